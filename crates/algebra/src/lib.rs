@@ -1,0 +1,1 @@
+//! Fields, rings, fixed point, matrices, additive shares, PRG and secrets.

@@ -1,0 +1,1 @@
+//! Drives estimators against clear or secure evaluation of a federation.

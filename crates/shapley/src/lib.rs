@@ -1,0 +1,1 @@
+//! Contribution values from coalition utilities: exact and sampled, plan, absorb, finish.

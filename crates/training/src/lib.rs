@@ -1,0 +1,1 @@
+//! Data sets, non-IID splits and federated averaging that write run directories.
