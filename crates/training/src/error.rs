@@ -8,8 +8,18 @@ use secsv_federation::ClientId;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum TrainingError {
+    /// Neither a known data set nor a file.
+    #[error("data set: expected {} or a .csv or .npz file, found {found}, which is no file", expected.join(", "))]
+    UnknownDataset {
+        /// The names there are.
+        expected: &'static [&'static str],
+        /// The name given.
+        found: String,
+    },
     /// A data set that lives in files was asked for without a directory.
-    #[error("data set {dataset} is read from files: name their directory with --data DIR. The public original: {original}")]
+    #[error(
+        "data set {dataset} is read from files: name their directory with --data DIR. The public original: {original}"
+    )]
     NoDataDirectory {
         /// The data set asked for.
         dataset: &'static str,
@@ -104,6 +114,12 @@ pub enum TrainingError {
         /// The rate that was used.
         learning_rate: f64,
     },
+    /// The run directory cannot be written, or there is already something in its place.
+    #[error(transparent)]
+    RunDirectory(#[from] secsv_federation::Error),
+    /// A tensor or test set does not hang together.
+    #[error("training: {0}")]
+    Tensor(#[from] secsv_federation::Defect),
     /// The machine-learning library failed.
     #[error("training: {0}")]
     Library(#[from] candle_core::Error),
@@ -112,7 +128,11 @@ pub enum TrainingError {
 impl TrainingError {
     /// Whether the user's input is at fault (exit code 2) rather than this program or machine (exit code 1).
     pub fn is_bad_input(&self) -> bool {
-        !matches!(self, Self::Library(_) | Self::Diverged { .. })
+        match self {
+            Self::Library(_) | Self::Diverged { .. } | Self::Tensor(_) => false,
+            Self::RunDirectory(error) => matches!(error, secsv_federation::Error::Defect { .. }),
+            _ => true,
+        }
     }
 }
 

@@ -17,7 +17,11 @@ impl Samples {
     /// # Panics
     /// Panics if the number of features is not the number of labels times the size of the shape.
     pub fn new(shape: Vec<usize>, features: Vec<f32>, labels: Vec<u32>) -> Self {
-        assert_eq!(features.len(), labels.len() * shape.iter().product::<usize>(), "features of every sample");
+        assert_eq!(
+            features.len(),
+            labels.len() * shape.iter().product::<usize>(),
+            "features of every sample"
+        );
         Self { shape, features, labels }
     }
 
@@ -77,6 +81,13 @@ impl Samples {
     #[must_use]
     pub fn reshaped(self, shape: Vec<usize>) -> Self {
         Self::new(shape, self.features, self.labels)
+    }
+
+    /// Samples of each class.
+    pub fn class_sizes(&self, classes: usize) -> Vec<usize> {
+        let mut sizes = vec![0; classes];
+        self.labels.iter().for_each(|&label| sizes[label as usize] += 1);
+        sizes
     }
 
     /// Row numbers by class.
@@ -143,7 +154,11 @@ impl Standardiser {
 
     /// One mean and one deviation for all numbers, as is usual for images and sequences.
     pub fn overall(samples: &Samples) -> Self {
-        let whole = Samples { shape: vec![1], features: samples.features.clone(), labels: vec![0; samples.features.len()] };
+        let whole = Samples {
+            shape: vec![1],
+            features: samples.features.clone(),
+            labels: vec![0; samples.features.len()],
+        };
         let one = Self::per_column(&whole);
         Self { mean: vec![one.mean[0]; samples.width()], deviation: vec![one.deviation[0]; samples.width()] }
     }

@@ -48,9 +48,9 @@ impl Split {
         let mut shares_of_class = match self {
             Self::Natural => return natural(dataset, clients),
             Self::Even => vec![vec![1.0 / clients as f64; clients]; dataset.classes],
-            Self::Dirichlet { alpha } if alpha > 0.0 && alpha.is_finite() => {
-                (0..dataset.classes).map(|_| dirichlet(alpha, clients, &mut random)).collect::<Result<_, _>>()?
-            }
+            Self::Dirichlet { alpha } if alpha > 0.0 && alpha.is_finite() => (0..dataset.classes)
+                .map(|_| dirichlet(alpha, clients, &mut random))
+                .collect::<Result<_, _>>()?,
             Self::Dirichlet { alpha } => return Err(bad_alpha(alpha)),
         };
         // Rounding favours nobody in particular: shares are laid out in a fixed order and cut at rounded bounds.
@@ -80,7 +80,11 @@ fn client_ids(clients: usize) -> Result<Vec<ClientId>, TrainingError> {
 fn natural(dataset: &Dataset, clients: usize) -> Result<Vec<Silo>, TrainingError> {
     let Some(silos) = dataset.silos.as_ref() else {
         let expected = "a split that the data set itself gives".to_owned();
-        return Err(TrainingError::Setting { setting: "split natural", expected, found: dataset.name.clone() });
+        return Err(TrainingError::Setting {
+            setting: "split natural",
+            expected,
+            found: dataset.name.clone(),
+        });
     };
     if silos.len() != clients {
         let expected = format!("{} (those of the data set)", silos.len());
@@ -98,7 +102,11 @@ fn natural(dataset: &Dataset, clients: usize) -> Result<Vec<Silo>, TrainingError
 }
 
 fn bad_alpha(alpha: f64) -> TrainingError {
-    TrainingError::Setting { setting: "alpha", expected: "a positive number".into(), found: alpha.to_string() }
+    TrainingError::Setting {
+        setting: "alpha",
+        expected: "a positive number".into(),
+        found: alpha.to_string(),
+    }
 }
 
 /// A symmetric Dirichlet draw, as logarithms of gamma variables so that a tiny alpha cannot underflow to nothing:
@@ -122,7 +130,7 @@ fn normalise(shares: &mut [f64]) {
 
 /// The lowest of the largest classes.
 fn largest_class(samples: &Samples, classes: usize) -> usize {
-    let sizes: Vec<usize> = samples.rows_by_class(classes).iter().map(Vec::len).collect();
+    let sizes = samples.class_sizes(classes);
     (0..classes).rev().max_by_key(|&class| sizes[class]).unwrap_or_default()
 }
 
@@ -140,7 +148,12 @@ fn part(
         rows.shuffle(random);
         let reserved = if class == largest { floor.min(rows.len() / 2 / clients) } else { 0 };
         if class == largest && reserved == 0 {
-            return Err(TrainingError::TooFewSamples { part, clients, expected: 2 * clients, found: rows.len() });
+            return Err(TrainingError::TooFewSamples {
+                part,
+                clients,
+                expected: 2 * clients,
+                found: rows.len(),
+            });
         }
         let (floors, rest) = rows.split_at(reserved * clients);
         for (client, own) in held.iter_mut().enumerate() {
@@ -247,7 +260,10 @@ mod tests {
             let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
             let expected = 4.0 / (25.0 * (5.0 * alpha + 1.0));
             assert!((mean - 0.2).abs() < 0.01, "alpha {alpha}: mean {mean}");
-            assert!((variance / expected - 1.0).abs() < 0.06, "alpha {alpha}: variance {variance}, expected {expected}");
+            assert!(
+                (variance / expected - 1.0).abs() < 0.06,
+                "alpha {alpha}: variance {variance}, expected {expected}"
+            );
         }
     }
 

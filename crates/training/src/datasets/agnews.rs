@@ -47,14 +47,16 @@ fn part(data: Option<&Path>, name: &str, scale: &[f32]) -> Result<Samples, Train
     let features = FILES.read(data, &format!("{name}_w2v300.i8"))?;
     let labels = FILES.read(data, &format!("{name}_labels.u8"))?;
     if features.bytes.len() != labels.bytes.len() * FEATURES {
-        let expected = format!("{} bytes ({} labels x {FEATURES})", labels.bytes.len() * FEATURES, labels.bytes.len());
+        let expected =
+            format!("{} bytes ({} labels x {FEATURES})", labels.bytes.len() * FEATURES, labels.bytes.len());
         return Err(features.wrong("length", expected, features.bytes.len().to_string()));
     }
     if let Some(row) = labels.bytes.iter().position(|&label| usize::from(label) >= CLASSES) {
         return Err(labels.wrong(format!("byte {row}"), "a label below 4", labels.bytes[row].to_string()));
     }
     let columns = scale.iter().cycle();
-    let numbers = features.bytes.iter().zip(columns).map(|(&byte, scale)| f32::from(byte.cast_signed()) * scale);
+    let numbers =
+        features.bytes.iter().zip(columns).map(|(&byte, scale)| f32::from(byte.cast_signed()) * scale);
     let classes = labels.bytes.iter().map(|&label| u32::from(label)).collect();
     Ok(Samples::new(vec![FEATURES], numbers.collect(), classes))
 }

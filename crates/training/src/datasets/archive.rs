@@ -11,23 +11,38 @@ use crate::{Samples, TrainingError};
 
 /// Samples `x` of shape `[m, ...]` in any number type, and as many labels `y` counted from 0.
 pub(crate) fn read(file: &Path) -> Result<(Samples, usize), TrainingError> {
-    let bytes = std::fs::read(file).map_err(|source| TrainingError::Read { file: file.to_path_buf(), source })?;
+    let bytes =
+        std::fs::read(file).map_err(|source| TrainingError::Read { file: file.to_path_buf(), source })?;
     let content = Content { file: file.to_path_buf(), bytes };
     let mut archive = ZipArchive::new(Cursor::new(content.bytes.as_slice()))
         .map_err(|error| content.wrong("archive", "a .npz archive", error.to_string()))?;
     let (shape, features) = array(&content, &mut archive, "x")?;
     let (label_shape, labels) = array(&content, &mut archive, "y")?;
     let (Some((&count, sample)), [labelled]) = (shape.split_first(), label_shape.as_slice()) else {
-        return Err(content.wrong("y", "one label per sample of x", format!("shapes {shape:?} and {label_shape:?}")));
+        return Err(content.wrong(
+            "y",
+            "one label per sample of x",
+            format!("shapes {shape:?} and {label_shape:?}"),
+        ));
     };
     if count != *labelled || count == 0 || sample.is_empty() || sample.contains(&0) {
-        return Err(content.wrong("y", "one label per sample of x", format!("shapes {shape:?} and {label_shape:?}")));
+        return Err(content.wrong(
+            "y",
+            "one label per sample of x",
+            format!("shapes {shape:?} and {label_shape:?}"),
+        ));
     }
-    if let Some(row) = labels.iter().position(|&label| label.fract() != 0.0 || !(0.0..65536.0).contains(&label)) {
+    if let Some(row) =
+        labels.iter().position(|&label| label.fract() != 0.0 || !(0.0..65536.0).contains(&label))
+    {
         return Err(content.wrong(format!("y[{row}]"), "a whole number from 0", labels[row].to_string()));
     }
     if let Some(place) = features.iter().position(|value| !(*value as f32).is_finite()) {
-        return Err(content.wrong(format!("x, element {place}"), "a finite number", features[place].to_string()));
+        return Err(content.wrong(
+            format!("x, element {place}"),
+            "a finite number",
+            features[place].to_string(),
+        ));
     }
     let labels: Vec<u32> = labels.iter().map(|&label| label as u32).collect();
     let classes = labels.iter().max().map_or(0, |&largest| largest as usize + 1);
@@ -123,7 +138,8 @@ mod tests {
         let path = directory.path().join("own.npz");
         let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
         for (name, bytes) in [("x.npy", x), ("y.npy", y)] {
-            let packed = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+            let packed =
+                zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
             archive.start_file(name, packed).unwrap();
             archive.write_all(&bytes).unwrap();
         }

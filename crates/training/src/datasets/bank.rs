@@ -6,7 +6,6 @@
 //! rows that remain. Unknown education, default, housing and loan (none in the test rows) take the mode.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use super::files::{Content, PublicFiles};
 use super::{Dataset, LoadOptions};
@@ -136,10 +135,15 @@ pub(super) fn load(options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> 
 fn listed_rows(list: &Content, encoded: &Encoded) -> Result<BTreeSet<usize>, TrainingError> {
     let mut rows = BTreeSet::new();
     for (line, text) in list.text()?.lines().enumerate() {
-        let position = text.trim().parse().ok().and_then(|row: usize| encoded.origin.binary_search(&row).ok());
+        let position =
+            text.trim().parse().ok().and_then(|row: usize| encoded.origin.binary_search(&row).ok());
         let fresh = position.is_some_and(|position| rows.insert(position));
         if !fresh {
-            return Err(list.wrong(format!("line {}", line + 1), "a row number of the encoded data, once", text));
+            return Err(list.wrong(
+                format!("line {}", line + 1),
+                "a row number of the encoded data, once",
+                text,
+            ));
         }
     }
     Ok(rows)
@@ -147,7 +151,8 @@ fn listed_rows(list: &Content, encoded: &Encoded) -> Result<BTreeSet<usize>, Tra
 
 fn encode(content: &Content, ages: BankAgeCodes) -> Result<Encoded, TrainingError> {
     let mut reader = csv::ReaderBuilder::new().delimiter(b';').from_reader(content.bytes.as_slice());
-    let header = reader.headers().map_err(|error| content.wrong("line 1", "a header", error.to_string()))?.clone();
+    let header =
+        reader.headers().map_err(|error| content.wrong("line 1", "a header", error.to_string()))?.clone();
     let column = |name: &str| {
         let position = header.iter().position(|field| field == name);
         position.ok_or_else(|| content.wrong("line 1", format!("a column named {name}"), "none"))
@@ -161,7 +166,8 @@ fn encode(content: &Content, ages: BankAgeCodes) -> Result<Encoded, TrainingErro
     let mut encoded = Encoded { features: Vec::new(), labels: Vec::new(), origin: Vec::new() };
     for (index, record) in reader.records().enumerate() {
         let place = format!("data row {}", index + 1);
-        let record = record.map_err(|error| content.wrong(&*place, "as many fields as the header", error.to_string()))?;
+        let record = record
+            .map_err(|error| content.wrong(&*place, "as many fields as the header", error.to_string()))?;
         if &record[job] == "unknown" || &record[marital] == "unknown" {
             continue;
         }
@@ -233,6 +239,8 @@ impl Field<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     const HEADER: &str = "\"age\";\"job\";\"marital\";\"education\";\"default\";\"housing\";\"loan\";\"contact\";\"month\";\"day_of_week\";\"duration\";\"campaign\";\"pdays\";\"previous\";\"poutcome\";\"emp.var.rate\";\"cons.price.idx\";\"cons.conf.idx\";\"euribor3m\";\"nr.employed\";\"y\"\r\n";
@@ -248,20 +256,27 @@ mod tests {
     #[test]
     fn a_row_with_an_unknown_job_is_dropped_and_the_rest_encoded() {
         let encoded = encode(&content(THREE), BankAgeCodes::Ordered).unwrap();
-        assert_eq!((encoded.labels.as_slice(), encoded.origin.as_slice()), ([0, 1].as_slice(), [1, 3].as_slice()));
+        assert_eq!(
+            (encoded.labels.as_slice(), encoded.origin.as_slice()),
+            ([0, 1].as_slice(), [1, 3].as_slice())
+        );
         let [first, second] = encoded.features[..] else { panic!("two rows") };
         assert_eq!(first[..3], [0.0, 1.0, 0.0], "poutcome");
         assert_eq!(first[3 + 8], 1.0, "student");
         assert_eq!((first[34], second[34]), (-1.0, 1.0), "bins 0 and 9, standardised");
         assert_eq!((first[35], second[35]), (2.0, 7.0), "education, unknown counts as a degree");
-        assert_eq!((first[36..39].to_vec(), second[36..39].to_vec()), (vec![0.0, 1.0, 0.0], vec![0.0, 1.0, 1.0]));
+        assert_eq!(
+            (first[36..39].to_vec(), second[36..39].to_vec()),
+            (vec![0.0, 1.0, 0.0], vec![0.0, 1.0, 1.0])
+        );
         assert_eq!((first[39], first[43], first[47]), (-1.0, 0.0, -1.0), "duration, constant, nr.employed");
         assert_eq!(first[..34].iter().sum::<f64>(), 6.0, "one of each group");
     }
 
     #[test]
     fn bad_rows_name_row_column_and_choices() {
-        let message = encode(&content(&THREE.replace("telephone", "fax")), BankAgeCodes::Ordered).err().unwrap();
+        let message =
+            encode(&content(&THREE.replace("telephone", "fax")), BankAgeCodes::Ordered).err().unwrap();
         assert!(message.to_string().contains("data row 3, column contact"), "{message}");
         let message = encode(&content(&THREE.replace(";30;3", ";x;3")), BankAgeCodes::Ordered).err().unwrap();
         assert!(message.to_string().contains("column duration: expected a number, found x"), "{message}");

@@ -35,7 +35,9 @@ impl PublicFiles {
             .collect();
         match looked_for.iter().find(|path| path.is_file()) {
             Some(path) => Content::read(path),
-            None => Err(TrainingError::MissingFile { dataset: self.dataset, looked_for, original: self.original }),
+            None => {
+                Err(TrainingError::MissingFile { dataset: self.dataset, looked_for, original: self.original })
+            }
         }
     }
 }
@@ -79,8 +81,9 @@ impl Content {
 
     /// The content as text.
     pub(crate) fn text(&self) -> Result<&str, TrainingError> {
-        std::str::from_utf8(&self.bytes)
-            .map_err(|error| self.wrong(format!("byte {}", error.valid_up_to()), "UTF-8 text", "another byte"))
+        std::str::from_utf8(&self.bytes).map_err(|error| {
+            self.wrong(format!("byte {}", error.valid_up_to()), "UTF-8 text", "another byte")
+        })
     }
 }
 
@@ -94,7 +97,10 @@ mod tests {
     fn a_missing_file_names_every_place_and_the_original() {
         let directory = tempfile::tempdir().unwrap();
         let message = NOWHERE.read(Some(directory.path()), "rows.csv").unwrap_err().to_string();
-        assert!(message.contains("nowhere/rows.csv.gz") && message.contains("the Nowhere corpus"), "{message}");
+        assert!(
+            message.contains("nowhere/rows.csv.gz") && message.contains("the Nowhere corpus"),
+            "{message}"
+        );
         let message = NOWHERE.read(None, "rows.csv").unwrap_err().to_string();
         assert!(message.contains("--data") && message.contains("the Nowhere corpus"), "{message}");
     }

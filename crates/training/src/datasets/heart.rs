@@ -19,8 +19,12 @@ const FILES: PublicFiles = PublicFiles {
 };
 
 /// File name part and the client's id.
-const HOSPITALS: [(&str, &str); 4] =
-    [("cleveland", "cleveland"), ("hungarian", "budapest"), ("switzerland", "zurich-basel"), ("va", "long-beach")];
+const HOSPITALS: [(&str, &str); 4] = [
+    ("cleveland", "cleveland"),
+    ("hungarian", "budapest"),
+    ("switzerland", "zurich-basel"),
+    ("va", "long-beach"),
+];
 const COLUMNS: usize = 14;
 const FEATURES: usize = 13;
 
@@ -33,7 +37,8 @@ pub(super) fn load(options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> 
         let first = labels.len();
         patients(&content, &mut rows, &mut labels)?;
         let own = Samples::new(vec![0], Vec::new(), labels[first..].to_vec());
-        let (own_train, own_test) = own.hold_out(2, options.test_share, options.seed.wrapping_add(hospital as u64));
+        let (own_train, own_test) =
+            own.hold_out(2, options.test_share, options.seed.wrapping_add(hospital as u64));
         silos.push(Silo {
             id: ClientId::new(*id).map_err(|error| content.wrong("client id", "a client id", error.found))?,
             train: (train.len()..train.len() + own_train.len()).collect(),
@@ -113,7 +118,10 @@ mod tests {
         let (mut rows, mut labels) = (Vec::new(), Vec::new());
         patients(&content, &mut rows, &mut labels).unwrap();
         assert_eq!(labels, [1, 0, 1]);
-        assert_eq!(rows[0].map(|x| x.unwrap_or(-9.0))[..10], [63.0, 1.0, 0.0, 0.0, 1.0, 140.0, 260.0, 0.0, 1.0, 0.0]);
+        assert_eq!(
+            rows[0].map(|x| x.unwrap_or(-9.0))[..10],
+            [63.0, 1.0, 0.0, 0.0, 1.0, 140.0, 260.0, 0.0, 1.0, 0.0]
+        );
         assert_eq!((rows[1][5], rows[1][6], rows[1][7]), (None, None, None));
         fill_with_medians(&mut rows, &[0, 2]);
         assert_eq!((rows[1][5], rows[1][6], rows[1][7]), (Some(130.0), Some(230.0), Some(0.5)));

@@ -65,7 +65,8 @@ fn encode(mirna: &[u8], site: &[u8], features: &mut Vec<f32>) {
             features.extend(one_hot(mirna.get(position).copied()));
         }
         for &base in bases {
-            features.extend(SEED.map(|position| mirna.get(position).map_or(0.0, |&other| pairing(base, other))));
+            features
+                .extend(SEED.map(|position| mirna.get(position).map_or(0.0, |&other| pairing(base, other))));
         }
         features.push(1.0);
     }

@@ -35,8 +35,13 @@ fn images_and_labels(images: &Content, labels: &Content) -> Result<Samples, Trai
     if let Some(row) = classes.iter().position(|&class| usize::from(class) >= CLASSES) {
         return Err(labels.wrong(format!("label {row}"), "a digit below 10", classes[row].to_string()));
     }
-    let features = pixels.iter().map(|&pixel| (f32::from(pixel) / 255.0 - PIXEL_MEAN) / PIXEL_DEVIATION).collect();
-    Ok(Samples::new(vec![1, sizes[1], sizes[2]], features, classes.iter().map(|&class| u32::from(class)).collect()))
+    let features =
+        pixels.iter().map(|&pixel| (f32::from(pixel) / 255.0 - PIXEL_MEAN) / PIXEL_DEVIATION).collect();
+    Ok(Samples::new(
+        vec![1, sizes[1], sizes[2]],
+        features,
+        classes.iter().map(|&class| u32::from(class)).collect(),
+    ))
 }
 
 /// An IDX file of unsigned bytes: magic 0x08 and the rank, big-endian sizes, then the bytes.
@@ -57,7 +62,11 @@ fn idx(content: &Content, rank: usize) -> Result<(Vec<usize>, &[u8]), TrainingEr
     let body = &content.bytes[4 * (rank + 1)..];
     let expected = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
     if expected != Some(body.len()) {
-        return Err(content.wrong("length", format!("{sizes:?} bytes after the header"), body.len().to_string()));
+        return Err(content.wrong(
+            "length",
+            format!("{sizes:?} bytes after the header"),
+            body.len().to_string(),
+        ));
     }
     Ok((sizes, body))
 }
@@ -85,7 +94,9 @@ mod tests {
         assert!(idx(&file(&labels[..7]), 1).is_err(), "cut header");
         assert!(idx(&file(&labels[..8]), 1).is_err(), "no body");
         assert!(idx(&file(&labels), 3).is_err(), "labels are no images");
-        assert!(idx(&file(&[0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]), 3).is_err());
+        assert!(
+            idx(&file(&[0, 0, 8, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]), 3).is_err()
+        );
         let images = file(&[0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0]);
         let ten = file(&[0, 0, 8, 1, 0, 0, 0, 1, 10]);
         assert!(images_and_labels(&images, &ten).unwrap_err().to_string().contains("below 10"));

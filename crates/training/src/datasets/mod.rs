@@ -85,9 +85,18 @@ pub struct LoadOptions<'a> {
 
 impl Default for LoadOptions<'_> {
     fn default() -> Self {
-        Self { data: None, label: None, test_share: 1.0 / 3.0, bank_age_codes: BankAgeCodes::default(), seed: 0 }
+        Self {
+            data: None,
+            label: None,
+            test_share: 1.0 / 3.0,
+            bank_age_codes: BankAgeCodes::default(),
+            seed: 0,
+        }
     }
 }
+
+/// The data sets with a name.
+const NAMES: [&str; 7] = ["breast-cancer", "digits", "mnist", "bank", "agnews", "mirna", "heart"];
 
 impl FromStr for DatasetSource {
     type Err = std::convert::Infallible;
@@ -112,7 +121,11 @@ impl DatasetSource {
     pub fn load(&self, options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> {
         if !(options.test_share > 0.0 && options.test_share < 1.0) {
             let found = options.test_share.to_string();
-            return Err(TrainingError::Setting { setting: "test share", expected: "between 0 and 1".into(), found });
+            return Err(TrainingError::Setting {
+                setting: "test share",
+                expected: "between 0 and 1".into(),
+                found,
+            });
         }
         match self {
             Self::BreastCancer => breast_cancer(options),
@@ -170,10 +183,14 @@ fn digits(options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> {
 }
 
 fn own_file(path: &Path, options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> {
+    if !path.is_file() {
+        return Err(TrainingError::UnknownDataset { expected: &NAMES, found: path.display().to_string() });
+    }
     let name = path.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned());
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npz")) {
         let (samples, classes) = archive::read(path)?;
-        let standardiser = if samples.shape().len() == 1 { Standardiser::per_column } else { Standardiser::overall };
+        let standardiser =
+            if samples.shape().len() == 1 { Standardiser::per_column } else { Standardiser::overall };
         return held_out(&name, &samples, classes, options, standardiser);
     }
     let table = table::parse(&Content::read(path)?, options.label)?;

@@ -17,7 +17,8 @@ pub(crate) struct Table {
 pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<Table, TrainingError> {
     let text = content.text()?.trim_start_matches('\u{feff}');
     let first = text.lines().next().unwrap_or_default();
-    let delimiter = [b',', b';', b'\t'].into_iter().max_by_key(|&d| first.bytes().filter(|&b| b == d).count());
+    let delimiter =
+        [b',', b';', b'\t'].into_iter().max_by_key(|&d| first.bytes().filter(|&b| b == d).count());
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter.unwrap_or(b','))
         .has_headers(false)
@@ -49,7 +50,8 @@ pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<Table, Tra
 /// tables bundled with scikit-learn do (`rows,features,name,name`).
 fn take_header(records: &mut Vec<csv::StringRecord>) -> Option<csv::StringRecord> {
     let (first, second) = (records.first()?, records.get(1)?);
-    let texts = |record: &csv::StringRecord| record.iter().filter(|field| field.parse::<f64>().is_err()).count();
+    let texts =
+        |record: &csv::StringRecord| record.iter().filter(|field| field.parse::<f64>().is_err()).count();
     let is_header = texts(first) > texts(second) || first.len() != second.len();
     is_header.then(|| records.remove(0))
 }
@@ -63,9 +65,11 @@ fn label_column(
     let Some(label) = label else { return Ok(width - 1) };
     let named = header.filter(|header| header.len() == width);
     let by_name = named.and_then(|header| header.iter().position(|field| field == label));
-    let by_number = label.parse::<usize>().ok().filter(|number| (1..=width).contains(number)).map(|number| number - 1);
+    let by_number =
+        label.parse::<usize>().ok().filter(|number| (1..=width).contains(number)).map(|number| number - 1);
     by_name.or(by_number).ok_or_else(|| {
-        let names = named.map_or(String::new(), |header| format!(" ({})", header.iter().collect::<Vec<_>>().join(", ")));
+        let names = named
+            .map_or(String::new(), |header| format!(" ({})", header.iter().collect::<Vec<_>>().join(", ")));
         content.wrong("label column", format!("a column's name or number 1 to {width}{names}"), label)
     })
 }
@@ -80,12 +84,22 @@ fn numbers(
     for record in records {
         let line = record.position().map_or(0, csv::Position::line);
         if record.len() != width {
-            return Err(content.wrong(format!("line {line}"), format!("{width} fields"), record.len().to_string()));
+            return Err(content.wrong(
+                format!("line {line}"),
+                format!("{width} fields"),
+                record.len().to_string(),
+            ));
         }
         for (column, field) in record.iter().enumerate().filter(|&(column, _)| column != label) {
             match field.parse::<f32>() {
                 Ok(number) if number.is_finite() => features.push(number),
-                _ => return Err(content.wrong(format!("line {line}, column {}", column + 1), "a number", field)),
+                _ => {
+                    return Err(content.wrong(
+                        format!("line {line}, column {}", column + 1),
+                        "a number",
+                        field,
+                    ));
+                }
             }
         }
     }
@@ -97,8 +111,13 @@ fn classes(content: &Content, names: &[&str]) -> Result<(Vec<u32>, Vec<String>),
     let numeric: Option<Vec<f64>> = names.iter().map(|name| name.parse::<f64>().ok()).collect();
     let keys: Vec<(i64, &str)> = match numeric {
         Some(numbers) => {
-            if let Some(row) = numbers.iter().position(|number| number.fract() != 0.0 || number.abs() > 1e15) {
-                return Err(content.wrong(format!("label of row {}", row + 1), "a whole number or a name", names[row]));
+            if let Some(row) = numbers.iter().position(|number| number.fract() != 0.0 || number.abs() > 1e15)
+            {
+                return Err(content.wrong(
+                    format!("label of row {}", row + 1),
+                    "a whole number or a name",
+                    names[row],
+                ));
             }
             numbers.iter().map(|&number| (number as i64, "")).collect()
         }
@@ -110,7 +129,8 @@ fn classes(content: &Content, names: &[&str]) -> Result<(Vec<u32>, Vec<String>),
     }
     let order: Vec<_> = distinct.into_iter().collect();
     let labels = keys.iter().map(|key| order.binary_search(key).unwrap_or_default() as u32).collect();
-    let called = |&(number, name): &(i64, &str)| if name.is_empty() { number.to_string() } else { name.to_owned() };
+    let called =
+        |&(number, name): &(i64, &str)| if name.is_empty() { number.to_string() } else { name.to_owned() };
     Ok((labels, order.iter().map(called).collect()))
 }
 
