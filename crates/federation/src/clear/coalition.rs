@@ -65,7 +65,7 @@ impl<'a> ClearRound<'a> {
         Self::with_budget(architecture, test_set, models, FIRST_LAYER_BYTES)
     }
 
-    fn with_budget(
+    pub(super) fn with_budget(
         architecture: &'a Architecture,
         test_set: &'a CollectiveTestSet,
         models: impl IntoIterator<Item = (usize, u64, Weights)>,

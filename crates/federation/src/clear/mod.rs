@@ -80,3 +80,6 @@ pub fn predicted(scores: &[f64]) -> usize {
     }
     best
 }
+
+#[cfg(test)]
+mod tests;
