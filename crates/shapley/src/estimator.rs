@@ -94,6 +94,10 @@ pub(crate) trait Plan: Send {
     }
 }
 
+/// With an error to stop at, a batch goes out after this many pieces that need nothing new: what is known by then
+/// may be enough.
+const MAX_IDLE_PIECES: usize = 16;
+
 /// A plan together with its utilities: asks for each coalition once and applies the stopping rule.
 pub(crate) struct Session<P> {
     plan: P,
@@ -136,20 +140,20 @@ impl<P: Plan> Estimator for Session<P> {
         }
         self.plan.settle(&self.table)?;
         let mut batch = Vec::new();
-        while batch.len() < self.batch {
+        let mut idle = 0;
+        while batch.len() < self.batch && idle < MAX_IDLE_PIECES {
             if batch.is_empty() && self.is_enough(elapsed) {
                 break;
             }
             let room = self.stop.tests.unwrap_or(usize::MAX).saturating_sub(self.tests + batch.len());
             let known = Known { table: &self.table, asked: &self.asked, room };
             let Some(piece) = self.plan.propose(&known)? else { break };
-            for packed in piece {
-                if self.asked.insert(packed) {
-                    batch.push(packed);
-                }
-            }
+            let before = batch.len();
+            batch.extend(piece.into_iter().filter(|&packed| self.asked.insert(packed)));
             if batch.is_empty() {
                 self.plan.settle(&self.table)?;
+            } else if batch.len() == before && self.stop.standard_error.is_some() {
+                idle += 1;
             }
         }
         batch.sort_by_key(|packed| packed.count_ones());

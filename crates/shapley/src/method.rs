@@ -209,7 +209,7 @@ impl Game<'_> {
             guided,
             convergence: guided.then_some(self.settings.convergence),
             walks: self.orders(),
-            abreast: self.settings.batch.div_ceil(2),
+            abreast: self.settings.batch.div_ceil(8),
         }
     }
 }

@@ -134,7 +134,9 @@ impl Walks {
         let each = stride * self.clients.saturating_sub(1).max(1);
         let fitting = if unknown <= known.room as u128 { usize::MAX } else { known.room / each };
         let left = (self.rules.walks.max(2 * stride) - done).div_ceil(stride);
-        let observations = (self.rules.abreast / stride).max(1).min(left).min(fitting);
+        // The first ones are few, so that there are values soon if time is short.
+        let abreast = if self.spread.has_values() { self.rules.abreast / stride } else { 2 };
+        let observations = abreast.max(1).min(left).min(fitting);
         if observations == 0 {
             return if self.spread.has_values() {
                 Ok(false)
