@@ -13,6 +13,7 @@ mod files;
 mod ids;
 mod run_directory;
 mod sample_set;
+pub mod skip;
 mod spec;
 mod test_set;
 mod weights;

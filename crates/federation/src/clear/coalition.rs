@@ -134,6 +134,11 @@ impl<'a> ClearRound<'a> {
         linear_size(&self.layers[self.first])
     }
 
+    /// Bytes that the first layer's outputs take.
+    pub fn bytes(&self) -> usize {
+        self.members.iter().map(|member| size_of_val(&member.outputs[..])).sum()
+    }
+
     fn members_of(&self, coalition: Coalition) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(move |member| coalition.contains(member.position))
     }
