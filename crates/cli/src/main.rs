@@ -1,13 +1,39 @@
 //! The `secsv` command line: arguments in, checked configuration, one run, a report out.
 
-use clap::Parser;
+mod commands;
+mod failure;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use output::Format;
 
 /// What each organisation contributed to a federated model, without anybody seeing anybody's model or data.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
-struct Args {}
+struct Args {
+    /// How results appear on standard output; with json it is one JSON document.
+    #[arg(long, value_enum, global = true, default_value_t = Format::Text)]
+    format: Format,
+    #[command(subcommand)]
+    command: Command,
+}
 
-fn main() -> anyhow::Result<()> {
-    Args::parse();
-    Ok(())
+#[derive(Subcommand)]
+enum Command {
+    /// Value every client of a federation from its run directory.
+    Evaluate(Box<commands::evaluate::EvaluateArgs>),
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match args.command {
+        Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
+    }
 }
