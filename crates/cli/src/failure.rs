@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use secsv_training::TrainingError;
-
 /// Input that the user can mend.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: expected {expected}, found {found}")]
@@ -25,6 +23,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 fn is_bad_input(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<BadInput>()
-            || cause.downcast_ref::<TrainingError>().is_some_and(TrainingError::is_bad_input)
+            || cause.downcast_ref().is_some_and(secsv_federation::Error::is_bad_input)
+            || cause.downcast_ref().is_some_and(secsv_runtime::Error::is_bad_input)
+            || cause.downcast_ref().is_some_and(secsv_training::TrainingError::is_bad_input)
     })
 }

@@ -25,12 +25,15 @@ struct Args {
 enum Command {
     /// Train a federation in simulation and write its run directory.
     Train(Box<commands::train::TrainArgs>),
+    /// Value every client of a federation from its run directory.
+    Evaluate(Box<commands::evaluate::EvaluateArgs>),
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.command {
         Command::Train(train) => commands::train::run(&train, args.format),
+        Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -43,6 +43,14 @@ impl Progress {
         }
     }
 
+    /// So far, and how far it goes as known by now.
+    pub fn advance(&self, position: u64, length: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(length);
+            bar.set_position(position);
+        }
+    }
+
     /// Something worth a line: beside the bar, or as a JSON line.
     pub fn note(&self, text: String, record: &impl Serialize) {
         match (&self.bar, serde_json::to_string(record)) {

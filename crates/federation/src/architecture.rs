@@ -115,6 +115,9 @@ impl Architecture {
             let defect = Defect::Shape { expected, found: walk.current };
             return Err(Error::defect(spec_file, "model.classes", defect));
         }
+        if walk.tensors.is_empty() {
+            return Err(Error::defect(spec_file, "model.layers", Defect::NoParameters));
+        }
         if let Some(extra) = shapes.keys().find(|name| !walk.tensors.contains_key(*name)) {
             let expected = walk.tensors.into_keys().collect();
             return Err(Error::defect(model_file, extra, Defect::ExtraTensor { expected }));
@@ -198,6 +201,18 @@ impl Layer {
             Self::Linear(l) => l.positions * l.outputs,
             Self::Conv2d(c) => c.output.iter().product(),
             Self::Gru(g) => g.hidden,
+            Self::Activation(_, size) => *size,
+        }
+    }
+}
+
+impl Layer {
+    /// Multiplications that one sample costs here, activations counted as one for each number.
+    pub fn multiplications(&self) -> usize {
+        match self {
+            Self::Linear(l) => l.positions * l.inputs * l.outputs,
+            Self::Conv2d(c) => self.output_size() * c.input[0] * c.kernel[0] * c.kernel[1],
+            Self::Gru(g) => g.steps * 3 * g.hidden * (g.features + g.hidden),
             Self::Activation(_, size) => *size,
         }
     }

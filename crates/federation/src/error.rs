@@ -128,6 +128,9 @@ pub enum Defect {
         /// What the layer before hands on.
         found: Vec<usize>,
     },
+    /// A model that nobody can train.
+    #[error("expected at least one layer with weights, found none")]
+    NoParameters,
     /// Not a number, or infinite.
     #[error("expected finite numbers, found {found} at position {position}")]
     NotFinite {

@@ -130,7 +130,7 @@ impl TrainingError {
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Library(_) | Self::Diverged { .. } | Self::Tensor(_) => false,
-            Self::RunDirectory(error) => matches!(error, secsv_federation::Error::Defect { .. }),
+            Self::RunDirectory(error) => error.is_bad_input(),
             _ => true,
         }
     }

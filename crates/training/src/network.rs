@@ -211,7 +211,9 @@ fn part(
 ) -> Result<Option<Tensor>> {
     let bias = biases.as_ref().map(|biases| &biases[gate]);
     match (operand, weights) {
-        (Some(operand), Some(weights)) => add_bias(&times_transposed(operand, &weights[gate])?, bias).map(Some),
+        (Some(operand), Some(weights)) => {
+            add_bias(&times_transposed(operand, &weights[gate])?, bias).map(Some)
+        }
         _ => Ok(bias.cloned()),
     }
 }

@@ -53,7 +53,13 @@ impl CustomOp2 for Product {
     }
 
     /// For y = x w^T: the gradient of x is g w, that of w is g^T x. Data need none.
-    fn bwd(&self, x: &Tensor, w: &Tensor, _: &Tensor, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(
+        &self,
+        x: &Tensor,
+        w: &Tensor,
+        _: &Tensor,
+        g: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         if self.first_transposed || !self.second_transposed {
             return Err(Error::BackwardNotSupported { op: self.name() });
         }
@@ -91,7 +97,8 @@ mod tests {
     #[test]
     fn values_and_gradients_are_those_of_the_library() {
         let random = |seed: usize, shape: (usize, usize)| {
-            let values: Vec<f32> = (0..shape.0 * shape.1).map(|i| ((i * 37 + seed) % 19) as f32 / 7.0 - 1.2).collect();
+            let values: Vec<f32> =
+                (0..shape.0 * shape.1).map(|i| ((i * 37 + seed) % 19) as f32 / 7.0 - 1.2).collect();
             Var::from_tensor(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap()).unwrap()
         };
         let whole = random(3, (9, 7));
