@@ -201,3 +201,24 @@ fn training_that_runs_away_is_an_error() -> Tested<()> {
     assert!(error.is_bad_input(), "{error}");
     Ok(())
 }
+
+/// The paper's logistic tasks with the defaults of the command line; the larger models are measured in
+/// docs/DATASETS.md.
+#[test]
+fn the_papers_logistic_tasks_reach_their_accuracy() -> Tested<()> {
+    let Ok(data) = std::env::var("SECSV_DATA") else {
+        eprintln!("skipped: SECSV_DATA is not set, so BANK and AGNEWS are not trained");
+        return Ok(());
+    };
+    let place = tempfile::tempdir()?;
+    for (source, least) in [(DatasetSource::Bank, 0.89), (DatasetSource::Agnews, 0.88)] {
+        let dataset = source.load(&LoadOptions { data: Some(Path::new(&data)), ..LoadOptions::default() })?;
+        let silos = Split::Dirichlet { alpha: 0.5 }.deal(&dataset, 5, 0)?;
+        let recipe = Recipe::new(&source, ModelKind::Logistic, 0);
+        let outcome = train(&dataset, &silos, &recipe, &place.path().join(&dataset.name), &|_| ())?;
+        let accuracy = outcome.rounds.last().map_or(0.0, |round| round.accuracy());
+        eprintln!("{}: {accuracy:.4}", dataset.name);
+        assert!(accuracy >= least, "{}: {accuracy}", dataset.name);
+    }
+    Ok(())
+}
