@@ -23,6 +23,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train a federation in simulation and write its run directory.
+    Train(Box<commands::train::TrainArgs>),
     /// Value every client of a federation from its run directory.
     Evaluate(Box<commands::evaluate::EvaluateArgs>),
 }
@@ -30,6 +32,7 @@ enum Command {
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.command {
+        Command::Train(train) => commands::train::run(&train, args.format),
         Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
     };
     match result {
