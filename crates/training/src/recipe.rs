@@ -73,9 +73,7 @@ impl LocalTraining {
             (ModelKind::Gru, source) if source.is_large() => (1, 5e-3),
             (ModelKind::Gru, _) => (10, 5e-3),
             (ModelKind::Logistic, DatasetSource::Agnews) => (5, 1e-4),
-            (ModelKind::Logistic, DatasetSource::Bank | DatasetSource::Mnist | DatasetSource::Mirna) => {
-                (5, 1e-3)
-            }
+            (ModelKind::Logistic, source) if source.is_large() => (2, 1e-3),
             (ModelKind::Logistic, _) => (5, 1e-2),
         };
         Self { epochs, learning_rate, batch: 64, loss: Loss::default() }
