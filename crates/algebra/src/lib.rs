@@ -28,7 +28,7 @@ pub use error::AlgebraError;
 pub use field::Field;
 pub use fixed::FixedPoint;
 pub use matrix::Matrix;
-pub use modulus::Modulus;
+pub use modulus::{Factor, Modulus};
 pub use prg::{Prg, Seed};
 pub use ring::{Ring, Ring64};
 pub use secret::Secret;

@@ -117,6 +117,42 @@ impl Modulus {
     }
 }
 
+/// A constant factor of one modulus with its precomputed quotient: products cost two multiplications (Shoup).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factor {
+    value: u64,
+    quotient: u64,
+    modulus: u64,
+}
+
+impl Factor {
+    /// Prepares a residue of the modulus.
+    pub fn new(modulus: Modulus, value: u64) -> Self {
+        let quotient = ((u128::from(value) << 64) / u128::from(modulus.value())) as u64;
+        Self { value, quotient, modulus: modulus.value() }
+    }
+
+    /// The factor itself.
+    pub const fn value(self) -> u64 {
+        self.value
+    }
+
+    /// The product with any word, below twice the modulus.
+    #[inline(always)]
+    pub const fn multiply_lazily(self, x: u64) -> u64 {
+        let quotient = ((x as u128 * self.quotient as u128) >> 64) as u64;
+        x.wrapping_mul(self.value).wrapping_sub(quotient.wrapping_mul(self.modulus))
+    }
+
+    /// The product with any word, reduced.
+    #[inline(always)]
+    pub const fn multiply(self, x: u64) -> u64 {
+        let product = self.multiply_lazily(x);
+        let (difference, borrow) = product.overflowing_sub(self.modulus);
+        difference.wrapping_add(self.modulus & (borrow as u64).wrapping_neg())
+    }
+}
+
 /// Miller-Rabin with the bases that decide every 64-bit number.
 const fn is_prime(n: u64) -> bool {
     const BASES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
@@ -191,6 +227,7 @@ mod tests {
             prop_assert_eq!(m.embed(m.centre(a)), a);
             prop_assert!(m.centre(a).unsigned_abs() <= m.value() / 2);
             prop_assert_eq!(m.mul(a, m.inverse(a)), u64::from(a != 0));
+            prop_assert_eq!(Factor::new(m, a).multiply(y), m.mul(a, m.reduce(y)));
         }
     }
 

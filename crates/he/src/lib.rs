@@ -1,1 +1,25 @@
-//! Encrypted matrix times shared or clear matrix: BFV presets, keys, ciphertexts, wire format and three matrix methods.
+//! Encrypted matrices.
+mod ciphertext;
+mod count;
+mod decrypt;
+mod encode;
+mod error;
+mod extension;
+mod flood;
+pub mod kernel;
+mod keys;
+pub mod library;
+mod noise;
+mod parameters;
+mod reply;
+#[cfg(test)]
+mod scheme_tests;
+
+pub use ciphertext::{Ciphertext, SeededCiphertext};
+pub use count::Operations;
+pub use encode::Packing;
+pub use error::{HeError, WireError};
+pub use flood::{Flooding, NoiseBound};
+pub use keys::{EvaluationKey, PublicKey, SecretKey};
+pub use parameters::{Limb, Parameters, Preset};
+pub use reply::Reply;

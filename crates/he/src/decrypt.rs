@@ -1,0 +1,119 @@
+//! Decryption, at full modulus and after switching to one limb.
+
+use secsv_algebra::{Factor, Ring, Secret};
+
+use crate::{
+    HeError,
+    ciphertext::Ciphertext,
+    count::Operations,
+    encode::Packing,
+    keys::{SecretKey, to_coefficients},
+    parameters::{Limb, Parameters},
+    reply::Reply,
+};
+
+/// Fractional bits of the scaling constants: products with a 55-bit residue still fit 128 bits.
+const FRACTION: u32 = 74;
+
+impl SecretKey {
+    /// Decrypts a ciphertext at full modulus.
+    pub fn decrypt(
+        &self,
+        packing: Packing,
+        ciphertext: &Ciphertext,
+        ops: &mut Operations,
+    ) -> Result<Secret<Vec<u64>>, HeError> {
+        let phase = self.phase(ciphertext, ops)?;
+        let parameters = &self.parameters;
+        let (p, degree) = (parameters.field().modulus(), parameters.degree());
+        // p x / q = sum of p y_i / q_i modulo p, where y_i = x_i (q / q_i)^-1 modulo q_i.
+        let constants: Vec<(Factor, u128)> = (0..parameters.limbs().len())
+            .map(|i| (idempotent_factor(parameters, i), ratio(p, &parameters.limbs()[i])))
+            .collect();
+        let mut message = Secret::new(vec![0; degree]);
+        for (k, m) in message.expose_mut().iter_mut().enumerate() {
+            let scaled: u128 = constants
+                .iter()
+                .enumerate()
+                .map(|(i, (factor, ratio))| {
+                    u128::from(factor.multiply(phase.expose()[i * degree + k])) * ratio
+                })
+                .sum();
+            *m = parameters.field().arithmetic().reduce(round(scaled));
+        }
+        parameters.from_coefficients(packing, message.expose_mut(), ops);
+        ops.decrypt += 1;
+        Ok(message)
+    }
+
+    /// Decrypts a reply that was switched to one limb.
+    pub fn decrypt_reply(
+        &self,
+        packing: Packing,
+        reply: &Reply,
+        ops: &mut Operations,
+    ) -> Result<Secret<Vec<u64>>, HeError> {
+        let parameters = &self.parameters;
+        let (p, degree, limb) = (parameters.field().modulus(), parameters.degree(), &parameters.limbs()[0]);
+        if reply.c0.len() != degree {
+            return Err(HeError::Count {
+                what: "coefficients of a reply",
+                expected: degree,
+                found: reply.c0.len(),
+            });
+        }
+        let mut phase = Secret::new(reply.c1.clone());
+        limb.forward(phase.expose_mut());
+        for (x, &s) in phase.expose_mut().iter_mut().zip(self.points.expose()) {
+            *x = limb.modulus().mul(*x, s);
+        }
+        limb.backward(phase.expose_mut());
+        ops.ntt += 2;
+        let ratio = ratio(p, limb);
+        for (x, &c) in phase.expose_mut().iter_mut().zip(&reply.c0) {
+            let m = round(u128::from(limb.modulus().add(*x, c)) * ratio);
+            // Rounding up may reach p, which is 0.
+            *x = parameters.field().arithmetic().correct(m);
+        }
+        parameters.from_coefficients(packing, phase.expose_mut(), ops);
+        ops.decrypt += 1;
+        Ok(phase)
+    }
+
+    /// c0 + c1 s as coefficients, limb after limb.
+    pub(crate) fn phase(
+        &self,
+        ciphertext: &Ciphertext,
+        ops: &mut Operations,
+    ) -> Result<Secret<Vec<u64>>, HeError> {
+        let parameters = &self.parameters;
+        if (ciphertext.limbs(), ciphertext.degree()) != (parameters.limbs().len(), parameters.degree()) {
+            return Err(HeError::Mixed { what: "ciphertext" });
+        }
+        let mut phase = Secret::new(ciphertext.part(0).to_vec());
+        let words = phase.expose_mut().iter_mut().zip(ciphertext.part(1)).zip(self.points.expose());
+        for (i, ((x, &c1), &s)) in words.enumerate() {
+            let modulus = parameters.limbs()[i / parameters.degree()].modulus();
+            *x = modulus.add(*x, modulus.mul(c1, s));
+        }
+        to_coefficients(parameters, phase.expose_mut(), ops);
+        Ok(phase)
+    }
+}
+
+/// (q / q_i)^-1 modulo q_i.
+fn idempotent_factor(parameters: &Parameters, i: usize) -> Factor {
+    let modulus = parameters.limbs()[i].modulus();
+    let others = parameters.limbs().iter().enumerate().filter(|(j, _)| *j != i);
+    let product = others.fold(1, |x, (_, limb)| modulus.mul(x, modulus.reduce(limb.modulus().value())));
+    Factor::new(modulus, modulus.inverse(product))
+}
+
+/// floor(2^FRACTION p / q).
+fn ratio(p: u64, limb: &Limb) -> u128 {
+    (u128::from(p) << FRACTION) / u128::from(limb.modulus().value())
+}
+
+fn round(scaled: u128) -> u64 {
+    ((scaled + (1 << (FRACTION - 1))) >> FRACTION) as u64
+}

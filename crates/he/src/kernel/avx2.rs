@@ -1,0 +1,156 @@
+//! The AVX2 implementation: four points at a time, three 32-bit multiplications per product (Karatsuba), sums
+//! kept in 64 bits, one vector reduction at the end.
+#![expect(unsafe_code, reason = "loads, stores and calls of functions compiled for AVX2")]
+
+use std::arch::x86_64::*;
+
+use super::{FOLD_AFTER, Group, Line, PARTNERS, Place, Sums, TILE, tiles::LOW_BITS, tiles::LOW_MASK};
+use crate::{ciphertext::Ciphertext, parameters::Limb};
+
+pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
+    // SAFETY: the caller holds an `Avx2Token`, which exists only where AVX2 was detected.
+    unsafe { group_avx2(limb, group, place, width, products) }
+}
+
+#[target_feature(enable = "avx2")]
+fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
+    let tiles = group.inner.div_ceil(TILE);
+    let mut first = 0;
+    loop {
+        let last = (first + FOLD_AFTER / TILE).min(tiles);
+        let mut sums = [[Sums::ZERO; PARTNERS]; PARTNERS];
+        for tile in first..last {
+            for (row, sums) in group.rows.iter().zip(&mut sums) {
+                let ciphers = row.chunk(tile, place.limb, place.block);
+                for (column, sums) in group.columns.iter().zip(sums) {
+                    accumulate(sums, ciphers, column.chunk(tile, place.limb, place.block));
+                }
+            }
+        }
+        for (r, sums) in sums[..group.rows.len()].iter().enumerate() {
+            for (c, sums) in sums[..group.columns.len()].iter().enumerate() {
+                let product = &mut products[(place.row + r) * width + place.column + c];
+                fold(limb, sums, product, place, first == 0);
+            }
+        }
+        first = last;
+        if first >= tiles {
+            return;
+        }
+    }
+}
+
+/// Adds the products of one tile: `ciphers` holds two lines per input, `plains` one.
+#[target_feature(enable = "avx2")]
+fn accumulate(sums: &mut Sums, ciphers: &[Line], plains: &[Line]) {
+    let inputs = plains.len().min(ciphers.len() / 2);
+    for half in 0..2 {
+        let mut acc = [[_mm256_setzero_si256(); 3]; 2];
+        for (part, acc) in acc.iter_mut().enumerate() {
+            for (kind, acc) in acc.iter_mut().enumerate() {
+                *acc = load(&sums.0[half][part][kind]);
+            }
+        }
+        for i in 0..inputs {
+            let plain = load(half_of(&plains[i], half));
+            let plain_high = _mm256_srli_epi64::<32>(plain);
+            let plain_sum = _mm256_add_epi64(plain, plain_high);
+            for (part, [low, high, cross]) in acc.iter_mut().enumerate() {
+                let cipher = load(half_of(&ciphers[2 * i + part], half));
+                let cipher_high = _mm256_srli_epi64::<32>(cipher);
+                let cipher_sum = _mm256_add_epi64(cipher, cipher_high);
+                *low = _mm256_add_epi64(*low, _mm256_mul_epu32(cipher, plain));
+                *high = _mm256_add_epi64(*high, _mm256_mul_epu32(cipher_high, plain_high));
+                *cross = _mm256_add_epi64(*cross, _mm256_mul_epu32(cipher_sum, plain_sum));
+            }
+        }
+        for (part, acc) in acc.iter().enumerate() {
+            for (kind, acc) in acc.iter().enumerate() {
+                store(&mut sums.0[half][part][kind], *acc);
+            }
+        }
+    }
+}
+
+/// Reduces the sums and writes them to the product, or adds them to what an earlier fold left there.
+#[target_feature(enable = "avx2")]
+fn fold(limb: &Limb, sums: &Sums, product: &mut Ciphertext, place: Place, fresh: bool) {
+    for part in 0..2 {
+        let target = product.block_mut(part, place.limb, place.block);
+        for half in 0..2 {
+            let [low, high, cross] = sums.0[half][part];
+            let (low, high) = (load(&low), load(&high));
+            // Exact although the crosswise sum may have wrapped: the true middle sum fits a word.
+            let middle = _mm256_sub_epi64(load(&cross), _mm256_add_epi64(low, high));
+            let mut reduced = reduce(limb, low, middle, high);
+            let slot: &mut [u64; 4] = &mut target.as_chunks_mut::<4>().0[half];
+            if !fresh {
+                reduced = correct(limb, _mm256_add_epi64(reduced, load(slot)));
+            }
+            store(slot, reduced);
+        }
+    }
+}
+
+/// `low + middle * 2^27 + high * 2^54` modulo the limb, which is `2^bits - c` with a small c.
+#[target_feature(enable = "avx2")]
+fn reduce(limb: &Limb, low: __m256i, middle: __m256i, high: __m256i) -> __m256i {
+    let word_mask = _mm256_set1_epi64x(LOW_MASK as i64);
+    let modulus_mask = _mm256_set1_epi64x((1i64 << limb.bits()) - 1);
+    let c = _mm256_set1_epi64x(limb.complement() as i64);
+    let shift = _mm_cvtsi64_si128(i64::from(limb.bits() - 2 * LOW_BITS));
+    // Carries: the value becomes rest + above * 2^bits with rest below 2^bits.
+    let middle = _mm256_add_epi64(middle, _mm256_srli_epi64::<{ LOW_BITS as i32 }>(low));
+    let high = _mm256_add_epi64(high, _mm256_srli_epi64::<{ LOW_BITS as i32 }>(middle));
+    let above = _mm256_srl_epi64(high, shift);
+    let rest = _mm256_or_si256(
+        _mm256_and_si256(low, word_mask),
+        _mm256_and_si256(
+            _mm256_or_si256(
+                _mm256_slli_epi64::<{ LOW_BITS as i32 }>(_mm256_and_si256(middle, word_mask)),
+                _mm256_slli_epi64::<{ 2 * LOW_BITS as i32 }>(high),
+            ),
+            modulus_mask,
+        ),
+    );
+    // 2^bits = c: fold the part above, its upper 32 bits in two steps.
+    let near = _mm256_mul_epu32(above, c);
+    let far = _mm256_mul_epu32(_mm256_srli_epi64::<32>(above), c);
+    let far_low = _mm256_and_si256(_mm256_slli_epi64::<32>(far), modulus_mask);
+    let far_shift = _mm_cvtsi64_si128(i64::from(limb.bits() - 32));
+    let far_high = _mm256_mul_epu32(_mm256_srl_epi64(far, far_shift), c);
+    let sum = _mm256_add_epi64(_mm256_add_epi64(rest, near), _mm256_add_epi64(far_low, far_high));
+    let bits = _mm_cvtsi64_si128(i64::from(limb.bits()));
+    let folded = _mm256_add_epi64(
+        _mm256_and_si256(sum, modulus_mask),
+        _mm256_mul_epu32(_mm256_srl_epi64(sum, bits), c),
+    );
+    correct(limb, folded)
+}
+
+/// Subtracts the modulus where the value is not below it.
+#[target_feature(enable = "avx2")]
+fn correct(limb: &Limb, x: __m256i) -> __m256i {
+    let modulus = _mm256_set1_epi64x(limb.modulus().value() as i64);
+    let below = _mm256_cmpgt_epi64(modulus, x);
+    _mm256_sub_epi64(x, _mm256_andnot_si256(below, modulus))
+}
+
+#[inline(always)]
+fn half_of(line: &Line, half: usize) -> &[u64; 4] {
+    &line.0.as_chunks::<4>().0[half]
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load(words: &[u64; 4]) -> __m256i {
+    // SAFETY: four words are exactly the 32 bytes an unaligned load reads.
+    unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store(words: &mut [u64; 4], value: __m256i) {
+    // SAFETY: four words are exactly the 32 bytes an unaligned store writes.
+    unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), value) }
+}

@@ -1,0 +1,155 @@
+//! The multiply-accumulate kernel: at each NTT point an encrypted layer is a small modular matrix product, rows
+//! of ciphertexts by columns of plaintexts.
+//!
+//! Operands are stored tile by tile so that the innermost loop reads memory in order, words split in two so that
+//! 32-bit multipliers do the work, sums are kept unreduced for up to [`FOLD_AFTER`] terms. Nothing is transformed
+//! or allocated inside the loop, and no branch or address depends on the data. Two implementations give the same
+//! bits: AVX2 where the machine has it, portable Rust elsewhere.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod portable;
+mod tiles;
+
+pub use tiles::{CipherTiles, PlainTiles};
+pub(crate) use tiles::{Line, join, split};
+
+use crate::{HeError, ciphertext::Ciphertext, parameters::Limb};
+
+/// Inputs in one tile.
+pub(crate) const TILE: usize = 8;
+/// NTT points in one block: one cache line of words.
+pub(crate) const BLOCK: usize = 8;
+/// How many products are summed before a reduction: with words split at 27 bits, 128 products of 55-bit
+/// residues leave room for the carries of the reduction.
+pub(crate) const FOLD_AFTER: usize = 128;
+/// Rows and columns that meet while their tiles are in the first-level cache.
+const PARTNERS: usize = 4;
+
+/// Which implementation computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// Plain Rust.
+    Portable,
+    /// AVX2 intrinsics; [`Backend::detect`] hands it out only where the machine has them.
+    Avx2(Avx2Token),
+}
+
+/// Proof that the machine has AVX2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx2Token(());
+
+impl Backend {
+    /// The fastest implementation this machine can run.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return Self::Avx2(Avx2Token(()));
+        }
+        Self::Portable
+    }
+}
+
+/// Unreduced sums of one (row, column) pair at one block of points: for each part of the ciphertext and each
+/// half of the block the sums of low, high and crosswise products, four points each.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Sums([[[[u64; 4]; 3]; 2]; 2]);
+
+impl Sums {
+    const ZERO: Self = Self([[[[0; 4]; 3]; 2]; 2]);
+}
+
+/// Multiplies every row of ciphertexts with every column of plaintexts and writes the sums, reduced, to
+/// `products[row * columns.len() + column]`.
+pub fn multiply(
+    backend: Backend,
+    limbs: &[Limb],
+    rows: &[&CipherTiles],
+    columns: &[&PlainTiles],
+    products: &mut [Ciphertext],
+) -> Result<(), HeError> {
+    let inner = check(limbs, rows, columns, products)?;
+    let points = products.first().map_or(0, |p| p.degree());
+    for (l, limb) in limbs.iter().enumerate() {
+        for block in 0..points / BLOCK {
+            for (r, row_group) in rows.chunks(PARTNERS).enumerate() {
+                for (c, column_group) in columns.chunks(PARTNERS).enumerate() {
+                    let place = Place { limb: l, block, row: r * PARTNERS, column: c * PARTNERS };
+                    let group = Group { rows: row_group, columns: column_group, inner };
+                    match backend {
+                        Backend::Portable => portable::group(limb, group, place, columns.len(), products),
+                        #[cfg(target_arch = "x86_64")]
+                        Backend::Avx2(_) => avx2::group(limb, group, place, columns.len(), products),
+                        #[cfg(not(target_arch = "x86_64"))]
+                        Backend::Avx2(_) => portable::group(limb, group, place, columns.len(), products),
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a group's sums belong.
+#[derive(Clone, Copy)]
+struct Place {
+    limb: usize,
+    block: usize,
+    row: usize,
+    column: usize,
+}
+
+/// Rows and columns that meet, and how many inputs each has.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    rows: &'a [&'a CipherTiles],
+    columns: &'a [&'a PlainTiles],
+    inner: usize,
+}
+
+fn check(
+    limbs: &[Limb],
+    rows: &[&CipherTiles],
+    columns: &[&PlainTiles],
+    products: &[Ciphertext],
+) -> Result<usize, HeError> {
+    let expected = rows.len() * columns.len();
+    if products.len() != expected {
+        return Err(HeError::Count { what: "products", expected, found: products.len() });
+    }
+    let inner = rows.first().map_or(0, |r| r.inner());
+    let degree = products.first().map_or(0, |p| p.degree());
+    for (what, found) in rows
+        .iter()
+        .map(|r| ("row inputs", r.geometry()))
+        .chain(columns.iter().map(|c| ("column inputs", c.geometry())))
+    {
+        if found.0 != inner {
+            return Err(HeError::Count { what, expected: inner, found: found.0 });
+        }
+        if found.1 != limbs.len() || found.2 != degree {
+            return Err(HeError::Mixed { what });
+        }
+    }
+    if products.iter().any(|p| p.limbs() != limbs.len() || p.degree() != degree) {
+        return Err(HeError::Mixed { what: "products" });
+    }
+    Ok(inner)
+}
+
+/// `targets[i] = sum over terms of weight * source[i]`, modulo the limb: weighted sums of encrypted outputs.
+pub(crate) fn weighted_sum(limb: &Limb, terms: &[(u32, &[u64])], target: &mut [u64]) {
+    debug_assert!(terms.len() <= FOLD_AFTER);
+    for (i, t) in target.iter_mut().enumerate() {
+        let (mut low, mut high) = (0u64, 0u64);
+        for &(weight, source) in terms {
+            low += u64::from(weight) * (source[i] & tiles::LOW_MASK);
+            high += u64::from(weight) * (source[i] >> tiles::LOW_BITS);
+        }
+        *t = limb.modulus().reduce_wide(u128::from(low) + (u128::from(high) << tiles::LOW_BITS));
+    }
+}
+
+#[cfg(test)]
+mod tests;

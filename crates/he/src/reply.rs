@@ -1,0 +1,157 @@
+//! Sanitised replies. A product is linear in the shares it was computed from, so it never leaves a server as it
+//! is: what is not asked for is drowned in uniform field elements, the ciphertext is re-randomised and flooded
+//! at full modulus, then switched to one limb.
+
+use rand::CryptoRng;
+use secsv_algebra::{Prg, Secret, Seed};
+
+use crate::{
+    HeError,
+    ciphertext::Ciphertext,
+    count::Operations,
+    encode::Packing,
+    flood::Flooding,
+    keys::{PublicKey, embed_small, small, small_points, to_coefficients},
+    parameters::Parameters,
+};
+
+/// A ciphertext under one limb, as coefficients: what a decryptor gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub(crate) c0: Vec<u64>,
+    pub(crate) c1: Vec<u64>,
+}
+
+impl PublicKey {
+    /// Re-randomises a ciphertext in place: what the auxiliary does before the principal, who has no key, sees
+    /// it (DESIGN: replies, first kind).
+    pub fn rerandomise(
+        &self,
+        ciphertext: &mut Ciphertext,
+        rng: &mut impl CryptoRng,
+        ops: &mut Operations,
+    ) -> Result<(), HeError> {
+        self.check(ciphertext)?;
+        self.add_zero_without_errors(ciphertext, rng, ops);
+        for part in 0..2 {
+            let error = Secret::new(small_points(&self.parameters, rng));
+            ops.ntt += self.parameters.limbs().len() as u64;
+            for (l, limb) in self.parameters.limbs().iter().enumerate() {
+                let error = &error.expose()[l * self.parameters.degree()..];
+                for (c, &e) in ciphertext.limb_mut(part, l).iter_mut().zip(error) {
+                    *c = limb.modulus().add(*c, e);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns a product into a reply for a decryptor: uniform elements wherever `planned` is false, a fresh
+    /// encryption of zero, flooding, one limb. `planned` has one entry per slot or coefficient.
+    pub fn sanitise(
+        &self,
+        mut product: Ciphertext,
+        packing: Packing,
+        planned: &[bool],
+        flooding: &Flooding,
+        rng: &mut impl CryptoRng,
+        ops: &mut Operations,
+    ) -> Result<Reply, HeError> {
+        let parameters = &self.parameters;
+        self.check(&product)?;
+        if planned.len() != parameters.degree() {
+            let (expected, found) = (parameters.degree(), planned.len());
+            return Err(HeError::Count { what: "positions of a reply", expected, found });
+        }
+        let mut prg = Prg::new(&Seed::random(rng));
+        self.add_zero_without_errors(&mut product, &mut prg, ops);
+        let drown = drowning(parameters, packing, planned, &mut prg, ops);
+        for part in 0..2 {
+            to_coefficients(parameters, product.part_mut(part), ops);
+            let error = small(parameters, &mut prg);
+            let mut words = vec![0; parameters.degree()];
+            for (l, limb) in parameters.limbs().iter().enumerate() {
+                embed_small(parameters, l, &error, &mut words);
+                for (c, &e) in product.limb_mut(part, l).iter_mut().zip(&words) {
+                    *c = limb.modulus().add(*c, e);
+                }
+            }
+        }
+        for l in 0..parameters.limbs().len() {
+            parameters.add_scaled(drown.expose(), l, product.limb_mut(0, l));
+        }
+        flooding.add_to(product.part_mut(0), &mut prg);
+        Ok(Reply { c0: switch(parameters, product.part_mut(0)), c1: switch(parameters, product.part_mut(1)) })
+    }
+
+    /// Adds u times the public key for a fresh small u; the caller adds the errors.
+    fn add_zero_without_errors(
+        &self,
+        ciphertext: &mut Ciphertext,
+        rng: &mut impl CryptoRng,
+        ops: &mut Operations,
+    ) {
+        let u = Secret::new(small_points(&self.parameters, rng));
+        ops.ntt += self.parameters.limbs().len() as u64;
+        ops.encrypt += 1;
+        for part in 0..2 {
+            for (l, limb) in self.parameters.limbs().iter().enumerate() {
+                let (modulus, u) = (limb.modulus(), &u.expose()[l * self.parameters.degree()..]);
+                let key = self.ciphertext.limb(part, l);
+                for ((c, &u), &k) in ciphertext.limb_mut(part, l).iter_mut().zip(u).zip(key) {
+                    *c = modulus.add(*c, modulus.mul(u, k));
+                }
+            }
+        }
+    }
+
+    fn check(&self, ciphertext: &Ciphertext) -> Result<(), HeError> {
+        let expected = (self.parameters.limbs().len(), self.parameters.degree());
+        if (ciphertext.limbs(), ciphertext.degree()) == expected {
+            Ok(())
+        } else {
+            Err(HeError::Mixed { what: "product" })
+        }
+    }
+}
+
+/// Uniform field elements at every position that is not planned, as coefficients.
+fn drowning(
+    parameters: &Parameters,
+    packing: Packing,
+    planned: &[bool],
+    prg: &mut Prg,
+    ops: &mut Operations,
+) -> Secret<Vec<u64>> {
+    use secsv_algebra::Ring;
+    let mut elements = Secret::new(vec![0; planned.len()]);
+    if planned.iter().all(|p| *p) {
+        return elements;
+    }
+    parameters.field().fill_uniform(prg, elements.expose_mut());
+    for (x, &planned) in elements.expose_mut().iter_mut().zip(planned) {
+        *x *= u64::from(!planned);
+    }
+    parameters.to_coefficients(packing, elements.expose_mut(), ops);
+    elements
+}
+
+/// Scales coefficients from the whole modulus to its first limb, dropping one limb after the other and rounding.
+fn switch(parameters: &Parameters, words: &mut [u64]) -> Vec<u64> {
+    let degree = parameters.degree();
+    for dropped in (1..parameters.limbs().len()).rev() {
+        let (kept, last) = words.split_at_mut(dropped * degree);
+        let own = parameters.limbs()[dropped].modulus();
+        for (l, kept) in kept.chunks_exact_mut(degree).enumerate() {
+            let (modulus, inverse) =
+                (parameters.limbs()[l].modulus(), parameters.dropped_inverse(dropped, l));
+            for (x, &r) in kept.iter_mut().zip(last.iter()) {
+                let r = own.centre(r);
+                let (magnitude, negative) = (modulus.reduce(r.unsigned_abs()), ((r >> 63) & 1) as u64);
+                let signed = modulus.sub(magnitude * (1 - negative), magnitude * negative);
+                *x = inverse.multiply(modulus.sub(*x, signed));
+            }
+        }
+    }
+    words[..degree].to_vec()
+}
