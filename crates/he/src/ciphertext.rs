@@ -4,7 +4,7 @@ use secsv_algebra::Prg;
 
 use crate::{
     HeError,
-    kernel::{self, BLOCK},
+    kernel::{self, BLOCK, Backend, Words},
     parameters::{Limb, Parameters},
 };
 
@@ -96,8 +96,10 @@ impl Ciphertext {
         let mut sum = Self::zero(limbs.len(), degree);
         for part in 0..2 {
             for (l, limb) in limbs.iter().enumerate() {
-                let sources: Vec<(u32, &[u64])> = terms.iter().map(|&(w, c)| (w, c.limb(part, l))).collect();
-                kernel::weighted_sum(limb, &sources, sum.limb_mut(part, l));
+                let sources: Vec<(u32, &[[u64; BLOCK]])> =
+                    terms.iter().map(|&(w, c)| (w, c.limb(part, l).as_chunks().0)).collect();
+                let target = sum.limb_mut(part, l).as_chunks_mut().0;
+                kernel::weighted_sum(Backend::detect(), limb, Words::Plain, &sources, target);
             }
         }
         Ok(sum)

@@ -9,6 +9,7 @@ mod flood;
 pub mod kernel;
 mod keys;
 pub mod library;
+pub mod linear;
 mod noise;
 mod parameters;
 mod reply;

@@ -2,9 +2,11 @@
 //! kept in 64 bits, one vector reduction at the end.
 #![expect(unsafe_code, reason = "loads, stores and calls of functions compiled for AVX2")]
 
-use std::arch::x86_64::*;
+use std::{arch::x86_64::*, borrow::BorrowMut};
 
-use super::{FOLD_AFTER, Group, Line, PARTNERS, Place, Sums, TILE, tiles::LOW_BITS, tiles::LOW_MASK};
+use super::{
+    BLOCK, FOLD_AFTER, Group, Line, PARTNERS, Place, Sums, TILE, Words, tiles::LOW_BITS, tiles::LOW_MASK,
+};
 use crate::{ciphertext::Ciphertext, parameters::Limb};
 
 pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
@@ -40,6 +42,55 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
     }
 }
 
+pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
+    limb: &Limb,
+    form: Words,
+    terms: &[(u32, &[B])],
+    target: &mut [B],
+) {
+    // SAFETY: as above.
+    unsafe {
+        match form {
+            Words::Split => weighted_sum_avx2::<true, B>(limb, terms, target),
+            Words::Plain => weighted_sum_avx2::<false, B>(limb, terms, target),
+        }
+    }
+}
+
+/// Sums of weight times low half and weight times high half stay within a word: the weights add up to 32 bits.
+#[target_feature(enable = "avx2")]
+fn weighted_sum_avx2<const SPLIT: bool, B: BorrowMut<[u64; BLOCK]>>(
+    limb: &Limb,
+    terms: &[(u32, &[B])],
+    target: &mut [B],
+) {
+    let mask = _mm256_set1_epi64x(LOW_MASK as i64);
+    for (i, line) in target.iter_mut().enumerate() {
+        for half in 0..2 {
+            let (mut low, mut high) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+            for (weight, source) in terms {
+                let weight = _mm256_set1_epi64x(i64::from(*weight));
+                let word = load(half_of(source[i].borrow(), half));
+                let (word_low, word_high) = if SPLIT {
+                    (word, _mm256_srli_epi64::<32>(word))
+                } else {
+                    (_mm256_and_si256(word, mask), _mm256_srli_epi64::<{ LOW_BITS as i32 }>(word))
+                };
+                low = _mm256_add_epi64(low, _mm256_mul_epu32(word_low, weight));
+                high = _mm256_add_epi64(high, _mm256_mul_epu32(word_high, weight));
+            }
+            let sum = reduce(limb, low, high, _mm256_setzero_si256());
+            let stored = if SPLIT {
+                let high = _mm256_srli_epi64::<{ LOW_BITS as i32 }>(sum);
+                _mm256_or_si256(_mm256_and_si256(sum, mask), _mm256_slli_epi64::<32>(high))
+            } else {
+                sum
+            };
+            store(&mut line.borrow_mut().as_chunks_mut::<4>().0[half], stored);
+        }
+    }
+}
+
 /// Adds the products of one tile: `ciphers` holds two lines per input, `plains` one.
 #[target_feature(enable = "avx2")]
 fn accumulate(sums: &mut Sums, ciphers: &[Line], plains: &[Line]) {
@@ -52,11 +103,11 @@ fn accumulate(sums: &mut Sums, ciphers: &[Line], plains: &[Line]) {
             }
         }
         for i in 0..inputs {
-            let plain = load(half_of(&plains[i], half));
+            let plain = load(half_of(&plains[i].0, half));
             let plain_high = _mm256_srli_epi64::<32>(plain);
             let plain_sum = _mm256_add_epi64(plain, plain_high);
             for (part, [low, high, cross]) in acc.iter_mut().enumerate() {
-                let cipher = load(half_of(&ciphers[2 * i + part], half));
+                let cipher = load(half_of(&ciphers[2 * i + part].0, half));
                 let cipher_high = _mm256_srli_epi64::<32>(cipher);
                 let cipher_sum = _mm256_add_epi64(cipher, cipher_high);
                 *low = _mm256_add_epi64(*low, _mm256_mul_epu32(cipher, plain));
@@ -137,8 +188,8 @@ fn correct(limb: &Limb, x: __m256i) -> __m256i {
 }
 
 #[inline(always)]
-fn half_of(line: &Line, half: usize) -> &[u64; 4] {
-    &line.0.as_chunks::<4>().0[half]
+fn half_of(line: &[u64; BLOCK], half: usize) -> &[u64; 4] {
+    &line.as_chunks::<4>().0[half]
 }
 
 #[inline]

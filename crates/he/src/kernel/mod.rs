@@ -14,6 +14,8 @@ mod tiles;
 pub use tiles::{CipherTiles, PlainTiles};
 pub(crate) use tiles::{Line, join, split};
 
+use std::borrow::BorrowMut;
+
 use crate::{HeError, ciphertext::Ciphertext, parameters::Limb};
 
 /// Inputs in one tile.
@@ -125,7 +127,8 @@ fn check(
         .map(|r| ("row inputs", r.geometry()))
         .chain(columns.iter().map(|c| ("column inputs", c.geometry())))
     {
-        if found.0 != inner {
+        // A column may have more inputs than these rows use.
+        if found.0 < inner || (found.0 > inner && what == "row inputs") {
             return Err(HeError::Count { what, expected: inner, found: found.0 });
         }
         if found.1 != limbs.len() || found.2 != degree {
@@ -138,17 +141,48 @@ fn check(
     Ok(inner)
 }
 
-/// `targets[i] = sum over terms of weight * source[i]`, modulo the limb: weighted sums of encrypted outputs.
-pub(crate) fn weighted_sum(limb: &Limb, terms: &[(u32, &[u64])], target: &mut [u64]) {
-    debug_assert!(terms.len() <= FOLD_AFTER);
-    for (i, t) in target.iter_mut().enumerate() {
-        let (mut low, mut high) = (0u64, 0u64);
-        for &(weight, source) in terms {
-            low += u64::from(weight) * (source[i] & tiles::LOW_MASK);
-            high += u64::from(weight) * (source[i] >> tiles::LOW_BITS);
-        }
-        *t = limb.modulus().reduce_wide(u128::from(low) + (u128::from(high) << tiles::LOW_BITS));
+/// The weighted sum of words of one limb, split or plain; the weights add up to less than 2^32.
+pub(crate) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
+    backend: Backend,
+    limb: &Limb,
+    form: Words,
+    terms: &[(u32, &[B])],
+    target: &mut [B],
+) {
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        Backend::Avx2(_) => avx2::weighted_sum(limb, form, terms, target),
+        _ => portable::weighted_sum(limb, form, terms, target),
     }
+}
+
+/// How residues are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// In two halves, as the kernel's operands are.
+    Split,
+    /// As they are.
+    Plain,
+}
+
+/// The weighted sum of rows of ciphertexts, tile by tile.
+pub(crate) fn weighted_tiles(
+    backend: Backend,
+    limbs: &[Limb],
+    terms: &[(u32, &CipherTiles)],
+    sum: &mut CipherTiles,
+) -> Result<(), HeError> {
+    if terms.iter().any(|(_, t)| t.geometry() != sum.geometry()) || sum.geometry().1 != limbs.len() {
+        return Err(HeError::Mixed { what: "encrypted matrix" });
+    }
+    for tile in 0..sum.tiles() {
+        for (l, limb) in limbs.iter().enumerate() {
+            let sources: Vec<(u32, &[Line])> =
+                terms.iter().map(|&(w, t)| (w, t.limb_lines(tile, l))).collect();
+            weighted_sum(backend, limb, Words::Split, &sources, sum.limb_lines_mut(tile, l));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

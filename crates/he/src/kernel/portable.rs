@@ -1,7 +1,9 @@
 //! The portable twin: 128-bit sums, one exact reduction. Slow and obvious; the other implementation is compared
 //! with it bit for bit.
 
-use super::{BLOCK, FOLD_AFTER, Group, Place, TILE, join};
+use std::borrow::BorrowMut;
+
+use super::{BLOCK, FOLD_AFTER, Group, Place, TILE, Words, join, split};
 use crate::{ciphertext::Ciphertext, parameters::Limb};
 
 pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
@@ -30,6 +32,27 @@ pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, p
             for (part, sums) in total.iter().enumerate() {
                 product.block_mut(part, place.limb, place.block).copy_from_slice(sums);
             }
+        }
+    }
+}
+
+pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
+    limb: &Limb,
+    form: Words,
+    terms: &[(u32, &[B])],
+    target: &mut [B],
+) {
+    let (read, write): (fn(u64) -> u64, fn(u64) -> u64) = match form {
+        Words::Split => (join, split),
+        Words::Plain => (|x| x, |x| x),
+    };
+    for (i, line) in target.iter_mut().enumerate() {
+        for (k, word) in line.borrow_mut().iter_mut().enumerate() {
+            let sum: u128 = terms
+                .iter()
+                .map(|(w, source)| u128::from(*w) * u128::from(read(source[i].borrow()[k])))
+                .sum();
+            *word = write(limb.modulus().reduce_wide(sum));
         }
     }
 }

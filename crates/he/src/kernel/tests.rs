@@ -123,8 +123,8 @@ fn operands_that_do_not_fit_are_refused() {
         multiply(Backend::detect(), &limbs, &[row], &[&column], out)
     };
     assert!(matches!(
-        run(&row, PlainTiles::zero(4, 3, degree), &mut out),
-        Err(HeError::Count { expected: 3, found: 4, .. })
+        run(&row, PlainTiles::zero(2, 3, degree), &mut out),
+        Err(HeError::Count { expected: 3, found: 2, .. })
     ));
     assert!(matches!(run(&row, PlainTiles::zero(3, 2, degree), &mut out), Err(HeError::Mixed { .. })));
     assert!(matches!(run(&row, PlainTiles::zero(3, 3, 64), &mut out), Err(HeError::Mixed { .. })));

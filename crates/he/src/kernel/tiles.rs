@@ -1,6 +1,8 @@
 //! How operands lie in memory: `[tile of 8 inputs][limb][block of 8 points][input][part][8 words]`, each word
 //! split as `low 27 bits | rest << 32`. The last tile holds only the inputs that are left.
 
+use std::borrow::{Borrow, BorrowMut};
+
 use super::{BLOCK, TILE};
 
 /// Bits of the low half of a split word.
@@ -12,6 +14,18 @@ pub(crate) const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub(crate) struct Line(pub [u64; BLOCK]);
+
+impl Borrow<[u64; BLOCK]> for Line {
+    fn borrow(&self) -> &[u64; BLOCK] {
+        &self.0
+    }
+}
+
+impl BorrowMut<[u64; BLOCK]> for Line {
+    fn borrow_mut(&mut self) -> &mut [u64; BLOCK] {
+        &mut self.0
+    }
+}
 
 /// Splits a residue of at most 59 bits for 32-bit multipliers.
 #[inline(always)]
