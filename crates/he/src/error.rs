@@ -154,7 +154,4 @@ pub enum WireError {
         /// Every word must be below this.
         modulus: u64,
     },
-    /// Bits after the last word that are not zero.
-    #[error("expected zero padding after the last word")]
-    Padding,
 }

@@ -1,5 +1,7 @@
 //! Encrypted matrices.
 mod ciphertext;
+pub mod clock;
+mod cost;
 mod count;
 mod decrypt;
 mod encode;
@@ -10,13 +12,17 @@ pub mod kernel;
 mod keys;
 pub mod library;
 pub mod linear;
+pub mod measure;
 mod noise;
 mod parameters;
+pub mod planner;
 mod reply;
 #[cfg(test)]
 mod scheme_tests;
+mod wire;
 
 pub use ciphertext::{Ciphertext, SeededCiphertext};
+pub use cost::UnitCosts;
 pub use count::Operations;
 pub use encode::Packing;
 pub use error::{HeError, WireError};

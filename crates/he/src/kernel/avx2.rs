@@ -5,7 +5,7 @@
 use std::{arch::x86_64::*, borrow::BorrowMut};
 
 use super::{
-    BLOCK, FOLD_AFTER, Group, Line, PARTNERS, Place, Sums, TILE, Words, tiles::LOW_BITS, tiles::LOW_MASK,
+    BLOCK, FOLD_AFTER, Group, Line, Place, SUMS, Sums, TILE, Words, tiles::LOW_BITS, tiles::LOW_MASK,
 };
 use crate::{ciphertext::Ciphertext, parameters::Limb};
 
@@ -17,22 +17,29 @@ pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, p
 #[target_feature(enable = "avx2")]
 fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
     let tiles = group.inner.div_ceil(TILE);
+    let pairs = group.rows.len() * group.columns.len();
     let mut first = 0;
     loop {
         let last = (first + FOLD_AFTER / TILE).min(tiles);
-        let mut sums = [[Sums::ZERO; PARTNERS]; PARTNERS];
+        let mut sums = [Sums::ZERO; SUMS];
         for tile in first..last {
-            for (row, sums) in group.rows.iter().zip(&mut sums) {
-                let ciphers = row.chunk(tile, place.limb, place.block);
-                for (column, sums) in group.columns.iter().zip(sums) {
-                    accumulate(sums, ciphers, column.chunk(tile, place.limb, place.block));
+            let mut pair_sums = sums.chunks_exact_mut(place.blocks);
+            for row in group.rows {
+                let ciphers = row.stretch(tile, place.limb, place.first_block, place.blocks);
+                for (column, sums) in group.columns.iter().zip(&mut pair_sums) {
+                    let plains = column.stretch(tile, place.limb, place.first_block, place.blocks);
+                    let blocks = ciphers.0.chunks_exact(ciphers.1).zip(plains.0.chunks_exact(plains.1));
+                    for (sums, (ciphers, plains)) in sums.iter_mut().zip(blocks) {
+                        accumulate(sums, ciphers.as_chunks().0, plains);
+                    }
                 }
             }
         }
-        for (r, sums) in sums[..group.rows.len()].iter().enumerate() {
-            for (c, sums) in sums[..group.columns.len()].iter().enumerate() {
-                let product = &mut products[(place.row + r) * width + place.column + c];
-                fold(limb, sums, product, place, first == 0);
+        for (pair, sums) in sums.chunks_exact(place.blocks).take(pairs).enumerate() {
+            let (r, c) = (pair / group.columns.len(), pair % group.columns.len());
+            let product = &mut products[(place.row + r) * width + place.column + c];
+            for (block, sums) in sums.iter().enumerate() {
+                fold(limb, sums, product, (place.limb, place.first_block + block), first == 0);
             }
         }
         first = last;
@@ -91,43 +98,42 @@ fn weighted_sum_avx2<const SPLIT: bool, B: BorrowMut<[u64; BLOCK]>>(
     }
 }
 
-/// Adds the products of one tile: `ciphers` holds two lines per input, `plains` one.
+/// Adds the products of one tile at one block.
+#[inline]
 #[target_feature(enable = "avx2")]
-fn accumulate(sums: &mut Sums, ciphers: &[Line], plains: &[Line]) {
-    let inputs = plains.len().min(ciphers.len() / 2);
-    for half in 0..2 {
-        let mut acc = [[_mm256_setzero_si256(); 3]; 2];
-        for (part, acc) in acc.iter_mut().enumerate() {
-            for (kind, acc) in acc.iter_mut().enumerate() {
-                *acc = load(&sums.0[half][part][kind]);
-            }
-        }
-        for i in 0..inputs {
-            let plain = load(half_of(&plains[i].0, half));
+fn accumulate(sums: &mut Sums, ciphers: &[[Line; 2]], plains: &[Line]) {
+    for (half, sums) in sums.0.iter_mut().enumerate() {
+        let [[mut low0, mut high0, mut cross0], [mut low1, mut high1, mut cross1]] = [
+            [load(&sums[0][0]), load(&sums[0][1]), load(&sums[0][2])],
+            [load(&sums[1][0]), load(&sums[1][1]), load(&sums[1][2])],
+        ];
+        for (cipher, plain) in ciphers.iter().zip(plains) {
+            let plain = load(half_of(&plain.0, half));
             let plain_high = _mm256_srli_epi64::<32>(plain);
             let plain_sum = _mm256_add_epi64(plain, plain_high);
-            for (part, [low, high, cross]) in acc.iter_mut().enumerate() {
-                let cipher = load(half_of(&ciphers[2 * i + part].0, half));
-                let cipher_high = _mm256_srli_epi64::<32>(cipher);
-                let cipher_sum = _mm256_add_epi64(cipher, cipher_high);
-                *low = _mm256_add_epi64(*low, _mm256_mul_epu32(cipher, plain));
-                *high = _mm256_add_epi64(*high, _mm256_mul_epu32(cipher_high, plain_high));
-                *cross = _mm256_add_epi64(*cross, _mm256_mul_epu32(cipher_sum, plain_sum));
-            }
+            let c = load(half_of(&cipher[0].0, half));
+            let c_high = _mm256_srli_epi64::<32>(c);
+            low0 = _mm256_add_epi64(low0, _mm256_mul_epu32(c, plain));
+            high0 = _mm256_add_epi64(high0, _mm256_mul_epu32(c_high, plain_high));
+            cross0 = _mm256_add_epi64(cross0, _mm256_mul_epu32(_mm256_add_epi64(c, c_high), plain_sum));
+            let c = load(half_of(&cipher[1].0, half));
+            let c_high = _mm256_srli_epi64::<32>(c);
+            low1 = _mm256_add_epi64(low1, _mm256_mul_epu32(c, plain));
+            high1 = _mm256_add_epi64(high1, _mm256_mul_epu32(c_high, plain_high));
+            cross1 = _mm256_add_epi64(cross1, _mm256_mul_epu32(_mm256_add_epi64(c, c_high), plain_sum));
         }
-        for (part, acc) in acc.iter().enumerate() {
-            for (kind, acc) in acc.iter().enumerate() {
-                store(&mut sums.0[half][part][kind], *acc);
-            }
+        for (word, sum) in sums.as_flattened_mut().iter_mut().zip([low0, high0, cross0, low1, high1, cross1])
+        {
+            store(word, sum);
         }
     }
 }
 
 /// Reduces the sums and writes them to the product, or adds them to what an earlier fold left there.
 #[target_feature(enable = "avx2")]
-fn fold(limb: &Limb, sums: &Sums, product: &mut Ciphertext, place: Place, fresh: bool) {
+fn fold(limb: &Limb, sums: &Sums, product: &mut Ciphertext, at: (usize, usize), fresh: bool) {
     for part in 0..2 {
-        let target = product.block_mut(part, place.limb, place.block);
+        let target = product.block_mut(part, at.0, at.1);
         for half in 0..2 {
             let [low, high, cross] = sums.0[half][part];
             let (low, high) = (load(&low), load(&high));

@@ -27,6 +27,8 @@ pub(crate) const BLOCK: usize = 8;
 pub(crate) const FOLD_AFTER: usize = 128;
 /// Rows and columns that meet while their tiles are in the first-level cache.
 const PARTNERS: usize = 4;
+/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time.
+const SUMS: usize = 32;
 
 /// Which implementation computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,19 +74,26 @@ pub fn multiply(
     products: &mut [Ciphertext],
 ) -> Result<(), HeError> {
     let inner = check(limbs, rows, columns, products)?;
-    let points = products.first().map_or(0, |p| p.degree());
+    let blocks = products.first().map_or(0, |p| p.degree()) / BLOCK;
+    // As many blocks at a time as their sums fit the first-level cache: long runs of memory are read in order.
+    let partners = rows.len().min(PARTNERS) * columns.len().min(PARTNERS);
+    let stretch = (SUMS / partners.max(1)).clamp(1, blocks.max(1));
     for (l, limb) in limbs.iter().enumerate() {
-        for block in 0..points / BLOCK {
+        for first in (0..blocks).step_by(stretch) {
             for (r, row_group) in rows.chunks(PARTNERS).enumerate() {
                 for (c, column_group) in columns.chunks(PARTNERS).enumerate() {
-                    let place = Place { limb: l, block, row: r * PARTNERS, column: c * PARTNERS };
+                    let place = Place {
+                        limb: l,
+                        first_block: first,
+                        blocks: stretch.min(blocks - first),
+                        row: r * PARTNERS,
+                        column: c * PARTNERS,
+                    };
                     let group = Group { rows: row_group, columns: column_group, inner };
                     match backend {
-                        Backend::Portable => portable::group(limb, group, place, columns.len(), products),
                         #[cfg(target_arch = "x86_64")]
                         Backend::Avx2(_) => avx2::group(limb, group, place, columns.len(), products),
-                        #[cfg(not(target_arch = "x86_64"))]
-                        Backend::Avx2(_) => portable::group(limb, group, place, columns.len(), products),
+                        _ => portable::group(limb, group, place, columns.len(), products),
                     }
                 }
             }
@@ -97,7 +106,8 @@ pub fn multiply(
 #[derive(Clone, Copy)]
 struct Place {
     limb: usize,
-    block: usize,
+    first_block: usize,
+    blocks: usize,
     row: usize,
     column: usize,
 }

@@ -3,37 +3,51 @@
 
 use std::borrow::BorrowMut;
 
-use super::{BLOCK, FOLD_AFTER, Group, Place, TILE, Words, join, split};
+use super::{BLOCK, CipherTiles, FOLD_AFTER, Group, Place, PlainTiles, TILE, Words, join, split};
 use crate::{ciphertext::Ciphertext, parameters::Limb};
 
 pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
     for (r, row) in group.rows.iter().enumerate() {
         for (c, column) in group.columns.iter().enumerate() {
-            let mut total = [[0u64; BLOCK]; 2];
-            for first in (0..group.inner.div_ceil(TILE)).step_by(FOLD_AFTER / TILE) {
-                let last = (first + FOLD_AFTER / TILE).min(group.inner.div_ceil(TILE));
-                let mut sums = [[0u128; BLOCK]; 2];
-                for tile in first..last {
-                    let ciphers = row.chunk(tile, place.limb, place.block);
-                    let plains = column.chunk(tile, place.limb, place.block);
-                    for (parts, plain) in ciphers.chunks_exact(2).zip(plains) {
-                        for (sum, part) in sums.iter_mut().zip(parts) {
-                            for (s, (&a, &b)) in sum.iter_mut().zip(part.0.iter().zip(&plain.0)) {
-                                *s += u128::from(join(a)) * u128::from(join(b));
-                            }
-                        }
-                    }
+            for block in place.first_block..place.first_block + place.blocks {
+                let total = sum(limb, group.inner, row, column, (place.limb, block));
+                let product = &mut products[(place.row + r) * width + place.column + c];
+                for (part, sums) in total.iter().enumerate() {
+                    product.block_mut(part, place.limb, block).copy_from_slice(sums);
                 }
-                for (t, s) in total.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
-                    *t = limb.modulus().add(*t, limb.modulus().reduce_wide(*s));
-                }
-            }
-            let product = &mut products[(place.row + r) * width + place.column + c];
-            for (part, sums) in total.iter().enumerate() {
-                product.block_mut(part, place.limb, place.block).copy_from_slice(sums);
             }
         }
     }
+}
+
+/// Both parts of one output at one limb and block.
+fn sum(
+    limb: &Limb,
+    inner: usize,
+    row: &CipherTiles,
+    column: &PlainTiles,
+    at: (usize, usize),
+) -> [[u64; BLOCK]; 2] {
+    let mut total = [[0u64; BLOCK]; 2];
+    let tiles: Vec<usize> = (0..inner.div_ceil(TILE)).collect();
+    for tiles in tiles.chunks(FOLD_AFTER / TILE) {
+        let mut sums = [[0u128; BLOCK]; 2];
+        for &tile in tiles {
+            let (ciphers, _) = row.stretch(tile, at.0, at.1, 1);
+            let (plains, _) = column.stretch(tile, at.0, at.1, 1);
+            for (parts, plain) in ciphers.chunks_exact(2).zip(plains) {
+                for (sum, part) in sums.iter_mut().zip(parts) {
+                    for (s, (&a, &b)) in sum.iter_mut().zip(part.0.iter().zip(&plain.0)) {
+                        *s += u128::from(join(a)) * u128::from(join(b));
+                    }
+                }
+            }
+        }
+        for (t, s) in total.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+            *t = limb.modulus().add(*t, limb.modulus().reduce_wide(*s));
+        }
+    }
+    total
 }
 
 pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(

@@ -83,11 +83,18 @@ impl<const PARTS: usize> Tiles<PARTS> {
         (PARTS * (tile * TILE * self.limbs * blocks + (limb * blocks + block) * width), width)
     }
 
-    /// The lines of one tile at one limb and block: for each input its parts.
+    /// The lines of one tile at one limb and some blocks, and how many of them belong to one block: for each
+    /// block, for each input, its parts.
     #[inline(always)]
-    pub(super) fn chunk(&self, tile: usize, limb: usize, block: usize) -> &[Line] {
-        let (start, width) = self.locate(tile, limb, block);
-        &self.lines[start..start + PARTS * width]
+    pub(super) fn stretch(
+        &self,
+        tile: usize,
+        limb: usize,
+        first_block: usize,
+        blocks: usize,
+    ) -> (&[Line], usize) {
+        let (start, width) = self.locate(tile, limb, first_block);
+        (&self.lines[start..start + PARTS * width * blocks], PARTS * width)
     }
 
     /// Stores one limb of one part of one input: `points` are residues.

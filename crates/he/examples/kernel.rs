@@ -1,0 +1,5 @@
+fn main() {
+    for r in secsv_he::measure::kernel_rows().unwrap() {
+        println!("{r:?}");
+    }
+}
