@@ -1,13 +1,44 @@
 //! The `secsv` command line: arguments in, checked configuration, one run, a report out.
 
-use clap::Parser;
+mod commands;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use output::Format;
 
 /// What each organisation contributed to a federated model, without anybody seeing anybody's model or data.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
-struct Args {}
+struct Args {
+    /// How results appear on standard output; with json it is one JSON document.
+    #[arg(long, value_enum, global = true, default_value_t = Format::Text)]
+    format: Format,
+    #[command(subcommand)]
+    command: Command,
+}
 
-fn main() -> anyhow::Result<()> {
-    Args::parse();
-    Ok(())
+#[derive(Subcommand)]
+enum Command {
+    /// Show an encrypted matrix product, checked against the clear one.
+    Demo,
+    /// Measure this machine.
+    Bench(commands::bench::BenchArgs),
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match args.command {
+        Command::Demo => commands::demo::run(args.format),
+        Command::Bench(bench) => commands::bench::run(&bench, args.format),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
