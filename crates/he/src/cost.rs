@@ -94,7 +94,7 @@ impl UnitCosts {
     }
 }
 
-/// Preparing a ciphertext, encoding a plaintext, one product, one output: products of 8 and of 64 inputs tell
+/// Preparing a ciphertext, encoding a plaintext, one product, one output: outputs of 1 and of 32 products tell
 /// the cost of a product from that of an output.
 fn products(
     parameters: &Arc<Parameters>,
@@ -117,8 +117,8 @@ fn products(
         });
         Ok((prepare / inner as f64, encode / inner as f64, product))
     };
-    let (_, _, short) = timed(8, rng)?;
-    let (prepare, encode, long) = timed(64, rng)?;
-    let product = (long - short) / 56.0;
-    Ok((prepare, encode, product, (short - 8.0 * product).max(0.0)))
+    let (_, _, short) = timed(1, rng)?;
+    let (prepare, encode, long) = timed(32, rng)?;
+    let product = (long - short) / 31.0;
+    Ok((prepare, encode, product, (short - product).max(product)))
 }

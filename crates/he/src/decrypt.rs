@@ -7,6 +7,7 @@ use crate::{
     ciphertext::Ciphertext,
     count::Operations,
     encode::Packing,
+    kernel::{self, Backend},
     keys::{SecretKey, to_coefficients},
     parameters::{Limb, Parameters},
     reply::Reply,
@@ -62,11 +63,10 @@ impl SecretKey {
                 found: reply.c0.len(),
             });
         }
-        let mut phase = Secret::new(reply.c1.clone());
-        limb.forward(phase.expose_mut());
-        for (x, &s) in phase.expose_mut().iter_mut().zip(self.points.expose()) {
-            *x = limb.modulus().mul(*x, s);
-        }
+        let (mut c1, mut phase) = (reply.c1.clone(), Secret::new(vec![0; degree]));
+        limb.forward(&mut c1);
+        let s = &self.points.expose()[..degree];
+        kernel::multiply_add(Backend::detect(), limb, &c1, s, phase.expose_mut());
         limb.backward(phase.expose_mut());
         ops.ntt += 2;
         let ratio = ratio(p, limb);
@@ -91,10 +91,13 @@ impl SecretKey {
             return Err(HeError::Mixed { what: "ciphertext" });
         }
         let mut phase = Secret::new(ciphertext.part(0).to_vec());
-        let words = phase.expose_mut().iter_mut().zip(ciphertext.part(1)).zip(self.points.expose());
-        for (i, ((x, &c1), &s)) in words.enumerate() {
-            let modulus = parameters.limbs()[i / parameters.degree()].modulus();
-            *x = modulus.add(*x, modulus.mul(c1, s));
+        let degree = parameters.degree();
+        for (l, limb) in parameters.limbs().iter().enumerate() {
+            let (s, target) = (
+                &self.points.expose()[l * degree..][..degree],
+                &mut phase.expose_mut()[l * degree..][..degree],
+            );
+            kernel::multiply_add(Backend::detect(), limb, ciphertext.limb(1, l), s, target);
         }
         to_coefficients(parameters, phase.expose_mut(), ops);
         Ok(phase)

@@ -2,7 +2,11 @@
 
 use secsv_algebra::{Field, Ring};
 
-use crate::{count::Operations, parameters::Parameters};
+use crate::{
+    count::Operations,
+    kernel::{self, Backend},
+    parameters::Parameters,
+};
 
 /// How field elements lie in a plaintext polynomial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,16 +58,18 @@ impl Parameters {
         ops.ntt += 1;
     }
 
-    /// One limb of `round(q m / p)`, as coefficients, added to `out`.
-    pub(crate) fn add_scaled(&self, coefficients: &[u64], limb: usize, out: &mut [u64]) {
-        let modulus = self.limbs()[limb].modulus();
-        let (in_field, minus_inverse) = (self.modulus_in_field(), self.minus_field_inverse(limb));
-        let field = self.field();
-        for (o, &m) in out.iter_mut().zip(coefficients) {
-            // q m = p round(q m / p) + r with |r| <= p/2, and q m = 0 modulo the limb.
-            let r = field.centre(in_field.multiply(m));
-            *o = modulus.add(*o, minus_inverse.multiply(modulus.embed(r)));
-        }
+    /// What `round(q m / p)` is computed from: with q m = p round(q m / p) + r, the centred r.
+    pub(crate) fn scaling_remainders(&self, coefficients: &[u64]) -> Vec<i64> {
+        let (in_field, field) = (self.modulus_in_field(), self.field());
+        coefficients.iter().map(|&m| field.centre(in_field.multiply(m))).collect()
+    }
+
+    /// One limb of `round(q m / p)` as coefficients: -r / p, because q m = 0 modulo the limb.
+    pub(crate) fn scaled(&self, remainders: &[i64], limb: usize, out: &mut [u64]) {
+        let (limb, factor) = (&self.limbs()[limb], self.minus_field_inverse(limb));
+        let modulus = limb.modulus();
+        out.iter_mut().zip(remainders).for_each(|(o, &r)| *o = modulus.embed(r));
+        kernel::scale(Backend::detect(), limb, factor, out);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::{
     ciphertext::{Ciphertext, SeededCiphertext, uniform_points},
     count::Operations,
     encode::Packing,
+    kernel::{self, Backend},
     parameters::{Parameters, VARIANCE},
 };
 
@@ -58,14 +59,16 @@ impl SecretKey {
         let mut coefficients = padded(parameters, elements)?;
         parameters.to_coefficients(packing, &mut coefficients, ops);
         let error = small(parameters, rng);
+        let mut remainders = parameters.scaling_remainders(&coefficients);
         let ciphertext = self.mask(rng, |l, words| {
-            embed_small(parameters, l, &error, words);
-            parameters.add_scaled(&coefficients, l, words);
+            parameters.scaled(&remainders, l, words);
+            add_small(parameters, l, &error, words);
             parameters.limbs()[l].forward(words);
         });
         ops.ntt += parameters.limbs().len() as u64;
         ops.encrypt += 1;
         coefficients.zeroize();
+        remainders.zeroize();
         Ok(ciphertext)
     }
 
@@ -81,12 +84,13 @@ impl SecretKey {
             .chunks_exact_mut(degree)
             .zip(a.chunks_exact(degree))
             .zip(self.points.expose().chunks_exact(degree));
+        let mut product = vec![0; degree];
         for (l, ((words, a), s)) in rows.enumerate() {
             message(l, words);
-            let modulus = self.parameters.limbs()[l].modulus();
-            for ((w, &a), &s) in words.iter_mut().zip(a).zip(s) {
-                *w = modulus.sub(*w, modulus.mul(a, s));
-            }
+            let limb = &self.parameters.limbs()[l];
+            product.fill(0);
+            kernel::multiply_add(Backend::detect(), limb, a, s, &mut product);
+            words.iter_mut().zip(&product).for_each(|(w, &p)| *w = limb.modulus().sub(*w, p));
         }
         SeededCiphertext { seed, c0 }
     }
@@ -95,7 +99,7 @@ impl SecretKey {
     pub fn public_key(&self, rng: &mut impl CryptoRng) -> PublicKey {
         let error = small(&self.parameters, rng);
         let zero = self.mask(rng, |l, words| {
-            embed_small(&self.parameters, l, &error, words);
+            add_small(&self.parameters, l, &error, words);
             self.parameters.limbs()[l].forward(words);
         });
         PublicKey::from_seeded(&self.parameters, zero)
@@ -120,7 +124,7 @@ impl SecretKey {
         let digits = (0..self.parameters.limbs().len()).map(|digit| {
             let error = small(&self.parameters, rng);
             self.mask(rng, |l, words| {
-                embed_small(&self.parameters, l, &error, words);
+                add_small(&self.parameters, l, &error, words);
                 let limb = &self.parameters.limbs()[l];
                 limb.forward(words);
                 if l == digit {
@@ -185,10 +189,8 @@ impl SwitchKey {
                 limb.forward(words);
                 ops.ntt += 1;
                 for part in 0..2 {
-                    let key = key.limb(part, l);
-                    for ((t, &d), &k) in target.limb_mut(part, l).iter_mut().zip(words.iter()).zip(key) {
-                        *t = modulus.add(*t, modulus.mul(d, k));
-                    }
+                    let target = target.limb_mut(part, l);
+                    kernel::multiply_add(Backend::detect(), limb, words, key.limb(part, l), target);
                 }
             }
         }
@@ -289,11 +291,11 @@ pub(crate) fn small(parameters: &Parameters, rng: &mut impl CryptoRng) -> Secret
     )
 }
 
-/// One limb of small coefficients.
-pub(crate) fn embed_small(parameters: &Parameters, limb: usize, small: &Secret<Vec<i64>>, out: &mut [u64]) {
+/// Adds small coefficients to one limb.
+pub(crate) fn add_small(parameters: &Parameters, limb: usize, small: &Secret<Vec<i64>>, out: &mut [u64]) {
     let modulus = parameters.limbs()[limb].modulus();
     for (o, &x) in out.iter_mut().zip(small.expose()) {
-        *o = modulus.embed(x);
+        *o = modulus.add(*o, modulus.embed(x));
     }
 }
 
@@ -302,7 +304,7 @@ pub(crate) fn small_points(parameters: &Parameters, rng: &mut impl CryptoRng) ->
     let coefficients = small(parameters, rng);
     let mut points = vec![0; parameters.words()];
     for (l, words) in points.chunks_exact_mut(parameters.degree()).enumerate() {
-        embed_small(parameters, l, &coefficients, words);
+        add_small(parameters, l, &coefficients, words);
         parameters.limbs()[l].forward(words);
     }
     points

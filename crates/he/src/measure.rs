@@ -9,7 +9,7 @@ use secsv_algebra::{Prg, Ring, Seed};
 use crate::{
     Ciphertext, HeError, Operations, Packing, Parameters, Preset, SecretKey,
     clock::fastest,
-    kernel::{self, Backend, CipherTiles, PlainTiles},
+    kernel::{self, Backend, CipherTiles, PlainRows},
     library::Library,
 };
 
@@ -78,7 +78,7 @@ enum Operands {
         backend: Backend,
         parameters: std::sync::Arc<Parameters>,
         row: CipherTiles,
-        column: PlainTiles,
+        column: PlainRows,
         product: Vec<Ciphertext>,
     },
     Library {
@@ -122,7 +122,7 @@ impl Operands {
         }
         let (limbs, degree) = (parameters.limbs(), parameters.degree());
         let (mut row, mut column) =
-            (CipherTiles::zero(inner, limbs.len(), degree), PlainTiles::zero(inner, limbs.len(), degree));
+            (CipherTiles::zero(inner, limbs.len(), degree), PlainRows::zero(inner, limbs.len(), degree));
         let mut points = vec![0; degree];
         for input in 0..inner {
             for (l, limb) in limbs.iter().enumerate() {
@@ -130,8 +130,7 @@ impl Operands {
                     rng.fill_uniform(limb.modulus().value(), &mut points);
                     row.store(input, part, l, &points);
                 }
-                rng.fill_uniform(limb.modulus().value(), &mut points);
-                column.store(input, 0, l, &points);
+                rng.fill_uniform(limb.modulus().value(), column.row_mut(input, l));
             }
         }
         let backend =

@@ -94,9 +94,9 @@ pub struct Parameters {
     digest: u64,
     /// q mod p, and -1/p modulo each limb: how `round(q m / p)` is computed limb by limb.
     modulus_in_field: Factor,
-    minus_field_inverse: Vec<Factor>,
+    minus_field_inverse: Vec<u64>,
     /// 1/q_k modulo q_i for i < k, row k: what modulus switching multiplies by.
-    dropped_inverse: Vec<Vec<Factor>>,
+    dropped_inverse: Vec<Vec<u64>>,
     extension: OnceLock<Result<Extension, HeError>>,
 }
 
@@ -141,9 +141,8 @@ impl Parameters {
         let plaintext_plan = Plan::try_new(degree, p).ok_or(unusable)?;
         let modulus_in_field =
             moduli.iter().fold(1, |product, &q| arithmetic.mul(product, arithmetic.reduce(q)));
-        let minus_field_inverse =
-            limbs.iter().map(|l| Factor::new(l.modulus, l.modulus.neg(l.modulus.inverse(p)))).collect();
-        let inverse_of = |k: u64, l: &Limb| Factor::new(l.modulus, l.modulus.inverse(l.modulus.reduce(k)));
+        let minus_field_inverse = limbs.iter().map(|l| l.modulus.neg(l.modulus.inverse(p))).collect();
+        let inverse_of = |k: u64, l: &Limb| l.modulus.inverse(l.modulus.reduce(k));
         let dropped_inverse =
             (0..limbs.len()).map(|k| limbs[..k].iter().map(|l| inverse_of(moduli[k], l)).collect()).collect();
         Ok(Arc::new(Self {
@@ -207,11 +206,11 @@ impl Parameters {
         self.modulus_in_field
     }
 
-    pub(crate) fn minus_field_inverse(&self, limb: usize) -> Factor {
+    pub(crate) fn minus_field_inverse(&self, limb: usize) -> u64 {
         self.minus_field_inverse[limb]
     }
 
-    pub(crate) fn dropped_inverse(&self, dropped: usize, limb: usize) -> Factor {
+    pub(crate) fn dropped_inverse(&self, dropped: usize, limb: usize) -> u64 {
         self.dropped_inverse[dropped][limb]
     }
 }

@@ -11,7 +11,8 @@ use crate::{
     count::Operations,
     encode::Packing,
     flood::Flooding,
-    keys::{PublicKey, embed_small, small, small_points, to_coefficients},
+    kernel::{self, Backend},
+    keys::{PublicKey, add_small, small, small_points, to_coefficients},
     parameters::Parameters,
 };
 
@@ -69,16 +70,16 @@ impl PublicKey {
         for part in 0..2 {
             to_coefficients(parameters, product.part_mut(part), ops);
             let error = small(parameters, &mut prg);
-            let mut words = vec![0; parameters.degree()];
-            for (l, limb) in parameters.limbs().iter().enumerate() {
-                embed_small(parameters, l, &error, &mut words);
-                for (c, &e) in product.limb_mut(part, l).iter_mut().zip(&words) {
-                    *c = limb.modulus().add(*c, e);
-                }
+            for l in 0..parameters.limbs().len() {
+                add_small(parameters, l, &error, product.limb_mut(part, l));
             }
         }
-        for l in 0..parameters.limbs().len() {
-            parameters.add_scaled(drown.expose(), l, product.limb_mut(0, l));
+        let remainders = Secret::new(parameters.scaling_remainders(drown.expose()));
+        let mut scaled = vec![0; parameters.degree()];
+        for (l, limb) in parameters.limbs().iter().enumerate() {
+            parameters.scaled(remainders.expose(), l, &mut scaled);
+            let target = product.limb_mut(0, l).iter_mut();
+            target.zip(&scaled).for_each(|(c, &x)| *c = limb.modulus().add(*c, x));
         }
         flooding.add_to(product.part_mut(0), &mut prg);
         Ok(Reply { c0: switch(parameters, product.part_mut(0)), c1: switch(parameters, product.part_mut(1)) })
@@ -96,11 +97,9 @@ impl PublicKey {
         ops.encrypt += 1;
         for part in 0..2 {
             for (l, limb) in self.parameters.limbs().iter().enumerate() {
-                let (modulus, u) = (limb.modulus(), &u.expose()[l * self.parameters.degree()..]);
-                let key = self.ciphertext.limb(part, l);
-                for ((c, &u), &k) in ciphertext.limb_mut(part, l).iter_mut().zip(u).zip(key) {
-                    *c = modulus.add(*c, modulus.mul(u, k));
-                }
+                let u = &u.expose()[l * self.parameters.degree()..][..self.parameters.degree()];
+                let (key, target) = (self.ciphertext.limb(part, l), ciphertext.limb_mut(part, l));
+                kernel::multiply_add(Backend::detect(), limb, u, key, target);
             }
         }
     }
@@ -140,14 +139,13 @@ fn switch(parameters: &Parameters, words: &mut [u64]) -> Vec<u64> {
         let (kept, last) = words.split_at_mut(dropped * degree);
         let own = parameters.limbs()[dropped].modulus();
         for (l, kept) in kept.chunks_exact_mut(degree).enumerate() {
-            let (modulus, inverse) =
-                (parameters.limbs()[l].modulus(), parameters.dropped_inverse(dropped, l));
+            let limb = &parameters.limbs()[l];
+            // x - r with r centred: twice the limb keeps it positive, also where the dropped limb is longer.
+            let lift = 2 * limb.modulus().value();
             for (x, &r) in kept.iter_mut().zip(last.iter()) {
-                let r = own.centre(r);
-                let (magnitude, negative) = (modulus.reduce(r.unsigned_abs()), ((r >> 63) & 1) as u64);
-                let signed = modulus.sub(magnitude * (1 - negative), magnitude * negative);
-                *x = inverse.multiply(modulus.sub(*x, signed));
+                *x = (*x + lift).wrapping_sub(own.centre(r) as u64);
             }
+            kernel::scale(Backend::detect(), limb, parameters.dropped_inverse(dropped, l), kept);
         }
     }
     words[..degree].to_vec()

@@ -27,10 +27,13 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
             for row in group.rows {
                 let ciphers = row.stretch(tile, place.limb, place.first_block, place.blocks);
                 for (column, sums) in group.columns.iter().zip(&mut pair_sums) {
-                    let plains = column.stretch(tile, place.limb, place.first_block, place.blocks);
-                    let blocks = ciphers.0.chunks_exact(ciphers.1).zip(plains.0.chunks_exact(plains.1));
-                    for (sums, (ciphers, plains)) in sums.iter_mut().zip(blocks) {
-                        accumulate(sums, ciphers.as_chunks().0, plains);
+                    let mut plains = [&[] as &[Line]; TILE];
+                    for (i, plain) in plains[..ciphers.1].iter_mut().enumerate() {
+                        *plain = column.stretch(tile * TILE + i, place.limb, place.first_block, place.blocks);
+                    }
+                    let blocks = ciphers.0.chunks_exact(ciphers.1).enumerate();
+                    for (sums, (block, ciphers)) in sums.iter_mut().zip(blocks) {
+                        accumulate(sums, ciphers, &plains, block);
                     }
                 }
             }
@@ -98,18 +101,63 @@ fn weighted_sum_avx2<const SPLIT: bool, B: BorrowMut<[u64; BLOCK]>>(
     }
 }
 
+pub(super) fn multiply_add(limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
+    // SAFETY: as above.
+    unsafe { multiply_add_avx2(limb, a, b, target) }
+}
+
+#[target_feature(enable = "avx2")]
+fn multiply_add_avx2(limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
+    let operands = a.as_chunks::<4>().0.iter().zip(b.as_chunks::<4>().0);
+    for (target, (a, b)) in target.as_chunks_mut::<4>().0.iter_mut().zip(operands) {
+        let product = multiply(limb, load(a), load(b));
+        let sum = correct(limb, _mm256_add_epi64(product, load(target)));
+        store(target, sum);
+    }
+}
+
+pub(super) fn scale(limb: &Limb, factor: u64, words: &mut [u64]) {
+    // SAFETY: as above.
+    unsafe { scale_avx2(limb, factor, words) }
+}
+
+#[target_feature(enable = "avx2")]
+fn scale_avx2(limb: &Limb, factor: u64, words: &mut [u64]) {
+    let factor = _mm256_set1_epi64x(factor as i64);
+    for word in words.as_chunks_mut::<4>().0 {
+        let product = multiply(limb, load(word), factor);
+        store(word, product);
+    }
+}
+
+/// Products of words below 2^57 with residues, reduced.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn multiply(limb: &Limb, a: __m256i, b: __m256i) -> __m256i {
+    let mask = _mm256_set1_epi64x(LOW_MASK as i64);
+    let (a_high, b_high) =
+        (_mm256_srli_epi64::<{ LOW_BITS as i32 }>(a), _mm256_srli_epi64::<{ LOW_BITS as i32 }>(b));
+    let (a_low, b_low) = (_mm256_and_si256(a, mask), _mm256_and_si256(b, mask));
+    let low = _mm256_mul_epu32(a_low, b_low);
+    let high = _mm256_mul_epu32(a_high, b_high);
+    let cross = _mm256_mul_epu32(_mm256_add_epi64(a_low, a_high), _mm256_add_epi64(b_low, b_high));
+    reduce(limb, low, _mm256_sub_epi64(cross, _mm256_add_epi64(low, high)), high)
+}
+
 /// Adds the products of one tile at one block.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn accumulate(sums: &mut Sums, ciphers: &[[Line; 2]], plains: &[Line]) {
+fn accumulate(sums: &mut Sums, ciphers: &[[Line; 2]], plains: &[&[Line]; TILE], block: usize) {
+    let mask = _mm256_set1_epi64x(LOW_MASK as i64);
     for (half, sums) in sums.0.iter_mut().enumerate() {
         let [[mut low0, mut high0, mut cross0], [mut low1, mut high1, mut cross1]] = [
             [load(&sums[0][0]), load(&sums[0][1]), load(&sums[0][2])],
             [load(&sums[1][0]), load(&sums[1][1]), load(&sums[1][2])],
         ];
         for (cipher, plain) in ciphers.iter().zip(plains) {
-            let plain = load(half_of(&plain.0, half));
-            let plain_high = _mm256_srli_epi64::<32>(plain);
+            let plain = load(half_of(&plain[block].0, half));
+            let plain_high = _mm256_srli_epi64::<{ LOW_BITS as i32 }>(plain);
+            let plain = _mm256_and_si256(plain, mask);
             let plain_sum = _mm256_add_epi64(plain, plain_high);
             let c = load(half_of(&cipher[0].0, half));
             let c_high = _mm256_srli_epi64::<32>(c);
@@ -150,6 +198,7 @@ fn fold(limb: &Limb, sums: &Sums, product: &mut Ciphertext, at: (usize, usize), 
 }
 
 /// `low + middle * 2^27 + high * 2^54` modulo the limb, which is `2^bits - c` with a small c.
+#[inline]
 #[target_feature(enable = "avx2")]
 fn reduce(limb: &Limb, low: __m256i, middle: __m256i, high: __m256i) -> __m256i {
     let word_mask = _mm256_set1_epi64x(LOW_MASK as i64);
@@ -186,6 +235,7 @@ fn reduce(limb: &Limb, low: __m256i, middle: __m256i, high: __m256i) -> __m256i 
 }
 
 /// Subtracts the modulus where the value is not below it.
+#[inline]
 #[target_feature(enable = "avx2")]
 fn correct(limb: &Limb, x: __m256i) -> __m256i {
     let modulus = _mm256_set1_epi64x(limb.modulus().value() as i64);

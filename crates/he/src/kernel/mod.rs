@@ -11,7 +11,7 @@ mod avx2;
 mod portable;
 mod tiles;
 
-pub use tiles::{CipherTiles, PlainTiles};
+pub use tiles::{CipherTiles, PlainRows};
 pub(crate) use tiles::{Line, join, split};
 
 use std::borrow::BorrowMut;
@@ -70,7 +70,7 @@ pub fn multiply(
     backend: Backend,
     limbs: &[Limb],
     rows: &[&CipherTiles],
-    columns: &[&PlainTiles],
+    columns: &[&PlainRows],
     products: &mut [Ciphertext],
 ) -> Result<(), HeError> {
     let inner = check(limbs, rows, columns, products)?;
@@ -116,14 +116,14 @@ struct Place {
 #[derive(Clone, Copy)]
 struct Group<'a> {
     rows: &'a [&'a CipherTiles],
-    columns: &'a [&'a PlainTiles],
+    columns: &'a [&'a PlainRows],
     inner: usize,
 }
 
 fn check(
     limbs: &[Limb],
     rows: &[&CipherTiles],
-    columns: &[&PlainTiles],
+    columns: &[&PlainRows],
     products: &[Ciphertext],
 ) -> Result<usize, HeError> {
     let expected = rows.len() * columns.len();
@@ -149,6 +149,24 @@ fn check(
         return Err(HeError::Mixed { what: "products" });
     }
     Ok(inner)
+}
+
+/// `target += a * b`, entrywise modulo the limb.
+pub(crate) fn multiply_add(backend: Backend, limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        Backend::Avx2(_) => avx2::multiply_add(limb, a, b, target),
+        _ => portable::multiply_add(limb, a, b, target),
+    }
+}
+
+/// Every word, below 2^57, times one residue, modulo the limb.
+pub(crate) fn scale(backend: Backend, limb: &Limb, factor: u64, words: &mut [u64]) {
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        Backend::Avx2(_) => avx2::scale(limb, factor, words),
+        _ => portable::scale(limb, factor, words),
+    }
 }
 
 /// The weighted sum of words of one limb, split or plain; the weights add up to less than 2^32.

@@ -3,7 +3,7 @@
 
 use std::borrow::BorrowMut;
 
-use super::{BLOCK, CipherTiles, FOLD_AFTER, Group, Place, PlainTiles, TILE, Words, join, split};
+use super::{BLOCK, CipherTiles, FOLD_AFTER, Group, Place, PlainRows, TILE, Words, join, split};
 use crate::{ciphertext::Ciphertext, parameters::Limb};
 
 pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
@@ -25,7 +25,7 @@ fn sum(
     limb: &Limb,
     inner: usize,
     row: &CipherTiles,
-    column: &PlainTiles,
+    column: &PlainRows,
     at: (usize, usize),
 ) -> [[u64; BLOCK]; 2] {
     let mut total = [[0u64; BLOCK]; 2];
@@ -34,11 +34,11 @@ fn sum(
         let mut sums = [[0u128; BLOCK]; 2];
         for &tile in tiles {
             let (ciphers, _) = row.stretch(tile, at.0, at.1, 1);
-            let (plains, _) = column.stretch(tile, at.0, at.1, 1);
-            for (parts, plain) in ciphers.chunks_exact(2).zip(plains) {
+            for (i, parts) in ciphers.iter().enumerate() {
+                let plain = column.stretch(tile * TILE + i, at.0, at.1, 1)[0];
                 for (sum, part) in sums.iter_mut().zip(parts) {
                     for (s, (&a, &b)) in sum.iter_mut().zip(part.0.iter().zip(&plain.0)) {
-                        *s += u128::from(join(a)) * u128::from(join(b));
+                        *s += u128::from(join(a)) * u128::from(b);
                     }
                 }
             }
@@ -69,4 +69,15 @@ pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
             *word = write(limb.modulus().reduce_wide(sum));
         }
     }
+}
+
+pub(super) fn multiply_add(limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
+    let modulus = limb.modulus();
+    for (t, (&a, &b)) in target.iter_mut().zip(a.iter().zip(b)) {
+        *t = modulus.add(*t, modulus.mul(a, b));
+    }
+}
+
+pub(super) fn scale(limb: &Limb, factor: u64, words: &mut [u64]) {
+    words.iter_mut().for_each(|w| *w = limb.modulus().mul(*w, factor));
 }

@@ -10,7 +10,7 @@ fn operands(
     counts: (usize, usize, usize),
     extreme: bool,
     seed: u8,
-) -> (Vec<CipherTiles>, Vec<PlainTiles>) {
+) -> (Vec<CipherTiles>, Vec<PlainRows>) {
     let (rows, columns, inner) = counts;
     let mut prg = Prg::new(&Seed::from_bytes([seed; 32]));
     let mut points = |limb: &Limb| {
@@ -32,9 +32,9 @@ fn operands(
     });
     let ciphers: Vec<CipherTiles> = ciphers.collect();
     let plains = (0..columns).map(|_| {
-        let mut tiles = PlainTiles::zero(inner, limbs.len(), degree);
+        let mut tiles = PlainRows::zero(inner, limbs.len(), degree);
         for (i, l) in (0..inner).flat_map(|i| (0..limbs.len()).map(move |l| (i, l))) {
-            tiles.store(i, 0, l, &points(&limbs[l]));
+            tiles.row_mut(i, l).copy_from_slice(&points(&limbs[l]));
         }
         tiles
     });
@@ -50,7 +50,7 @@ fn products(
     limbs: &[Limb],
     degree: usize,
     ciphers: &[CipherTiles],
-    plains: &[PlainTiles],
+    plains: &[PlainRows],
 ) -> Vec<Ciphertext> {
     let mut products = vec![Ciphertext::zero(limbs.len(), degree); ciphers.len() * plains.len()];
     let (rows, columns): (Vec<_>, Vec<_>) = (ciphers.iter().collect(), plains.iter().collect());
@@ -64,13 +64,13 @@ fn definition(
     l: usize,
     degree: usize,
     row: &CipherTiles,
-    column: &PlainTiles,
+    column: &PlainRows,
     part: usize,
 ) -> Vec<u64> {
     let (mut a, mut b, mut sum) = (vec![0; degree], vec![0; degree], vec![0u64; degree]);
     for i in 0..row.inner() {
         row.load(i, part, l, &mut a);
-        column.load(i, 0, l, &mut b);
+        b.copy_from_slice(column.row(i, l));
         for (s, (&a, &b)) in sum.iter_mut().zip(a.iter().zip(&b)) {
             *s = limb.modulus().add(*s, limb.modulus().mul(a, b));
         }
@@ -100,6 +100,41 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn entrywise_products_and_sums_agree(seed: u8, extreme: bool, factor: u64, weights in prop::collection::vec(0u32..1 << 27, 1..20)) {
+        let degree = 64;
+        for limb in limbs(degree) {
+            let (modulus, mut prg) = (limb.modulus().value(), Prg::new(&Seed::from_bytes([seed; 32])));
+            let mut words = |bound: u64| {
+                let mut words = vec![bound - 1; degree];
+                if !extreme {
+                    prg.fill_uniform(bound, &mut words);
+                }
+                words
+            };
+            let (a, b, wide) = (words(modulus), words(modulus), words(1 << 57));
+            let (mut ours, mut portable) = (words(modulus), vec![]);
+            portable.clone_from(&ours);
+            multiply_add(Backend::detect(), &limb, &a, &b, &mut ours);
+            multiply_add(Backend::Portable, &limb, &a, &b, &mut portable);
+            prop_assert_eq!(&ours, &portable);
+            let (mut ours, mut portable) = (wide.clone(), wide);
+            scale(Backend::detect(), &limb, factor % modulus, &mut ours);
+            scale(Backend::Portable, &limb, factor % modulus, &mut portable);
+            prop_assert_eq!(&ours, &portable);
+            for form in [Words::Split, Words::Plain] {
+                let stored = if form == Words::Split { a.iter().map(|&x| split(x)).collect() } else { a.clone() };
+                let terms: Vec<(u32, &[[u64; BLOCK]])> = weights.iter().map(|&w| (w, stored.as_chunks().0)).collect();
+                let (mut ours, mut portable) = (vec![[0; BLOCK]; degree / BLOCK], vec![[0; BLOCK]; degree / BLOCK]);
+                weighted_sum(Backend::detect(), &limb, form, &terms, &mut ours);
+                weighted_sum(Backend::Portable, &limb, form, &terms, &mut portable);
+                prop_assert_eq!(&ours, &portable);
+            }
+        }
+    }
+}
+
 #[test]
 fn nothing_overflows_at_the_largest_residues_and_lengths() {
     let degree = 32;
@@ -119,15 +154,15 @@ fn operands_that_do_not_fit_are_refused() {
     let limbs = limbs(degree);
     let row = CipherTiles::zero(3, 3, degree);
     let mut out = vec![Ciphertext::zero(3, degree)];
-    let mut run = |row: &CipherTiles, column: PlainTiles, out: &mut [Ciphertext]| {
+    let mut run = |row: &CipherTiles, column: PlainRows, out: &mut [Ciphertext]| {
         multiply(Backend::detect(), &limbs, &[row], &[&column], out)
     };
     assert!(matches!(
-        run(&row, PlainTiles::zero(2, 3, degree), &mut out),
+        run(&row, PlainRows::zero(2, 3, degree), &mut out),
         Err(HeError::Count { expected: 3, found: 2, .. })
     ));
-    assert!(matches!(run(&row, PlainTiles::zero(3, 2, degree), &mut out), Err(HeError::Mixed { .. })));
-    assert!(matches!(run(&row, PlainTiles::zero(3, 3, 64), &mut out), Err(HeError::Mixed { .. })));
-    assert!(matches!(run(&row, PlainTiles::zero(3, 3, degree), &mut []), Err(HeError::Count { .. })));
-    assert!(run(&row, PlainTiles::zero(3, 3, degree), &mut out).is_ok());
+    assert!(matches!(run(&row, PlainRows::zero(3, 2, degree), &mut out), Err(HeError::Mixed { .. })));
+    assert!(matches!(run(&row, PlainRows::zero(3, 3, 64), &mut out), Err(HeError::Mixed { .. })));
+    assert!(matches!(run(&row, PlainRows::zero(3, 3, degree), &mut []), Err(HeError::Count { .. })));
+    assert!(run(&row, PlainRows::zero(3, 3, degree), &mut out).is_ok());
 }

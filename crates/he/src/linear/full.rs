@@ -8,7 +8,7 @@ use super::{EncryptedMatrix, Layout, squaring};
 use crate::{
     EvaluationKey, HeError, Operations, SecretKey, SeededCiphertext,
     ciphertext::Ciphertext,
-    kernel::{self, Backend, CipherTiles, PlainTiles},
+    kernel::{self, Backend, CipherTiles, PlainRows},
 };
 
 /// An encrypted weight matrix in the larger basis.
@@ -50,7 +50,7 @@ impl Layout {
         let limbs = extension.limbs().len();
         let mut source = matrix.ciphertexts.iter();
         let rows = (0..self.rows()).map(|row| {
-            let inner = self.placement.inner(row);
+            let inner = self.row_inner(row);
             let mut tiles = CipherTiles::zero(inner, limbs, degree);
             for (input, seeded) in source.by_ref().take(inner).enumerate() {
                 let ciphertext = seeded.expand(&self.parameters);
@@ -86,22 +86,22 @@ impl Layout {
             kernel::multiply(Backend::detect(), limbs, &[tiles], &columns, &mut sums)?;
             ops.ct_ct_mul += tiles.inner() as u64;
             let product = self.finish(&sums, evaluation, ops)?;
-            squaring::apply(&self.parameters, Some(evaluation), product, self.placement.fold(row), ops)
+            squaring::apply(&self.parameters, Some(evaluation), product, self.fold(row), ops)
         });
         outputs.collect()
     }
 
     /// The two parts of the batch's ciphertexts in the larger basis, as columns for the kernel.
-    fn extend_batch(&self, batch: &EncryptedBatch, ops: &mut Operations) -> Result<[PlainTiles; 2], HeError> {
+    fn extend_batch(&self, batch: &EncryptedBatch, ops: &mut Operations) -> Result<[PlainRows; 2], HeError> {
         let (extension, degree) = (self.parameters.extension()?, self.parameters.degree());
         let mut columns =
-            [0, 1].map(|_| PlainTiles::zero(batch.ciphertexts.len(), extension.limbs().len(), degree));
+            [0, 1].map(|_| PlainRows::zero(batch.ciphertexts.len(), extension.limbs().len(), degree));
         for (input, seeded) in batch.ciphertexts.iter().enumerate() {
             let ciphertext = seeded.expand(&self.parameters);
             for (part, column) in columns.iter_mut().enumerate() {
                 let points = extension.extend(ciphertext.part(part), ops)?;
                 for (l, points) in points.chunks_exact(degree).enumerate() {
-                    column.store(input, 0, l, points);
+                    column.row_mut(input, l).copy_from_slice(points);
                 }
             }
         }

@@ -7,7 +7,7 @@ use super::{Layout, squaring};
 use crate::{
     EvaluationKey, HeError, Operations, SecretKey, SeededCiphertext,
     ciphertext::{Ciphertext, check_weights, uniform_points},
-    kernel::{self, Backend, CipherTiles, PlainTiles},
+    kernel::{self, Backend, CipherTiles, PlainRows},
 };
 
 /// An encrypted weight matrix as it travels: rows of seeded ciphertexts.
@@ -24,7 +24,7 @@ pub struct PreparedMatrix {
 
 /// One batch of samples, encoded and tiled for the kernel: reused for every model that meets the same data.
 pub struct EncodedBatch {
-    tiles: PlainTiles,
+    rows: PlainRows,
 }
 
 impl Layout {
@@ -40,7 +40,7 @@ impl Layout {
         let mut elements = vec![0; self.parameters.degree()];
         let mut ciphertexts = Vec::with_capacity(self.weight_ciphertexts());
         for row in 0..self.rows() {
-            for input in 0..self.placement.inner(row) {
+            for input in 0..self.row_inner(row) {
                 self.place_weights(a, row, input, &mut elements);
                 ciphertexts.push(key.encrypt(self.packing(), &elements, rng, ops)?);
             }
@@ -58,7 +58,7 @@ impl Layout {
         let mut source = matrix.ciphertexts.iter();
         let mut c1 = vec![0; self.parameters.words()];
         let rows = (0..self.rows()).map(|row| {
-            let inner = self.placement.inner(row);
+            let inner = self.row_inner(row);
             let mut tiles = CipherTiles::zero(inner, limbs, degree);
             for (input, seeded) in source.by_ref().take(inner).enumerate() {
                 uniform_points(&self.parameters, &seeded.seed, &mut c1);
@@ -75,7 +75,7 @@ impl Layout {
     /// Room for one encoded batch.
     pub fn empty_batch(&self) -> EncodedBatch {
         EncodedBatch {
-            tiles: PlainTiles::zero(self.inner(), self.parameters.limbs().len(), self.parameters.degree()),
+            rows: PlainRows::zero(self.inner(), self.parameters.limbs().len(), self.parameters.degree()),
         }
     }
 
@@ -89,17 +89,15 @@ impl Layout {
     ) -> Result<(), HeError> {
         self.check_samples(b)?;
         let geometry = (self.inner(), self.parameters.limbs().len(), self.parameters.degree());
-        if target.tiles.geometry() != geometry {
+        if target.rows.geometry() != geometry {
             return Err(HeError::Mixed { what: "batch" });
         }
         let mut coefficients = vec![0; self.parameters.degree()];
-        let mut points = vec![0; self.parameters.degree()];
         for input in 0..self.inner() {
             self.place_samples(b, batch, input, &mut coefficients);
             self.parameters.to_coefficients(self.packing(), &mut coefficients, ops);
             for l in 0..self.parameters.limbs().len() {
-                self.parameters.lift_centred(&coefficients, l, &mut points, ops);
-                target.tiles.store(input, 0, l, &points);
+                self.parameters.lift_centred(&coefficients, l, target.rows.row_mut(input, l), ops);
             }
         }
         Ok(())
@@ -126,7 +124,7 @@ pub fn multiply(
     ops: &mut Operations,
 ) -> Result<Vec<Vec<Ciphertext>>, HeError> {
     let parameters = layout.parameters();
-    let columns: Vec<&PlainTiles> = batches.iter().map(|b| &b.tiles).collect();
+    let columns: Vec<&PlainRows> = batches.iter().map(|b| &b.rows).collect();
     let mut results: Vec<Vec<Ciphertext>> = (0..models.len() * batches.len()).map(|_| Vec::new()).collect();
     if let Some(model) = models.iter().find(|m| m.rows.len() != layout.rows()) {
         let (expected, found) = (layout.rows(), model.rows.len());
@@ -136,8 +134,8 @@ pub fn multiply(
     // equally many inputs.
     let mut row = 0;
     while row < layout.rows() {
-        let inner = layout.placement.inner(row);
-        let alike = (row..layout.rows()).take_while(|&r| layout.placement.inner(r) == inner).count();
+        let inner = layout.row_inner(row);
+        let alike = (row..layout.rows()).take_while(|&r| layout.row_inner(r) == inner).count();
         let tiles: Vec<&CipherTiles> = models.iter().flat_map(|m| &m.rows[row..row + alike]).collect();
         let mut products = vec![Ciphertext::zero_under(parameters); tiles.len() * columns.len()];
         kernel::multiply(Backend::detect(), parameters.limbs(), &tiles, &columns, &mut products)?;
@@ -145,7 +143,7 @@ pub fn multiply(
         for (i, product) in products.into_iter().enumerate() {
             let (tile, batch) = (i / columns.len(), i % columns.len());
             let (model, row) = (tile / alike, row + tile % alike);
-            let folded = squaring::apply(parameters, evaluation, product, layout.placement.fold(row), ops)?;
+            let folded = squaring::apply(parameters, evaluation, product, layout.fold(row), ops)?;
             results[model * batches.len() + batch].push(folded);
         }
         row += alike;
@@ -165,7 +163,7 @@ impl PreparedMatrix {
         let limbs = layout.parameters().limbs();
         let rows = (0..layout.rows()).map(|row| {
             let sources: Vec<(u32, &CipherTiles)> = terms.iter().map(|&(w, m)| (w, &m.rows[row])).collect();
-            let (inner, degree) = (layout.placement.inner(row), layout.parameters().degree());
+            let (inner, degree) = (layout.row_inner(row), layout.parameters().degree());
             let mut sum = CipherTiles::zero(inner, limbs.len(), degree);
             kernel::weighted_tiles(Backend::detect(), limbs, &sources, &mut sum)?;
             Ok(sum)

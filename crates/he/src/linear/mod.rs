@@ -66,15 +66,34 @@ pub(crate) trait Placement {
     /// Products summed in one output ciphertext; the plaintexts of a row are the first so many of a batch.
     fn inner(&self, row: usize) -> usize;
     /// The entry of A at each position of one weight polynomial.
-    fn weight(&self, row: usize, input: usize, place: &mut dyn FnMut(usize, usize, usize));
+    fn weight(&self, row: usize, input: usize, place: impl FnMut(usize, usize, usize));
     /// The entry of B at each position of one sample polynomial, the column counted within the batch.
-    fn sample(&self, input: usize, place: &mut dyn FnMut(usize, usize, usize));
+    fn sample(&self, input: usize, place: impl FnMut(usize, usize, usize));
     /// The entry of AB that comes out at each position of one output, the column counted within the batch.
-    fn output(&self, row: usize, place: &mut dyn FnMut(usize, usize, usize));
+    fn output(&self, row: usize, place: impl FnMut(usize, usize, usize));
     /// How often the slots of an output are rotated and added, and by which step.
     fn fold(&self, _row: usize) -> Fold {
         Fold { copies: 1, step: 0 }
     }
+}
+
+/// The three placements.
+#[derive(Clone)]
+enum AnyPlacement {
+    Squaring(Squaring),
+    Reducing(Reducing),
+    Packed(Packed),
+}
+
+/// Calls the method of whichever placement it is, so that its loops are compiled for each.
+macro_rules! each {
+    ($self:ident, $placement:ident => $call:expr) => {
+        match &$self.placement {
+            AnyPlacement::Squaring($placement) => $call,
+            AnyPlacement::Reducing($placement) => $call,
+            AnyPlacement::Packed($placement) => $call,
+        }
+    };
 }
 
 /// Sum over i below `copies` of the slots rotated by `i * step`.
@@ -90,7 +109,7 @@ pub struct Layout {
     parameters: Arc<Parameters>,
     shape: LayerShape,
     method: Method,
-    placement: Arc<dyn Placement + Send + Sync>,
+    placement: AnyPlacement,
 }
 
 impl Layout {
@@ -100,10 +119,10 @@ impl Layout {
             return Err(HeError::Shape { what: "layer", expected: (1, 1), found: (shape.d_out, shape.d_in) });
         }
         let degree = parameters.degree();
-        let placement: Arc<dyn Placement + Send + Sync> = match method {
-            Method::Squaring => Arc::new(Squaring::new(shape, degree)),
-            Method::Reducing => Arc::new(Reducing::new(shape, degree)?),
-            Method::Packed(knobs) => Arc::new(Packed::new(shape, knobs, degree)?),
+        let placement = match method {
+            Method::Squaring => AnyPlacement::Squaring(Squaring::new(shape, degree)),
+            Method::Reducing => AnyPlacement::Reducing(Reducing::new(shape, degree)?),
+            Method::Packed(knobs) => AnyPlacement::Packed(Packed::new(shape, knobs, degree)?),
         };
         Ok(Self { parameters: parameters.clone(), shape, method, placement })
     }
@@ -125,22 +144,32 @@ impl Layout {
 
     /// Samples in one batch.
     pub fn batch(&self) -> usize {
-        self.placement.batch()
+        each!(self, p => p.batch())
     }
 
     /// Output ciphertexts per model and batch.
     pub fn rows(&self) -> usize {
-        self.placement.rows()
+        each!(self, p => p.rows())
     }
 
     /// Plaintexts per batch.
     pub fn inner(&self) -> usize {
-        (0..self.rows()).map(|r| self.placement.inner(r)).max().unwrap_or(0)
+        (0..self.rows()).map(|r| self.row_inner(r)).max().unwrap_or(0)
+    }
+
+    /// Products summed in one output.
+    fn row_inner(&self, row: usize) -> usize {
+        each!(self, p => p.inner(row))
+    }
+
+    /// The fold of one output.
+    fn fold(&self, row: usize) -> Fold {
+        each!(self, p => p.fold(row))
     }
 
     /// Ciphertexts of one encrypted matrix, and products per model and batch.
     pub fn weight_ciphertexts(&self) -> usize {
-        (0..self.rows()).map(|r| self.placement.inner(r)).sum()
+        (0..self.rows()).map(|r| self.row_inner(r)).sum()
     }
 
     /// Batches that so many samples fill.
@@ -150,17 +179,17 @@ impl Layout {
 
     /// Slots or coefficients.
     pub fn packing(&self) -> Packing {
-        self.placement.packing()
+        each!(self, p => p.packing())
     }
 
     /// Rotations that one batch of one model takes.
     pub fn rotations(&self) -> usize {
-        (0..self.rows()).map(|r| squaring::rotations(self.placement.fold(r)).len()).sum()
+        (0..self.rows()).map(|r| squaring::rotations(self.fold(r)).len()).sum()
     }
 
     /// Steps that need a rotation key.
     pub fn rotation_steps(&self) -> Vec<usize> {
-        let all = (0..self.rows()).flat_map(|r| squaring::rotations(self.placement.fold(r)));
+        let all = (0..self.rows()).flat_map(|r| squaring::rotations(self.fold(r)));
         let steps: std::collections::BTreeSet<usize> = all.collect();
         steps.into_iter().collect()
     }
@@ -173,7 +202,7 @@ impl Layout {
     /// The noise of this layer's replies, before weights and the other server's half are added.
     pub fn noise(&self) -> NoiseBound {
         let product = NoiseBound::half_product(&self.parameters, self.inner());
-        let copies = (0..self.rows()).map(|r| self.placement.fold(r).copies).max().unwrap_or(1);
+        let copies = (0..self.rows()).map(|r| self.fold(r).copies).max().unwrap_or(1);
         if copies > 1 { product.folded(&self.parameters, copies) } else { product }
     }
 
@@ -181,7 +210,7 @@ impl Layout {
     /// reply must be drowned.
     pub fn planned(&self, row: usize, samples: usize) -> Vec<bool> {
         let mut planned = vec![false; self.parameters.degree()];
-        self.placement.output(row, &mut |position, _, column| planned[position] |= column < samples);
+        each!(self, p => p.output(row, |position, _, column| planned[position] |= column < samples));
         planned
     }
 
@@ -206,11 +235,11 @@ impl Layout {
             return Err(HeError::Shape { what: "product", expected, found: product.shape() });
         }
         let first = batch * self.batch();
-        self.placement.output(row, &mut |position, j, column| {
+        each!(self, p => p.output(row, |position, j, column| {
             if first + column < product.columns() {
                 product.set(j, first + column, elements[position]);
             }
-        });
+        }));
         Ok(())
     }
 
@@ -237,18 +266,18 @@ impl Layout {
     /// One weight polynomial, in the packing's order.
     fn place_weights(&self, a: &Matrix<Field>, row: usize, input: usize, out: &mut [u64]) {
         out.fill(0);
-        self.placement.weight(row, input, &mut |position, j, o| out[position] = a.at(j, o));
+        each!(self, p => p.weight(row, input, |position, j, o| out[position] = a.at(j, o)));
     }
 
     /// One sample polynomial of one batch, in the packing's order; samples past the last are zero.
     fn place_samples(&self, b: &Matrix<Field>, batch: usize, input: usize, out: &mut [u64]) {
         out.fill(0);
         let (first, columns) = (batch * self.batch(), b.columns());
-        self.placement.sample(input, &mut |position, o, column| {
+        each!(self, p => p.sample(input, |position, o, column| {
             if first + column < columns {
                 out[position] = b.at(o, first + column);
             }
-        });
+        }));
     }
 }
 

@@ -18,6 +18,7 @@ pub struct Knobs {
     pub s: usize,
 }
 
+#[derive(Clone)]
 pub(super) struct Packed {
     shape: LayerShape,
     knobs: Knobs,
@@ -51,7 +52,7 @@ impl Placement for Packed {
         self.shape.d_in.div_ceil(self.knobs.w)
     }
 
-    fn weight(&self, row: usize, input: usize, place: &mut dyn FnMut(usize, usize, usize)) {
+    fn weight(&self, row: usize, input: usize, mut place: impl FnMut(usize, usize, usize)) {
         let Knobs { r, w, s } = self.knobs;
         for j in 0..r.min(self.shape.d_out - row * r) {
             for o in 0..w.min(self.shape.d_in - input * w) {
@@ -60,7 +61,7 @@ impl Placement for Packed {
         }
     }
 
-    fn sample(&self, input: usize, place: &mut dyn FnMut(usize, usize, usize)) {
+    fn sample(&self, input: usize, mut place: impl FnMut(usize, usize, usize)) {
         let Knobs { w, s, .. } = self.knobs;
         for o in 0..w.min(self.shape.d_in - input * w) {
             for k in 0..s {
@@ -69,7 +70,7 @@ impl Placement for Packed {
         }
     }
 
-    fn output(&self, row: usize, place: &mut dyn FnMut(usize, usize, usize)) {
+    fn output(&self, row: usize, mut place: impl FnMut(usize, usize, usize)) {
         let Knobs { r, w, s } = self.knobs;
         for j in 0..r.min(self.shape.d_out - row * r) {
             for k in 0..s {

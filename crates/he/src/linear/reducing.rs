@@ -4,6 +4,7 @@
 use super::{LayerShape, Placement};
 use crate::{HeError, Packing};
 
+#[derive(Clone)]
 pub(super) struct Reducing {
     shape: LayerShape,
     /// The paper's m.
@@ -25,7 +26,7 @@ impl Reducing {
 
     /// Slot j m + k of matrix number `input` meets feature j + k + input: sigma, tau, xi and psi of the paper at
     /// once, copies of A side by side included.
-    fn each(&self, input: usize, place: &mut dyn FnMut(usize, usize, usize, usize)) {
+    fn each(&self, input: usize, mut place: impl FnMut(usize, usize, usize, usize)) {
         for j in 0..self.shape.d_out {
             let mut feature = (j + input) % self.shape.d_in;
             for k in 0..self.samples {
@@ -56,15 +57,15 @@ impl Placement for Reducing {
         self.shape.d_in
     }
 
-    fn weight(&self, _row: usize, input: usize, place: &mut dyn FnMut(usize, usize, usize)) {
-        self.each(input, &mut |slot, j, feature, _| place(slot, j, feature));
+    fn weight(&self, _row: usize, input: usize, mut place: impl FnMut(usize, usize, usize)) {
+        self.each(input, |slot, j, feature, _| place(slot, j, feature));
     }
 
-    fn sample(&self, input: usize, place: &mut dyn FnMut(usize, usize, usize)) {
-        self.each(input, &mut |slot, _, feature, k| place(slot, feature, k));
+    fn sample(&self, input: usize, mut place: impl FnMut(usize, usize, usize)) {
+        self.each(input, |slot, _, feature, k| place(slot, feature, k));
     }
 
-    fn output(&self, _row: usize, place: &mut dyn FnMut(usize, usize, usize)) {
+    fn output(&self, _row: usize, mut place: impl FnMut(usize, usize, usize)) {
         for j in 0..self.shape.d_out {
             for k in 0..self.samples {
                 place(j * self.samples + k, j, k);

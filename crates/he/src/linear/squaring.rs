@@ -4,6 +4,7 @@
 use super::{Fold, LayerShape, Placement};
 use crate::{EvaluationKey, HeError, Operations, Packing, Parameters, ciphertext::Ciphertext};
 
+#[derive(Clone)]
 pub(super) struct Squaring {
     shape: LayerShape,
     /// Side of a block, and samples per slot row (the paper's m).
@@ -35,7 +36,7 @@ impl Squaring {
 
     /// Each slot of both slot rows: position, row and feature within the block, column within the batch. Input
     /// number o K + k is shift o of block k, so that rows with fewer shifts use a prefix of a batch.
-    fn each(&self, input: usize, place: &mut dyn FnMut(usize, usize, usize, usize)) {
+    fn each(&self, input: usize, mut place: impl FnMut(usize, usize, usize, usize)) {
         let (shift, block) = (input / self.columns(), input % self.columns());
         for slot_row in 0..2 {
             for j in 0..self.side {
@@ -67,20 +68,20 @@ impl Placement for Squaring {
         self.padded_height(row) * self.columns()
     }
 
-    fn weight(&self, row: usize, input: usize, place: &mut dyn FnMut(usize, usize, usize)) {
+    fn weight(&self, row: usize, input: usize, mut place: impl FnMut(usize, usize, usize)) {
         let (height, padded) = (self.height(row), self.padded_height(row));
-        self.each(input, &mut |slot, j, feature, _| {
+        self.each(input, |slot, j, feature, _| {
             if j % padded < height {
                 place(slot, row * self.side + j % padded, feature);
             }
         });
     }
 
-    fn sample(&self, input: usize, place: &mut dyn FnMut(usize, usize, usize)) {
-        self.each(input, &mut |slot, _, feature, column| place(slot, feature, column));
+    fn sample(&self, input: usize, mut place: impl FnMut(usize, usize, usize)) {
+        self.each(input, |slot, _, feature, column| place(slot, feature, column));
     }
 
-    fn output(&self, row: usize, place: &mut dyn FnMut(usize, usize, usize)) {
+    fn output(&self, row: usize, mut place: impl FnMut(usize, usize, usize)) {
         for slot_row in 0..2 {
             for j in 0..self.height(row) {
                 for k in 0..self.side {

@@ -146,16 +146,16 @@ proptest! {
 fn the_widest_layer_is_exact() {
     for party in [&*STANDARD, &*COMPACT] {
         let degree = party.parameters.degree();
-        for method in [
-            Method::Squaring,
-            Method::Reducing,
-            Method::Packed(Knobs { r: 1, w: 1, s: degree }),
-            Method::Packed(Knobs { r: 3, w: 28, s: degree / 84 }),
+        for (d_out, method) in [
+            (1, Method::Squaring),
+            (1, Method::Reducing),
+            (1, Method::Packed(Knobs { r: 1, w: 1, s: degree })),
+            (3, Method::Packed(Knobs { r: 3, w: 28, s: degree / 84 })),
         ] {
-            let layout = Layout::new(&party.parameters, LayerShape { d_out: 3, d_in: 784 }, method).unwrap();
+            let layout = Layout::new(&party.parameters, LayerShape { d_out, d_in: 784 }, method).unwrap();
             for entries in [Entries::Uniform, Entries::Largest] {
                 let mut rng = Prg::new(&Seed::from_bytes([3; 32]));
-                let a = matrix(party.parameters.field(), 3, 784, entries, &mut rng);
+                let a = matrix(party.parameters.field(), d_out, 784, entries, &mut rng);
                 let b = matrix(party.parameters.field(), 784, layout.batch().min(50), entries, &mut rng);
                 assert_eq!(
                     half(party, &layout, &a, &b, &mut rng),
