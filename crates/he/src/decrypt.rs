@@ -42,7 +42,7 @@ impl SecretKey {
                 .sum();
             *m = parameters.field().arithmetic().reduce(round(scaled));
         }
-        parameters.from_coefficients(packing, message.expose_mut(), ops);
+        parameters.unpack_coefficients(packing, message.expose_mut(), ops);
         ops.decrypt += 1;
         Ok(message)
     }
@@ -75,7 +75,7 @@ impl SecretKey {
             // Rounding up may reach p, which is 0.
             *x = parameters.field().arithmetic().correct(m);
         }
-        parameters.from_coefficients(packing, phase.expose_mut(), ops);
+        parameters.unpack_coefficients(packing, phase.expose_mut(), ops);
         ops.decrypt += 1;
         Ok(phase)
     }

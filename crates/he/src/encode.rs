@@ -32,7 +32,12 @@ impl Parameters {
     }
 
     /// Coefficients to field elements in the packing's order.
-    pub(crate) fn from_coefficients(&self, packing: Packing, coefficients: &mut [u64], ops: &mut Operations) {
+    pub(crate) fn unpack_coefficients(
+        &self,
+        packing: Packing,
+        coefficients: &mut [u64],
+        ops: &mut Operations,
+    ) {
         if packing == Packing::Slots {
             self.plaintext_plan().fwd(coefficients);
             let points = coefficients.to_vec();

@@ -12,16 +12,26 @@ use secsv_algebra::Ring;
 use crate::{
     HeError,
     count::Operations,
+    kernel::{self, Backend},
     parameters::{Limb, Parameters},
 };
 
-/// Primes added to the ciphertext modulus, and the library's scalers between the two bases.
+/// Primes added to the ciphertext modulus, and how numbers move between the two bases.
 pub(crate) struct Extension {
     limbs: Vec<Limb>,
-    base: Arc<Context>,
+    lift: Vec<Lift>,
+    /// For each limb of q, (q / q_i)^-1 modulo q_i and 1 / q_i.
+    digits: Vec<(u64, f64)>,
+    base: usize,
+    /// The library's scaler back to the ciphertext modulus.
     extended: Arc<Context>,
-    up: Scaler,
     down: Scaler,
+}
+
+/// Constants of one added prime: q / q_i for each i, and -q.
+struct Lift {
+    cofactors: Vec<u64>,
+    minus_modulus: u64,
 }
 
 /// Noise bits that must remain after a product of two ciphertexts, so that rotations, sanitising and modulus
@@ -31,16 +41,23 @@ const MARGIN_BITS: u32 = 20;
 impl Extension {
     pub(crate) fn new(parameters: &Parameters) -> Result<Self, HeError> {
         check_budget(parameters)?;
-        let base: Vec<u64> = parameters.limbs().iter().map(|l| l.modulus().value()).collect();
-        let extended = extend_basis(&base, parameters)?;
-        let limbs = extended.iter().map(|&q| Limb::new(q, parameters.degree())).collect::<Result<_, _>>()?;
+        let moduli: Vec<u64> = parameters.limbs().iter().map(|l| l.modulus().value()).collect();
+        let primes = extend_basis(&moduli, parameters)?;
+        let limbs = primes
+            .iter()
+            .map(|&q| Limb::new(q, parameters.degree()))
+            .collect::<Result<Vec<Limb>, HeError>>()?;
         let unusable = |_| HeError::Mixed { what: "extended basis" };
-        let base = Context::new_arc(&base, parameters.degree()).map_err(unusable)?;
-        let extended = Context::new_arc(&extended, parameters.degree()).map_err(unusable)?;
-        let up = Scaler::new(&base, &extended, ScalingFactor::one()).map_err(unusable)?;
+        let base = Context::new_arc(&moduli, parameters.degree()).map_err(unusable)?;
+        let extended = Context::new_arc(&primes, parameters.degree()).map_err(unusable)?;
         let factor = ScalingFactor::new(&BigUint::from(parameters.field().modulus()), base.modulus());
         let down = Scaler::new(&extended, &base, factor).map_err(unusable)?;
-        Ok(Self { limbs, base, extended, up, down })
+        let lift = limbs[moduli.len()..].iter().map(|l| Lift::new(l, &moduli)).collect();
+        let digits = parameters.limbs().iter().enumerate().map(|(i, limb)| {
+            let inverse = limb.modulus().inverse(cofactor(limb, &moduli, i));
+            (inverse, 1.0 / limb.modulus().value() as f64)
+        });
+        Ok(Self { limbs, lift, digits: digits.collect(), base: moduli.len(), extended, down })
     }
 
     /// The primes of the larger basis; the ciphertext modulus comes first.
@@ -48,12 +65,35 @@ impl Extension {
         &self.limbs
     }
 
-    /// One part of a ciphertext, at points, to the larger basis.
-    pub(crate) fn extend(&self, points: &[u64], ops: &mut Operations) -> Result<Vec<u64>, HeError> {
-        let poly = poly(points.to_vec(), &self.base, Representation::Ntt)?;
-        let extended = poly.scale(&self.up).map_err(|_| HeError::Mixed { what: "extended basis" })?;
+    /// One part of a ciphertext, at points, to the larger basis: `write` gets each limb's points. The numbers are
+    /// lifted centred; whether one next to q/2 is lifted as itself or as itself less q does not matter, both are
+    /// the same ciphertext.
+    pub(crate) fn extend(&self, points: &[u64], ops: &mut Operations, mut write: impl FnMut(usize, &[u64])) {
+        let degree = points.len() / self.base;
+        let mut digits = points.to_vec();
+        for (l, words) in digits.chunks_exact_mut(degree).enumerate() {
+            write(l, words);
+            self.limbs[l].backward(words);
+            kernel::scale(Backend::detect(), &self.limbs[l], self.digits[l].0, words);
+        }
+        // The number is the sum of digit * q / q_i less this multiple of q.
+        let multiples: Vec<u64> = (0..degree)
+            .map(|k| {
+                let fraction =
+                    self.digits.iter().enumerate().map(|(i, d)| digits[i * degree + k] as f64 * d.1);
+                (fraction.sum::<f64>() + 0.5) as u64
+            })
+            .collect();
+        let mut lifted = vec![0; degree];
+        for (lift, (l, limb)) in self.lift.iter().zip(self.limbs.iter().enumerate().skip(self.base)) {
+            let mut terms: Vec<(u64, &[u64])> =
+                lift.cofactors.iter().copied().zip(digits.chunks_exact(degree)).collect();
+            terms.push((lift.minus_modulus, &multiples));
+            kernel::combine(Backend::detect(), limb, &terms, &mut lifted);
+            limb.forward(&mut lifted);
+            write(l, &lifted);
+        }
         ops.ntt += self.limbs.len() as u64;
-        Ok(Vec::from(&extended))
     }
 
     /// `round(p x / q)` of a sum at points of the larger basis, as coefficients under the ciphertext modulus.
@@ -67,6 +107,23 @@ impl Extension {
         let scaled = sum.scale(&self.down).map_err(|_| HeError::Mixed { what: "extended basis" })?;
         Ok(Vec::from(&scaled))
     }
+}
+
+impl Lift {
+    fn new(limb: &Limb, moduli: &[u64]) -> Self {
+        let modulus = limb.modulus();
+        let q = moduli.iter().fold(1, |x, &q| modulus.mul(x, modulus.reduce(q)));
+        Self {
+            cofactors: (0..moduli.len()).map(|i| cofactor(limb, moduli, i)).collect(),
+            minus_modulus: modulus.neg(q),
+        }
+    }
+}
+
+/// q / q_i modulo a limb.
+fn cofactor(limb: &Limb, moduli: &[u64], i: usize) -> u64 {
+    let others = moduli.iter().enumerate().filter(|(j, _)| *j != i);
+    others.fold(1, |x, (_, &q)| limb.modulus().mul(x, limb.modulus().reduce(q)))
 }
 
 fn poly(words: Vec<u64>, context: &Arc<Context>, representation: Representation) -> Result<Poly, HeError> {

@@ -130,10 +130,37 @@ fn scale_avx2(limb: &Limb, factor: u64, words: &mut [u64]) {
     }
 }
 
+pub(super) fn combine(limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
+    // SAFETY: as above.
+    unsafe { combine_avx2(limb, terms, target) }
+}
+
+#[target_feature(enable = "avx2")]
+fn combine_avx2(limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
+    for (i, target) in target.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let zero = _mm256_setzero_si256();
+        let (mut low, mut middle, mut high) = (zero, zero, zero);
+        for (factor, words) in terms {
+            let [l, m, h] = product(load(&words.as_chunks::<4>().0[i]), _mm256_set1_epi64x(*factor as i64));
+            (low, middle, high) =
+                (_mm256_add_epi64(low, l), _mm256_add_epi64(middle, m), _mm256_add_epi64(high, h));
+        }
+        store(target, reduce(limb, low, middle, high));
+    }
+}
+
 /// Products of words below 2^57 with residues, reduced.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn multiply(limb: &Limb, a: __m256i, b: __m256i) -> __m256i {
+    let [low, middle, high] = product(a, b);
+    reduce(limb, low, middle, high)
+}
+
+/// The same, not reduced: `low + middle * 2^27 + high * 2^54`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn product(a: __m256i, b: __m256i) -> [__m256i; 3] {
     let mask = _mm256_set1_epi64x(LOW_MASK as i64);
     let (a_high, b_high) =
         (_mm256_srli_epi64::<{ LOW_BITS as i32 }>(a), _mm256_srli_epi64::<{ LOW_BITS as i32 }>(b));
@@ -141,7 +168,7 @@ fn multiply(limb: &Limb, a: __m256i, b: __m256i) -> __m256i {
     let low = _mm256_mul_epu32(a_low, b_low);
     let high = _mm256_mul_epu32(a_high, b_high);
     let cross = _mm256_mul_epu32(_mm256_add_epi64(a_low, a_high), _mm256_add_epi64(b_low, b_high));
-    reduce(limb, low, _mm256_sub_epi64(cross, _mm256_add_epi64(low, high)), high)
+    [low, _mm256_sub_epi64(cross, _mm256_add_epi64(low, high)), high]
 }
 
 /// Adds the products of one tile at one block.

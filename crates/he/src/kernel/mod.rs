@@ -169,6 +169,16 @@ pub(crate) fn scale(backend: Backend, limb: &Limb, factor: u64, words: &mut [u64
     }
 }
 
+/// The sum of a few products of a residue and words below 2^57, modulo the limb.
+pub(crate) fn combine(backend: Backend, limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
+    debug_assert!(terms.len() <= 16);
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        Backend::Avx2(_) => avx2::combine(limb, terms, target),
+        _ => portable::combine(limb, terms, target),
+    }
+}
+
 /// The weighted sum of words of one limb, split or plain; the weights add up to less than 2^32.
 pub(crate) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
     backend: Backend,

@@ -56,10 +56,8 @@ pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
     terms: &[(u32, &[B])],
     target: &mut [B],
 ) {
-    let (read, write): (fn(u64) -> u64, fn(u64) -> u64) = match form {
-        Words::Split => (join, split),
-        Words::Plain => (|x| x, |x| x),
-    };
+    let read = |word| if form == Words::Split { join(word) } else { word };
+    let write = |word| if form == Words::Split { split(word) } else { word };
     for (i, line) in target.iter_mut().enumerate() {
         for (k, word) in line.borrow_mut().iter_mut().enumerate() {
             let sum: u128 = terms
@@ -80,4 +78,11 @@ pub(super) fn multiply_add(limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]
 
 pub(super) fn scale(limb: &Limb, factor: u64, words: &mut [u64]) {
     words.iter_mut().for_each(|w| *w = limb.modulus().mul(*w, factor));
+}
+
+pub(super) fn combine(limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
+    for (i, t) in target.iter_mut().enumerate() {
+        let sum: u128 = terms.iter().map(|(factor, words)| u128::from(*factor) * u128::from(words[i])).sum();
+        *t = limb.modulus().reduce_wide(sum);
+    }
 }

@@ -123,6 +123,10 @@ proptest! {
             scale(Backend::detect(), &limb, factor % modulus, &mut ours);
             scale(Backend::Portable, &limb, factor % modulus, &mut portable);
             prop_assert_eq!(&ours, &portable);
+            let terms: Vec<(u64, &[u64])> = (0..16).map(|i| ((factor >> i) % modulus, &a[..])).collect();
+            combine(Backend::detect(), &limb, &terms, &mut ours);
+            combine(Backend::Portable, &limb, &terms, &mut portable);
+            prop_assert_eq!(&ours, &portable);
             for form in [Words::Split, Words::Plain] {
                 let stored = if form == Words::Split { a.iter().map(|&x| split(x)).collect() } else { a.clone() };
                 let terms: Vec<(u32, &[[u64; BLOCK]])> = weights.iter().map(|&w| (w, stored.as_chunks().0)).collect();

@@ -55,15 +55,13 @@ impl Layout {
             for (input, seeded) in source.by_ref().take(inner).enumerate() {
                 let ciphertext = seeded.expand(&self.parameters);
                 for part in 0..2 {
-                    let points = extension.extend(ciphertext.part(part), ops)?;
-                    for (l, points) in points.chunks_exact(degree).enumerate() {
-                        tiles.store(input, part, l, points);
-                    }
+                    extension
+                        .extend(ciphertext.part(part), ops, |l, points| tiles.store(input, part, l, points));
                 }
             }
-            Ok(tiles)
+            tiles
         });
-        Ok(ExtendedMatrix { rows: rows.collect::<Result<_, HeError>>()? })
+        Ok(ExtendedMatrix { rows: rows.collect() })
     }
 
     /// Multiplies an encrypted matrix with an encrypted batch: the rows of the product in order.
@@ -99,10 +97,9 @@ impl Layout {
         for (input, seeded) in batch.ciphertexts.iter().enumerate() {
             let ciphertext = seeded.expand(&self.parameters);
             for (part, column) in columns.iter_mut().enumerate() {
-                let points = extension.extend(ciphertext.part(part), ops)?;
-                for (l, points) in points.chunks_exact(degree).enumerate() {
+                extension.extend(ciphertext.part(part), ops, |l, points| {
                     column.row_mut(input, l).copy_from_slice(points);
-                }
+                });
             }
         }
         Ok(columns)
