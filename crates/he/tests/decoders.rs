@@ -42,7 +42,7 @@ mod tests {
             let mut bytes = honest.to_vec();
             // Half of the flips and overwrites hit the head, where most of the checks are.
             let place =
-                |at: u32| if at % 2 == 0 { (at / 2) as usize % 16 } else { at as usize } % honest.len();
+                |at: u32| if at.is_multiple_of(2) { (at / 2) as usize % 16 } else { at as usize } % honest.len();
             match self {
                 Self::Flip { at, bit } => bytes[place(*at)] ^= 1 << (bit % 8),
                 Self::Truncate { to } => bytes.truncate(*to as usize % honest.len()),

@@ -158,7 +158,7 @@ fn operands_that_do_not_fit_are_refused() {
     let limbs = limbs(degree);
     let row = CipherTiles::zero(3, 3, degree);
     let mut out = vec![Ciphertext::zero(3, degree)];
-    let mut run = |row: &CipherTiles, column: PlainRows, out: &mut [Ciphertext]| {
+    let run = |row: &CipherTiles, column: PlainRows, out: &mut [Ciphertext]| {
         multiply(Backend::detect(), &limbs, &[row], &[&column], out)
     };
     assert!(matches!(
