@@ -8,8 +8,8 @@ use crate::{AlgebraError, Modulus, Prg, Ring};
 pub struct Field(Modulus);
 
 impl Field {
-    /// p of the preset `standard`: 42 bits.
-    pub const STANDARD: u64 = 0x3ff_fffa_8001;
+    /// p of the preset `standard`: 41 bits.
+    pub const STANDARD: u64 = 0x1ff_ffff_0001;
     /// p of the preset `compact`: 40 bits.
     pub const COMPACT: u64 = 0xff_ffe8_0001;
 
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn both_primes_are_what_they_claim() {
-        for (field, bits) in [(Field::standard(), 42), (Field::compact(), 40)] {
+        for (field, bits) in [(Field::standard(), 41), (Field::compact(), 40)] {
             assert_eq!(field.bits(), bits);
             assert_eq!(field.modulus() % 32768, 1);
         }

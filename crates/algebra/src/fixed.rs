@@ -81,7 +81,7 @@ mod tests {
         let error = fixed.encode(field, 8.0001).unwrap_err();
         assert_eq!(error, AlgebraError::OutOfRange { expected_exponent: 3, found_exponent: 3 });
         assert_eq!(fixed.encode(field, f64::NAN), Err(AlgebraError::NotFinite));
-        assert!(FixedPoint::new(30, 11).encode(field, 0.0).is_err(), "41 bits do not fit half of 42");
-        assert!(FixedPoint::new(30, 10).encode(field, 1024.0).is_ok());
+        assert!(FixedPoint::new(30, 10).encode(field, 0.0).is_err(), "40 bits do not fit half of 41");
+        assert!(FixedPoint::new(30, 9).encode(field, 512.0).is_ok());
     }
 }

@@ -31,11 +31,14 @@ impl<R: Ring> Matrix<R> {
         }
     }
 
-    /// Element by element; what `element` returns is reduced by the caller's word (checked in debug builds).
+    /// Element by element.
+    ///
+    /// # Panics
+    /// Panics if `element` returns a word that is no element of the ring.
     pub fn from_fn(ring: R, rows: usize, columns: usize, element: impl Fn(usize, usize) -> u64) -> Self {
         let elements: Vec<u64> =
             (0..rows).flat_map(|r| (0..columns).map(move |c| (r, c))).map(|(r, c)| element(r, c)).collect();
-        debug_assert!(elements.iter().all(|&x| ring.contains(x)));
+        assert!(elements.iter().all(|&x| ring.contains(x)), "elements are reduced");
         Self { ring, rows, columns, elements }
     }
 
@@ -83,8 +86,11 @@ impl<R: Ring> Matrix<R> {
     }
 
     /// Replaces one element.
+    ///
+    /// # Panics
+    /// Panics if the word is no element of the ring.
     pub fn set(&mut self, row: usize, column: usize, element: u64) {
-        debug_assert!(self.ring.contains(element));
+        assert!(self.ring.contains(element), "elements are reduced");
         self.elements[row * self.columns + column] = element;
     }
 

@@ -139,7 +139,7 @@ impl Factor {
 
     /// The product with any word, below twice the modulus.
     #[inline(always)]
-    pub const fn multiply_lazily(self, x: u64) -> u64 {
+    const fn multiply_lazily(self, x: u64) -> u64 {
         let quotient = ((x as u128 * self.quotient as u128) >> 64) as u64;
         x.wrapping_mul(self.value).wrapping_sub(quotient.wrapping_mul(self.modulus))
     }

@@ -1,6 +1,7 @@
 //! The `secsv` command line: arguments in, checked configuration, one run, a report out.
 
 mod commands;
+mod failure;
 mod output;
 
 use std::process::ExitCode;
@@ -26,6 +27,10 @@ enum Command {
     Demo,
     /// Measure this machine.
     Bench(commands::bench::BenchArgs),
+    /// Train a federation in simulation and write its run directory.
+    Train(Box<commands::train::TrainArgs>),
+    /// Value every client of a federation from its run directory.
+    Evaluate(Box<commands::evaluate::EvaluateArgs>),
 }
 
 fn main() -> ExitCode {
@@ -33,12 +38,11 @@ fn main() -> ExitCode {
     let result = match args.command {
         Command::Demo => commands::demo::run(args.format),
         Command::Bench(bench) => commands::bench::run(&bench, args.format),
+        Command::Train(train) => commands::train::run(&train, args.format),
+        Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => failure::report(&error),
     }
 }

@@ -115,41 +115,58 @@ fn the_principal_cannot_solve_the_auxiliarys_replies() {
 }
 
 /// A decryptor may know the seeds of the models' second parts; the second part of a raw product is then linear
-/// in the shares.
+/// in the shares, and re-randomising is what ends that, before anything is switched.
 #[test]
-fn a_decryptor_cannot_solve_sanitised_replies() {
+fn a_decryptor_cannot_solve_re_randomised_products() {
     let mut scene = scene(INPUTS);
     let modulus = scene.parameters.limbs()[0].modulus();
     let raw = equations(&scene, &[1], |m, _| scene.products[m].limb(1, 0)[POINT]);
     assert_eq!(solve(modulus, raw), Some(scene.wanted.clone()), "the attack works on raw products");
 
     let public = scene.key.public_key(&mut scene.rng);
-    let flooding = Flooding::new(&scene.parameters, scene.layout.noise()).unwrap();
-    let planned = scene.layout.planned(0, scene.layout.batch());
-    let mut ops = Operations::default();
-    let replies: Vec<Vec<u64>> = scene
-        .products
-        .clone()
-        .into_iter()
-        .map(|product| {
-            let packing = scene.layout.packing();
-            let reply =
-                public.sanitise(product, packing, &planned, &flooding, &mut scene.rng, &mut ops).unwrap();
-            let mut points = reply.c1;
-            scene.parameters.limbs()[0].forward(&mut points);
-            points
-        })
-        .collect();
-    let rows = equations(&scene, &[1], |m, _| replies[m][POINT]);
+    let mut randomised = scene.products.clone();
+    for product in &mut randomised {
+        public.rerandomise(product, &mut scene.rng, &mut Operations::default()).unwrap();
+    }
+    let rows = equations(&scene, &[1], |m, _| randomised[m].limb(1, 0)[POINT]);
     let solved = solve(modulus, rows).unwrap();
     assert!(solved.iter().zip(&scene.wanted).all(|(a, b)| a != b), "no share is recovered");
+}
+
+/// Switching alone does not hide: who guesses the share computes the second part of the reply and sees whether it
+/// is the one sent. On a sanitised reply the right guess looks like any other.
+#[test]
+fn a_decryptor_cannot_confirm_a_guessed_share_on_a_sanitised_reply() {
+    let mut scene = scene(1);
+    let mut ops = Operations::default();
+    // The right guess: the sum of the known second parts times the guessed share, switched to one limb.
+    let mut guessed = scene.products[0].part(1).to_vec();
+    crate::keys::to_coefficients(&scene.parameters, &mut guessed, &mut ops);
+    let guessed = crate::reply::switch(&scene.parameters, &mut guessed);
+
+    let merely_switched = {
+        let mut c1 = scene.products[0].clone();
+        crate::keys::to_coefficients(&scene.parameters, c1.part_mut(1), &mut ops);
+        crate::reply::switch(&scene.parameters, c1.part_mut(1))
+    };
+    assert_eq!(merely_switched, guessed, "the attack works on a product that was only switched");
+
+    let public = scene.key.public_key(&mut scene.rng);
+    let flooding = Flooding::new(&scene.parameters, scene.layout.half_noise()).unwrap();
+    let planned = scene.layout.planned(0, |_| true).unwrap();
+    let product = scene.products[0].clone();
+    let reply = public
+        .sanitise(product, scene.layout.packing(), &planned, &flooding, &mut scene.rng, &mut ops)
+        .unwrap();
+    let agreeing = reply.c1.iter().zip(&guessed).filter(|(a, b)| a == b).count();
+    assert_eq!(agreeing, 0, "coefficients that confirm the guess");
 }
 
 /// Noise of a reply before and after flooding, measured: what the decryptor sees is the flooding.
 #[test]
 fn flooding_covers_the_noise_of_the_product() {
     let mut scene = scene(1);
-    let noise = scene.layout.noise();
+    let noise = scene.layout.half_noise();
     let flooding = Flooding::new(&scene.parameters, noise).unwrap();
     let before = scene.key.measure_noise(&scene.products[0]).unwrap();
     assert!(f64::from(before) <= noise.bits().ceil(), "{before} bits before, bound {}", noise.bits());

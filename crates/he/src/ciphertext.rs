@@ -89,7 +89,11 @@ impl Ciphertext {
     /// The weighted sum of ciphertexts; weights are public non-negative integers that add up to less than 2^32.
     pub fn weighted_sum(limbs: &[Limb], terms: &[(u32, &Self)]) -> Result<Self, HeError> {
         check_weights(terms.iter().map(|t| t.0))?;
-        let degree = terms.first().map_or(0, |t| t.1.degree);
+        let degree = terms.first().map(|t| t.1.degree).ok_or(HeError::Count {
+            what: "summands",
+            expected: 1,
+            found: 0,
+        })?;
         if terms.iter().any(|t| (t.1.limbs, t.1.degree) != (limbs.len(), degree)) {
             return Err(HeError::Mixed { what: "ciphertext" });
         }
@@ -126,8 +130,8 @@ pub struct SeededCiphertext {
 }
 
 impl SeededCiphertext {
-    /// Expands the seed.
-    pub fn expand(&self, parameters: &Parameters) -> Ciphertext {
+    /// Expands the seed; the caller has checked that it was made under these parameters.
+    pub(crate) fn expand(&self, parameters: &Parameters) -> Ciphertext {
         let mut ciphertext = Ciphertext::zero_under(parameters);
         ciphertext.part_mut(0).copy_from_slice(&self.c0);
         uniform_points(parameters, &self.seed, ciphertext.part_mut(1));

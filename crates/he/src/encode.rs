@@ -1,6 +1,6 @@
 //! Plaintexts: field elements in slots or coefficients, lifted for a product (centred) or scaled for encryption.
 
-use secsv_algebra::{Field, Ring};
+use secsv_algebra::{Field, Ring, Secret};
 
 use crate::{
     count::Operations,
@@ -21,8 +21,8 @@ impl Parameters {
     /// Field elements, in place, from the packing's order to coefficients.
     pub(crate) fn to_coefficients(&self, packing: Packing, elements: &mut [u64], ops: &mut Operations) {
         if packing == Packing::Slots {
-            let slots = elements.to_vec();
-            for (&x, &i) in slots.iter().zip(self.slot_index()) {
+            let slots = Secret::new(elements.to_vec());
+            for (&x, &i) in slots.expose().iter().zip(self.slot_index()) {
                 elements[i as usize] = x;
             }
             self.plaintext_plan().inv(elements);
@@ -40,9 +40,9 @@ impl Parameters {
     ) {
         if packing == Packing::Slots {
             self.plaintext_plan().fwd(coefficients);
-            let points = coefficients.to_vec();
+            let points = Secret::new(coefficients.to_vec());
             for (x, &i) in coefficients.iter_mut().zip(self.slot_index()) {
-                *x = points[i as usize];
+                *x = points.expose()[i as usize];
             }
             ops.ntt += 1;
         }
@@ -64,9 +64,9 @@ impl Parameters {
     }
 
     /// What `round(q m / p)` is computed from: with q m = p round(q m / p) + r, the centred r.
-    pub(crate) fn scaling_remainders(&self, coefficients: &[u64]) -> Vec<i64> {
+    pub(crate) fn scaling_remainders(&self, coefficients: &[u64]) -> Secret<Vec<i64>> {
         let (in_field, field) = (self.modulus_in_field(), self.field());
-        coefficients.iter().map(|&m| field.centre(in_field.multiply(m))).collect()
+        Secret::new(coefficients.iter().map(|&m| field.centre(in_field.multiply(m))).collect())
     }
 
     /// One limb of `round(q m / p)` as coefficients: -r / p, because q m = 0 modulo the limb.

@@ -30,6 +30,16 @@ pub enum HeError {
         /// The limb offered.
         found: u64,
     },
+    /// A limb that is there twice.
+    #[error(
+        "limb {limb} of the ciphertext modulus: expected a prime that is not there yet, found {found} again"
+    )]
+    RepeatedLimb {
+        /// Position of the second one.
+        limb: usize,
+        /// The limb offered.
+        found: u64,
+    },
     /// A limb the transforms or the kernel cannot use.
     #[error(
         "limb {found}: expected a prime 2^54 - c or 2^55 - c, c below 2^22, that is 1 modulo {twice_degree}"
@@ -88,11 +98,27 @@ pub enum HeError {
         /// Bits there are.
         available: u32,
     },
+    /// A reply that would keep too little statistical distance.
+    #[error("this reply would keep {found} bits of statistical distance, {expected} are required")]
+    Statistical {
+        /// Bits the parameters promise.
+        expected: u32,
+        /// Bits this reply would keep.
+        found: u32,
+    },
     /// A rotation without its key.
     #[error("no key for a rotation by {step}")]
     MissingRotationKey {
         /// The rotation asked for.
         step: usize,
+    },
+    /// Rotation steps that do not ascend.
+    #[error("rotation steps: expected each above the one before it, found {found} at {index}")]
+    Steps {
+        /// Position of the first such step.
+        index: usize,
+        /// The step there.
+        found: usize,
     },
     /// Bytes that are no encoding of what was expected.
     #[error(transparent)]
@@ -138,7 +164,7 @@ pub enum WireError {
         /// What was there.
         found: u8,
     },
-    /// Made under other parameters.
+    /// Made under other parameters or for another layout.
     #[error("expected parameter digest {expected:016x}, found {found:016x}")]
     Parameters {
         /// Digest of this side's parameters.

@@ -2,7 +2,7 @@
 //! "Flooding").
 
 use num_bigint::BigUint;
-use rand::{CryptoRng, RngCore};
+use rand::CryptoRng;
 use secsv_algebra::{Factor, Modulus, Ring};
 
 use crate::{
@@ -13,21 +13,36 @@ use crate::{
 /// Standard deviations that a noise coefficient stays within except with probability 2^-79.
 const TAIL: f64 = 10.5;
 
-/// An upper bound on the noise of a reply before it is flooded, as a power of two.
+/// Largest deviation of what a fresh ciphertext carries beside its message: the error, of variance 10, and at most
+/// one half of rounding.
+fn fresh_deviation() -> f64 {
+    (VARIANCE as f64).sqrt() + 0.5
+}
+
+/// An upper bound on the noise of a reply before it is flooded, as a power of two. It holds for any plaintexts,
+/// over the errors of the encryptions, except with probability 2^-79 per coefficient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseBound {
     bits: f64,
 }
 
 impl NoiseBound {
-    /// A sum of `inner` products of fresh ciphertexts with centred plaintexts.
+    /// A sum of `inner` products of fresh ciphertexts with centred plaintexts: for each product n errors times a
+    /// plaintext coefficient of at most p/2.
     pub fn half_product(parameters: &Parameters, inner: usize) -> Self {
-        // Each product coefficient is a sum of n terms (error + rounding) * plaintext; the plaintext is a share,
-        // uniform in Z_p whatever the data, so the sum is sub-Gaussian.
         let terms = (parameters.degree() * inner.max(1)) as f64;
-        let error = (terms * (VARIANCE as f64 + 1.0 / 12.0)).sqrt();
-        let plaintext = parameters.field().modulus() as f64 / 12f64.sqrt();
-        Self { bits: (TAIL * error * plaintext).log2() }
+        let plaintext = parameters.field().modulus() as f64 / 2.0;
+        Self { bits: (TAIL * terms.sqrt() * fresh_deviation() * plaintext).log2() }
+    }
+
+    /// A sum of `inner` products of two fresh ciphertexts, relinearised: p times the errors of one side times the
+    /// quotient by q that the other side's decryption drops, which is about as large as the secret is long.
+    pub fn full_product(parameters: &Parameters, inner: usize) -> Self {
+        let degree = parameters.degree() as f64;
+        let quotient = (degree * VARIANCE as f64 / 12.0).sqrt() + 1.0;
+        let terms = (2.0 * degree * inner.max(1) as f64).sqrt();
+        let product = TAIL * parameters.field().modulus() as f64 * terms * fresh_deviation() * quotient;
+        Self { bits: (product + switching(parameters)).log2() }
     }
 
     /// The sum of both servers' products.
@@ -45,10 +60,7 @@ impl NoiseBound {
     /// The fold of Matrix Squaring: `copies` rotated summands, each with the noise of key switching.
     #[must_use]
     pub fn folded(self, parameters: &Parameters, copies: usize) -> Self {
-        let limb = parameters.limbs().iter().map(Limb::bits).max().unwrap_or(0);
-        let terms = (parameters.limbs().len() * parameters.degree() * VARIANCE) as f64;
-        let switching = TAIL * terms.sqrt() / 12f64.sqrt() * 2f64.powi(limb as i32);
-        Self { bits: ((2f64.powf(self.bits) + switching) * copies as f64).log2() }
+        Self { bits: ((2f64.powf(self.bits) + switching(parameters)) * copies as f64).log2() }
     }
 
     /// Log2 of the bound.
@@ -57,14 +69,22 @@ impl NoiseBound {
     }
 }
 
+/// The noise of one key switch: a centred digit of each limb times an error.
+fn switching(parameters: &Parameters) -> f64 {
+    let limb = parameters.limbs().iter().map(Limb::bits).max().unwrap_or(0);
+    let terms = (parameters.limbs().len() * parameters.degree() * VARIANCE) as f64;
+    TAIL * terms.sqrt() * 2f64.powi(limb as i32 - 1)
+}
+
 /// Uniform noise over an interval as wide as correct decryption allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flooding {
     /// The interval has `high * 2^(64 * low_words)` integers and is centred on zero.
     high: u64,
     low_words: usize,
-    /// Bits of statistical distance left between replies to equal plaintexts: for one reply.
     statistical_bits: u32,
+    /// Digest of the parameters.
+    pub(crate) digest: u64,
     limbs: Vec<FloodLimb>,
 }
 
@@ -79,15 +99,23 @@ struct FloodLimb {
 }
 
 impl Flooding {
-    /// As wide as it fits above this noise; the statistical distance is what remains to be told apart.
+    /// As wide as it fits above this noise; an error if that keeps less statistical distance than the parameters
+    /// promise.
     pub fn new(parameters: &Parameters, noise: NoiseBound) -> Result<Self, HeError> {
+        let flooding = Self::without_claim(parameters, noise)?;
+        let (expected, found) = (parameters.statistical_floor(), flooding.statistical_bits);
+        if found < expected { Err(HeError::Statistical { expected, found }) } else { Ok(flooding) }
+    }
+
+    /// As wide as it fits above this noise, whatever distance that keeps.
+    pub fn without_claim(parameters: &Parameters, noise: NoiseBound) -> Result<Self, HeError> {
         let modulus = parameters.modulus();
         let capacity = &modulus / (BigUint::from(parameters.field().modulus()) * 2u32);
         // Correct while |noise + flooding| < q / 2p. Kept aside: the rounding of the switch to one limb, and
-        // 2^20 for the re-randomising encryption of zero.
+        // 2^40 for the re-randomising encryptions of zero, which are far smaller even when weighted.
         let rounding = (&modulus / parameters.limbs()[0].modulus().value()) * rounding_bound(parameters);
         let taken =
-            (BigUint::from(1u32) << (noise.bits.ceil() as u64)) + rounding + (BigUint::from(1u32) << 20u32);
+            (BigUint::from(1u32) << (noise.bits.ceil() as u64)) + rounding + (BigUint::from(1u32) << 40u32);
         if capacity <= taken {
             let (needed, available) = (noise.bits.ceil() as u32 + 1, capacity.bits() as u32);
             return Err(HeError::Budget { operation: "this reply", needed, available });
@@ -96,15 +124,23 @@ impl Flooding {
         let low_words = (interval.bits().saturating_sub(1) / 64) as usize;
         let high = (&interval >> (64 * low_words)).iter_u64_digits().next().unwrap_or(0);
         let width = BigUint::from(high) << (64 * low_words);
-        // Two uniform intervals shifted by at most B differ by at most B / width for each of n coefficients.
-        let distance = log2(&width) - noise.bits - f64::from(parameters.degree().ilog2());
+        // The noises of two replies to equal outputs are at most 2B apart, so the flooded ones differ by at most
+        // 2B / width for each of n coefficients.
+        let distance = log2(&width) - noise.bits - 1.0 - f64::from(parameters.degree().ilog2());
         let limbs =
             parameters.limbs().iter().map(|l| FloodLimb::new(l.modulus(), low_words, &width)).collect();
-        Ok(Self { high, low_words, statistical_bits: distance.max(0.0) as u32, limbs })
+        Ok(Self {
+            high,
+            low_words,
+            statistical_bits: distance.max(0.0) as u32,
+            digest: parameters.digest(),
+            limbs,
+        })
     }
 
-    /// Statistical security of one reply, in bits: no observer of it, however powerful, tells two inputs that
-    /// give the same outputs apart with more than two to the minus this advantage.
+    /// Statistical security of one reply, in bits: the noises of replies to two inputs that give the same outputs
+    /// are within two to the minus this of each other. (The other part of the reply is hidden computationally, by
+    /// the fresh encryption of zero.)
     pub fn statistical_bits(&self) -> u32 {
         self.statistical_bits
     }
@@ -120,7 +156,7 @@ impl Flooding {
         let mask = u64::MAX >> self.high.leading_zeros();
         for k in 0..degree {
             let mut digits = [0u64; 4];
-            rng.fill_words(&mut digits[..self.low_words]);
+            digits[..self.low_words].iter_mut().for_each(|digit| *digit = rng.next_u64());
             let high = loop {
                 let candidate = rng.next_u64() & mask;
                 if candidate < self.high {
@@ -141,17 +177,6 @@ impl Flooding {
 fn rounding_bound(parameters: &Parameters) -> u64 {
     let variance = (parameters.degree() * VARIANCE + 1) as f64 / 12.0;
     (TAIL * variance.sqrt()).ceil() as u64 + 1
-}
-
-/// Draws words one by one.
-trait FillWords {
-    fn fill_words(&mut self, out: &mut [u64]);
-}
-
-impl<R: RngCore> FillWords for R {
-    fn fill_words(&mut self, out: &mut [u64]) {
-        out.iter_mut().for_each(|w| *w = self.next_u64());
-    }
 }
 
 impl FloodLimb {

@@ -4,8 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fhe_util::sample_vec_cbd;
 use rand::CryptoRng;
-use secsv_algebra::{Prg, Secret, Seed};
-use zeroize::Zeroize;
+use secsv_algebra::{AlgebraError, Prg, Ring, Secret, Seed};
 
 use crate::{
     HeError,
@@ -57,18 +56,16 @@ impl SecretKey {
     ) -> Result<SeededCiphertext, HeError> {
         let parameters = &self.parameters;
         let mut coefficients = padded(parameters, elements)?;
-        parameters.to_coefficients(packing, &mut coefficients, ops);
+        parameters.to_coefficients(packing, coefficients.expose_mut(), ops);
         let error = small(parameters, rng);
-        let mut remainders = parameters.scaling_remainders(&coefficients);
+        let remainders = parameters.scaling_remainders(coefficients.expose());
         let ciphertext = self.mask(rng, |l, words| {
-            parameters.scaled(&remainders, l, words);
+            parameters.scaled(remainders.expose(), l, words);
             add_small(parameters, l, &error, words);
             parameters.limbs()[l].forward(words);
         });
         ops.ntt += parameters.limbs().len() as u64;
         ops.encrypt += 1;
-        coefficients.zeroize();
-        remainders.zeroize();
         Ok(ciphertext)
     }
 
@@ -84,13 +81,14 @@ impl SecretKey {
             .chunks_exact_mut(degree)
             .zip(a.chunks_exact(degree))
             .zip(self.points.expose().chunks_exact(degree));
-        let mut product = vec![0; degree];
+        // a s: who has it and the public a has the key.
+        let mut product = Secret::new(vec![0; degree]);
         for (l, ((words, a), s)) in rows.enumerate() {
             message(l, words);
             let limb = &self.parameters.limbs()[l];
-            product.fill(0);
-            kernel::multiply_add(Backend::detect(), limb, a, s, &mut product);
-            words.iter_mut().zip(&product).for_each(|(w, &p)| *w = limb.modulus().sub(*w, p));
+            product.expose_mut().fill(0);
+            kernel::multiply_add(Backend::detect(), limb, a, s, product.expose_mut());
+            words.iter_mut().zip(product.expose()).for_each(|(w, &p)| *w = limb.modulus().sub(*w, p));
         }
         SeededCiphertext { seed, c0 }
     }
@@ -204,11 +202,6 @@ pub struct EvaluationKey {
 }
 
 impl EvaluationKey {
-    /// The steps that can be rotated by.
-    pub fn steps(&self) -> impl Iterator<Item = usize> {
-        self.rotations.keys().copied()
-    }
-
     /// Rotates both slot rows to the left.
     pub fn rotate(
         &self,
@@ -274,13 +267,17 @@ fn rotate_points(parameters: &Parameters, step: usize, points: &[u64]) -> Vec<u6
 }
 
 /// Field elements, padded with zeros to a whole polynomial.
-fn padded(parameters: &Parameters, elements: &[u64]) -> Result<Vec<u64>, HeError> {
+fn padded(parameters: &Parameters, elements: &[u64]) -> Result<Secret<Vec<u64>>, HeError> {
     if elements.len() > parameters.degree() {
         let (expected, found) = (parameters.degree(), elements.len());
         return Err(HeError::Count { what: "elements of a plaintext", expected, found });
     }
-    let mut padded = vec![0; parameters.degree()];
-    padded[..elements.len()].copy_from_slice(elements);
+    let modulus = parameters.field().modulus();
+    if let Some(index) = elements.iter().position(|&x| x >= modulus) {
+        return Err(AlgebraError::Unreduced { index, modulus }.into());
+    }
+    let mut padded = Secret::new(vec![0; parameters.degree()]);
+    padded.expose_mut()[..elements.len()].copy_from_slice(elements);
     Ok(padded)
 }
 

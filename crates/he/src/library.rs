@@ -3,20 +3,21 @@
 
 use std::sync::Arc;
 
-use fhe::bfv::{
-    BfvParameters, BfvParametersBuilder, Ciphertext as LibraryCiphertext, SecretKey as LibraryKey,
-};
+use fhe::bfv::{BfvParameters, BfvParametersBuilder, Ciphertext as LibraryCiphertext};
 use fhe_math::rq::{Poly, Representation, traits::TryConvertFrom};
-use secsv_algebra::{Prg, Ring};
+use secsv_algebra::Ring;
 
-use crate::{Ciphertext, HeError, Parameters, SecretKey, parameters::VARIANCE};
+#[cfg(test)]
+use crate::Parameters;
+use crate::{Ciphertext, HeError, SecretKey, parameters::VARIANCE};
 
 /// The library's parameters and the key it draws from the same seed as ours.
 pub struct Library {
     /// The library's form of the parameters.
     pub parameters: Arc<BfvParameters>,
-    /// The same secret key.
-    pub key: LibraryKey,
+    /// The same secret key: tests only, because the library prints it on request.
+    #[cfg(test)]
+    pub key: fhe::bfv::SecretKey,
 }
 
 impl Library {
@@ -31,8 +32,11 @@ impl Library {
             .set_variance(VARIANCE)
             .build_arc()
             .map_err(|_| HeError::Mixed { what: "the library's parameters" })?;
-        let key = LibraryKey::random(&parameters, &mut Prg::new(key.seed()));
-        Ok(Self { parameters, key })
+        Ok(Self {
+            #[cfg(test)]
+            key: fhe::bfv::SecretKey::random(&parameters, &mut secsv_algebra::Prg::new(key.seed())),
+            parameters,
+        })
     }
 
     /// Our ciphertext in the library's type.
@@ -48,6 +52,7 @@ impl Library {
     }
 
     /// The library's ciphertext in our type.
+    #[cfg(test)]
     pub fn export(&self, ours: &Parameters, ciphertext: &LibraryCiphertext) -> Ciphertext {
         let words = |i: usize| Vec::<u64>::from(&ciphertext[i]);
         Ciphertext::from_parts(ours.limbs().len(), ours.degree(), &words(0), &words(1))

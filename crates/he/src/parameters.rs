@@ -18,7 +18,7 @@ pub(crate) const VARIANCE: usize = 10;
 /// The parameter sets a run may choose from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preset {
-    /// Degree 8192, three 54-bit limbs, a 42-bit field: replies are flooded to at least 40 bits of statistical
+    /// Degree 8192, three 54-bit limbs, a 41-bit field: replies are flooded to at least 40 bits of statistical
     /// distance.
     Standard,
     /// Degree 4096, 54 + 55 bits, a 40-bit field: half the size; replies are re-randomised and flooded as far
@@ -132,6 +132,9 @@ impl Parameters {
             });
         }
         let p = field.modulus();
+        if let Some(limb) = (1..moduli.len()).find(|&i| moduli[..i].contains(&moduli[i])) {
+            return Err(HeError::RepeatedLimb { limb, found: moduli[limb] });
+        }
         if let Some(limb) = moduli.iter().position(|&q| q <= p) {
             return Err(HeError::LimbTooSmall { limb, plaintext: p, found: moduli[limb] });
         }
@@ -148,7 +151,7 @@ impl Parameters {
         Ok(Arc::new(Self {
             degree,
             field,
-            digest: digest(degree, p, &limbs),
+            digest: digest(degree, p, &limbs, &plaintext_plan),
             limbs,
             plaintext_plan,
             slot_index: slot_index(degree),
@@ -182,6 +185,12 @@ impl Parameters {
     /// A fingerprint of everything that must be equal on both sides, the transforms' roots of unity included.
     pub fn digest(&self) -> u64 {
         self.digest
+    }
+
+    /// Bits of statistical distance that replies under these parameters must keep: 40 where the modulus leaves
+    /// room for it, none for shorter ones, which make no statistical claim.
+    pub fn statistical_floor(&self) -> u32 {
+        if self.modulus_bits() >= 160 { 40 } else { 0 }
     }
 
     /// Words of a polynomial at full modulus.
@@ -245,17 +254,20 @@ fn slot_index(degree: usize) -> Vec<u32> {
     index
 }
 
-fn digest(degree: usize, p: u64, limbs: &[Limb]) -> u64 {
+fn digest(degree: usize, p: u64, limbs: &[Limb], plaintext_plan: &Plan) -> u64 {
     let mut hash = blake3::Hasher::new();
     hash.update(b"secsv encryption parameters, format 1");
     hash.update(&(degree as u64).to_le_bytes()).update(&p.to_le_bytes());
     hash.update(&(VARIANCE as u64).to_le_bytes());
-    for limb in limbs {
-        // The transform of X shows which root of unity is used and in which order points are stored.
+    // The transform of X shows which root of unity is used and in which order points are stored.
+    for plan in limbs.iter().map(|l| &l.plan).chain([plaintext_plan]) {
         let mut x = vec![0; degree];
         x[1] = 1;
-        limb.forward(&mut x);
-        hash.update(&limb.modulus.value().to_le_bytes()).update(&x[1].to_le_bytes());
+        plan.fwd(&mut x);
+        hash.update(&plan.modulus().to_le_bytes());
+        for point in x {
+            hash.update(&point.to_le_bytes());
+        }
     }
     u64::from_le_bytes(hash.finalize().as_bytes()[..8].try_into().unwrap_or_default())
 }
@@ -267,7 +279,7 @@ mod tests {
     #[test]
     fn presets_are_rated_at_128_bits() {
         let standard = Parameters::preset(Preset::Standard).unwrap();
-        assert_eq!((standard.degree(), standard.modulus_bits(), standard.field().bits()), (8192, 162, 42));
+        assert_eq!((standard.degree(), standard.modulus_bits(), standard.field().bits()), (8192, 162, 41));
         let compact = Parameters::preset(Preset::Compact).unwrap();
         assert_eq!((compact.degree(), compact.modulus_bits(), compact.field().bits()), (4096, 109, 40));
         assert_ne!(standard.digest(), compact.digest());
@@ -282,6 +294,8 @@ mod tests {
         assert!(matches!(unknown, HeError::Insecure { expected: 0, .. }));
         let small = Parameters::new(8192, &[q[0], Field::COMPACT], Field::compact()).unwrap_err();
         assert!(matches!(small, HeError::LimbTooSmall { limb: 1, .. }));
+        let repeated = Parameters::new(8192, &[q[0], q[1], q[0]], Field::compact()).unwrap_err();
+        assert!(matches!(repeated, HeError::RepeatedLimb { limb: 2, .. }));
         let composite = Parameters::new(8192, &[q[0], q[1] + 2], Field::compact()).unwrap_err();
         assert!(matches!(composite, HeError::UnusableLimb { .. }));
         let short = Parameters::new(8192, &[q[0], 0x3fffffa8001], Field::compact()).unwrap_err();

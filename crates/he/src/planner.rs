@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    HeError, Operations, Packing, Parameters, UnitCosts,
+    Flooding, HeError, Operations, Packing, Parameters, UnitCosts,
     linear::{Knobs, LayerShape, Layout, Method},
 };
 
@@ -16,9 +16,11 @@ pub struct LayerTask {
     pub samples: usize,
     /// Encrypted models that share the data.
     pub models: usize,
-    /// Outputs that are sent to a decryptor per model output: 1, or for a first layer the number of coalitions
-    /// (weighted sums of the models' outputs) divided among the models.
-    pub replies: usize,
+    /// Model outputs, or weighted sums of them, that are sent to a decryptor: as many as models, or for a first
+    /// layer as many as coalitions.
+    pub sums: usize,
+    /// Coalition weights add up to at most two to this power.
+    pub weight_bits: u32,
     /// Bytes that one model's weights may take when ready to multiply.
     pub memory: usize,
 }
@@ -80,12 +82,19 @@ fn best(
         .into_iter()
         .filter_map(|method| Layout::new(parameters, task.shape, method).ok())
         .map(|layout| predict(&layout, task, scope, costs))
-        .filter(|plan| plan.memory <= task.memory);
+        .filter(|plan| plan.memory <= task.memory)
+        .filter(|plan| scope == Scope::Products || keeps_its_distance(plan, task));
     plans.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).ok_or(HeError::Count {
         what: "bytes for one model's weights",
         expected: 2 * 8 * parameters.limbs().len() * parameters.degree(),
         found: task.memory,
     })
+}
+
+/// Whether replies can be flooded as far as the parameters promise.
+fn keeps_its_distance(plan: &LayerPlan, task: LayerTask) -> bool {
+    let noise = plan.layout.half_noise().of_two_servers().weighted(task.weight_bits);
+    Flooding::new(plan.layout.parameters(), noise).is_ok()
 }
 
 /// What a layout costs for a task.
@@ -119,7 +128,7 @@ pub fn predict(layout: &Layout, task: LayerTask, scope: Scope, costs: &UnitCosts
             memory,
         };
     }
-    let (encrypted, replies) = (weights * models, outputs * task.replies as u64);
+    let (encrypted, replies) = (weights * models, layout.rows() as u64 * batches * task.sums as u64);
     let around = Operations {
         encrypt: encrypted + outputs + replies,
         decrypt: replies,
@@ -130,7 +139,7 @@ pub fn predict(layout: &Layout, task: LayerTask, scope: Scope, costs: &UnitCosts
         + encrypted as f64 * (costs.encrypt + slot_cost + 2.0 * costs.prepare)
         + outputs as f64 * costs.rerandomise
         + replies as f64 * (costs.sanitise + costs.decrypt + 2.0 * slot_cost)
-        + if task.replies > 1 { (replies * models.div_ceil(2)) as f64 * costs.weigh } else { 0.0 };
+        + if task.sums > task.models { (replies * models.div_ceil(2)) as f64 * costs.weigh } else { 0.0 };
     LayerPlan { layout: layout.clone(), operations: one_server * 2 + around, seconds, memory }
 }
 
@@ -159,7 +168,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Ciphertext, Flooding, Preset, SecretKey,
+        Ciphertext, Preset, SecretKey,
         linear::{EncodedBatch, PreparedMatrix, multiply},
     };
 
@@ -199,15 +208,17 @@ mod tests {
             let batches: Vec<&EncodedBatch> = batches.iter().collect();
             halves.push(multiply(layout, &models, &batches, Some(&evaluation), &mut ops).unwrap());
         }
-        let noise = layout.noise().of_two_servers();
-        let flooding = Flooding::new(parameters, noise).unwrap();
-        for (principal, auxiliary) in halves[0].iter().zip(&mut halves[1].clone()) {
+        let noise = layout.half_noise().of_two_servers().weighted(task.weight_bits);
+        let flooding = Flooding::without_claim(parameters, noise).unwrap();
+        let batches = layout.batches(task.samples);
+        for (i, (principal, auxiliary)) in halves[0].iter().zip(&mut halves[1].clone()).enumerate() {
             for (row, (own, other)) in principal.iter().zip(auxiliary).enumerate() {
                 public.rerandomise(other, &mut rng, &mut ops).unwrap();
                 other.add_assign(parameters.limbs(), own).unwrap();
-                for _ in 0..task.replies {
-                    let planned = layout.planned(row, task.samples);
-                    let product: Ciphertext = other.clone();
+                // Every sum costs the same, so all of them are taken of the first model.
+                for _ in 0..if i < batches { task.sums } else { 0 } {
+                    let planned = layout.planned(row, |column| column < task.samples).unwrap();
+                    let product = Ciphertext::weighted_sum(parameters.limbs(), &[(1, &*other)]).unwrap();
                     let reply =
                         public.sanitise(product, layout.packing(), &planned, &flooding, &mut rng, &mut ops);
                     key.decrypt_reply(layout.packing(), &reply.unwrap(), &mut ops).unwrap();
@@ -221,10 +232,10 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(12))]
         #[test]
         fn predicted_counts_are_the_counted_ones(
-            which in 0..3, d_out in 1usize..9, d_in in 1usize..20, samples in 1usize..60, models in 1usize..3, replies in 1usize..3,
+            which in 0..3, d_out in 1usize..9, d_in in 1usize..20, samples in 1usize..60, models in 1usize..3, sums in 1usize..4,
         ) {
             let parameters = Parameters::preset(Preset::Standard).unwrap();
-            let task = LayerTask { shape: LayerShape { d_out, d_in }, samples, models, replies, memory: usize::MAX };
+            let task = LayerTask { shape: LayerShape { d_out, d_in }, samples, models, sums, weight_bits: 8, memory: usize::MAX };
             let layout = match which {
                 0 => Layout::new(&parameters, task.shape, Method::Squaring).unwrap(),
                 1 => Layout::new(&parameters, task.shape, Method::Reducing).unwrap(),
@@ -239,7 +250,8 @@ mod tests {
     fn memory_bounds_the_choice() {
         let parameters = Parameters::preset(Preset::Standard).unwrap();
         let shape = LayerShape { d_out: 64, d_in: 256 };
-        let task = LayerTask { shape, samples: 10_000, models: 31, replies: 1, memory: 300 << 20 };
+        let task =
+            LayerTask { shape, samples: 10_000, models: 31, sums: 31, weight_bits: 8, memory: 300 << 20 };
         let bounded = plan_packed(&parameters, task, Scope::Products, &FLAT).unwrap();
         assert!(bounded.memory <= 300 << 20);
         let free = plan_packed(&parameters, LayerTask { memory: usize::MAX, ..task }, Scope::Products, &FLAT)

@@ -60,6 +60,9 @@ impl PublicKey {
     ) -> Result<Reply, HeError> {
         let parameters = &self.parameters;
         self.check(&product)?;
+        if flooding.digest != parameters.digest() {
+            return Err(HeError::Mixed { what: "flooding" });
+        }
         if planned.len() != parameters.degree() {
             let (expected, found) = (parameters.degree(), planned.len());
             return Err(HeError::Count { what: "positions of a reply", expected, found });
@@ -74,12 +77,12 @@ impl PublicKey {
                 add_small(parameters, l, &error, product.limb_mut(part, l));
             }
         }
-        let remainders = Secret::new(parameters.scaling_remainders(drown.expose()));
-        let mut scaled = vec![0; parameters.degree()];
+        let remainders = parameters.scaling_remainders(drown.expose());
+        let mut scaled = Secret::new(vec![0; parameters.degree()]);
         for (l, limb) in parameters.limbs().iter().enumerate() {
-            parameters.scaled(remainders.expose(), l, &mut scaled);
+            parameters.scaled(remainders.expose(), l, scaled.expose_mut());
             let target = product.limb_mut(0, l).iter_mut();
-            target.zip(&scaled).for_each(|(c, &x)| *c = limb.modulus().add(*c, x));
+            target.zip(scaled.expose()).for_each(|(c, &x)| *c = limb.modulus().add(*c, x));
         }
         flooding.add_to(product.part_mut(0), &mut prg);
         Ok(Reply { c0: switch(parameters, product.part_mut(0)), c1: switch(parameters, product.part_mut(1)) })
@@ -133,7 +136,7 @@ fn drowning(
 }
 
 /// Scales coefficients from the whole modulus to its first limb, dropping one limb after the other and rounding.
-fn switch(parameters: &Parameters, words: &mut [u64]) -> Vec<u64> {
+pub(crate) fn switch(parameters: &Parameters, words: &mut [u64]) -> Vec<u64> {
     let degree = parameters.degree();
     for dropped in (1..parameters.limbs().len()).rev() {
         let (kept, last) = words.split_at_mut(dropped * degree);

@@ -1,13 +1,14 @@
-//! Our own wire format: a 13-byte head (magic, version, kind, parameter digest), then residues packed to the
+//! Our own wire format: a 13-byte head (magic, version, kind, digest of the parameters or the layout), then residues packed to the
 //! length of their prime. The length of every object follows from the parameters and what is expected, so it is
 //! checked before anything is allocated; every residue is checked to be reduced.
 
 use std::sync::Arc;
 
 use secsv_algebra::Seed;
+use zeroize::Zeroizing;
 
 use crate::{
-    Ciphertext, EvaluationKey, Parameters, PublicKey, Reply, SecretKey, SeededCiphertext, WireError,
+    Ciphertext, EvaluationKey, HeError, Parameters, PublicKey, Reply, SecretKey, SeededCiphertext, WireError,
     keys::SwitchKey,
     linear::{EncryptedBatch, EncryptedMatrix, Layout},
 };
@@ -37,14 +38,14 @@ impl EncryptedMatrix {
 
     /// Encodes the matrix.
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, Kind::Matrix).seeded(&self.ciphertexts).bytes
+        Writer::new(parameters, self.layout, Kind::Matrix).seeded(&self.ciphertexts).bytes
     }
 
     /// Decodes a matrix of this layout.
     pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(layout.parameters(), Kind::Matrix, Self::encoded_len(layout), bytes)?;
+        let body = open(layout.digest(), Kind::Matrix, Self::encoded_len(layout), bytes)?;
         let mut reader = Reader::new(layout.parameters(), body);
-        Ok(Self { ciphertexts: reader.seeded(layout.weight_ciphertexts())? })
+        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.weight_ciphertexts())? })
     }
 }
 
@@ -56,14 +57,14 @@ impl EncryptedBatch {
 
     /// Encodes the batch.
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, Kind::Batch).seeded(&self.ciphertexts).bytes
+        Writer::new(parameters, self.layout, Kind::Batch).seeded(&self.ciphertexts).bytes
     }
 
     /// Decodes a batch of this layout.
     pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(layout.parameters(), Kind::Batch, Self::encoded_len(layout), bytes)?;
+        let body = open(layout.digest(), Kind::Batch, Self::encoded_len(layout), bytes)?;
         let mut reader = Reader::new(layout.parameters(), body);
-        Ok(Self { ciphertexts: reader.seeded(layout.inner())? })
+        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.inner())? })
     }
 }
 
@@ -75,12 +76,15 @@ impl Ciphertext {
 
     /// Encodes a ciphertext at full modulus.
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, Kind::Ciphertext).polynomial(self.part(0)).polynomial(self.part(1)).bytes
+        Writer::new(parameters, parameters.digest(), Kind::Ciphertext)
+            .polynomial(self.part(0))
+            .polynomial(self.part(1))
+            .bytes
     }
 
     /// Decodes a ciphertext at full modulus.
     pub fn from_bytes(parameters: &Parameters, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(parameters, Kind::Ciphertext, Self::encoded_len(parameters), bytes)?;
+        let body = open(parameters.digest(), Kind::Ciphertext, Self::encoded_len(parameters), bytes)?;
         let mut reader = Reader::new(parameters, body);
         let (c0, c1) = (reader.polynomial()?, reader.polynomial()?);
         Ok(Self::from_parts(parameters.limbs().len(), parameters.degree(), &c0, &c1))
@@ -95,12 +99,12 @@ impl Reply {
 
     /// Encodes the reply.
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, Kind::Reply).limb(0, &self.c0).limb(0, &self.c1).bytes
+        Writer::new(parameters, parameters.digest(), Kind::Reply).limb(0, &self.c0).limb(0, &self.c1).bytes
     }
 
     /// Decodes a reply.
     pub fn from_bytes(parameters: &Parameters, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(parameters, Kind::Reply, Self::encoded_len(parameters), bytes)?;
+        let body = open(parameters.digest(), Kind::Reply, Self::encoded_len(parameters), bytes)?;
         let mut reader = Reader::new(parameters, body);
         let (mut c0, mut c1) = (vec![0; parameters.degree()], vec![0; parameters.degree()]);
         reader.limb(0, &mut c0)?;
@@ -117,12 +121,14 @@ impl PublicKey {
 
     /// Encodes the key.
     pub fn to_bytes(&self) -> Vec<u8> {
-        Writer::new(&self.parameters, Kind::PublicKey).seeded(std::slice::from_ref(&self.seeded)).bytes
+        Writer::new(&self.parameters, self.parameters.digest(), Kind::PublicKey)
+            .seeded(std::slice::from_ref(&self.seeded))
+            .bytes
     }
 
     /// Decodes a key.
     pub fn from_bytes(parameters: &Arc<Parameters>, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(parameters, Kind::PublicKey, Self::encoded_len(parameters), bytes)?;
+        let body = open(parameters.digest(), Kind::PublicKey, Self::encoded_len(parameters), bytes)?;
         let seeded = Reader::new(parameters, body).one_seeded()?;
         Ok(Self::from_seeded(parameters, seeded))
     }
@@ -137,12 +143,23 @@ impl EvaluationKey {
     /// Encodes the key; which steps it holds is agreed on beforehand.
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
         let keys = std::iter::once(&self.relinearise).chain(self.rotations.values());
-        keys.fold(Writer::new(parameters, Kind::EvaluationKey), |w, key| w.seeded(&key.digits)).bytes
+        keys.fold(Writer::new(parameters, parameters.digest(), Kind::EvaluationKey), |w, key| {
+            w.seeded(&key.digits)
+        })
+        .bytes
     }
 
     /// Decodes a key for these steps, which must ascend.
-    pub fn from_bytes(parameters: &Parameters, steps: &[usize], bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(parameters, Kind::EvaluationKey, Self::encoded_len(parameters, steps.len()), bytes)?;
+    pub fn from_bytes(parameters: &Parameters, steps: &[usize], bytes: &[u8]) -> Result<Self, HeError> {
+        if let Some(i) = (1..steps.len()).find(|&i| steps[i] <= steps[i - 1]) {
+            return Err(HeError::Steps { index: i, found: steps[i] });
+        }
+        let body = open(
+            parameters.digest(),
+            Kind::EvaluationKey,
+            Self::encoded_len(parameters, steps.len()),
+            bytes,
+        )?;
         let mut reader = Reader::new(parameters, body);
         let mut key = || Ok(SwitchKey::new(parameters, reader.seeded(parameters.limbs().len())?));
         let relinearise = key()?;
@@ -157,17 +174,17 @@ impl SecretKey {
 
     /// Encodes the key, to be sealed: these bytes are the secret.
     pub fn to_secret_bytes(&self) -> secsv_algebra::Secret<Vec<u8>> {
-        let mut writer = Writer::new(self.parameters(), Kind::SecretKey);
+        let mut writer = Writer::new(self.parameters(), self.parameters().digest(), Kind::SecretKey);
         writer.bytes.extend_from_slice(self.seed().expose());
         secsv_algebra::Secret::new(writer.bytes)
     }
 
     /// Decodes a key.
     pub fn from_secret_bytes(parameters: &Arc<Parameters>, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(parameters, Kind::SecretKey, Self::ENCODED_LEN, bytes)?;
-        let mut seed = [0; SEED];
+        let body = open(parameters.digest(), Kind::SecretKey, Self::ENCODED_LEN, bytes)?;
+        let mut seed = Zeroizing::new([0; SEED]);
         seed.copy_from_slice(body);
-        Ok(Self::from_seed(parameters, Seed::from_bytes(seed)))
+        Ok(Self::from_seed(parameters, Seed::from_bytes(*seed)))
     }
 }
 
@@ -186,7 +203,7 @@ fn seeded_len(parameters: &Parameters) -> usize {
 
 /// Checks the length and the head, returns the body.
 fn open<'a>(
-    parameters: &Parameters,
+    expected_digest: u64,
     kind: Kind,
     expected: usize,
     bytes: &'a [u8],
@@ -204,8 +221,8 @@ fn open<'a>(
         return Err(WireError::Kind { expected: kind as u8, found: found_kind });
     }
     let found = u64::from_le_bytes(digest);
-    if found != parameters.digest() {
-        return Err(WireError::Parameters { expected: parameters.digest(), found });
+    if found != expected_digest {
+        return Err(WireError::Parameters { expected: expected_digest, found });
     }
     if bytes.len() == expected { Ok(body) } else { Err(wrong_length) }
 }
@@ -216,10 +233,10 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(parameters: &'a Parameters, kind: Kind) -> Self {
+    fn new(parameters: &'a Parameters, digest: u64, kind: Kind) -> Self {
         let mut bytes = MAGIC.to_vec();
         bytes.extend([VERSION, kind as u8]);
-        bytes.extend(parameters.digest().to_le_bytes());
+        bytes.extend(digest.to_le_bytes());
         Self { parameters, bytes }
     }
 

@@ -84,8 +84,8 @@ mod tests {
         let product =
             multiply(&layout, &[&prepared], &[&encoded[0]], None, &mut ops).unwrap().remove(0).remove(0);
         let public = key.public_key(&mut rng);
-        let flooding = Flooding::new(&parameters, layout.noise()).unwrap();
-        let planned = layout.planned(0, 9);
+        let flooding = Flooding::new(&parameters, layout.half_noise()).unwrap();
+        let planned = layout.planned(0, |column| column < 9).unwrap();
         let ciphertext = product.to_bytes(&parameters);
         let reply =
             public.sanitise(product, layout.packing(), &planned, &flooding, &mut rng, &mut ops).unwrap();
@@ -103,9 +103,9 @@ mod tests {
     });
 
     /// Decodes damaged bytes; `decode` returns what the decoded object encodes to.
-    fn attack(
+    fn attack<E: std::fmt::Debug>(
         honest: &'static [u8],
-        decode: impl Fn(&[u8]) -> Result<Vec<u8>, WireError> + std::panic::RefUnwindSafe,
+        decode: impl Fn(&[u8]) -> Result<Vec<u8>, E> + std::panic::RefUnwindSafe,
     ) {
         let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         assert_eq!(decode(honest).unwrap(), honest, "an honest encoding survives");

@@ -124,7 +124,7 @@ impl Bench {
                 row => rows.push(row?),
             }
         }
-        let task = LayerTask { shape, samples: 1 << 20, models: 1, replies: 1, memory: MEMORY };
+        let task = LayerTask { shape, samples: 1 << 20, models: 1, sums: 1, weight_bits: 0, memory: MEMORY };
         let layout = plan_packed(&self.parameters, task, Scope::Products, &self.costs)?.layout;
         rows.push(self.half(&layout)?);
         Ok(())
@@ -154,7 +154,8 @@ impl Bench {
             shape: layout.shape(),
             samples: layout.batch(),
             models: 1,
-            replies: 1,
+            sums: 1,
+            weight_bits: 0,
             memory: MEMORY,
         };
         let predicted = predict(layout, task, Scope::Products, &self.costs).operations;

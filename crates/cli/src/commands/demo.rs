@@ -52,7 +52,7 @@ pub fn run(format: Format) -> Result<()> {
     let uploads = upload(&plan.layout, &key, &models, &mut rng)?;
     let (seeded, rest) = share::split(&data, Seed::random(&mut rng));
     let halves = [half(&plan.layout, &uploads, &seeded.expand())?, half(&plan.layout, &uploads, &rest)?];
-    let noise = plan.layout.noise().of_two_servers().weighted(COALITION_BITS);
+    let noise = plan.layout.half_noise().of_two_servers().weighted(COALITION_BITS);
     let flooding = Flooding::new(&parameters, noise)?;
     let public = key.public_key(&mut rng);
     let result = reply(&plan.layout, &key, &public, &halves, &flooding, &mut rng)?;
@@ -95,7 +95,14 @@ fn draw(
 
 fn plan(parameters: &Arc<Parameters>) -> Result<LayerPlan, HeError> {
     let costs = UnitCosts::measure(parameters)?;
-    let task = LayerTask { shape: SHAPE, samples: SAMPLES, models: 2, replies: 1, memory: 300 << 20 };
+    let task = LayerTask {
+        shape: SHAPE,
+        samples: SAMPLES,
+        models: 2,
+        sums: 1,
+        weight_bits: COALITION_BITS,
+        memory: 300 << 20,
+    };
     plan_packed(parameters, task, Scope::TwoServers, &costs)
 }
 
@@ -143,7 +150,7 @@ fn reply(
         }
         let terms: Vec<(u32, &Ciphertext)> = COALITION.into_iter().zip(&outputs).collect();
         let sum = Ciphertext::weighted_sum(limbs, &terms)?;
-        let planned = layout.planned(row, SAMPLES - batch * layout.batch());
+        let planned = layout.planned(row, |column| batch * layout.batch() + column < SAMPLES)?;
         let reply = public.sanitise(sum, layout.packing(), &planned, flooding, rng, &mut ops)?;
         let elements = key.decrypt_reply(layout.packing(), &reply, &mut ops)?;
         layout.read(row, batch, elements.expose(), &mut result)?;

@@ -2,3 +2,5 @@
 
 pub mod bench;
 pub mod demo;
+pub mod evaluate;
+pub mod train;

@@ -6,6 +6,7 @@
 use std::borrow::{Borrow, BorrowMut};
 
 use bytemuck::{Pod, Zeroable};
+use zeroize::Zeroize;
 
 use super::{BLOCK, TILE};
 
@@ -137,12 +138,18 @@ impl CipherTiles {
 
 /// One batch of encoded samples, ready to multiply: plain residues, transformed where they lie. Rows are one
 /// cache line longer than the polynomial, so that equal points of different rows fall into different cache sets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// They are somebody's share: wiped on drop.
 pub struct PlainRows {
     inner: usize,
     limbs: usize,
     degree: usize,
     words: Vec<Line>,
+}
+
+impl Drop for PlainRows {
+    fn drop(&mut self) {
+        bytemuck::cast_slice_mut::<Line, u64>(&mut self.words).zeroize();
+    }
 }
 
 impl PlainRows {
@@ -155,11 +162,6 @@ impl PlainRows {
     /// Lines from one row to the next.
     const fn stride(degree: usize) -> usize {
         degree / BLOCK + 1
-    }
-
-    /// How many plaintexts.
-    pub fn inner(&self) -> usize {
-        self.inner
     }
 
     /// Plaintexts, limbs and points of each polynomial.

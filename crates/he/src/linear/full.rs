@@ -2,7 +2,7 @@
 //! accumulated there by the same kernel, and each output is scaled down and relinearised once.
 
 use rand::CryptoRng;
-use secsv_algebra::{Field, Matrix};
+use secsv_algebra::{Field, Matrix, Secret};
 
 use super::{EncryptedMatrix, Layout, squaring};
 use crate::{
@@ -13,11 +13,14 @@ use crate::{
 
 /// An encrypted weight matrix in the larger basis.
 pub struct ExtendedMatrix {
+    layout: u64,
     rows: Vec<CipherTiles>,
 }
 
 /// One batch of encrypted samples, as it travels.
 pub struct EncryptedBatch {
+    /// Digest of the layout it was made for.
+    pub(crate) layout: u64,
     pub(crate) ciphertexts: Vec<SeededCiphertext>,
 }
 
@@ -32,20 +35,18 @@ impl Layout {
         ops: &mut Operations,
     ) -> Result<EncryptedBatch, HeError> {
         self.check_samples(b)?;
-        let mut elements = vec![0; self.parameters.degree()];
+        self.check_key(key)?;
+        let mut elements = Secret::new(vec![0; self.parameters.degree()]);
         let ciphertexts = (0..self.inner()).map(|input| {
-            self.place_samples(b, batch, input, &mut elements);
-            key.encrypt(self.packing(), &elements, rng, ops)
+            self.place_samples(b, batch, input, elements.expose_mut());
+            key.encrypt(self.packing(), elements.expose(), rng, ops)
         });
-        Ok(EncryptedBatch { ciphertexts: ciphertexts.collect::<Result<_, _>>()? })
+        Ok(EncryptedBatch { layout: self.digest, ciphertexts: ciphertexts.collect::<Result<_, _>>()? })
     }
 
     /// Extends an encrypted matrix: once per model, whatever the number of batches.
     pub fn extend(&self, matrix: &EncryptedMatrix, ops: &mut Operations) -> Result<ExtendedMatrix, HeError> {
-        let (expected, found) = (self.weight_ciphertexts(), matrix.ciphertexts.len());
-        if expected != found {
-            return Err(HeError::Count { what: "ciphertexts of a matrix", expected, found });
-        }
+        self.check_made_for(matrix.layout, "encrypted matrix")?;
         let (extension, degree) = (self.parameters.extension()?, self.parameters.degree());
         let limbs = extension.limbs().len();
         let mut source = matrix.ciphertexts.iter();
@@ -61,7 +62,7 @@ impl Layout {
             }
             tiles
         });
-        Ok(ExtendedMatrix { rows: rows.collect() })
+        Ok(ExtendedMatrix { layout: self.digest, rows: rows.collect() })
     }
 
     /// Multiplies an encrypted matrix with an encrypted batch: the rows of the product in order.
@@ -72,10 +73,8 @@ impl Layout {
         evaluation: &EvaluationKey,
         ops: &mut Operations,
     ) -> Result<Vec<Ciphertext>, HeError> {
-        let (expected, found) = (self.inner(), batch.ciphertexts.len());
-        if expected != found {
-            return Err(HeError::Count { what: "ciphertexts of a batch", expected, found });
-        }
+        self.check_made_for(matrix.layout, "extended matrix")?;
+        self.check_made_for(batch.layout, "encrypted batch")?;
         let columns = self.extend_batch(batch, ops)?;
         let columns = [&columns[0], &columns[1]];
         let limbs = self.parameters.extension()?.limbs();

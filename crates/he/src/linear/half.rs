@@ -1,7 +1,7 @@
 //! Half products: A encrypted, B in the clear or one party's share of it.
 
 use rand::CryptoRng;
-use secsv_algebra::{Field, Matrix};
+use secsv_algebra::{Field, Matrix, Secret};
 
 use super::{Layout, squaring};
 use crate::{
@@ -13,17 +13,21 @@ use crate::{
 /// An encrypted weight matrix as it travels: rows of seeded ciphertexts.
 #[derive(Clone)]
 pub struct EncryptedMatrix {
+    /// Digest of the layout it was made for, as in the other operands.
+    pub(crate) layout: u64,
     pub(crate) ciphertexts: Vec<SeededCiphertext>,
 }
 
 /// An encrypted weight matrix, expanded and tiled for the kernel.
 #[derive(Clone)]
 pub struct PreparedMatrix {
+    layout: u64,
     rows: Vec<CipherTiles>,
 }
 
 /// One batch of samples, encoded and tiled for the kernel: reused for every model that meets the same data.
 pub struct EncodedBatch {
+    layout: u64,
     rows: PlainRows,
 }
 
@@ -37,23 +41,29 @@ impl Layout {
         ops: &mut Operations,
     ) -> Result<EncryptedMatrix, HeError> {
         self.check_weights(a)?;
-        let mut elements = vec![0; self.parameters.degree()];
+        self.check_key(key)?;
+        let mut elements = Secret::new(vec![0; self.parameters.degree()]);
         let mut ciphertexts = Vec::with_capacity(self.weight_ciphertexts());
         for row in 0..self.rows() {
             for input in 0..self.row_inner(row) {
-                self.place_weights(a, row, input, &mut elements);
-                ciphertexts.push(key.encrypt(self.packing(), &elements, rng, ops)?);
+                self.place_weights(a, row, input, elements.expose_mut());
+                ciphertexts.push(key.encrypt(self.packing(), elements.expose(), rng, ops)?);
             }
         }
-        Ok(EncryptedMatrix { ciphertexts })
+        Ok(EncryptedMatrix { layout: self.digest, ciphertexts })
+    }
+
+    pub(super) fn check_key(&self, key: &SecretKey) -> Result<(), HeError> {
+        if key.parameters().digest() == self.parameters.digest() {
+            Ok(())
+        } else {
+            Err(HeError::Mixed { what: "key" })
+        }
     }
 
     /// Expands seeds and tiles the ciphertexts.
     pub fn prepare(&self, matrix: &EncryptedMatrix) -> Result<PreparedMatrix, HeError> {
-        let (expected, found) = (self.weight_ciphertexts(), matrix.ciphertexts.len());
-        if expected != found {
-            return Err(HeError::Count { what: "ciphertexts of a matrix", expected, found });
-        }
+        self.check_made_for(matrix.layout, "encrypted matrix")?;
         let (limbs, degree) = (self.parameters.limbs().len(), self.parameters.degree());
         let mut source = matrix.ciphertexts.iter();
         let mut c1 = vec![0; self.parameters.words()];
@@ -69,12 +79,13 @@ impl Layout {
             }
             tiles
         });
-        Ok(PreparedMatrix { rows: rows.collect() })
+        Ok(PreparedMatrix { layout: self.digest, rows: rows.collect() })
     }
 
     /// Room for one encoded batch.
     pub fn empty_batch(&self) -> EncodedBatch {
         EncodedBatch {
+            layout: self.digest,
             rows: PlainRows::zero(self.inner(), self.parameters.limbs().len(), self.parameters.degree()),
         }
     }
@@ -88,16 +99,20 @@ impl Layout {
         ops: &mut Operations,
     ) -> Result<(), HeError> {
         self.check_samples(b)?;
-        let geometry = (self.inner(), self.parameters.limbs().len(), self.parameters.degree());
-        if target.rows.geometry() != geometry {
-            return Err(HeError::Mixed { what: "batch" });
+        self.check_made_for(target.layout, "batch")?;
+        if batch >= self.batches(b.columns()) {
+            return Err(HeError::Count {
+                what: "batches",
+                expected: self.batches(b.columns()),
+                found: batch,
+            });
         }
-        let mut coefficients = vec![0; self.parameters.degree()];
+        let mut coefficients = Secret::new(vec![0; self.parameters.degree()]);
         for input in 0..self.inner() {
-            self.place_samples(b, batch, input, &mut coefficients);
-            self.parameters.to_coefficients(self.packing(), &mut coefficients, ops);
+            self.place_samples(b, batch, input, coefficients.expose_mut());
+            self.parameters.to_coefficients(self.packing(), coefficients.expose_mut(), ops);
             for l in 0..self.parameters.limbs().len() {
-                self.parameters.lift_centred(&coefficients, l, target.rows.row_mut(input, l), ops);
+                self.parameters.lift_centred(coefficients.expose(), l, target.rows.row_mut(input, l), ops);
             }
         }
         Ok(())
@@ -126,10 +141,8 @@ pub fn multiply(
     let parameters = layout.parameters();
     let columns: Vec<&PlainRows> = batches.iter().map(|b| &b.rows).collect();
     let mut results: Vec<Vec<Ciphertext>> = (0..models.len() * batches.len()).map(|_| Vec::new()).collect();
-    if let Some(model) = models.iter().find(|m| m.rows.len() != layout.rows()) {
-        let (expected, found) = (layout.rows(), model.rows.len());
-        return Err(HeError::Count { what: "rows of a prepared matrix", expected, found });
-    }
+    models.iter().try_for_each(|m| layout.check_made_for(m.layout, "prepared matrix"))?;
+    batches.iter().try_for_each(|b| layout.check_made_for(b.layout, "batch"))?;
     // Row by row: rows of all models meet all batches while they are in cache, and rows of one number have
     // equally many inputs.
     let mut row = 0;
@@ -156,10 +169,7 @@ impl PreparedMatrix {
     /// less than 2^32.
     pub fn weighted_sum(layout: &Layout, terms: &[(u32, &Self)]) -> Result<Self, HeError> {
         check_weights(terms.iter().map(|t| t.0))?;
-        if let Some((_, m)) = terms.iter().find(|(_, m)| m.rows.len() != layout.rows()) {
-            let (expected, found) = (layout.rows(), m.rows.len());
-            return Err(HeError::Count { what: "rows of a prepared matrix", expected, found });
-        }
+        terms.iter().try_for_each(|(_, m)| layout.check_made_for(m.layout, "prepared matrix"))?;
         let limbs = layout.parameters().limbs();
         let rows = (0..layout.rows()).map(|row| {
             let sources: Vec<(u32, &CipherTiles)> = terms.iter().map(|&(w, m)| (w, &m.rows[row])).collect();
@@ -168,7 +178,7 @@ impl PreparedMatrix {
             kernel::weighted_tiles(Backend::detect(), limbs, &sources, &mut sum)?;
             Ok(sum)
         });
-        Ok(Self { rows: rows.collect::<Result<_, HeError>>()? })
+        Ok(Self { layout: layout.digest, rows: rows.collect::<Result<_, HeError>>()? })
     }
 
     /// Memory taken.

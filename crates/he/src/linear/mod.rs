@@ -15,7 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use secsv_algebra::{Field, Matrix, Ring};
+use secsv_algebra::{Field, Matrix};
 
 pub use full::{EncryptedBatch, ExtendedMatrix};
 pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply};
@@ -110,6 +110,7 @@ pub struct Layout {
     shape: LayerShape,
     method: Method,
     placement: AnyPlacement,
+    digest: u64,
 }
 
 impl Layout {
@@ -124,7 +125,8 @@ impl Layout {
             Method::Reducing => AnyPlacement::Reducing(Reducing::new(shape, degree)?),
             Method::Packed(knobs) => AnyPlacement::Packed(Packed::new(shape, knobs, degree)?),
         };
-        Ok(Self { parameters: parameters.clone(), shape, method, placement })
+        let digest = digest(parameters, shape, method);
+        Ok(Self { parameters: parameters.clone(), shape, method, placement, digest })
     }
 
     /// The layer's shape.
@@ -140,6 +142,24 @@ impl Layout {
     /// The parameters.
     pub fn parameters(&self) -> &Arc<Parameters> {
         &self.parameters
+    }
+
+    /// A fingerprint of parameters, shape, method and packing: matrices and batches made for another layout are
+    /// refused by it.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn check_made_for(&self, digest: u64, what: &'static str) -> Result<(), HeError> {
+        if digest == self.digest { Ok(()) } else { Err(HeError::Mixed { what }) }
+    }
+
+    fn check_row(&self, row: usize) -> Result<(), HeError> {
+        if row < self.rows() {
+            Ok(())
+        } else {
+            Err(HeError::Count { what: "rows", expected: self.rows(), found: row })
+        }
     }
 
     /// Samples in one batch.
@@ -199,19 +219,28 @@ impl Layout {
         self.weight_ciphertexts() * 2 * self.parameters.words() * 8
     }
 
-    /// The noise of this layer's replies, before weights and the other server's half are added.
-    pub fn noise(&self) -> NoiseBound {
-        let product = NoiseBound::half_product(&self.parameters, self.inner());
+    /// The noise of one server's half product, before weights and the other server's half are added.
+    pub fn half_noise(&self) -> NoiseBound {
+        self.after_fold(NoiseBound::half_product(&self.parameters, self.inner()))
+    }
+
+    /// The noise of a full product, before weights.
+    pub fn full_noise(&self) -> NoiseBound {
+        self.after_fold(NoiseBound::full_product(&self.parameters, self.inner()))
+    }
+
+    fn after_fold(&self, product: NoiseBound) -> NoiseBound {
         let copies = (0..self.rows()).map(|r| self.fold(r).copies).max().unwrap_or(1);
         if copies > 1 { product.folded(&self.parameters, copies) } else { product }
     }
 
-    /// Positions of one output that hold entries of AB for the first `samples` of a batch: everything else in a
+    /// Positions of one output that hold entries of AB for the wanted columns of a batch: everything else in a
     /// reply must be drowned.
-    pub fn planned(&self, row: usize, samples: usize) -> Vec<bool> {
+    pub fn planned(&self, row: usize, wanted: impl Fn(usize) -> bool) -> Result<Vec<bool>, HeError> {
+        self.check_row(row)?;
         let mut planned = vec![false; self.parameters.degree()];
-        each!(self, p => p.output(row, |position, _, column| planned[position] |= column < samples));
-        planned
+        each!(self, p => p.output(row, |position, _, column| planned[position] = wanted(column)));
+        Ok(planned)
     }
 
     /// Writes the entries of AB found in one decrypted output into `product`, batch by batch.
@@ -222,6 +251,7 @@ impl Layout {
         elements: &[u64],
         product: &mut Matrix<Field>,
     ) -> Result<(), HeError> {
+        self.check_row(row)?;
         let found = elements.len();
         if found != self.parameters.degree() {
             return Err(HeError::Count {
@@ -259,7 +289,6 @@ impl Layout {
         if m.shape() != expected {
             return Err(HeError::Shape { what, expected, found: m.shape() });
         }
-        debug_assert!(m.elements().iter().all(|&x| m.ring().contains(x)));
         Ok(())
     }
 
@@ -279,6 +308,17 @@ impl Layout {
             }
         }));
     }
+}
+
+fn digest(parameters: &Parameters, shape: LayerShape, method: Method) -> u64 {
+    let knobs = if let Method::Packed(knobs) = method { knobs } else { Knobs { r: 0, w: 0, s: 0 } };
+    let mut hash = blake3::Hasher::new();
+    hash.update(b"secsv layout, format 1").update(&parameters.digest().to_le_bytes());
+    hash.update(method.name().as_bytes());
+    for number in [shape.d_out, shape.d_in, knobs.r, knobs.w, knobs.s] {
+        hash.update(&(number as u64).to_le_bytes());
+    }
+    u64::from_le_bytes(hash.finalize().as_bytes()[..8].try_into().unwrap_or_default())
 }
 
 impl std::fmt::Debug for Layout {

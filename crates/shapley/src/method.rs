@@ -1,0 +1,232 @@
+//! Every method by its name.
+
+use std::{fmt, str::FromStr};
+
+use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
+use secsv_federation::{Coalition, MAX_CLIENTS};
+
+use crate::{
+    Error, Estimator, Settings, UtilityTable, Values,
+    estimator::{Plan, Session},
+    group_testing::{GroupTests, group_tests_needed},
+    grouped::Grouped,
+    kernel::Kernel,
+    least_core::LeastCore,
+    leave_one_out::LeaveOneOut,
+    permutation::{Permutations, permutations_needed},
+    semivalue::{EveryCoalition, Weighting},
+    truncated::{WalkRules, Walks},
+};
+
+/// A way to value clients. Each variant's name on the command line is [`Method::name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Method {
+    /// The Shapley value (Shapley 1953) from every coalition.
+    Exact,
+    /// Shapley values from random orders of arrival, the paper's PS (Maleki et al. 2013). Up to 8 clients no order is
+    /// used twice, and once all have been used the values are exact.
+    Permutation,
+    /// The same, each order together with its reverse (Mitchell et al. 2022).
+    Antithetic,
+    /// Random orders that are left once the utility is near everybody's (truncated Monte Carlo, Ghorbani and Zou 2019).
+    /// The standard error does not cover what the truncation changes.
+    Truncated,
+    /// Shapley values from random coalitions by group testing, the paper's GT (Jia et al. 2019).
+    GroupTesting,
+    /// Shapley values as a weighted least-squares fit, the paper's KS (Lundberg and Lee 2017, Covert and Lee 2021).
+    KernelShap,
+    /// What everybody together loses without the client.
+    LeaveOneOut,
+    /// Every coalition counts the same (Banzhaf 1965; for data, Wang and Jia 2023).
+    Banzhaf,
+    /// Coalition sizes weighted by a Beta density (Kwon and Zou 2022).
+    BetaShapley,
+    /// The split that leaves no coalition much to complain about (Yan and Procaccia 2021).
+    LeastCore,
+    /// Contribution Index by one-round reconstruction (OR, Song et al. 2019): the Shapley values of one game,
+    /// played by models of each coalition rebuilt from the updates of all rounds. The utilities absorbed have to be of
+    /// such accumulated models.
+    ContributionIndexOneRound,
+    /// Contribution Index by multi-round reconstruction (MR, Song et al. 2019): Shapley values per round, summed over
+    /// rounds with weights that decay (`Settings::decay`; without decay this is the paper's FSV).
+    ContributionIndexMultiRound,
+    /// Random groups valued exactly, members share equally (Group SV, Ma et al. 2021).
+    GroupSv,
+    /// Guided orders, truncated within a round and between rounds (GTG-Shapley, Liu et al. 2022).
+    GtgShapley,
+    /// Truncated orders within a round, rounds weighted by how good the round's aggregate is (WT-Shapley, Yang et al.
+    /// 2022, as far as its summaries tell: see [`RoundWeights::ByUtility`](crate::RoundWeights::ByUtility)).
+    WtShapley,
+    /// Permutation sampling with repeats, as in the experiments of the SecSV paper: 737 orders of 5 clients, of
+    /// which only 120 exist.
+    PermutationWithRepeats,
+}
+
+const NAMES: &[(Method, &str)] = &[
+    (Method::Exact, "exact"),
+    (Method::Permutation, "permutation"),
+    (Method::Antithetic, "antithetic"),
+    (Method::Truncated, "tmc"),
+    (Method::GroupTesting, "group-testing"),
+    (Method::KernelShap, "kernelshap"),
+    (Method::LeaveOneOut, "leave-one-out"),
+    (Method::Banzhaf, "banzhaf"),
+    (Method::BetaShapley, "beta-shapley"),
+    (Method::LeastCore, "least-core"),
+    (Method::ContributionIndexOneRound, "contribution-index-or"),
+    (Method::ContributionIndexMultiRound, "contribution-index-mr"),
+    (Method::GroupSv, "group-sv"),
+    (Method::GtgShapley, "gtg-shapley"),
+    (Method::WtShapley, "wt-shapley"),
+    (Method::PermutationWithRepeats, "permutation-with-repeats"),
+];
+
+impl Method {
+    /// Every method there is.
+    pub fn all() -> impl Iterator<Item = Self> {
+        NAMES.iter().map(|(method, _)| *method)
+    }
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(method, _)| *method == self).map_or("", |(_, name)| name)
+    }
+
+    /// Whether utilities have to be of models accumulated over all rounds instead of one round's models.
+    pub fn needs_cumulative_models(self) -> bool {
+        self == Self::ContributionIndexOneRound
+    }
+
+    /// Whether the values split v(I) - v(empty) among the clients, so that they add up to it.
+    pub fn is_efficient(self) -> bool {
+        !matches!(
+            self,
+            Self::LeaveOneOut
+                | Self::Banzhaf
+                | Self::BetaShapley
+                | Self::GtgShapley
+                | Self::WtShapley
+                | Self::Truncated
+        )
+    }
+
+    /// The method at work on one game: a round's participants, or everybody. `stream` separates the random numbers of
+    /// games with the same seed (the round's number).
+    pub fn estimator(
+        self,
+        players: Coalition,
+        stream: u64,
+        settings: &Settings,
+    ) -> Result<Box<dyn Estimator>, Error> {
+        settings.check()?;
+        let n = players.len();
+        if n == 0 {
+            return Err(Error::NoClients);
+        }
+        let mut rng = ChaCha20Rng::seed_from_u64(settings.seed);
+        rng.set_stream(stream);
+        let game = Game { method: self.name(), players, settings };
+        match self {
+            Self::Exact | Self::ContributionIndexOneRound | Self::ContributionIndexMultiRound => {
+                game.start(EveryCoalition::new(self.name(), n, Weighting::Shapley)?)
+            }
+            Self::Banzhaf => game.start(EveryCoalition::new(self.name(), n, Weighting::Banzhaf)?),
+            Self::BetaShapley => {
+                let (alpha, beta) = settings.beta;
+                game.start(EveryCoalition::new(self.name(), n, Weighting::Beta { alpha, beta })?)
+            }
+            Self::LeaveOneOut => game.start(LeaveOneOut::new(self.name(), n)),
+            Self::LeastCore => {
+                game.start(LeastCore::new(self.name(), n, settings.samples.or(settings.stop.tests), rng))
+            }
+            Self::GroupSv => game.start(Grouped::new(self.name(), n, settings.groups, rng)?),
+            Self::KernelShap => game.start(Kernel::new(self.name(), n, game.kernel_tests(), rng)),
+            Self::GroupTesting => {
+                let needed = group_tests_needed(n, settings.epsilon, settings.delta, settings.utility_range);
+                game.start(GroupTests::new(
+                    self.name(),
+                    n,
+                    settings.epsilon,
+                    settings.samples.unwrap_or(needed),
+                    rng,
+                ))
+            }
+            Self::Permutation | Self::Antithetic | Self::PermutationWithRepeats => {
+                let repeats = self == Self::PermutationWithRepeats;
+                let antithetic = self == Self::Antithetic;
+                game.start(Permutations::new(self.name(), n, antithetic, repeats, game.orders(), rng))
+            }
+            Self::Truncated | Self::WtShapley => game.start(Walks::new(n, game.walk_rules(false), rng)),
+            Self::GtgShapley => game.start(Walks::new(n, game.walk_rules(true), rng)),
+        }
+    }
+
+    /// The values of a table that holds every utility the method asks for.
+    pub fn values_of(self, table: &UtilityTable, settings: &Settings) -> Result<Values, Error> {
+        let mut estimator = self.estimator(table.players(), 0, settings)?;
+        loop {
+            let batch = estimator.next_batch(std::time::Duration::ZERO)?;
+            if batch.is_empty() {
+                return estimator.finish();
+            }
+            for coalition in batch {
+                let utility = table.get(coalition).ok_or(Error::Missing { coalition })?;
+                estimator.absorb(coalition, utility)?;
+            }
+        }
+    }
+}
+
+struct Game<'a> {
+    method: &'static str,
+    players: Coalition,
+    settings: &'a Settings,
+}
+
+impl Game<'_> {
+    fn start(&self, plan: impl Plan + 'static) -> Result<Box<dyn Estimator>, Error> {
+        debug_assert!(self.players.len() <= MAX_CLIENTS);
+        Ok(Box::new(Session::new(plan, self.players, self.settings.stop, self.settings.batch)?))
+    }
+
+    fn orders(&self) -> usize {
+        let Settings { epsilon, delta, utility_range, .. } = *self.settings;
+        let needed = || permutations_needed(self.players.len(), epsilon, delta, utility_range);
+        self.settings.samples.unwrap_or_else(needed).max(2)
+    }
+
+    /// SHAP's own default where nothing is said.
+    fn kernel_tests(&self) -> usize {
+        self.settings.samples.or(self.settings.stop.tests).unwrap_or(2 * self.players.len() + 2048)
+    }
+
+    fn walk_rules(&self, guided: bool) -> WalkRules {
+        WalkRules {
+            method: self.method,
+            tolerance: self.settings.tolerance,
+            round_tolerance: guided.then_some(self.settings.round_tolerance),
+            guided,
+            convergence: guided.then_some(self.settings.convergence),
+            walks: self.orders(),
+            abreast: self.settings.batch.div_ceil(8),
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let known = NAMES.iter().find(|(_, name)| *name == text).map(|(method, _)| *method);
+        known.ok_or_else(|| Error::UnknownMethod {
+            expected: NAMES.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", "),
+            found: text.to_owned(),
+        })
+    }
+}
