@@ -1,1 +1,37 @@
-//! Drives estimators against clear or secure evaluation of a federation.
+//! Drives estimators against the evaluation of a federation.
+//!
+//! Receives a run and settings, asks the estimator which coalitions it wants, has an [`Evaluator`] test them (with or
+//! without SampleSkip), and hands on an [`EvaluationResult`]: the values, every utility behind them, and what it cost.
+//!
+//! ```
+//! # use secsv_federation::*;
+//! # use secsv_runtime::*;
+//! # fn example(path: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {
+//! let run = RunDirectory::open(path)?;
+//! run.check()?;
+//! let test_set = CollectiveTestSet::read(&run)?;
+//! let mut evaluator = ClearEvaluator::new(&run, &test_set);
+//! let result = evaluate(run.spec(), &mut evaluator, &EvaluationSettings::default(), |_| {})?;
+//! for (client, value) in &result.fsv {
+//!     println!("{client} {value:+.4}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It holds no arithmetic on shares or ciphertexts, and no estimator.
+
+mod clear;
+mod error;
+mod evaluate;
+mod evaluator;
+mod outcomes;
+mod result;
+
+pub use clear::ClearEvaluator;
+pub use error::Error;
+pub use evaluate::{EvaluationSettings, Progress, evaluate};
+pub use evaluator::{Evaluator, Test};
+pub use result::{
+    EncryptionParameters, EvaluationResult, Operations, RoundResult, Timing, Traffic, UtilityResult,
+};

@@ -9,8 +9,7 @@ use secsv_runtime::{EvaluationResult, UtilityResult};
 use super::{
     amounts::{count, percent},
     attendance::Attendance,
-    framed,
-    section,
+    framed, section,
 };
 
 /// A table longer than this nobody reads, and a million rows make a file nobody opens.

@@ -8,8 +8,7 @@ use secsv_runtime::{EvaluationResult, Operations, Timing, Traffic};
 
 use super::{
     amounts::{bytes, count, counted, percent, seconds},
-    framed,
-    section,
+    framed, section,
 };
 
 /// How many cases were not tested, by round.

@@ -10,8 +10,7 @@ use super::{
     amounts::{plus_minus, points},
     attendance::Attendance,
     contributions::Scale,
-    framed,
-    section,
+    framed, section,
 };
 
 const WIDTH: f64 = 300.0;

@@ -1,0 +1,273 @@
+//! All coalitions of one round, fast.
+//!
+//! A coalition's model is a weighted sum of local models, and the first layer is linear in its parameters: its
+//! outputs for any coalition are the same weighted sum of the local models' outputs. So the first layer is computed
+//! once for each local model. Coalitions are visited in an order in which each is one addition away from a partial
+//! sum that is still there. Sums run over members in ascending order whatever the path, so a coalition's result
+//! does not depend on what else is asked for.
+
+use std::cmp::Reverse;
+
+use rayon::prelude::*;
+
+use super::{
+    BLOCK, Parameters, correct_samples,
+    forward::{Scratch, forward, linear_product, linear_rows, linear_size, rest},
+    parameters::Tail,
+    partial_sums::PartialSums,
+    right_rows,
+};
+use crate::{Activation, Architecture, Coalition, CollectiveTestSet, Layer, SampleSet, Weights};
+
+/// Above this many bytes of first-layer outputs, coalition models are computed whole instead.
+const FIRST_LAYER_BYTES: usize = 2 << 30;
+/// Tasks for each thread: enough to balance them, few enough to share partial sums within each.
+const TASKS_PER_THREAD: usize = 8;
+
+/// The layers up to the numbers whose order decides: what grows strictly with its input cannot change it.
+pub(super) fn up_to_scores(layers: &[Layer]) -> &[Layer] {
+    let keeps_order = |layer: &Layer| {
+        matches!(layer, Layer::Activation(Activation::Sigmoid | Activation::Tanh | Activation::Softmax(_), _))
+    };
+    let last = layers.iter().rposition(|layer| !keeps_order(layer)).unwrap_or(0);
+    &layers[..=last]
+}
+
+/// The local models of one round, ready to be tested in any coalition.
+pub struct ClearRound<'a> {
+    pub(super) architecture: &'a Architecture,
+    pub(super) test_set: &'a CollectiveTestSet,
+    /// The first layer that has parameters.
+    pub(super) first: usize,
+    pub(super) layers: &'a [Layer],
+    pub(super) members: Vec<Member>,
+    participants: Coalition,
+}
+
+/// One client's model, times its number of training samples where it is to be summed.
+pub(super) struct Member {
+    pub(super) position: usize,
+    pub(super) size: u64,
+    parameters: Parameters,
+    /// Of the first layer, for every sample; empty if they would not fit.
+    pub(super) outputs: Vec<f64>,
+    /// The parameters that are needed after the first layer's linear part.
+    pub(super) tail: Vec<f64>,
+}
+
+impl<'a> ClearRound<'a> {
+    /// Local models by their client's position, with the sizes of the training sets, which must not be 0.
+    pub fn new(
+        architecture: &'a Architecture,
+        test_set: &'a CollectiveTestSet,
+        models: impl IntoIterator<Item = (usize, u64, Weights)>,
+    ) -> Self {
+        Self::with_budget(architecture, test_set, models, FIRST_LAYER_BYTES)
+    }
+
+    pub(super) fn with_budget(
+        architecture: &'a Architecture,
+        test_set: &'a CollectiveTestSet,
+        models: impl IntoIterator<Item = (usize, u64, Weights)>,
+        first_layer_bytes: usize,
+    ) -> Self {
+        let layers = up_to_scores(architecture.layers());
+        let has_parameters = |layer: &Layer| !matches!(layer, Layer::Activation(..));
+        let first = layers.iter().position(has_parameters).unwrap_or(0);
+        let mut members: Vec<Member> = models
+            .into_iter()
+            .map(|(position, size, weights)| {
+                Member::new(position, size, Parameters::new(architecture, &weights))
+            })
+            .collect();
+        members.sort_by_key(|member| member.position);
+        let participants = members.iter().map(|member| member.position).collect();
+        let mut round = Self { architecture, test_set, first, layers, members, participants };
+        let bytes = round.members.len() * test_set.len() * round.width() * size_of::<f64>();
+        if bytes <= first_layer_bytes {
+            round.compute_first_layer();
+        }
+        round
+    }
+
+    /// Who took part.
+    pub fn participants(&self) -> Coalition {
+        self.participants
+    }
+
+    /// For each coalition and the samples to test it on, those that it predicts right. Coalitions must not be empty
+    /// and must be of participants.
+    pub fn correct_samples(&self, tests: &[(Coalition, SampleSet)]) -> Vec<SampleSet> {
+        let mut correct: Vec<SampleSet> = tests.iter().map(|(_, s)| SampleSet::none(s.total())).collect();
+        if self.members.first().is_some_and(|m| m.outputs.is_empty() && !self.test_set.is_empty()) {
+            for (correct, (coalition, samples)) in correct.iter_mut().zip(tests) {
+                *correct = self.test_whole_model(*coalition, samples);
+            }
+            return correct;
+        }
+        let (on_all, on_some): (Vec<usize>, Vec<usize>) =
+            (0..tests.len()).partition(|&test| tests[test].1.is_all());
+        let coalitions: Vec<Coalition> = on_all.iter().map(|&test| tests[test].0).collect();
+        for (test, samples) in on_all.into_iter().zip(self.test_on_all(&coalitions)) {
+            correct[test] = samples;
+        }
+        let some: Vec<_> = on_some
+            .par_iter()
+            .map(|&test| (test, self.test_on_some(tests[test].0, &tests[test].1)))
+            .collect();
+        for (test, samples) in some {
+            correct[test] = samples;
+        }
+        correct
+    }
+
+    /// What a test costs, in multiplications: `skip auto` weighs it against the search for samples to skip.
+    pub fn cost(&self, coalition: Coalition, samples: usize) -> f64 {
+        let tail: usize = self.layers[self.first..].iter().map(Layer::multiplications).sum();
+        let first = self.layers[self.first].multiplications();
+        // On all samples one addition makes the first layer's outputs, on some of them one for each member.
+        let sums = if samples == self.test_set.len() { 1 } else { coalition.len() };
+        samples as f64 * (tail.saturating_sub(first) + sums * self.width()) as f64
+    }
+
+    pub(super) fn width(&self) -> usize {
+        linear_size(&self.layers[self.first])
+    }
+
+    /// Bytes that the first layer's outputs take.
+    pub fn bytes(&self) -> usize {
+        self.members.iter().map(|member| size_of_val(&member.outputs[..])).sum()
+    }
+
+    fn members_of(&self, coalition: Coalition) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(move |member| coalition.contains(member.position))
+    }
+
+    fn compute_first_layer(&mut self) {
+        let (first, layer, width) = (self.first, &self.layers[self.first], self.width());
+        let rows: Vec<usize> = (0..self.test_set.len()).collect();
+        let blocks: Vec<Vec<Vec<f64>>> = rows
+            .par_chunks(BLOCK)
+            .map_init(Scratch::default, |scratch, rows| {
+                scratch.values.clear();
+                for &row in rows {
+                    scratch.values.extend(self.test_set.sample(row).iter().map(|&v| f64::from(v)));
+                }
+                let no_parameters = Tail { values: &[], begins: &[0; 2], left_out: 0 };
+                for layer in &self.layers[..first] {
+                    rest(layer, no_parameters.layer(0), rows.len(), scratch);
+                }
+                linear_rows(layer, rows.len(), scratch);
+                let mut outputs = Vec::with_capacity(self.members.len());
+                for member in &self.members {
+                    linear_product(layer, member.parameters.layer(first), scratch);
+                    let size = member.size as f64;
+                    outputs.push(scratch.values.iter().map(|v| size * v).collect());
+                }
+                outputs
+            })
+            .collect();
+        let keeps_first = matches!(layer, Layer::Gru(_));
+        for (index, member) in self.members.iter_mut().enumerate() {
+            member.outputs.reserve_exact(rows.len() * width);
+            blocks.iter().for_each(|block| member.outputs.extend_from_slice(&block[index]));
+            let begin = member.parameters.begins()[if keeps_first { first } else { first + 1 }];
+            let size = member.size as f64;
+            member.tail = member.parameters.values()[begin..].iter().map(|v| size * v).collect();
+        }
+    }
+
+    fn test_whole_model(&self, coalition: Coalition, samples: &SampleSet) -> SampleSet {
+        let members = self.members_of(coalition).map(|member| (&member.parameters, member.size));
+        match Parameters::mean(members) {
+            Some(mean) => correct_samples(self.architecture, &mean, self.test_set, samples),
+            None => SampleSet::none(samples.total()),
+        }
+    }
+
+    /// Tests coalitions on every sample: tasks are runs of coalitions times blocks of samples.
+    fn test_on_all(&self, coalitions: &[Coalition]) -> Vec<SampleSet> {
+        let samples = self.test_set.len();
+        let mut order: Vec<usize> = (0..coalitions.len()).collect();
+        // Neighbours share their first members as long as possible.
+        order.sort_unstable_by_key(|&i| Reverse(coalitions[i].bits().reverse_bits()));
+        let blocks = samples.div_ceil(BLOCK).max(1);
+        let wanted = (rayon::current_num_threads() * TASKS_PER_THREAD).div_ceil(blocks);
+        let run = order.len().div_ceil(wanted).max(1);
+        let tasks: Vec<(usize, &[usize])> =
+            (0..blocks).flat_map(|block| order.chunks(run).map(move |run| (block, run))).collect();
+        let right: Vec<Vec<[u64; BLOCK / 64]>> = tasks
+            .par_iter()
+            .map(|&(block, run)| {
+                let rows = block * BLOCK..samples.min((block + 1) * BLOCK);
+                let mut sums = PartialSums::new(self, rows);
+                run.iter().map(|&index| sums.test(coalitions[index])).collect()
+            })
+            .collect();
+        let mut correct = vec![SampleSet::none(samples); coalitions.len()];
+        for ((block, run), right) in tasks.into_iter().zip(right) {
+            for (&index, words) in run.iter().zip(right) {
+                correct[index].insert_words(block * BLOCK, &words);
+            }
+        }
+        correct
+    }
+
+    /// Tests one coalition on some samples: first-layer outputs are summed for these alone.
+    fn test_on_some(&self, coalition: Coalition, samples: &SampleSet) -> SampleSet {
+        let rows: Vec<usize> = samples.iter().collect();
+        let width = self.width();
+        let total: f64 = self.members_of(coalition).map(|member| member.size as f64).sum();
+        let mut tail = Vec::new();
+        self.members_of(coalition).for_each(|member| accumulate(&mut tail, &member.tail));
+        tail.iter_mut().for_each(|v| *v *= 1.0 / total);
+        let right: Vec<Vec<usize>> = rows
+            .par_chunks(BLOCK)
+            .map_init(Scratch::default, |scratch, rows| {
+                scratch.values.clear();
+                for &row in rows {
+                    let begin = scratch.values.len();
+                    for (index, member) in self.members_of(coalition).enumerate() {
+                        let outputs = &member.outputs[row * width..][..width];
+                        match index {
+                            0 => scratch.values.extend_from_slice(outputs),
+                            _ => add(&mut scratch.values[begin..], outputs),
+                        }
+                    }
+                }
+                scratch.values.iter_mut().for_each(|v| *v *= 1.0 / total);
+                self.finish(&tail, rows.len(), scratch);
+                right_rows(&scratch.values, self.architecture.classes(), rows, self.test_set.labels())
+            })
+            .collect();
+        let mut correct = SampleSet::none(samples.total());
+        right.into_iter().flatten().for_each(|row| correct.insert(row));
+        correct
+    }
+
+    /// From the first layer's linear outputs to scores.
+    pub(super) fn finish(&self, tail: &[f64], samples: usize, scratch: &mut Scratch) {
+        let Some(member) = self.members.first() else { return };
+        let begins = member.parameters.begins();
+        let left_out = member.parameters.values().len() - tail.len();
+        let parameters = Tail { values: tail, begins, left_out };
+        if let layer @ Layer::Gru(_) = &self.layers[self.first] {
+            rest(layer, parameters.layer(self.first), samples, scratch);
+        }
+        forward(&self.layers[self.first + 1..], parameters.after(self.first + 1), samples, scratch);
+    }
+}
+
+impl Member {
+    fn new(position: usize, size: u64, parameters: Parameters) -> Self {
+        Self { position, size, parameters, outputs: Vec::new(), tail: Vec::new() }
+    }
+}
+
+fn accumulate(sum: &mut Vec<f64>, more: &[f64]) {
+    if sum.is_empty() { sum.extend_from_slice(more) } else { add(sum, more) }
+}
+
+fn add(sum: &mut [f64], more: &[f64]) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}

@@ -1,0 +1,85 @@
+//! Models tested in the clear, in double precision: the answer that every secure protocol is measured against.
+//!
+//! A class is predicted where its score is largest; ties go to the lowest class. Sigmoid, tanh and softmax after
+//! the last scores are left out before scores are compared: they grow strictly with their input, so they cannot
+//! change which score is largest, but rounding could (a saturated sigmoid makes 40 and 50 equal).
+
+mod activation;
+mod coalition;
+mod forward;
+mod matrix;
+mod parameters;
+mod partial_sums;
+
+use rayon::prelude::*;
+
+use crate::{Architecture, CollectiveTestSet, SampleSet, Weights};
+
+pub use coalition::ClearRound;
+use forward::{Scratch, forward};
+pub use parameters::Parameters;
+
+/// Samples that pass the layers together: enough for the matrix products, few enough for the cache.
+const BLOCK: usize = 128;
+
+/// One model's scores, row by row: as many numbers for every sample as there are classes. Every layer is computed,
+/// those behind the last scores too.
+pub fn scores(architecture: &Architecture, weights: &Weights, features: &[f32]) -> Vec<f64> {
+    let parameters = Parameters::new(architecture, weights);
+    let size = architecture.input_size();
+    let blocks: Vec<Vec<f64>> = features
+        .par_chunks(BLOCK * size)
+        .map(|block| {
+            let mut scratch = Scratch::default();
+            scratch.values.extend(block.iter().map(|&v| f64::from(v)));
+            forward(architecture.layers(), parameters.tail(), block.len() / size, &mut scratch);
+            scratch.values
+        })
+        .collect();
+    blocks.concat()
+}
+
+/// The samples that one model predicts right, every layer computed from the samples up.
+pub fn correct_samples(
+    architecture: &Architecture,
+    parameters: &Parameters,
+    test_set: &CollectiveTestSet,
+    samples: &SampleSet,
+) -> SampleSet {
+    let rows: Vec<usize> = samples.iter().collect();
+    let layers = coalition::up_to_scores(architecture.layers());
+    let right: Vec<Vec<usize>> = rows
+        .par_chunks(BLOCK)
+        .map_init(Scratch::default, |scratch, rows| {
+            scratch.values.clear();
+            for &row in rows {
+                scratch.values.extend(test_set.sample(row).iter().map(|&v| f64::from(v)));
+            }
+            forward(layers, parameters.tail(), rows.len(), scratch);
+            right_rows(&scratch.values, architecture.classes(), rows, test_set.labels())
+        })
+        .collect();
+    let mut correct = SampleSet::none(test_set.len());
+    right.into_iter().flatten().for_each(|row| correct.insert(row));
+    correct
+}
+
+/// Which of `rows` have their largest score at their label.
+fn right_rows(scores: &[f64], classes: usize, rows: &[usize], labels: &[i64]) -> Vec<usize> {
+    let scored = scores.chunks_exact(classes).zip(rows);
+    scored.filter(|(scores, row)| predicted(scores) as i64 == labels[**row]).map(|(_, &row)| row).collect()
+}
+
+/// The class of the largest score; the lowest of them where several are equal.
+pub fn predicted(scores: &[f64]) -> usize {
+    let mut best = 0;
+    for (class, score) in scores.iter().enumerate().skip(1) {
+        if *score > scores[best] {
+            best = class;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! A model's parameters as one vector of doubles, so that a coalition's model is one weighted sum of vectors.
+
+use crate::{Architecture, Layer, Weights};
+
+/// All parameters of a model, layer by layer, in double precision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters {
+    values: Vec<f64>,
+    /// Where each layer's parameters begin; one more entry for the end.
+    begins: Vec<usize>,
+}
+
+impl Parameters {
+    /// The parameters of a model that [`Architecture::check`] has passed. A tensor that is missing counts as zero.
+    pub fn new(architecture: &Architecture, weights: &Weights) -> Self {
+        let mut values = Vec::new();
+        let mut begins = vec![0];
+        for layer in architecture.layers() {
+            for name in tensor_names(layer) {
+                let size = architecture.tensors().get(name).map_or(0, |shape| shape.iter().product());
+                let end = values.len() + size;
+                if let Some(tensor) = weights.get(name) {
+                    values.extend(tensor.values().iter().map(|&v| f64::from(v)));
+                }
+                values.resize(end, 0.0);
+            }
+            begins.push(values.len());
+        }
+        Self { values, begins }
+    }
+
+    /// The mean of models, weighted by the sizes of their training sets: `None` without any weight.
+    pub fn mean<'a>(models: impl IntoIterator<Item = (&'a Self, u64)>) -> Option<Self> {
+        let mut models = models.into_iter();
+        let (first, size) = models.next()?;
+        let mut total = size as f64;
+        let mut mean = first.clone();
+        mean.values.iter_mut().for_each(|v| *v *= size as f64);
+        for (model, size) in models {
+            total += size as f64;
+            mean.values.iter_mut().zip(&model.values).for_each(|(sum, v)| *sum += size as f64 * v);
+        }
+        mean.values.iter_mut().for_each(|v| *v /= total);
+        (total > 0.0).then_some(mean)
+    }
+
+    /// All parameters, layer by layer.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// All layers.
+    pub(super) fn tail(&self) -> Tail<'_> {
+        Tail { values: &self.values, begins: &self.begins, left_out: 0 }
+    }
+
+    /// The parameters of one layer.
+    pub(super) fn layer(&self, index: usize) -> &[f64] {
+        self.tail().layer(index)
+    }
+
+    /// Where each layer's parameters begin among all; one more entry for the end.
+    pub(super) fn begins(&self) -> &[usize] {
+        &self.begins
+    }
+}
+
+/// The parameters of all layers, or of the last ones.
+#[derive(Clone, Copy)]
+pub(super) struct Tail<'a> {
+    /// The parameters that are there.
+    pub(super) values: &'a [f64],
+    /// Where each of the layers asked for begins among all parameters, and where the last one ends.
+    pub(super) begins: &'a [usize],
+    /// How many parameters of earlier layers are not there.
+    pub(super) left_out: usize,
+}
+
+impl<'a> Tail<'a> {
+    /// The parameters of one layer: its tensors one after the other.
+    pub(super) fn layer(&self, index: usize) -> &'a [f64] {
+        &self.values[self.begins[index] - self.left_out..self.begins[index + 1] - self.left_out]
+    }
+
+    /// The same without the first layers.
+    pub(super) fn after(&self, layers: usize) -> Self {
+        Self { begins: &self.begins[layers..], ..*self }
+    }
+}
+
+/// A layer's tensors in the order [`Parameters`] holds them: weights first, then biases.
+fn tensor_names(layer: &Layer) -> Vec<&str> {
+    let (weights, biases): (Vec<&String>, Vec<&Option<String>>) = match layer {
+        Layer::Linear(l) => (vec![&l.weight], vec![&l.bias]),
+        Layer::Conv2d(c) => (vec![&c.weight], vec![&c.bias]),
+        Layer::Gru(g) => (vec![&g.weight_ih, &g.weight_hh], vec![&g.bias_ih, &g.bias_hh]),
+        Layer::Activation(..) => (vec![], vec![]),
+    };
+    weights.into_iter().chain(biases.into_iter().flatten()).map(String::as_str).collect()
+}

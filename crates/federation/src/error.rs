@@ -1,0 +1,239 @@
+//! What can be wrong with a run directory, said so that its owner can repair it.
+
+use std::{io, path::PathBuf};
+
+use crate::{ClientId, RoundId};
+
+/// Why a federation could not be read, checked or written. Everything but [`Error::Io`], [`Error::Write`] and
+/// [`Error::OutOfMemory`] is a defect of the input.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system could not read a file that is there.
+    #[error("{}: cannot be read: {source}", file.display())]
+    Io {
+        /// The file or directory.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("{}: cannot be written: {source}", file.display())]
+    Write {
+        /// The file or directory.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file does not fit in memory.
+    #[error("{}: {bytes} bytes do not fit in memory", file.display())]
+    OutOfMemory {
+        /// The file.
+        file: PathBuf,
+        /// How much was asked for.
+        bytes: u64,
+    },
+    /// `federation.toml` is not TOML, has an unknown or missing key, or a value of the wrong type.
+    #[error("{}: {source}", file.display())]
+    Toml {
+        /// The file.
+        file: PathBuf,
+        /// Line, key, what was expected and what was found.
+        source: Box<toml::de::Error>,
+    },
+    /// Something in a file contradicts the federation.
+    #[error("{}: {field}: {defect}", file.display())]
+    Defect {
+        /// The file.
+        file: PathBuf,
+        /// The key or tensor in it.
+        field: String,
+        /// What was expected there and what was found.
+        defect: Defect,
+    },
+}
+
+/// What was expected in a field and what was found.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Defect {
+    /// The file is not there.
+    #[error("expected this file, found none")]
+    MissingFile,
+    /// A text file with bytes that are no text.
+    #[error("expected UTF-8 text, found other bytes at position {position}")]
+    NotText {
+        /// The first such byte.
+        position: usize,
+    },
+    /// A directory that must be absent or empty is not.
+    #[error("expected an absent or empty directory, found files in it")]
+    NotEmpty,
+    /// Two files where one of them is meant.
+    #[error("expected one of test.safetensors and test.npz, found both")]
+    TwoTestSets,
+    /// A directory or file of somebody or something the federation does not name.
+    #[error("expected only what federation.toml names, found {found}")]
+    Unlisted {
+        /// Its name.
+        found: String,
+    },
+    /// Bytes that are no safetensors file.
+    #[error("expected a safetensors file, found one with {found}")]
+    NotSafetensors {
+        /// What the parser objected to.
+        found: String,
+    },
+    /// Bytes that are no .npz file.
+    #[error("expected a .npz archive of arrays, found {found}")]
+    NotNpz {
+        /// What the parser objected to.
+        found: String,
+    },
+    /// A tensor the model or test set needs.
+    #[error("expected this tensor, found {}", list(found))]
+    MissingTensor {
+        /// The tensors that are there.
+        found: Vec<String>,
+    },
+    /// A tensor nothing needs.
+    #[error("expected only {}, found this tensor as well", list(expected))]
+    ExtraTensor {
+        /// The tensors that are needed.
+        expected: Vec<String>,
+    },
+    /// A tensor of another element type.
+    #[error("expected elements of type {expected}, found {found}")]
+    ElementType {
+        /// The type the field has.
+        expected: &'static str,
+        /// The type in the file.
+        found: String,
+    },
+    /// A tensor of another shape.
+    #[error("expected shape {expected}, found {found:?}")]
+    Shape {
+        /// The shape that fits, with names for free dimensions.
+        expected: String,
+        /// The shape in the file.
+        found: Vec<usize>,
+    },
+    /// A layer whose input it cannot take.
+    #[error("expected an input of shape {expected} for this {layer} layer, found {found:?}")]
+    LayerInput {
+        /// The kind of layer.
+        layer: &'static str,
+        /// What it takes.
+        expected: String,
+        /// What the layer before hands on.
+        found: Vec<usize>,
+    },
+    /// A model that nobody can train.
+    #[error("expected at least one layer with weights, found none")]
+    NoParameters,
+    /// Not a number, or infinite.
+    #[error("expected finite numbers, found {found} at position {position}")]
+    NotFinite {
+        /// Index of the element, row by row.
+        position: usize,
+        /// The value.
+        found: f64,
+    },
+    /// A label that is no class.
+    #[error("expected labels in 0..{classes}, found {found} at position {position}")]
+    Label {
+        /// How many classes the model has.
+        classes: usize,
+        /// Index of the sample.
+        position: usize,
+        /// The value.
+        found: i64,
+    },
+    /// A count or size outside its range.
+    #[error("expected {least} to {most}, found {found}")]
+    Range {
+        /// The smallest allowed value.
+        least: u64,
+        /// The largest allowed value.
+        most: u64,
+        /// The value.
+        found: u64,
+    },
+    /// The same client twice.
+    #[error("expected every client once, found {found} more than once")]
+    DuplicateClient {
+        /// The id.
+        found: ClientId,
+    },
+    /// The same round twice among a client's overrides.
+    #[error("expected every round once, found round {found} more than once")]
+    DuplicateRound {
+        /// The round.
+        found: RoundId,
+    },
+    /// Nobody left a model of this round.
+    #[error("expected at least one client's model of round {round}, found none")]
+    NobodyTookPart {
+        /// The round.
+        round: RoundId,
+    },
+    /// A client that took part without training data has no weight.
+    #[error("expected at least 1 training sample in round {round}, in which the client took part, found 0")]
+    NoTrainingSamples {
+        /// The round.
+        round: RoundId,
+    },
+    /// No client has a test sample.
+    #[error("expected at least one test sample over all clients, found none")]
+    NoTestSamples,
+    /// A global model that is not the weighted mean of the local ones.
+    #[error("expected the weighted mean {expected} to 1e-4, found {found} at position {position}")]
+    NotTheMean {
+        /// Index of the element, row by row.
+        position: usize,
+        /// The mean of the local models.
+        expected: f64,
+        /// The value in the global model.
+        found: f64,
+    },
+    /// More elements than a machine word can count.
+    #[error("expected a size that fits in memory, found shape {found:?}")]
+    TooLarge {
+        /// The shape.
+        found: Vec<usize>,
+    },
+}
+
+impl Error {
+    pub(crate) fn defect(file: impl Into<PathBuf>, field: impl Into<String>, defect: Defect) -> Self {
+        Self::Defect { file: file.into(), field: field.into(), defect }
+    }
+
+    pub(crate) fn reading(file: impl Into<PathBuf>, source: io::Error) -> Self {
+        let file = file.into();
+        match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+                Self::defect(file, "file", Defect::MissingFile)
+            }
+            _ => Self::Io { file, source },
+        }
+    }
+
+    pub(crate) fn writing(file: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::Write { file: file.into(), source }
+    }
+
+    /// Whether the input is at fault, not the machine.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::Toml { .. } | Self::Defect { .. })
+    }
+}
+
+fn list(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match names.len() {
+        0 => "nothing".to_owned(),
+        n if n <= SHOWN => names.join(", "),
+        n => format!("{} and {} more", names[..SHOWN].join(", "), n - SHOWN),
+    }
+}

@@ -1,0 +1,100 @@
+//! Everything that must hold in a whole run directory, checked before anything is computed.
+
+use super::{CLIENTS, GLOBAL, RunDirectory, entries, round_file};
+use crate::{ClientId, Defect, Error, RoundId, Weights, aggregate::WeightedMean};
+
+/// How far a global model may be from the weighted mean of the local ones, relative to numbers beyond 1.
+const MEAN_TOLERANCE: f64 = 1e-4;
+
+impl RunDirectory {
+    /// Reads every file once and checks it against the federation: this is for a whole run, as simulations have it.
+    pub fn check(&self) -> Result<(), Error> {
+        self.check_listing()?;
+        let mut samples = 0;
+        for client in self.spec.ids() {
+            samples += self.test_set(client)?.len();
+        }
+        if samples == 0 {
+            return Err(Error::defect(self.path.join(CLIENTS), "test samples", Defect::NoTestSamples));
+        }
+        self.initial_model()?;
+        for round in self.spec.round_ids() {
+            self.check_round(round)?;
+        }
+        Ok(())
+    }
+
+    /// Nobody unknown, and no round beyond the last: what is overlooked would silently change the values.
+    fn check_listing(&self) -> Result<(), Error> {
+        let clients = self.path.join(CLIENTS);
+        for found in entries(&clients)? {
+            let known = self.spec.ids().any(|id| id.as_str() == found);
+            if !known && clients.join(&found).is_dir() {
+                return Err(Error::defect(&clients, "clients", Defect::Unlisted { found }));
+            }
+        }
+        for client in self.spec.ids() {
+            self.check_rounds_in(&self.client_directory(client))?;
+        }
+        self.check_rounds_in(&self.path.join(GLOBAL))
+    }
+
+    fn check_rounds_in(&self, directory: &std::path::Path) -> Result<(), Error> {
+        for found in entries(directory)? {
+            let is_model = found.starts_with("round-") && found.ends_with(".safetensors");
+            let is_known = || self.spec.round_ids().any(|round| round_file(round) == found);
+            if is_model && !is_known() {
+                return Err(Error::defect(directory, "rounds", Defect::Unlisted { found }));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_round(&self, round: RoundId) -> Result<(), Error> {
+        let mut mean = WeightedMean::new();
+        for position in self.participants(round).members() {
+            let client = &self.spec.clients[position];
+            let size = client.train_size_in(round);
+            if size == 0 {
+                let field = format!("clients.{}.train_size", client.id);
+                return Err(Error::defect(self.spec_file(), field, Defect::NoTrainingSamples { round }));
+            }
+            mean.add(&self.local_model(&client.id, round)?, size);
+        }
+        let Some(expected) = mean.finish() else {
+            let defect = Defect::NobodyTookPart { round };
+            return Err(Error::defect(self.path.join(CLIENTS), round_file(round), defect));
+        };
+        if !self.has_global_models() {
+            return Ok(());
+        }
+        let found = self.global_model(round)?;
+        for (name, expected) in &expected {
+            self.check_mean(round, name, expected, &found)?;
+        }
+        Ok(())
+    }
+
+    fn check_mean(
+        &self,
+        round: RoundId,
+        name: &str,
+        expected: &[f64],
+        global: &Weights,
+    ) -> Result<(), Error> {
+        let values = global.get(name).map_or(&[][..], |tensor| tensor.values());
+        for (position, (&expected, &found)) in expected.iter().zip(values).enumerate() {
+            let found = f64::from(found);
+            if (found - expected).abs() > MEAN_TOLERANCE * expected.abs().max(1.0) {
+                let defect = Defect::NotTheMean { position, expected, found };
+                return Err(Error::defect(self.global_file(round), name, defect));
+            }
+        }
+        Ok(())
+    }
+
+    /// The clients' positions and weights in a round.
+    pub fn train_sizes(&self, round: RoundId) -> impl Iterator<Item = (&ClientId, u64)> {
+        self.spec.clients.iter().map(move |client| (&client.id, client.train_size_in(round)))
+    }
+}

@@ -1,0 +1,124 @@
+//! Sets of test samples, one bit each.
+
+/// Some of the samples of a federation's collective test set, by position (the paper's Phi and Psi).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SampleSet {
+    words: Vec<u64>,
+    total: usize,
+}
+
+impl SampleSet {
+    /// None of `total` samples.
+    pub fn none(total: usize) -> Self {
+        Self { words: vec![0; total.div_ceil(64)], total }
+    }
+
+    /// All of `total` samples.
+    pub fn all(total: usize) -> Self {
+        let mut words = vec![u64::MAX; total.div_ceil(64)];
+        if let (Some(last), rest @ 1..) = (words.last_mut(), total % 64) {
+            *last = (1 << rest) - 1;
+        }
+        Self { words, total }
+    }
+
+    /// How many samples there are to choose from (the paper's M).
+    pub fn total(&self) -> usize {
+        self.total
+    }
+
+    /// How many samples are in the set.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether no sample is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// Whether every sample is in the set.
+    pub fn is_all(&self) -> bool {
+        self.len() == self.total
+    }
+
+    /// Adds a sample.
+    ///
+    /// # Panics
+    /// Panics if there is no such sample.
+    pub fn insert(&mut self, sample: usize) {
+        assert!(sample < self.total, "sample {sample} of {}", self.total);
+        self.words[sample / 64] |= 1 << (sample % 64);
+    }
+
+    /// Adds the samples whose bits are set, counted from `begin`, a multiple of 64.
+    pub(crate) fn insert_words(&mut self, begin: usize, words: &[u64]) {
+        for (word, more) in self.words[begin / 64..].iter_mut().zip(words) {
+            *word |= more;
+        }
+    }
+
+    /// Whether a sample is in the set.
+    pub fn contains(&self, sample: usize) -> bool {
+        sample < self.total && self.words[sample / 64] >> (sample % 64) & 1 == 1
+    }
+
+    /// The samples in the set, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.words.iter().enumerate().flat_map(|(index, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                (rest != 0).then(|| {
+                    let bit = rest.trailing_zeros() as usize;
+                    rest &= rest - 1;
+                    index * 64 + bit
+                })
+            })
+        })
+    }
+
+    /// Adds every sample of the other set. Both must choose from the same samples.
+    pub fn union_with(&mut self, other: &Self) {
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
+        }
+    }
+
+    /// Adds every sample that is in both of the other sets.
+    pub fn insert_common(&mut self, a: &Self, b: &Self) {
+        for ((word, a), b) in self.words.iter_mut().zip(&a.words).zip(&b.words) {
+            *word |= a & b;
+        }
+    }
+
+    /// The samples of this set that are not in the other.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Self {
+        let words = self.words.iter().zip(&other.words).map(|(word, other)| word & !other).collect();
+        Self { words, total: self.total }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_hold_what_was_put_in() {
+        for total in [0, 1, 63, 64, 65, 130] {
+            assert_eq!((SampleSet::all(total).len(), SampleSet::none(total).len()), (total, 0));
+            assert_eq!(SampleSet::all(total).iter().collect::<Vec<_>>(), (0..total).collect::<Vec<_>>());
+            assert!(SampleSet::all(total).is_all() && SampleSet::none(total).is_empty());
+        }
+        let (mut a, mut b) = (SampleSet::none(100), SampleSet::none(100));
+        [3, 64, 99].into_iter().for_each(|s| a.insert(s));
+        [3, 99].into_iter().for_each(|s| b.insert(s));
+        assert_eq!(a.difference(&b).iter().collect::<Vec<_>>(), [64]);
+        let mut common = SampleSet::none(100);
+        common.insert_common(&a, &b);
+        assert_eq!(common, b);
+        common.union_with(&a);
+        assert_eq!(common, a);
+        assert!(a.contains(64) && !b.contains(64) && !a.contains(1000));
+    }
+}

@@ -1,0 +1,48 @@
+//! Why an evaluation ends without values.
+
+use secsv_federation::RoundId;
+
+/// Why an evaluation cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The run directory cannot be read or is defective.
+    #[error(transparent)]
+    Federation(#[from] secsv_federation::Error),
+    /// The estimator cannot value this federation.
+    #[error(transparent)]
+    Values(#[from] secsv_shapley::Error),
+    /// An evaluator was asked about a round it does not have.
+    #[error("expected a round of the federation, found round {found}")]
+    UnknownRound {
+        /// The round.
+        found: RoundId,
+    },
+    /// An evaluator gave another number of answers than it was asked for.
+    #[error("expected the results of {expected} tests, found {found}")]
+    Answers {
+        /// How many tests there were.
+        expected: usize,
+        /// How many results came back.
+        found: usize,
+    },
+}
+
+impl Error {
+    /// Whether the input is at fault, not the machine or this program.
+    pub fn is_bad_input(&self) -> bool {
+        use secsv_shapley::Error as Values;
+        match self {
+            Self::Federation(error) => error.is_bad_input(),
+            Self::Values(error) => matches!(
+                error,
+                Values::TooManyClients { .. }
+                    | Values::Setting { .. }
+                    | Values::NoTime { .. }
+                    | Values::UnknownMethod { .. }
+                    | Values::NeedsCumulativeModels { .. }
+            ),
+            Self::UnknownRound { .. } | Self::Answers { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The loop between an estimator and an evaluator.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, skip::SkipMode};
+use secsv_shapley::{Federated, FederatedValues, Method, Settings, Values};
+
+use crate::{
+    Error, Evaluator,
+    outcomes::{Outcome, RoundOutcomes},
+    result::{EvaluationResult, Operations, RoundResult, Timing, UtilityResult},
+};
+
+/// How to value a federation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EvaluationSettings {
+    /// The estimator.
+    pub method: Method,
+    /// What it is told, the seed included.
+    pub estimator: Settings,
+    /// Whether samples are skipped.
+    pub skip: SkipMode,
+    /// Whether skipped samples are tested after all, to count those that should not have been.
+    pub verify_skip: bool,
+}
+
+impl Default for EvaluationSettings {
+    fn default() -> Self {
+        let estimator = Settings::default();
+        Self { method: Method::Exact, estimator, skip: SkipMode::Off, verify_skip: false }
+    }
+}
+
+/// How far an evaluation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The round just worked on.
+    pub round: RoundId,
+    /// Coalitions tested so far, over all rounds.
+    pub tested: usize,
+    /// Coalitions asked for so far; a sampling estimator may ask for more.
+    pub asked: usize,
+}
+
+/// Asks the estimator which coalitions it wants, tests them, and computes every client's value.
+///
+/// The empty coalition's utility is measured: in the first round on the model before it, later it is that of
+/// everybody who took part in the round before. Results depend on the settings alone, not on the number of threads.
+pub fn evaluate(
+    spec: &FederationSpec,
+    evaluator: &mut impl Evaluator,
+    settings: &EvaluationSettings,
+    mut observe: impl FnMut(Progress),
+) -> Result<EvaluationResult, Error> {
+    let start = Instant::now();
+    let rounds = evaluator.rounds();
+    let mut plan = Federated::new(settings.method, &rounds, &settings.estimator)?;
+    let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings);
+    loop {
+        let batch = plan.next_batch(start.elapsed())?;
+        if batch.is_empty() {
+            break;
+        }
+        outcomes.asked += batch.len();
+        let mut by_round: BTreeMap<RoundId, Vec<Coalition>> = BTreeMap::new();
+        for (round, coalition) in batch {
+            by_round.entry(round).or_default().push(coalition);
+        }
+        for (round, coalitions) in by_round {
+            outcomes.test(evaluator, round, &coalitions, &mut observe)?;
+            for coalition in coalitions {
+                let outcome = outcomes.get(round, coalition)?;
+                plan.absorb(round, coalition, outcome.utility(evaluator.samples()))?;
+            }
+        }
+    }
+    let values = plan.finish()?;
+    let mut result = outcomes.into_result(spec, evaluator, settings, &values);
+    result.timing.wall_s = start.elapsed().as_secs_f64();
+    Ok(result)
+}
+
+/// What every round's tests gave.
+struct Outcomes {
+    rounds: BTreeMap<RoundId, RoundOutcomes>,
+    asked: usize,
+}
+
+impl Outcomes {
+    fn new(rounds: &[(RoundId, Coalition)], samples: usize, settings: &EvaluationSettings) -> Self {
+        let start = |&(round, participants): &(RoundId, Coalition)| {
+            (round, RoundOutcomes::new(participants, samples, settings.skip, settings.verify_skip))
+        };
+        Self { rounds: rounds.iter().map(start).collect(), asked: 0 }
+    }
+
+    fn get(&self, round: RoundId, coalition: Coalition) -> Result<Outcome, Error> {
+        let known = self.rounds.get(&round).and_then(|outcomes| outcomes.get(coalition));
+        known.ok_or(Error::UnknownRound { found: round })
+    }
+
+    fn test(
+        &mut self,
+        evaluator: &mut impl Evaluator,
+        round: RoundId,
+        coalitions: &[Coalition],
+        observe: &mut impl FnMut(Progress),
+    ) -> Result<(), Error> {
+        let mut wanted: BTreeSet<Coalition> = coalitions.iter().copied().collect();
+        let before =
+            self.rounds.range(..round).next_back().map(|(id, outcomes)| (*id, outcomes.participants()));
+        if let Some((before, everybody)) = before
+            && wanted.remove(&Coalition::EMPTY)
+        {
+            if self.get(before, everybody).is_err() {
+                self.test(evaluator, before, &[everybody], observe)?;
+            }
+            let outcome = self.get(before, everybody)?;
+            if let Some(outcomes) = self.rounds.get_mut(&round) {
+                outcomes.insert(Coalition::EMPTY, outcome);
+            }
+        }
+        let others: usize = self.rounds.iter().filter(|(id, _)| **id != round).map(|(_, o)| o.len()).sum();
+        let asked = self.asked;
+        let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
+        outcomes.test(evaluator, round, wanted, |tested| {
+            observe(Progress { round, tested: others + tested, asked });
+        })
+    }
+
+    fn into_result(
+        self,
+        spec: &FederationSpec,
+        evaluator: &impl Evaluator,
+        settings: &EvaluationSettings,
+        values: &FederatedValues,
+    ) -> EvaluationResult {
+        let total = evaluator.samples();
+        let mut utilities = Vec::new();
+        for (&round, outcomes) in &self.rounds {
+            let mut of_round: Vec<UtilityResult> = outcomes
+                .iter()
+                .map(|(coalition, outcome)| UtilityResult {
+                    round,
+                    coalition: spec.names(coalition),
+                    correct: outcome.correct,
+                    total,
+                    tested: outcome.tested,
+                    wrongly_skipped: outcome.wrongly_skipped,
+                })
+                .collect();
+            of_round.sort_by(|a, b| a.coalition.cmp(&b.coalition));
+            utilities.append(&mut of_round);
+        }
+        let round_result = |round: &secsv_shapley::RoundValues| RoundResult {
+            round: round.round,
+            values: by_client(spec, |client| round.values.value(client)),
+            standard_error: standard_errors(spec, &round.values),
+        };
+        EvaluationResult {
+            protocol: evaluator.protocol().to_owned(),
+            estimator: settings.method.name().to_owned(),
+            skip: utilities.iter().any(|utility| utility.tested < utility.total),
+            clients: spec.ids().cloned().collect(),
+            fsv: by_client(spec, |client| values.total.value(client)),
+            standard_error: standard_errors(spec, &values.total),
+            ssv: values.rounds.iter().map(round_result).collect(),
+            utilities,
+            timing: Timing::default(),
+            traffic: Vec::new(),
+            operations: Operations::default(),
+            parameters: None,
+            seed: settings.estimator.seed,
+        }
+    }
+}
+
+fn by_client(spec: &FederationSpec, value: impl Fn(usize) -> f64) -> BTreeMap<ClientId, f64> {
+    spec.ids().cloned().enumerate().map(|(position, id)| (id, value(position))).collect()
+}
+
+fn standard_errors(spec: &FederationSpec, values: &Values) -> Option<BTreeMap<ClientId, f64>> {
+    values
+        .standard_errors()
+        .is_some()
+        .then(|| by_client(spec, |client| values.standard_error(client).unwrap_or(0.0)))
+}

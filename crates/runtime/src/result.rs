@@ -1,0 +1,128 @@
+//! What an evaluation hands out: the JSON document that outsiders read.
+
+use std::collections::BTreeMap;
+
+use secsv_federation::{ClientId, RoundId};
+use serde::{Deserialize, Serialize};
+
+/// The values of every client, and everything they were computed from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvaluationResult {
+    /// How models were tested: `nssv`, `secsv`, `hesv` or `secretsv`.
+    pub protocol: String,
+    /// How values were computed from utilities.
+    pub estimator: String,
+    /// Whether any sample was skipped.
+    pub skip: bool,
+    /// All clients, in the order of `federation.toml`.
+    pub clients: Vec<ClientId>,
+    /// Each client's value over all rounds (the paper's FSV).
+    pub fsv: BTreeMap<ClientId, f64>,
+    /// Standard errors of these values, where they were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standard_error: Option<BTreeMap<ClientId, f64>>,
+    /// Each client's value in each round (the paper's SSV); 0 where it took no part.
+    pub ssv: Vec<RoundResult>,
+    /// Every coalition that was tested, the empty one included, by round and ids.
+    pub utilities: Vec<UtilityResult>,
+    /// Where the time went.
+    pub timing: Timing,
+    /// Bytes between parties.
+    pub traffic: Vec<Traffic>,
+    /// Counted cryptographic operations.
+    pub operations: Operations,
+    /// The encryption's parameters; null without encryption.
+    pub parameters: Option<EncryptionParameters>,
+    /// What everything random followed from.
+    pub seed: u64,
+}
+
+/// The values of one round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundResult {
+    /// Which round.
+    pub round: RoundId,
+    /// Each client's value.
+    pub values: BTreeMap<ClientId, f64>,
+    /// Standard errors of these values, where they were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standard_error: Option<BTreeMap<ClientId, f64>>,
+}
+
+/// How one coalition's model did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UtilityResult {
+    /// Which round.
+    pub round: RoundId,
+    /// The members, sorted.
+    pub coalition: Vec<ClientId>,
+    /// Samples predicted right; skipped ones count as right.
+    pub correct: usize,
+    /// Samples of all clients together.
+    pub total: usize,
+    /// Samples that were not skipped.
+    pub tested: usize,
+    /// Skipped samples that the model would have predicted wrong, where that was looked into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrongly_skipped: Option<usize>,
+}
+
+/// Seconds: all of the evaluation, and the phases of secure tests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// From the first file read to the last value.
+    pub wall_s: f64,
+    /// Encryption.
+    pub encrypt_s: f64,
+    /// Secret sharing.
+    pub share_s: f64,
+    /// Linear layers on ciphertexts or shares.
+    pub linear_s: f64,
+    /// Decryption.
+    pub decrypt_s: f64,
+    /// Activations, by the clients that decrypt.
+    pub activate_s: f64,
+}
+
+/// Bytes from one party to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// The sender.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// Counted cryptographic operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operations {
+    /// Ciphertext times plaintext.
+    pub ct_pt_mul: u64,
+    /// Ciphertext times ciphertext.
+    pub ct_ct_mul: u64,
+    /// Rotations.
+    pub rotate: u64,
+    /// Number-theoretic transforms.
+    pub ntt: u64,
+    /// Encryptions.
+    pub encrypt: u64,
+    /// Decryptions.
+    pub decrypt: u64,
+}
+
+/// The encryption's parameters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EncryptionParameters {
+    /// Their name.
+    pub preset: String,
+    /// Ring degree.
+    pub degree: usize,
+    /// Bits of the ciphertext modulus.
+    pub modulus_bits: u32,
+    /// Bits of the plaintext modulus.
+    pub plaintext_bits: u32,
+    /// Bits of security.
+    pub security_bits: u32,
+}
