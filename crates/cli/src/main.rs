@@ -1,25 +1,44 @@
 //! The `secsv` command line: arguments in, checked configuration, one run, a report out.
 
 mod commands;
+mod failure;
+mod output;
 mod report;
+mod target_file;
 
-use clap::Parser;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use output::Format;
 
 /// What each organisation contributed to a federated model, without anybody seeing anybody's model or data.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Args {
+    /// How results appear on standard output; with json it is one JSON document.
+    #[arg(long, value_enum, global = true, default_value_t = Format::Text)]
+    format: Format,
     #[command(subcommand)]
     command: Command,
 }
 
-#[derive(clap::Subcommand)]
+#[derive(Subcommand)]
 enum Command {
-    Report(commands::report::Args),
+    /// Value every client of a federation from its run directory.
+    Evaluate(Box<commands::evaluate::EvaluateArgs>),
+    /// Write the HTML report of a result that `evaluate --json` wrote.
+    Report(commands::report::ReportArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().command {
-        Command::Report(args) => commands::report::run(&args),
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match args.command {
+        Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
+        Command::Report(report) => commands::report::run(&report, args.format),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
     }
 }

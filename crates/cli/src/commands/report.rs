@@ -2,15 +2,14 @@
 
 use std::{fs, path::PathBuf};
 
-use anyhow::Context as _;
-
+use clap::Args;
 use secsv_runtime::EvaluationResult;
 
-use crate::report::render;
+use crate::{failure::BadInput, output::Format, report::render, target_file};
 
-/// Write the HTML report of a result that `secsv evaluate --json` wrote.
-#[derive(clap::Args)]
-pub struct Args {
+/// Arguments of `secsv report`.
+#[derive(Args)]
+pub struct ReportArgs {
     /// The JSON result.
     result: PathBuf,
     /// Where the report goes: one self-contained file.
@@ -21,12 +20,24 @@ pub struct Args {
     title: Option<String>,
 }
 
-/// Reads, renders, writes.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let text = fs::read(&args.result).with_context(|| format!("{}", args.result.display()))?;
-    let result: EvaluationResult = serde_json::from_slice(&text)
-        .with_context(|| format!("{}: no result of evaluate", args.result.display()))?;
+/// Runs the command.
+pub fn run(args: &ReportArgs, format: Format) -> anyhow::Result<()> {
+    target_file::check("--out", &args.out)?;
+    let unreadable = |found: String| BadInput {
+        setting: "RESULT",
+        expected: "a result of `secsv evaluate --json`",
+        found,
+    };
+    let shown = args.result.display();
+    let text = fs::read(&args.result).map_err(|error| unreadable(format!("{shown}: {error}")))?;
+    let result: EvaluationResult =
+        serde_json::from_slice(&text).map_err(|error| unreadable(format!("{shown}: {error}")))?;
     let name = || args.result.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let title = args.title.clone().unwrap_or_else(name);
-    fs::write(&args.out, render(&result, &title)).with_context(|| format!("{}", args.out.display()))
+    target_file::write_whole(&args.out, render(&result, &title).as_bytes())?;
+    match format {
+        Format::Text => println!("{}", args.out.display()),
+        Format::Json => println!("{}", serde_json::json!({ "report": args.out })),
+    }
+    Ok(())
 }

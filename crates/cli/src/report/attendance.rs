@@ -1,4 +1,4 @@
-//! Who took part in which round: whoever is in a tested coalition of it.
+//! Who took part in which round: the largest coalition tested, because every method tests everybody together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,14 @@ pub struct Attendance<'a>(BTreeMap<RoundId, BTreeSet<&'a ClientId>>);
 impl<'a> Attendance<'a> {
     /// Reads the coalitions.
     pub fn of(result: &'a EvaluationResult) -> Self {
-        let mut by_round: BTreeMap<RoundId, BTreeSet<&ClientId>> = BTreeMap::new();
+        let mut largest: BTreeMap<RoundId, &[ClientId]> = BTreeMap::new();
         for utility in &result.utilities {
-            by_round.entry(utility.round).or_default().extend(&utility.coalition);
+            let known = largest.entry(utility.round).or_default();
+            if utility.coalition.len() > known.len() {
+                *known = &utility.coalition;
+            }
         }
-        Self(by_round)
+        Self(largest.into_iter().map(|(round, members)| (round, members.iter().collect())).collect())
     }
 
     /// Whether the client took part.
