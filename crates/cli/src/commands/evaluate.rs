@@ -4,7 +4,7 @@ use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
 use secsv_federation::{CollectiveTestSet, RunDirectory, skip::SkipMode};
-use secsv_runtime::{ClearEvaluator, EvaluationResult, EvaluationSettings, evaluate};
+use secsv_runtime::{ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, evaluate};
 use secsv_shapley::{Method, Settings, StopRule};
 use serde::Serialize;
 
@@ -133,13 +133,17 @@ fn nssv(run: &RunDirectory, settings: &EvaluationSettings) -> anyhow::Result<Eva
         asked: usize,
     }
     let test_set = CollectiveTestSet::read(run)?;
-    let mut evaluator = ClearEvaluator::new(run, &test_set);
     let bar = Progress::new("coalitions", 0);
-    let result = evaluate(run.spec(), &mut evaluator, settings, |progress| {
+    let observe = |progress: secsv_runtime::Progress| {
         let secsv_runtime::Progress { round, tested, asked } = progress;
         bar.advance(tested as u64, asked as u64);
         bar.note(format!("round {round}"), &Step { event: "tested", round: round.0, tested, asked });
-    });
+    };
+    let result = if settings.method.needs_cumulative_models() {
+        evaluate(run.spec(), &mut CumulativeEvaluator::new(run, &test_set)?, settings, observe)
+    } else {
+        evaluate(run.spec(), &mut ClearEvaluator::new(run, &test_set), settings, observe)
+    };
     bar.finish();
     Ok(result?)
 }
