@@ -16,7 +16,7 @@ pub fn at_a_glance(result: &EvaluationResult) -> Markup {
     html! {
         dl class="facts" {
             div { dt { "Organisations" } dd { (count(result.clients.len() as u64)) } }
-            div { dt { "Training rounds" } dd { (count(result.ssv.len() as u64)) } }
+            div { dt { "Training rounds" } dd { (count(rounds(result))) } }
             div { dt { "Models tested" } dd { (count(result.utilities.len() as u64)) } }
             div { dt { "Protocol" } dd { (result.protocol) } }
             div { dt { "Method" } dd { (result.estimator) } }
@@ -33,9 +33,8 @@ pub fn in_words(result: &EvaluationResult, attendance: &Attendance<'_>) -> Marku
             h3 { "What was measured" }
             p {
                 (count(result.clients.len() as u64)) " organisations trained one shared model together in "
-                (counted(result.ssv.len() as u64, "round")) ". For each round we asked: how many of all organisations' test "
-                "cases would the shared model have got right if only some of them had taken part? "
-                (tested(result)) " " (who_could_see(&result.protocol))
+                (counted(rounds(result), "round")) ". " (question(&result.estimator)) " "
+                (tested(result, attendance)) " " (who_could_see(&result.protocol))
             }
             h3 { "What the numbers mean" }
             p { (meaning(&result.estimator)) " One point is one more right answer per hundred test cases." }
@@ -51,26 +50,54 @@ pub fn in_words(result: &EvaluationResult, attendance: &Attendance<'_>) -> Marku
                     "They depend on who else took part: two organisations with much the same data share the credit for it, "
                     "so each may look small although losing both would hurt."
                 }
-                li { (uncertainty(result)) }
+                li { (uncertainty(result, attendance)) }
             }
         },
     )
 }
 
-fn tested(result: &EvaluationResult) -> String {
-    let tests = counted(result.utilities.len() as u64, "such model");
-    if is_sampled(result) {
-        format!(
-            "Not every combination was tried: {tests} were tested, chosen by chance (seed {}).",
-            result.seed
-        )
-    } else {
-        format!("{tests} were tested.")
+fn rounds(result: &EvaluationResult) -> u64 {
+    result.ssv.iter().map(|of_round| u64::from(of_round.round.0)).max().unwrap_or_default()
+}
+
+fn question(estimator: &str) -> &'static str {
+    match estimator {
+        "contribution-index-or" => {
+            "We asked: how many of all organisations' test cases would the shared model have got right if only some of \
+             them had contributed to it, over all rounds?"
+        }
+        _ => {
+            "For each round we asked: how many of all organisations' test cases would the shared model have got right if \
+             only some of them had taken part?"
+        }
     }
 }
 
-fn is_sampled(result: &EvaluationResult) -> bool {
-    result.standard_error.is_some()
+fn tested(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
+    let tests = counted(result.utilities.len() as u64, "such model");
+    match (result.standard_error.is_some(), tried_all(result, attendance)) {
+        (false, true) => format!("All {tests} were tested."),
+        (true, true) => {
+            format!(
+                "All {tests} were tested; the average over them was taken by chance (seed {}).",
+                result.seed
+            )
+        }
+        (true, false) => {
+            format!(
+                "Not every combination was tried: {tests} were tested, chosen by chance (seed {}).",
+                result.seed
+            )
+        }
+        (false, false) => format!("Not every combination was tried: {tests} were tested."),
+    }
+}
+
+/// Whether every combination of every round was tested.
+fn tried_all(result: &EvaluationResult, attendance: &Attendance<'_>) -> bool {
+    let of_round = |round: RoundId| 2f64.powi(attendance.count(round) as i32);
+    let possible: f64 = result.ssv.iter().map(|values| of_round(values.round)).sum();
+    result.utilities.len() as f64 >= possible
 }
 
 /// The trust each protocol asks for.
@@ -115,6 +142,11 @@ fn meaning(estimator: &str) -> &'static str {
         "group-sv" => {
             "Organisations were put into groups by chance; an organisation's number is an equal part of what its group \
              added to the accuracy, over the rounds."
+        }
+        "contribution-index-or" => {
+            "An organisation's number is how much accuracy rises when it joins, on average over all orders in which the \
+             organisations could have joined, with models put together from what each did in all rounds (Contribution \
+             Index, one-round reconstruction)."
         }
         "wt-shapley" => {
             "An organisation's number is how much accuracy rises when it joins, on average over all orders in which the \
@@ -176,23 +208,28 @@ fn ends(result: &EvaluationResult, attendance: &Attendance<'_>) -> Option<(f64, 
     Some((accuracy(first, 0)?, accuracy(last, attendance.count(last))?))
 }
 
-fn uncertainty(result: &EvaluationResult) -> String {
-    match &result.standard_error {
-        Some(errors) => {
-            let worst = errors.values().copied().fold(0.0, f64::max);
-            format!(
-                "Because only a sample was tested, each number carries an uncertainty, shown as \u{b1} one standard error \
-                 (at most {:.3} points here). Differences smaller than about two of them may be chance.",
-                100.0 * worst
-            )
-        }
-        None => {
-            let cases = result.utilities.iter().map(|utility| utility.total).max().unwrap_or_default();
-            format!(
-                "They are exact for these models and the {} at hand; other test cases would give somewhat different \
-                 numbers.",
-                counted(cases as u64, "test case")
-            )
-        }
+fn uncertainty(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
+    if let Some(errors) = &result.standard_error {
+        let worst = errors.values().copied().fold(0.0, f64::max);
+        let left_early = match result.estimator.as_str() {
+            "tmc" | "gtg-shapley" | "wt-shapley" => {
+                " What the method leaves out on purpose to save tests is not part of that uncertainty."
+            }
+            _ => "",
+        };
+        return format!(
+            "Because the average was taken over a sample, each number carries an uncertainty, shown as \u{b1} one standard \
+             error (at most {:.3} points here). Differences smaller than about two of them may be chance.{left_early}",
+            100.0 * worst
+        );
     }
+    if result.estimator == "least-core" && !tried_all(result, attendance) {
+        return "Only a sample of the combinations was tested, and this method cannot say how much that changed the numbers."
+            .to_owned();
+    }
+    let cases = result.utilities.iter().map(|utility| utility.total).max().unwrap_or_default();
+    format!(
+        "They follow exactly from these models and the {} at hand; other test cases would give somewhat different numbers.",
+        counted(cases as u64, "test case")
+    )
 }

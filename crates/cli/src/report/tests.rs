@@ -132,6 +132,11 @@ fn sampled_values_show_their_error() {
     assert_eq!(texts(&page, ".bars path.error").len(), 5);
     assert_eq!(texts(&page, ".bars .number small")[0], "\u{b1}0.800");
     assert!(texts(&page, "#summary").concat().contains("standard error"));
+    assert!(texts(&page, "#summary").concat().contains("All 80\u{a0}such models were tested"));
+    let few = Html::parse_document(&render(&result(5, 3, 10, true), "x"));
+    assert!(
+        texts(&few, "#summary").concat().contains("Not every combination was tried: 36\u{a0}such models")
+    );
     let exact = Html::parse_document(&render(&result(5, 3, 30, false), "x"));
     assert!(texts(&exact, ".bars path.error").is_empty() && texts(&exact, ".bars small").is_empty());
 }
