@@ -1,16 +1,81 @@
 //! Functions without parameters. They use additions, multiplications and divisions alone, never fused, so every
 //! machine gives the same bits, and loops over them become vector instructions.
 
+use pulp::{Arch, Simd, WithSimd};
+
 use crate::Activation;
 
 /// Applies a function in place.
 pub(super) fn activate(activation: Activation, values: &mut [f64]) {
-    match activation {
-        Activation::Relu => values.iter_mut().for_each(|v| *v = v.max(0.0)),
-        Activation::Sigmoid => values.iter_mut().for_each(|v| *v = sigmoid(*v)),
-        Activation::Tanh => values.iter_mut().for_each(|v| *v = tanh(*v)),
-        Activation::Square => values.iter_mut().for_each(|v| *v *= *v),
-        Activation::Softmax(width) => values.chunks_exact_mut(width).for_each(softmax),
+    Arch::new().dispatch(Activated { activation, values });
+}
+
+/// The loop over all values, compiled for the widest vectors of the machine.
+struct Activated<'a> {
+    activation: Activation,
+    values: &'a mut [f64],
+}
+
+impl WithSimd for Activated<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let values = self.values;
+        match self.activation {
+            Activation::Relu => values.iter_mut().for_each(|v| *v = v.max(0.0)),
+            Activation::Sigmoid => values.iter_mut().for_each(|v| *v = sigmoid(*v)),
+            Activation::Tanh => values.iter_mut().for_each(|v| *v = tanh(*v)),
+            Activation::Square => values.iter_mut().for_each(|v| *v *= *v),
+            Activation::Softmax(width) => values.chunks_exact_mut(width).for_each(softmax),
+        }
+    }
+}
+
+/// The gates of one step of a recurrent unit, of a block of samples.
+pub(super) struct GatedStep<'a> {
+    /// `[samples, hidden]`, before and after the step.
+    pub(super) state: &'a mut [f64],
+    /// `W_hh h + b_hh`: `[samples, 3 hidden]`.
+    pub(super) recurrent: &'a [f64],
+    /// `W_ih x + b_ih` of all steps: `[samples, steps, 3 hidden]`.
+    pub(super) inputs: &'a [f64],
+    /// Size of the hidden state.
+    pub(super) hidden: usize,
+    /// How many steps there are.
+    pub(super) steps: usize,
+    /// Which step this is.
+    pub(super) step: usize,
+}
+
+impl GatedStep<'_> {
+    pub(super) fn apply(self) {
+        Arch::new().dispatch(self);
+    }
+}
+
+impl WithSimd for GatedStep<'_> {
+    type Output = ();
+
+    /// `h = (1 - z) * n + z * h` with `n = tanh(W_in x + b_in + r * (W_hn h + b_hn))`.
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let (hidden, gates) = (self.hidden, 3 * self.hidden);
+        let rows = self.state.chunks_exact_mut(hidden).zip(self.recurrent.chunks_exact(gates));
+        for (sample, (state, recurrent)) in rows.enumerate() {
+            let input = &self.inputs[(sample * self.steps + self.step) * gates..][..gates];
+            let (input_r, input) = input.split_at(hidden);
+            let (input_z, input_n) = input.split_at(hidden);
+            let (recurrent_r, recurrent) = recurrent.split_at(hidden);
+            let (recurrent_z, recurrent_n) = recurrent.split_at(hidden);
+            let (input_n, recurrent_n) = (&input_n[..hidden], &recurrent_n[..hidden]);
+            for (i, state) in state.iter_mut().enumerate() {
+                let reset = sigmoid(input_r[i] + recurrent_r[i]);
+                let update = sigmoid(input_z[i] + recurrent_z[i]);
+                let new = tanh(input_n[i] + reset * recurrent_n[i]);
+                *state = (1.0 - update) * new + update * *state;
+            }
+        }
     }
 }
 
@@ -26,6 +91,7 @@ pub(super) fn tanh(x: f64) -> f64 {
     1.0 - 2.0 / (exp(2.0 * x) + 1.0)
 }
 
+#[inline(always)]
 fn softmax(values: &mut [f64]) {
     let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     values.iter_mut().for_each(|v| *v = exp(*v - largest));
@@ -48,24 +114,13 @@ pub(super) fn exp(x: f64) -> f64 {
     let shifted = x * std::f64::consts::LOG2_E + ROUND;
     let k = shifted - ROUND;
     let r = (x - k * LN2_HIGH) - k * LN2_LOW;
-    let mut series = 1.0 / 6_227_020_800.0;
-    for factorial in [
-        479_001_600.0,
-        39_916_800.0,
-        3_628_800.0,
-        362_880.0,
-        40_320.0,
-        5_040.0,
-        720.0,
-        120.0,
-        24.0,
-        6.0,
-        2.0,
-        1.0,
-        1.0f64,
-    ] {
-        series = series * r + 1.0 / factorial;
-    }
+    // Pairs of terms, pairs of pairs ...: a short chain of operations that wait for each other.
+    let (r2, r4) = (r * r, (r * r) * (r * r));
+    let pair = |a: f64, b: f64| 1.0 / a + 1.0 / b * r;
+    let low = (pair(1.0, 1.0) + pair(2.0, 6.0) * r2) + (pair(24.0, 120.0) + pair(720.0, 5_040.0) * r2) * r4;
+    let high = (pair(40_320.0, 362_880.0) + pair(3_628_800.0, 39_916_800.0) * r2)
+        + pair(479_001_600.0, 6_227_020_800.0) * r4;
+    let series = low + high * (r4 * r4);
     let exponent = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(1023);
     series * f64::from_bits(exponent << 52)
 }

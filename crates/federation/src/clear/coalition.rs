@@ -124,7 +124,10 @@ impl<'a> ClearRound<'a> {
     /// What a test costs, in multiplications: `skip auto` weighs it against the search for samples to skip.
     pub fn cost(&self, coalition: Coalition, samples: usize) -> f64 {
         let tail: usize = self.layers[self.first..].iter().map(Layer::multiplications).sum();
-        let first = self.layers[self.first].multiplications();
+        let first = match &self.layers[self.first] {
+            Layer::Gru(gru) => self.width() * gru.features,
+            layer => layer.multiplications(),
+        };
         // On all samples one addition makes the first layer's outputs, on some of them one for each member.
         let sums = if samples == self.test_set.len() { 1 } else { coalition.len() };
         samples as f64 * (tail.saturating_sub(first) + sums * self.width()) as f64

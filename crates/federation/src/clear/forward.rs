@@ -1,8 +1,8 @@
 //! A block of samples on its way through the layers.
 
 use super::{
-    activation::{activate, sigmoid, tanh},
-    matrix::affine,
+    activation::{GatedStep, activate},
+    matrix::{affine, repeat},
     parameters::Tail,
 };
 use crate::{Conv2d, Gru, Layer};
@@ -112,38 +112,23 @@ fn cut_patches(conv: &Conv2d, samples: usize, values: &[f64], patches: &mut Vec<
     }
 }
 
-/// The hidden state after all steps, from the input gates of all steps:
-/// `h = (1 - z) * n + z * h` with `n = tanh(W_in x + b_in + r * (W_hn h + b_hn))`.
+/// The hidden state after all steps, from the input gates of all steps.
 fn recurrence(gru: &Gru, parameters: &[f64], samples: usize, scratch: &mut Scratch) {
     let tensors = GruTensors::new(gru, parameters);
-    let (hidden, gates) = (gru.hidden, 3 * gru.hidden);
+    let (hidden, steps) = (gru.hidden, gru.steps);
     let state = &mut scratch.hidden;
     state.clear();
     state.resize(samples * hidden, 0.0);
-    for step in 0..gru.steps {
-        affine(state, hidden, tensors.weight_hh, tensors.bias_hh, &mut scratch.outputs);
-        let rows = state.chunks_exact_mut(hidden).zip(scratch.outputs.chunks_exact(gates));
-        for (sample, (state, recurrent)) in rows.enumerate() {
-            let input = &scratch.values[(sample * gru.steps + step) * gates..][..gates];
-            next_state(state, input, recurrent);
+    for step in 0..steps {
+        match step {
+            // The state before the first step is zero.
+            0 => repeat(tensors.bias_hh, 3 * hidden, samples, &mut scratch.outputs),
+            _ => affine(state, hidden, tensors.weight_hh, tensors.bias_hh, &mut scratch.outputs),
         }
+        let (recurrent, inputs) = (&scratch.outputs, &scratch.values);
+        GatedStep { state, recurrent, inputs, hidden, steps, step }.apply();
     }
     std::mem::swap(&mut scratch.values, &mut scratch.hidden);
-}
-
-fn next_state(state: &mut [f64], input: &[f64], recurrent: &[f64]) {
-    let hidden = state.len();
-    let (input_r, input) = input.split_at(hidden);
-    let (input_z, input_n) = input.split_at(hidden);
-    let (recurrent_r, recurrent) = recurrent.split_at(hidden);
-    let (recurrent_z, recurrent_n) = recurrent.split_at(hidden);
-    let (input_n, recurrent_n) = (&input_n[..hidden], &recurrent_n[..hidden]);
-    for i in 0..hidden {
-        let reset = sigmoid(input_r[i] + recurrent_r[i]);
-        let update = sigmoid(input_z[i] + recurrent_z[i]);
-        let new = tanh(input_n[i] + reset * recurrent_n[i]);
-        state[i] = (1.0 - update) * new + update * state[i];
-    }
 }
 
 /// A recurrent unit's tensors within its parameters.
