@@ -25,6 +25,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train a federation in simulation and write its run directory.
+    Train(Box<commands::train::TrainArgs>),
     /// Value every client of a federation from its run directory.
     Evaluate(Box<commands::evaluate::EvaluateArgs>),
     /// Write the HTML report of a result that `evaluate --json` wrote.
@@ -34,6 +36,7 @@ enum Command {
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.command {
+        Command::Train(train) => commands::train::run(&train, args.format),
         Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
         Command::Report(report) => commands::report::run(&report, args.format),
     };

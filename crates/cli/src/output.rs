@@ -36,6 +36,13 @@ impl Progress {
         Self { bar }
     }
 
+    /// One step further.
+    pub fn step(&self) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+    }
+
     /// So far, and how far it goes as known by now.
     pub fn advance(&self, position: u64, length: u64) {
         if let Some(bar) = &self.bar {
@@ -50,6 +57,14 @@ impl Progress {
             (Some(bar), _) => bar.set_message(text),
             (None, Ok(line)) => eprintln!("{line}"),
             (None, Err(_)) => eprintln!("{text}"),
+        }
+    }
+
+    /// Prints a line of results without tearing the bar.
+    pub fn print(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| println!("{line}")),
+            None => println!("{line}"),
         }
     }
 

@@ -2,3 +2,4 @@
 
 pub mod evaluate;
 pub mod report;
+pub mod train;

@@ -1,0 +1,172 @@
+//! Any `.npz` archive of numbers `x` and whole-number labels `y`.
+
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use npyz::{DType, NpyFile, Order, TypeChar};
+use zip::ZipArchive;
+
+use super::files::Content;
+use crate::{Samples, TrainingError};
+
+/// Samples `x` of shape `[m, ...]` in any number type, and as many labels `y` counted from 0.
+pub(crate) fn read(file: &Path) -> Result<(Samples, usize), TrainingError> {
+    let bytes =
+        std::fs::read(file).map_err(|source| TrainingError::Read { file: file.to_path_buf(), source })?;
+    let content = Content { file: file.to_path_buf(), bytes };
+    let mut archive = ZipArchive::new(Cursor::new(content.bytes.as_slice()))
+        .map_err(|error| content.wrong("archive", "a .npz archive", error.to_string()))?;
+    let (shape, features) = array(&content, &mut archive, "x")?;
+    let (label_shape, labels) = array(&content, &mut archive, "y")?;
+    let (Some((&count, sample)), [labelled]) = (shape.split_first(), label_shape.as_slice()) else {
+        return Err(content.wrong(
+            "y",
+            "one label per sample of x",
+            format!("shapes {shape:?} and {label_shape:?}"),
+        ));
+    };
+    if count != *labelled || count == 0 || sample.is_empty() || sample.contains(&0) {
+        return Err(content.wrong(
+            "y",
+            "one label per sample of x",
+            format!("shapes {shape:?} and {label_shape:?}"),
+        ));
+    }
+    if let Some(row) =
+        labels.iter().position(|&label| label.fract() != 0.0 || !(0.0..65536.0).contains(&label))
+    {
+        return Err(content.wrong(format!("y[{row}]"), "a whole number from 0", labels[row].to_string()));
+    }
+    if let Some(place) = features.iter().position(|value| !(*value as f32).is_finite()) {
+        return Err(content.wrong(
+            format!("x, element {place}"),
+            "a finite number",
+            features[place].to_string(),
+        ));
+    }
+    let labels: Vec<u32> = labels.iter().map(|&label| label as u32).collect();
+    let classes = labels.iter().max().map_or(0, |&largest| largest as usize + 1);
+    if classes < 2 {
+        return Err(content.wrong("y", "at least two classes", classes.to_string()));
+    }
+    Ok((Samples::new(sample.to_vec(), features.iter().map(|&x| x as f32).collect(), labels), classes))
+}
+
+/// One array, row by row, in double precision (exact for every type that labels or features come in).
+fn array(
+    content: &Content,
+    archive: &mut ZipArchive<Cursor<&[u8]>>,
+    name: &str,
+) -> Result<(Vec<usize>, Vec<f64>), TrainingError> {
+    let malformed = |found: String| content.wrong(name, "a NumPy array of numbers", found);
+    let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|error| malformed(error.to_string()))?;
+    let mut bytes = Vec::new();
+    entry.read_to_end(&mut bytes).map_err(|error| malformed(error.to_string()))?;
+    let parsed = NpyFile::new(Cursor::new(&bytes)).map_err(|error| malformed(error.to_string()))?;
+    let shape: Vec<usize> = parsed.shape().iter().map(|&size| size as usize).collect();
+    let (order, dtype) = (parsed.order(), parsed.dtype());
+    let DType::Plain(kind) = &dtype else { return Err(malformed(dtype.descr())) };
+    macro_rules! widened {
+        ($number:ty) => {
+            parsed
+                .data::<$number>()
+                .map_err(|error| malformed(error.to_string()))?
+                .map(|value| value.map(|number| number as f64))
+                .collect::<Result<Vec<f64>, _>>()
+        };
+    }
+    let values = match (kind.type_char(), kind.size_field()) {
+        (TypeChar::Float, 4) => widened!(f32),
+        (TypeChar::Float, 8) => widened!(f64),
+        (TypeChar::Int, 1) => widened!(i8),
+        (TypeChar::Int, 2) => widened!(i16),
+        (TypeChar::Int, 4) => widened!(i32),
+        (TypeChar::Int, 8) => widened!(i64),
+        (TypeChar::Uint, 1) => widened!(u8),
+        (TypeChar::Uint, 2) => widened!(u16),
+        (TypeChar::Uint, 4) => widened!(u32),
+        (TypeChar::Uint, 8) => widened!(u64),
+        _ => return Err(malformed(dtype.descr())),
+    };
+    let values = values.map_err(|error| malformed(error.to_string()))?;
+    if values.len() != shape.iter().product::<usize>() {
+        return Err(malformed(format!("{} values for shape {shape:?}", values.len())));
+    }
+    Ok(match order {
+        Order::C => (shape, values),
+        Order::Fortran => {
+            let rows = row_by_row(&shape, &values);
+            (shape, rows)
+        }
+    })
+}
+
+/// Row by row what NumPy stored column by column (as pandas often hands its tables over).
+fn row_by_row(shape: &[usize], columns: &[f64]) -> Vec<f64> {
+    let position = |mut row_order: usize| {
+        let mut indices = vec![0; shape.len()];
+        for (index, &size) in indices.iter_mut().zip(shape).rev() {
+            (*index, row_order) = (row_order % size, row_order / size);
+        }
+        indices.iter().zip(shape).rev().fold(0, |place, (&index, &size)| place * size + index)
+    };
+    (0..columns.len()).map(|element| columns[position(element)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
+        let order = if fortran { "True" } else { "False" };
+        let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
+        while (10 + header.len() + 1) % 64 != 0 {
+            header.push(' ');
+        }
+        header.push('\n');
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((header.len() as u16).to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    fn load(x: Vec<u8>, y: Vec<u8>) -> Result<(Samples, usize), TrainingError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("own.npz");
+        let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
+        for (name, bytes) in [("x.npy", x), ("y.npy", y)] {
+            let packed =
+                zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+            archive.start_file(name, packed).unwrap();
+            archive.write_all(&bytes).unwrap();
+        }
+        archive.finish().unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn types_and_orders_read_alike() {
+        let labels = || npy("<i8", false, "(2,)", &[1i64, 0].map(i64::to_le_bytes).concat());
+        let expected = Samples::new(vec![3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], vec![1, 0]);
+        let rows = npy("|u1", false, "(2, 3)", &[1, 2, 3, 4, 5, 6]);
+        assert_eq!(load(rows, labels()).unwrap(), (expected.clone(), 2));
+        let columns = [1.0f64, 4.0, 2.0, 5.0, 3.0, 6.0].map(f64::to_le_bytes).concat();
+        assert_eq!(load(npy("<f8", true, "(2, 3)", &columns), labels()).unwrap().0, expected);
+    }
+
+    #[test]
+    fn mistakes_name_the_array() {
+        let x = || npy("|u1", false, "(2, 1)", &[1, 2]);
+        let y = |descr: &str, data: &[u8]| npy(descr, false, "(2,)", data);
+        let message = |x, y| load(x, y).unwrap_err().to_string();
+        assert!(message(x(), npy("|u1", false, "(3,)", &[0, 1, 1])).contains("one label per sample"));
+        assert!(message(x(), y("<f4", &[0.5f32, 1.0].map(f32::to_le_bytes).concat())).contains("y[0]"));
+        assert!(message(x(), y("|u1", &[0])).contains("y: expected"), "cut short");
+        assert!(message(x(), y("|u1", &[0, 0])).contains("two classes"));
+        let nan = npy("<f4", false, "(2, 1)", &[f32::NAN, 1.0].map(f32::to_le_bytes).concat());
+        assert!(message(nan, y("|u1", &[0, 1])).contains("element 0"));
+    }
+}

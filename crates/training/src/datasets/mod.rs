@@ -1,0 +1,220 @@
+//! Data sets: two embedded, five public ones read from files, and the user's own tables.
+
+mod agnews;
+mod archive;
+mod bank;
+mod files;
+mod heart;
+mod mirna;
+mod mnist;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use secsv_federation::ClientId;
+
+pub use bank::BankAgeCodes;
+
+use crate::{Samples, Standardiser, TrainingError};
+use files::Content;
+
+/// Training and test samples of one task.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// What people call it.
+    pub name: String,
+    /// How many classes are told apart.
+    pub classes: usize,
+    /// What clients learn from.
+    pub train: Samples,
+    /// What clients test on.
+    pub test: Samples,
+    /// Who really holds which samples, where the data set says so.
+    pub silos: Option<Vec<Silo>>,
+    /// What a reader of the results should know about how the samples were made.
+    pub notes: Vec<String>,
+}
+
+/// One holder of samples in a data set with a natural split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silo {
+    /// Its name.
+    pub id: ClientId,
+    /// Its rows of [`Dataset::train`].
+    pub train: Vec<usize>,
+    /// Its rows of [`Dataset::test`].
+    pub test: Vec<usize>,
+}
+
+/// Which data set to load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatasetSource {
+    /// UCI Wisconsin diagnostic breast cancer, 2 x 30, embedded.
+    BreastCancer,
+    /// UCI optical digits (test part), 10 x 64 or 8 x 8 images, embedded.
+    Digits,
+    /// MNIST, 28 x 28 images.
+    Mnist,
+    /// UCI Bank Marketing in the paper's encoding, 2 x 48.
+    Bank,
+    /// AG news as word2vec sums, 4 x 300.
+    Agnews,
+    /// CLASH microRNA-site pairs, 2 classes, 10 steps x 64.
+    Mirna,
+    /// UCI heart disease, 2 x 13, four hospitals.
+    Heart,
+    /// The user's own `.npz` (x, y) or CSV.
+    File(PathBuf),
+}
+
+/// Where to look, and the choices that some data sets leave open.
+#[derive(Clone, Debug)]
+pub struct LoadOptions<'a> {
+    /// The directory that holds `mnist/`, `bank/` and so on.
+    pub data: Option<&'a Path>,
+    /// The label column of a CSV, by name or by number from 1; the last one if none is given.
+    pub label: Option<&'a str>,
+    /// The share of rows that is held out as test set where the data set has none of its own.
+    pub test_share: f64,
+    /// How BANK's age bins are numbered.
+    pub bank_age_codes: BankAgeCodes,
+    /// Draws the held-out rows.
+    pub seed: u64,
+}
+
+impl Default for LoadOptions<'_> {
+    fn default() -> Self {
+        Self {
+            data: None,
+            label: None,
+            test_share: 1.0 / 3.0,
+            bank_age_codes: BankAgeCodes::default(),
+            seed: 0,
+        }
+    }
+}
+
+/// The data sets with a name.
+const NAMES: [&str; 7] = ["breast-cancer", "digits", "mnist", "bank", "agnews", "mirna", "heart"];
+
+impl FromStr for DatasetSource {
+    type Err = std::convert::Infallible;
+
+    /// A known name, or the path of a file.
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Ok(match name {
+            "breast-cancer" => Self::BreastCancer,
+            "digits" => Self::Digits,
+            "mnist" => Self::Mnist,
+            "bank" => Self::Bank,
+            "agnews" => Self::Agnews,
+            "mirna" => Self::Mirna,
+            "heart" => Self::Heart,
+            path => Self::File(PathBuf::from(path)),
+        })
+    }
+}
+
+impl DatasetSource {
+    /// Reads the samples and prepares them for training.
+    pub fn load(&self, options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> {
+        if !(options.test_share > 0.0 && options.test_share < 1.0) {
+            let found = options.test_share.to_string();
+            return Err(TrainingError::Setting {
+                setting: "test share",
+                expected: "between 0 and 1".into(),
+                found,
+            });
+        }
+        match self {
+            Self::BreastCancer => breast_cancer(options),
+            Self::Digits => digits(options),
+            Self::Mnist => mnist::load(options.data),
+            Self::Bank => bank::load(options),
+            Self::Agnews => agnews::load(options.data),
+            Self::Mirna => mirna::load(options.data),
+            Self::Heart => heart::load(options),
+            Self::File(path) => own_file(path, options),
+        }
+    }
+}
+
+impl Dataset {
+    /// A data set without a natural split.
+    pub fn new(name: impl Into<String>, classes: usize, train: Samples, test: Samples) -> Self {
+        Self { name: name.into(), classes, train, test, silos: None, notes: Vec::new() }
+    }
+
+    /// Keeps at most so many samples, drawn by seed; a natural split keeps who holds what.
+    #[must_use]
+    pub fn limited(self, train: Option<usize>, test: Option<usize>, seed: u64) -> Self {
+        let train_rows = self.train.limited_rows(train.unwrap_or(usize::MAX), seed);
+        let test_rows = self.test.limited_rows(test.unwrap_or(usize::MAX), seed);
+        let kept = |own: &[usize], rows: &[usize]| -> Vec<usize> {
+            own.iter().filter_map(|row| rows.binary_search(row).ok()).collect()
+        };
+        let silos = self.silos.map(|silos| {
+            let cut = |silo: Silo| Silo {
+                train: kept(&silo.train, &train_rows),
+                test: kept(&silo.test, &test_rows),
+                id: silo.id,
+            };
+            silos.into_iter().map(cut).collect()
+        });
+        Self { train: self.train.select(&train_rows), test: self.test.select(&test_rows), silos, ..self }
+    }
+}
+
+fn breast_cancer(options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> {
+    let stored = include_bytes!("../../data/breast_cancer.csv").to_vec();
+    let content = Content::from_stored(Path::new("breast_cancer.csv"), stored)?;
+    held_out("breast-cancer", &table::parse(&content, None)?.samples, 2, options, Standardiser::per_column)
+}
+
+/// Pixels 0..16 become 0..1, as images of 8 x 8.
+fn digits(options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> {
+    let stored = include_bytes!("../../data/digits.csv.gz").to_vec();
+    let table = table::parse(&Content::from_stored(Path::new("digits.csv.gz"), stored)?, None)?;
+    let pixels = table.samples.features().iter().map(|pixel| pixel / 16.0).collect();
+    let samples = Samples::new(vec![1, 8, 8], pixels, table.samples.labels().to_vec());
+    let (train, test) = samples.hold_out(10, options.test_share, options.seed);
+    Ok(Dataset::new("digits", 10, samples.select(&train), samples.select(&test)))
+}
+
+fn own_file(path: &Path, options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> {
+    if !path.is_file() {
+        return Err(TrainingError::UnknownDataset { expected: &NAMES, found: path.display().to_string() });
+    }
+    let name = path.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned());
+    if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npz")) {
+        let (samples, classes) = archive::read(path)?;
+        let standardiser =
+            if samples.shape().len() == 1 { Standardiser::per_column } else { Standardiser::overall };
+        return held_out(&name, &samples, classes, options, standardiser);
+    }
+    let table = table::parse(&Content::read(path)?, options.label)?;
+    let classes = table.class_names.len();
+    let mut dataset = held_out(&name, &table.samples, classes, options, Standardiser::per_column)?;
+    let numbered = table.class_names.iter().enumerate().all(|(class, name)| *name == class.to_string());
+    if !numbered {
+        dataset.notes.push(format!("classes 0 to {} are {}", classes - 1, table.class_names.join(", ")));
+    }
+    Ok(dataset)
+}
+
+/// Cuts one table into training and test samples and standardises both with the training samples' statistics.
+fn held_out(
+    name: &str,
+    samples: &Samples,
+    classes: usize,
+    options: &LoadOptions<'_>,
+    standardiser: fn(&Samples) -> Standardiser,
+) -> Result<Dataset, TrainingError> {
+    let (train, test) = samples.hold_out(classes, options.test_share, options.seed);
+    let (mut train, mut test) = (samples.select(&train), samples.select(&test));
+    let standard = standardiser(&train);
+    standard.apply(&mut train);
+    standard.apply(&mut test);
+    Ok(Dataset::new(name, classes, train, test))
+}
