@@ -3,6 +3,8 @@
 mod commands;
 mod failure;
 mod output;
+mod report;
+mod target_file;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,8 @@ enum Command {
     Train(Box<commands::train::TrainArgs>),
     /// Value every client of a federation from its run directory.
     Evaluate(Box<commands::evaluate::EvaluateArgs>),
+    /// Write the HTML report of a result that `evaluate --json` wrote.
+    Report(commands::report::ReportArgs),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => commands::bench::run(&bench, args.format),
         Command::Train(train) => commands::train::run(&train, args.format),
         Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
+        Command::Report(report) => commands::report::run(&report, args.format),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,4 +3,5 @@
 pub mod bench;
 pub mod demo;
 pub mod evaluate;
+pub mod report;
 pub mod train;
