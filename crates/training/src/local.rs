@@ -109,3 +109,25 @@ fn predicted(scores: &[f32]) -> u32 {
         (0..scores.len()).reduce(|best, class| if scores[class] > scores[best] { class } else { best });
     best.unwrap_or_default() as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calibration_offsets_are_log_ratios_of_class_shares() {
+        assert_eq!(Loss::Plain.offsets(&[1, 2], &[3, 4]), None);
+        let offsets = Loss::Calibrated.offsets(&[8, 0], &[9, 9]).unwrap();
+        assert!(
+            (offsets[0] - (0.9f32 / 0.5).ln()).abs() < 1e-6
+                && (offsets[1] - (0.1f32 / 0.5).ln()).abs() < 1e-6
+        );
+        assert_eq!(Loss::Calibrated.offsets(&[4, 9], &[4, 9]).unwrap(), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn the_lowest_of_equal_scores_wins() {
+        assert_eq!(predicted(&[0.0, 2.0, 2.0]), 1);
+        assert_eq!(predicted(&[0.0, 0.0]), 0);
+    }
+}

@@ -217,3 +217,78 @@ fn part(
         _ => Ok(bias.cloned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use candle_nn::loss::cross_entropy;
+    use secsv_federation::Tensor as Stored;
+
+    use super::*;
+    use crate::ModelKind;
+
+    /// Numbers that look random and repeat.
+    fn wave(count: usize, phase: f32) -> Vec<f32> {
+        (0..count).map(|index| (index as f32 * 1.7 + phase).sin()).collect()
+    }
+
+    fn loss(spec: &ModelSpec, weights: &Weights, samples: &Samples) -> (Tensor, Vec<(String, Var)>) {
+        let network = Network::new(spec, weights).unwrap();
+        let rows: Vec<usize> = (0..samples.len()).collect();
+        let labels = Tensor::from_slice(samples.labels(), samples.len(), &Device::Cpu).unwrap();
+        let loss = cross_entropy(&network.scores(samples, &rows).unwrap(), &labels).unwrap();
+        (loss, network.parameters.into_iter().collect())
+    }
+
+    /// Every gradient against the slope of the loss, for every kind of model.
+    #[test]
+    fn gradients_are_slopes() {
+        for (model, sample) in [
+            (ModelKind::Logistic, vec![6]),
+            (ModelKind::Dnn { layers: 3 }, vec![6]),
+            (ModelKind::Cnn, vec![2, 5, 4]),
+            (ModelKind::Gru, vec![4, 3]),
+        ] {
+            let plan = model.blueprint(&sample, 3).unwrap();
+            let weights = plan.initial(1).unwrap();
+            let width: usize = sample.iter().product();
+            let samples = Samples::new(plan.spec().input.clone(), wave(width * 5, 0.3), vec![0, 2, 1, 1, 0]);
+            let (at, parameters) = loss(plan.spec(), &weights, &samples);
+            let gradients = at.backward().unwrap();
+            for (name, variable) in parameters {
+                let gradient =
+                    gradients.get(&variable).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                // Along a wave through the whole tensor, so that every element counts.
+                let direction = wave(gradient.len(), 0.9);
+                let expected: f32 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
+                let moved = |step: f32| {
+                    let original = weights.get(&name).unwrap();
+                    let values =
+                        original.values().iter().zip(&direction).map(|(w, d)| w + step * d).collect();
+                    let mut changed = weights.clone();
+                    changed.insert(&name, Stored::new(original.shape().to_vec(), values).unwrap());
+                    loss(plan.spec(), &changed, &samples).0.to_scalar::<f32>().unwrap()
+                };
+                let slope = (moved(1e-3) - moved(-1e-3)) / 2e-3;
+                let bound = 2e-3 + 0.02 * expected.abs();
+                assert!(
+                    (slope - expected).abs() < bound,
+                    "{} {name}: slope {slope}, gradient {expected}",
+                    model.name()
+                );
+            }
+        }
+    }
+
+    /// Copied patches against the library's own convolution, which padding selects.
+    #[test]
+    fn convolution_by_patches_is_the_librarys() {
+        let images = Tensor::from_vec(wave(2 * 2 * 7 * 6, 0.1), (2, 2, 7, 6), &Device::Cpu).unwrap();
+        let weight = Tensor::from_vec(wave(3 * 2 * 3 * 2, 0.5), (3, 2, 3, 2), &Device::Cpu).unwrap();
+        let ours = convolve(&images, &weight, None, 2, 0).unwrap();
+        let theirs = images.conv2d(&weight, 0, 2, 1, 1).unwrap();
+        assert_eq!(ours.dims(), [2, 3, 3, 3]);
+        let difference =
+            (ours - theirs).unwrap().abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+        assert!(difference < 1e-5, "{difference}");
+    }
+}

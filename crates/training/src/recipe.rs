@@ -65,9 +65,11 @@ impl LocalTraining {
     /// The settings of the paper's authors for their four tasks (batches of 64) and tried ones for the others.
     pub fn suited_to(source: &DatasetSource, model: ModelKind) -> Self {
         let (epochs, learning_rate) = match (model, source) {
-            (ModelKind::Dnn { .. }, _) => (5, 1e-3),
+            (ModelKind::Dnn { .. }, source) if source.is_large() => (5, 1e-3),
+            (ModelKind::Dnn { .. }, _) => (5, 5e-3),
             (ModelKind::Cnn, _) => (10, 1e-3),
-            (ModelKind::Gru, _) => (10, 1e-3),
+            (ModelKind::Gru, source) if source.is_large() => (10, 1e-3),
+            (ModelKind::Gru, _) => (10, 5e-3),
             (ModelKind::Logistic, DatasetSource::Agnews) => (5, 1e-4),
             (ModelKind::Logistic, DatasetSource::Bank | DatasetSource::Mnist | DatasetSource::Mirna) => {
                 (5, 1e-3)

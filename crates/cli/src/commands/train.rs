@@ -159,9 +159,6 @@ pub fn run(args: &TrainArgs, format: Format) -> anyhow::Result<()> {
     for note in &dataset.notes {
         progress.note(note.clone(), &json!({"event": "note", "text": note}));
     }
-    if format == Format::Text {
-        progress.print(&format!("{:>5}  {:>7}  {:>8}", "round", "clients", "accuracy"));
-    }
     let outcome = train(&dataset, &silos, &recipe, &args.out, &|event| observe(&event, &progress, format))?;
     progress.finish();
     let report =
@@ -242,6 +239,9 @@ fn observe(event: &Event<'_>, progress: &Progress, format: Format) {
             let accuracy = round.accuracy();
             let record = json!({"event": "round", "round": round.round, "accuracy": accuracy});
             progress.note(format!("accuracy {accuracy:.4}"), &record);
+            if format == Format::Text && round.round.0 == 1 {
+                progress.print(&format!("{:>5}  {:>7}  {:>8}", "round", "clients", "accuracy"));
+            }
             if format == Format::Text {
                 progress.print(&format!(
                     "{:>5}  {:>7}  {accuracy:>8.4}",

@@ -117,6 +117,11 @@ impl FromStr for DatasetSource {
 }
 
 impl DatasetSource {
+    /// Whether it is one of the paper's tasks, which take hundreds of steps in each pass over the samples.
+    pub(crate) fn is_large(&self) -> bool {
+        matches!(self, Self::Mnist | Self::Bank | Self::Agnews | Self::Mirna)
+    }
+
     /// Reads the samples and prepares them for training.
     pub fn load(&self, options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> {
         if !(options.test_share > 0.0 && options.test_share < 1.0) {

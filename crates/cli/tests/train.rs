@@ -1,0 +1,105 @@
+//! `secsv train` as a user runs it: exit codes, what it prints where, and what it leaves behind.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+type Tested<T> = Result<T, Box<dyn Error>>;
+
+fn secsv(directory: &Path, arguments: &[&str]) -> Tested<Output> {
+    Ok(Command::new(env!("CARGO_BIN_EXE_secsv")).current_dir(directory).args(arguments).output()?)
+}
+
+#[test]
+fn json_is_one_document_and_progress_is_json_lines() -> Tested<()> {
+    let place = tempfile::tempdir()?;
+    let arguments = [
+        "train",
+        "--format",
+        "json",
+        "--dataset",
+        "breast-cancer",
+        "--model",
+        "logistic",
+        "--clients",
+        "5",
+        "--rounds",
+        "3",
+        "--alpha",
+        "0.5",
+        "--seed",
+        "1",
+        "--out",
+        "run/",
+        "--flip",
+        "client-2:0.5",
+        "--select",
+        "2:client-1,client-2",
+    ];
+    let output = secsv(place.path(), &arguments)?;
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(report["rounds"].as_array().map(Vec::len), Some(3));
+    assert_eq!(report["rounds"][1]["clients"], serde_json::json!(["client-1", "client-2"]));
+    assert_eq!(report["clients"][1]["faults"][0], "0.5 of its labels flipped");
+    assert!(report["rounds"][2]["accuracy"].as_f64() > Some(0.8), "{report}");
+    for line in String::from_utf8(output.stderr)?.lines() {
+        let record: Value = serde_json::from_str(line)?;
+        assert_eq!(record["event"], "round");
+    }
+    let run = place.path().join("run");
+    assert!(run.join("federation.toml").is_file() && run.join("clients/client-5/test.safetensors").is_file());
+    assert!(!run.join("clients/client-5/round-0002.safetensors").exists());
+
+    let again = secsv(place.path(), &arguments)?;
+    assert_eq!(again.status.code(), Some(2), "a directory in use is not overwritten");
+    assert!(again.stdout.is_empty() && String::from_utf8(again.stderr)?.contains("run"));
+    Ok(())
+}
+
+#[test]
+fn text_shows_rounds_and_clients() -> Tested<()> {
+    let place = tempfile::tempdir()?;
+    let output = secsv(place.path(), &["train", "--dataset", "digits", "--rounds", "2", "--clients", "4"])?;
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout)?;
+    assert!(text.starts_with("round  clients  accuracy\n    1        4    0."), "{text}");
+    assert!(text.contains("client-4") && text.contains("wrote run"), "{text}");
+    assert!(place.path().join("run/global/round-0002.safetensors").is_file());
+    Ok(())
+}
+
+#[test]
+fn bad_input_exits_2_and_writes_nothing() -> Tested<()> {
+    let place = tempfile::tempdir()?;
+    std::fs::write(place.path().join("bad.csv"), "a,b,y\n1,2,0\n1,x,1\n")?;
+    for (arguments, said) in [
+        (vec!["--dataset", "mnist"], "--data"),
+        (vec!["--dataset", "mnist", "--data", "."], "mnist/train-images-idx3-ubyte"),
+        (vec!["--dataset", "nothing"], "breast-cancer"),
+        (vec!["--dataset", "bad.csv"], "line 3, column 2"),
+        (vec!["--dataset", "digits", "--clients", "3"], "4 to 128"),
+        (vec!["--dataset", "digits", "--alpha", "0"], "alpha"),
+        (vec!["--dataset", "digits", "--rounds", "0"], "rounds"),
+        (vec!["--dataset", "digits", "--flip", "client-9:0.5"], "client-9"),
+        (vec!["--dataset", "digits", "--flip", "client-1"], "ID:FRACTION"),
+        (vec!["--dataset", "digits", "--select", "11:client-1"], "1 to 10"),
+        (vec!["--dataset", "digits", "--select", "1:client-1", "--select", "1:client-2"], "round 1 twice"),
+        (vec!["--dataset", "digits", "--split", "natural"], "natural"),
+        (vec!["--dataset", "breast-cancer", "--model", "cnn"], "images"),
+        (vec!["--dataset", "digits", "--model", "dnn", "--layers", "1"], "layers"),
+        (vec!["--dataset", "digits", "--test-share", "1"], "test share"),
+        (vec!["--dataset", "digits", "--train-limit", "20"], "largest class"),
+        (vec!["--dataset", "digits", "--model", "svm"], "svm"),
+    ] {
+        let output = secsv(place.path(), &[vec!["train"], arguments.clone()].concat())?;
+        let error = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(said), "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert!(!place.path().join("run").exists(), "{arguments:?}");
+    }
+    Ok(())
+}
