@@ -1,8 +1,28 @@
 //! What a federation leaves behind: who took part in which round, their models and test sets.
 //!
 //! Receives a run directory (or the part of it one silo holds) and hands on checked models, test sets and
-//! coalitions, and the floating-point answer that every secure protocol is measured against. It holds no
-//! cryptography.
+//! coalitions, and the floating-point answer that every secure protocol is measured against ([`clear`]). Which samples
+//! may be skipped ([`skip`]) is decided here too, for tests in the clear and secure ones alike.
+//!
+//! ```
+//! use secsv_federation::{CollectiveTestSet, RoundId, RunDirectory, SampleSet, clear::ClearRound};
+//! # fn example(path: &std::path::Path) -> Result<(), secsv_federation::Error> {
+//! let run = RunDirectory::open(path)?;
+//! run.check()?;
+//! let test_set = CollectiveTestSet::read(&run)?;
+//! let mut models = Vec::new();
+//! for position in run.participants(RoundId(1)).members() {
+//!     let client = &run.spec().clients[position];
+//!     models.push((position, client.train_size_in(RoundId(1)), run.local_model(&client.id, RoundId(1))?));
+//! }
+//! let round = ClearRound::new(run.architecture(), &test_set, models);
+//! let everybody = (round.participants(), SampleSet::all(test_set.len()));
+//! println!("{} of {} right", round.correct_samples(&[everybody])[0].len(), test_set.len());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It holds no cryptography, trains nothing, and values nobody.
 
 mod aggregate;
 mod architecture;

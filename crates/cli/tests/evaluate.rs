@@ -1,0 +1,173 @@
+//! `secsv evaluate` as a user sees it: output, files and exit codes.
+
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use secsv_federation::{
+    ClientId, ClientSpec, FederationSpec, LayerSpec, ModelSpec, RoundId, RunWriter, Tensor, TestSet, Weights,
+};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// A model with one score per class; it predicts the class with the larger weight times the only feature.
+fn model(weights: [f32; 2]) -> Outcome<Weights> {
+    Ok(Weights::from_iter([("fc.weight".to_owned(), Tensor::new(vec![2, 1], weights.to_vec())?)]))
+}
+
+/// Four clients, two rounds. Samples are 1 (class 1) and -1 (class 0), so a model that weighs class 1 more is always
+/// right and one that weighs class 0 more always wrong. `bad` uploads wrong models, `late` misses round 1.
+fn written(parent: &Path) -> Outcome<PathBuf> {
+    let path = parent.join("run");
+    let linear = LayerSpec::Linear { weight: "fc.weight".into(), bias: None };
+    let mut clients = Vec::new();
+    for id in ["good", "bad", "fine", "late"] {
+        clients.push(ClientSpec { id: ClientId::new(id)?, train_size: 10, rounds: vec![] });
+    }
+    let model_spec = ModelSpec { input: vec![1], classes: 2, layers: vec![linear] };
+    let spec = FederationSpec { name: "four".into(), rounds: 2, model: model_spec, clients };
+    let writer = RunWriter::create(&path, &spec)?;
+    writer.initial_model(&model([1.0, 0.0])?)?;
+    for id in spec.ids() {
+        writer.test_set(id, &TestSet::new(vec![1], vec![1.0, -1.0], vec![1, 0])?)?;
+    }
+    for round in [RoundId(1), RoundId(2)] {
+        for id in spec.ids().filter(|id| round == RoundId(2) || id.as_str() != "late") {
+            let weights = if id.as_str() == "bad" { [3.0, 0.0] } else { [0.0, 2.0] };
+            writer.local_model(id, round, &model(weights)?)?;
+        }
+    }
+    writer.finish()?;
+    Ok(path)
+}
+
+fn secsv(arguments: &[&str], run: &Path) -> Outcome<Output> {
+    Ok(Command::new(env!("CARGO_BIN_EXE_secsv")).arg("evaluate").arg(run).args(arguments).output()?)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Seconds differ from run to run.
+fn without_seconds(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    if let Some(first) = lines.first_mut() {
+        *first = first.rsplit_once(", ").map_or(*first, |(head, _)| head);
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn the_table_is_this_one() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    let output = secsv(&["--protocol", "nssv"], &run).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // One good client alone does not outweigh bad (2 against 3), two do (4 against 3). Round 1, by hand: 2/3, -1/3, 2/3.
+    // Round 2 starts from a model that is always right: 1/6, -1/2, 1/6, 1/6.
+    assert_eq!(
+        without_seconds(&text(&output.stdout)),
+        "nssv exact: 2 rounds, 24 coalitions, 8 samples\n\
+         client  contribution\n\
+         good       +0.833333\n\
+         bad        -0.833333\n\
+         fine       +0.833333\n\
+         late       +0.166667\n\
+         sum        +1.000000"
+    );
+}
+
+#[test]
+fn json_is_one_document_and_the_file_the_same() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    let file = parent.path().join("result.json");
+    let file_argument = file.to_str().unwrap();
+    let output =
+        secsv(&["--protocol", "nssv", "--format", "json", "--seed", "9", "--json", file_argument], &run)
+            .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let written: serde_json::Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(document, written);
+    assert_eq!(document["clients"], serde_json::json!(["good", "bad", "fine", "late"]));
+    assert_eq!(document["seed"], 9);
+    assert_eq!(document["ssv"][0]["values"]["late"], 0.0);
+    let first = &document["utilities"][0];
+    assert_eq!((&first["round"], &first["correct"], &first["total"]), (&1.into(), &0.into(), &8.into()));
+    // Progress is on standard error, one JSON document a line; nothing else lies beside the result.
+    for line in text(&output.stderr).lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn skipping_is_reported() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    let output =
+        secsv(&["--protocol", "nssv", "--skip", "on", "--verify-skip", "--format", "json"], &run).unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["skip"], true);
+    let pair = document["utilities"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|u| u["round"] == 1 && u["coalition"] == serde_json::json!(["fine", "good"]))
+        .unwrap();
+    assert_eq!(
+        (&pair["correct"], &pair["tested"], &pair["wrongly_skipped"]),
+        (&8.into(), &0.into(), &0.into())
+    );
+    let table = text(&secsv(&["--protocol", "nssv", "--skip", "on"], &run).unwrap().stdout);
+    assert!(table.contains("skipped"), "{table}");
+}
+
+#[test]
+fn bad_input_ends_with_2_and_writes_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    let file = parent.path().join("result.json");
+    let json = ["--protocol", "nssv", "--json", file.to_str().unwrap()];
+    fs::write(run.join("clients/fine/round-0002.safetensors"), b"not a model").unwrap();
+    let output = secsv(&json, &run).unwrap();
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint.contains("clients/fine/round-0002.safetensors: header: expected"), "{complaint}");
+    assert!(output.stdout.is_empty() && !file.exists());
+    for arguments in [
+        &["--protocol", "nssv", "--estimator", "guess"][..],
+        &["--protocol", "none"],
+        &["--protocol", "nssv", "--epsilon", "0"],
+        &["--protocol", "nssv", "--max-seconds", "-1"],
+        &["--protocol", "nssv", "--estimator", "contribution-index-or"],
+        &["--protocol", "nssv", "--json", "/nowhere/at/all.json"],
+        &[],
+    ] {
+        let parent = tempfile::tempdir().unwrap();
+        let run = written(parent.path()).unwrap();
+        let output = secsv(arguments, &run).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    let nothing = secsv(&["--protocol", "nssv"], &parent.path().join("nothing")).unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(text(&nothing.stderr).contains("federation.toml: file: expected this file, found none"));
+}
+
+#[test]
+fn sampled_values_come_with_their_errors() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    let arguments = ["--protocol", "nssv", "--estimator", "permutation", "--samples", "5", "--seed", "1"];
+    let first = secsv(&arguments, &run).unwrap();
+    assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
+    assert!(text(&first.stdout).contains("standard error"));
+    let again = secsv(&arguments, &run).unwrap();
+    assert_eq!(without_seconds(&text(&first.stdout)), without_seconds(&text(&again.stdout)));
+}
