@@ -3,6 +3,8 @@
 mod commands;
 mod failure;
 mod output;
+mod report;
+mod target_file;
 
 use std::process::ExitCode;
 
@@ -23,17 +25,26 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show an encrypted matrix product, checked against the clear one.
+    Demo,
+    /// Measure this machine.
+    Bench(commands::bench::BenchArgs),
     /// Train a federation in simulation and write its run directory.
     Train(Box<commands::train::TrainArgs>),
     /// Value every client of a federation from its run directory.
     Evaluate(Box<commands::evaluate::EvaluateArgs>),
+    /// Write the HTML report of a result that `evaluate --json` wrote.
+    Report(commands::report::ReportArgs),
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.command {
+        Command::Demo => commands::demo::run(args.format),
+        Command::Bench(bench) => commands::bench::run(&bench, args.format),
         Command::Train(train) => commands::train::run(&train, args.format),
         Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
+        Command::Report(report) => commands::report::run(&report, args.format),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

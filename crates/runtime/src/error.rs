@@ -37,6 +37,8 @@ impl Error {
             Self::Values(error) => matches!(
                 error,
                 Values::TooManyClients { .. }
+                    | Values::Budget { .. }
+                    | Values::Undetermined { .. }
                     | Values::Setting { .. }
                     | Values::NoTime { .. }
                     | Values::UnknownMethod { .. }

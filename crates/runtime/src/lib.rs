@@ -22,6 +22,7 @@
 //! It holds no arithmetic on shares or ciphertexts, and no estimator.
 
 mod clear;
+mod cumulative;
 mod error;
 mod evaluate;
 mod evaluator;
@@ -29,6 +30,7 @@ mod outcomes;
 mod result;
 
 pub use clear::ClearEvaluator;
+pub use cumulative::CumulativeEvaluator;
 pub use error::Error;
 pub use evaluate::{EvaluationSettings, Progress, evaluate};
 pub use evaluator::{Evaluator, Test};

@@ -70,10 +70,11 @@ pub struct RoundValues {
 }
 
 impl Federated {
-    /// A plan for each round over those who took part in it. The stopping rule is for the whole federation: tests
+    /// A plan for each round over those who took part in it. Methods that value accumulated models take one round, of
+    /// which every coalition's utility is that of its accumulated model. The stopping rule is for the whole federation: tests
     /// are divided equally among the rounds, the standard error by the square root of their number.
     pub fn new(method: Method, rounds: &[(RoundId, Coalition)], settings: &Settings) -> Result<Self, Error> {
-        if method.needs_cumulative_models() {
+        if method.needs_cumulative_models() && rounds.len() > 1 {
             return Err(Error::NeedsCumulativeModels { method: method.name() });
         }
         let mut share = *settings;

@@ -244,8 +244,9 @@ fn misuse_is_an_error() {
         Method::LeaveOneOut.values_of(&table, &Settings::default()),
         Err(Error::Missing { .. })
     ));
-    let rounds = [(RoundId(1), players)];
+    let rounds = [(RoundId(1), players), (RoundId(2), players)];
     let refused =
         Federated::new(Method::ContributionIndexOneRound, &rounds, &Settings::default()).map(|_| ());
     assert!(matches!(refused, Err(Error::NeedsCumulativeModels { .. })));
+    assert!(Federated::new(Method::ContributionIndexOneRound, &rounds[..1], &Settings::default()).is_ok());
 }

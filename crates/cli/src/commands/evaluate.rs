@@ -1,23 +1,18 @@
 //! `secsv evaluate`: every client's contribution, from a run directory.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    io::Write as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use secsv_federation::{CollectiveTestSet, RunDirectory, skip::SkipMode};
-use secsv_runtime::{ClearEvaluator, EvaluationResult, EvaluationSettings, evaluate};
+use secsv_runtime::{ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, evaluate};
 use secsv_shapley::{Method, Settings, StopRule};
 use serde::Serialize;
 
 use crate::{
     failure::BadInput,
     output::{Format, Progress},
+    report::render,
+    target_file,
 };
 
 /// Arguments of `secsv evaluate`.
@@ -61,6 +56,9 @@ pub struct EvaluateArgs {
     /// Also write the result to this file, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Also write a report for people to this file: HTML that needs nothing else.
+    #[arg(long)]
+    report: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -86,14 +84,19 @@ fn method(name: &str) -> Result<Method, secsv_shapley::Error> {
 /// Runs the command.
 pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     let settings = settings(args)?;
-    if let Some(file) = &args.json {
-        check_target("--json", file)?;
+    for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
+        file.as_deref().map_or(Ok(()), |file| target_file::check(setting, file))?;
     }
+    let run = RunDirectory::open(&args.run)?;
+    run.check()?;
     let result = match args.protocol {
-        Protocol::Nssv => nssv(&args.run, &settings)?,
+        Protocol::Nssv => nssv(&run, &settings)?,
     };
     if let Some(file) = &args.json {
-        write_whole(file, &serde_json::to_vec(&result)?)?;
+        target_file::write_whole(file, &serde_json::to_vec(&result)?)?;
+    }
+    if let Some(file) = &args.report {
+        target_file::write_whole(file, render(&result, &run.spec().name).as_bytes())?;
     }
     match format {
         Format::Json => println!("{}", serde_json::to_string(&result)?),
@@ -121,7 +124,7 @@ fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {
     Ok(EvaluationSettings { method: args.estimator, estimator, skip, verify_skip: args.verify_skip })
 }
 
-fn nssv(path: &Path, settings: &EvaluationSettings) -> anyhow::Result<EvaluationResult> {
+fn nssv(run: &RunDirectory, settings: &EvaluationSettings) -> anyhow::Result<EvaluationResult> {
     #[derive(Serialize)]
     struct Step {
         event: &'static str,
@@ -129,52 +132,20 @@ fn nssv(path: &Path, settings: &EvaluationSettings) -> anyhow::Result<Evaluation
         tested: usize,
         asked: usize,
     }
-    let run = RunDirectory::open(path)?;
-    run.check()?;
-    let test_set = CollectiveTestSet::read(&run)?;
-    let mut evaluator = ClearEvaluator::new(&run, &test_set);
+    let test_set = CollectiveTestSet::read(run)?;
     let bar = Progress::new("coalitions", 0);
-    let result = evaluate(run.spec(), &mut evaluator, settings, |progress| {
+    let observe = |progress: secsv_runtime::Progress| {
         let secsv_runtime::Progress { round, tested, asked } = progress;
         bar.advance(tested as u64, asked as u64);
         bar.note(format!("round {round}"), &Step { event: "tested", round: round.0, tested, asked });
-    });
+    };
+    let result = if settings.method.needs_cumulative_models() {
+        evaluate(run.spec(), &mut CumulativeEvaluator::new(run, &test_set)?, settings, observe)
+    } else {
+        evaluate(run.spec(), &mut ClearEvaluator::new(run, &test_set), settings, observe)
+    };
     bar.finish();
     Ok(result?)
-}
-
-/// A file that cannot be written later is better refused before hours of work.
-fn check_target(setting: &'static str, file: &Path) -> Result<(), BadInput> {
-    let parent = parent(file);
-    let found = match () {
-        () if file.is_dir() => "a directory",
-        () if !parent.is_dir() => "one in no directory",
-        () => return Ok(()),
-    };
-    let found = format!("{found}: {}", file.display());
-    Err(BadInput { setting, expected: "a file in an existing directory", found })
-}
-
-fn parent(file: &Path) -> &Path {
-    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Writes a file that is there as a whole or not at all.
-fn write_whole(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let context = || format!("{}: cannot be written", file.display());
-    let partial = file.with_file_name(format!(
-        ".{}.partial-{}",
-        file.file_name().unwrap_or_default().to_string_lossy(),
-        std::process::id()
-    ));
-    let written = fs::File::create_new(&partial)
-        .and_then(|mut target| target.write_all(bytes).and_then(|()| target.sync_all()))
-        .and_then(|()| fs::rename(&partial, file));
-    if written.is_err() {
-        // What is left over is of no use; the first error is the one to tell.
-        let _ = fs::remove_file(&partial);
-    }
-    written.with_context(context)
 }
 
 /// The values for people.

@@ -6,6 +6,7 @@
 
 mod activation;
 mod coalition;
+mod cumulative;
 mod forward;
 mod matrix;
 mod parameters;
@@ -16,6 +17,7 @@ use rayon::prelude::*;
 use crate::{Architecture, CollectiveTestSet, SampleSet, Weights};
 
 pub use coalition::ClearRound;
+pub use cumulative::CumulativeModels;
 use forward::{Scratch, forward};
 pub use parameters::Parameters;
 

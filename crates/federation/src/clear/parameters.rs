@@ -44,6 +44,11 @@ impl Parameters {
         (total > 0.0).then_some(mean)
     }
 
+    /// Adds a multiple of another model of the same architecture.
+    pub fn add_scaled(&mut self, other: &Self, factor: f64) {
+        self.values.iter_mut().zip(&other.values).for_each(|(sum, v)| *sum += factor * v);
+    }
+
     /// All parameters, layer by layer.
     pub fn values(&self) -> &[f64] {
         &self.values

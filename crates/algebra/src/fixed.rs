@@ -1,0 +1,87 @@
+//! Fixed point: real numbers as ring elements, with the range checked where it could be lost.
+
+use crate::{AlgebraError, Ring};
+
+/// A fixed-point format: multiples of 2^-`fractional_bits` with magnitude at most 2^`exponent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedPoint {
+    fractional_bits: u32,
+    exponent: i32,
+}
+
+impl FixedPoint {
+    /// A format with these fractional bits for numbers of magnitude at most 2^`exponent`.
+    pub const fn new(fractional_bits: u32, exponent: i32) -> Self {
+        Self { fractional_bits, exponent }
+    }
+
+    /// Bits after the binary point.
+    pub const fn fractional_bits(self) -> u32 {
+        self.fractional_bits
+    }
+
+    /// Magnitudes up to two to this power fit.
+    pub const fn exponent(self) -> i32 {
+        self.exponent
+    }
+
+    /// Whether every number of the format fits the signed half of the ring.
+    pub fn check_fits(self, ring: impl Ring) -> Result<(), AlgebraError> {
+        let bits = self.exponent + self.fractional_bits as i32;
+        // Magnitude 2^bits must stay below modulus/2, which is at least 2^(ring bits - 2).
+        if bits > ring.bits() as i32 - 2 || bits > 52 {
+            return Err(AlgebraError::FormatTooWide { bits, ring_bits: ring.bits() });
+        }
+        Ok(())
+    }
+
+    /// The nearest element (ties to even); an error if the number is outside the range or not finite.
+    pub fn encode(self, ring: impl Ring, x: f64) -> Result<u64, AlgebraError> {
+        self.check_fits(ring)?;
+        if !x.is_finite() {
+            return Err(AlgebraError::NotFinite);
+        }
+        if x.abs() > f64::powi(2.0, self.exponent) {
+            let found_exponent = x.abs().log2().ceil() as i32 - 1;
+            return Err(AlgebraError::OutOfRange { expected_exponent: self.exponent, found_exponent });
+        }
+        let scaled = x * f64::powi(2.0, self.fractional_bits as i32);
+        Ok(ring.embed(scaled.round_ties_even() as i64))
+    }
+
+    /// The real number an element stands for.
+    pub fn decode(self, ring: impl Ring, element: u64) -> f64 {
+        ring.centre(element) as f64 * f64::powi(2.0, -(self.fractional_bits as i32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Field, Ring64};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn decoding_is_within_half_a_step(x in -16.0f64..16.0, bits in 0u32..30) {
+            let fixed = FixedPoint::new(bits, 4);
+            for decoded in [
+                fixed.decode(Field::standard(), fixed.encode(Field::standard(), x).unwrap()),
+                fixed.decode(Ring64, fixed.encode(Ring64, x).unwrap()),
+            ] {
+                prop_assert!((decoded - x).abs() <= f64::powi(0.5, bits as i32 + 1));
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error() {
+        let (field, fixed) = (Field::standard(), FixedPoint::new(10, 3));
+        assert!(fixed.encode(field, 8.0).is_ok() && fixed.encode(field, -8.0).is_ok());
+        let error = fixed.encode(field, 8.0001).unwrap_err();
+        assert_eq!(error, AlgebraError::OutOfRange { expected_exponent: 3, found_exponent: 3 });
+        assert_eq!(fixed.encode(field, f64::NAN), Err(AlgebraError::NotFinite));
+        assert!(FixedPoint::new(30, 10).encode(field, 0.0).is_err(), "40 bits do not fit half of 41");
+        assert!(FixedPoint::new(30, 9).encode(field, 512.0).is_ok());
+    }
+}

@@ -1,0 +1,279 @@
+//! `secsv bench linear`: this machine's multiply-accumulate rate and the matrix methods side by side.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use secsv_algebra::{Field, Matrix, Prg, Seed};
+use secsv_he::{
+    HeError, Operations, Parameters, Preset, SecretKey, UnitCosts,
+    clock::fastest,
+    linear::{LayerShape, Layout, Method, multiply},
+    measure::{Implementation, KernelRow, kernel_rows},
+    planner::{LayerTask, Scope, plan_packed, predict},
+};
+use serde::Serialize;
+
+use crate::output::Format;
+
+/// The shapes of the paper's Matrix Reducing table.
+const SHAPES: [(usize, usize); 7] = [(4, 300), (2, 48), (64, 256), (10, 64), (32, 64), (32, 32), (2, 32)];
+/// What one model's weights may take when ready to multiply.
+const MEMORY: usize = 300 << 20;
+
+/// Arguments of `secsv bench`.
+#[derive(Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Encrypted matrix products: the kernel, and every method at the paper's shapes.
+    Linear {
+        /// Encryption parameters of the matrix products (kernel rows are always `compact`).
+        #[arg(long, value_enum, default_value_t = PresetName::Standard)]
+        preset: PresetName,
+    },
+}
+
+/// Presets on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum PresetName {
+    /// Degree 8192, 162 bits: replies flooded to 40 bits.
+    Standard,
+    /// Degree 4096, 109 bits: smaller, no statistical claim for replies.
+    Compact,
+}
+
+impl From<PresetName> for Preset {
+    fn from(name: PresetName) -> Self {
+        match name {
+            PresetName::Standard => Self::Standard,
+            PresetName::Compact => Self::Compact,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    kernel: Vec<Kernel>,
+    matmul: Vec<Product>,
+}
+
+#[derive(Serialize)]
+struct Kernel {
+    name: &'static str,
+    reuse: &'static str,
+    threads: usize,
+    ns_per_slot_mac: f64,
+}
+
+#[derive(Serialize)]
+struct Product {
+    shape: [usize; 2],
+    method: &'static str,
+    encrypted: &'static str,
+    samples: usize,
+    us_per_sample: f64,
+    operations: BTreeMap<&'static str, f64>,
+}
+
+/// Runs the benchmark and prints it.
+pub fn run(args: &BenchArgs, format: Format) -> Result<()> {
+    let What::Linear { preset } = args.what;
+    let parameters = Parameters::preset(preset.into())?;
+    eprintln!("measuring the kernel and this machine's unit costs");
+    let kernel = kernel_rows()?.iter().map(Kernel::from).collect();
+    let bench = Bench::new(&parameters)?;
+    let mut matmul = Vec::new();
+    for (d_out, d_in) in SHAPES {
+        eprintln!("measuring products of a {d_out}x{d_in} layer");
+        bench.shape(LayerShape { d_out, d_in }, &mut matmul)?;
+    }
+    let document = Document { kernel, matmul };
+    match format {
+        Format::Json => println!("{}", serde_json::to_string_pretty(&document)?),
+        Format::Text => print_text(&document, &parameters, &bench.costs),
+    }
+    Ok(())
+}
+
+/// Keys and unit costs that all products share.
+struct Bench {
+    parameters: Arc<Parameters>,
+    key: SecretKey,
+    costs: UnitCosts,
+}
+
+impl Bench {
+    fn new(parameters: &Arc<Parameters>) -> Result<Self, HeError> {
+        let key = SecretKey::generate(parameters, &mut Prg::new(&Seed::from_bytes([1; 32])));
+        Ok(Self { parameters: parameters.clone(), key, costs: UnitCosts::measure(parameters)? })
+    }
+
+    /// All methods at one shape, each at its best batch size.
+    fn shape(&self, shape: LayerShape, rows: &mut Vec<Product>) -> Result<(), HeError> {
+        for method in [Method::Squaring, Method::Reducing] {
+            let layout = Layout::new(&self.parameters, shape, method)?;
+            rows.push(self.half(&layout)?);
+            // `compact` has no room for products of two ciphertexts.
+            match self.full(&layout) {
+                Err(HeError::Budget { .. }) => {}
+                row => rows.push(row?),
+            }
+        }
+        let task = LayerTask { shape, samples: 1 << 20, models: 1, sums: 1, weight_bits: 0, memory: MEMORY };
+        let layout = plan_packed(&self.parameters, task, Scope::Products, &self.costs)?.layout;
+        rows.push(self.half(&layout)?);
+        Ok(())
+    }
+
+    fn operands(&self, layout: &Layout) -> (Matrix<Field>, Matrix<Field>, Prg) {
+        let mut rng = Prg::new(&Seed::from_bytes([2; 32]));
+        let (field, LayerShape { d_out, d_in }) = (self.parameters.field(), layout.shape());
+        let a = Matrix::uniform(field, d_out, d_in, &mut rng);
+        (a, Matrix::uniform(field, d_in, layout.batch(), &mut rng), rng)
+    }
+
+    /// Encodes one batch and multiplies it with one model.
+    fn half(&self, layout: &Layout) -> Result<Product, HeError> {
+        let (a, b, mut rng) = self.operands(layout);
+        let evaluation = self.key.evaluation_key(&layout.rotation_steps(), &mut rng);
+        let encrypted = layout.encrypt(&self.key, &a, &mut rng, &mut Operations::default())?;
+        let prepared = layout.prepare(&encrypted)?;
+        let mut batch = layout.empty_batch();
+        let mut once = |ops: &mut Operations| {
+            layout.encode_into(&b, 0, &mut batch, ops)?;
+            multiply(layout, &[&prepared], &[&batch], Some(&evaluation), ops)
+        };
+        let mut counted = Operations::default();
+        once(&mut counted)?;
+        let task = LayerTask {
+            shape: layout.shape(),
+            samples: layout.batch(),
+            models: 1,
+            sums: 1,
+            weight_bits: 0,
+            memory: MEMORY,
+        };
+        let predicted = predict(layout, task, Scope::Products, &self.costs).operations;
+        if predicted != counted {
+            return Err(HeError::Count {
+                what: "predicted transforms",
+                expected: counted.ntt as usize,
+                found: predicted.ntt as usize,
+            });
+        }
+        let seconds = fastest(|| drop(std::hint::black_box(once(&mut Operations::default()))));
+        Ok(row(layout, "half", seconds, counted))
+    }
+
+    /// Extends one encrypted batch and multiplies it with one model.
+    fn full(&self, layout: &Layout) -> Result<Product, HeError> {
+        let (a, b, mut rng) = self.operands(layout);
+        let mut ops = Operations::default();
+        let evaluation = self.key.evaluation_key(&layout.rotation_steps(), &mut rng);
+        let extended = layout.extend(&layout.encrypt(&self.key, &a, &mut rng, &mut ops)?, &mut ops)?;
+        let batch = layout.encrypt_batch(&self.key, &b, 0, &mut rng, &mut ops)?;
+        let mut counted = Operations::default();
+        layout.multiply_full(&extended, &batch, &evaluation, &mut counted)?;
+        let seconds = fastest(|| {
+            drop(std::hint::black_box(layout.multiply_full(
+                &extended,
+                &batch,
+                &evaluation,
+                &mut Operations::default(),
+            )));
+        });
+        Ok(row(layout, "full", seconds, counted))
+    }
+}
+
+fn row(layout: &Layout, encrypted: &'static str, seconds: f64, counted: Operations) -> Product {
+    let samples = layout.batch();
+    let LayerShape { d_out, d_in } = layout.shape();
+    Product {
+        shape: [d_out, d_in],
+        method: layout.method().name(),
+        encrypted,
+        samples,
+        us_per_sample: seconds * 1e6 / samples as f64,
+        operations: counted.entries().into_iter().map(|(k, v)| (k, v as f64 / samples as f64)).collect(),
+    }
+}
+
+impl From<&KernelRow> for Kernel {
+    fn from(row: &KernelRow) -> Self {
+        let name = match row.implementation {
+            Implementation::Ours => "ours",
+            Implementation::Portable => "portable",
+            Implementation::Library => "library",
+        };
+        let reuse = if row.cached { "cached" } else { "streamed" };
+        Self { name, reuse, threads: row.threads, ns_per_slot_mac: row.ns_per_slot_mac }
+    }
+}
+
+fn print_text(document: &Document, parameters: &Parameters, costs: &UnitCosts) {
+    println!("Multiply-accumulate, ns per slot of one product (both parts, 109-bit modulus)");
+    println!(
+        "{:<10} {:>7} {:>10} {:>10} {:>10} {:>14}",
+        "operands", "threads", "ours", "portable", "library", "library/ours"
+    );
+    for group in document.kernel.chunks(3) {
+        let [ours, portable, library] = group else { continue };
+        let values = [ours, portable, library].map(|k| k.ns_per_slot_mac);
+        let ratio = values[2] / values[0];
+        println!(
+            "{:<10} {:>7} {:>10.2} {:>10.2} {:>10.2} {ratio:>13.2}x",
+            ours.reuse, ours.threads, values[0], values[1], values[2]
+        );
+    }
+    let micro = |seconds: f64| seconds * 1e6;
+    println!(
+        "\nUnit costs, microseconds (degree {}, {} bits)",
+        parameters.degree(),
+        parameters.modulus_bits()
+    );
+    println!(
+        "encrypt {:.0}, prepare {:.0}, encode {:.0} (slots +{:.0}), product {:.1}, output {:.0}, rotate {:.0}, re-randomise {:.0}, sanitise {:.0}, decrypt {:.0}, weigh {:.0}",
+        micro(costs.encrypt),
+        micro(costs.prepare),
+        micro(costs.encode),
+        micro(costs.slots),
+        micro(costs.product),
+        micro(costs.output),
+        micro(costs.rotate),
+        micro(costs.rerandomise),
+        micro(costs.sanitise),
+        micro(costs.decrypt),
+        micro(costs.weigh)
+    );
+    println!("\nMatrix products, one thread, encoding included: microseconds and operations per sample");
+    println!(
+        "{:<8} {:<9} {:<5} {:>8} {:>12} {:>10} {:>10} {:>9} {:>9} {:>14}",
+        "shape", "method", "B", "samples", "us/sample", "ct*pt", "ct*ct", "rotate", "ntt", "vs squaring"
+    );
+    for product in &document.matmul {
+        let baseline = document
+            .matmul
+            .iter()
+            .find(|p| p.shape == product.shape && p.encrypted == product.encrypted && p.method == "squaring");
+        let ratio = baseline.map_or(f64::NAN, |b| b.us_per_sample / product.us_per_sample);
+        let operation = |name| product.operations.get(name).copied().unwrap_or(0.0);
+        println!(
+            "{:<8} {:<9} {:<5} {:>8} {:>12.3} {:>10.4} {:>10.4} {:>9.4} {:>9.4} {ratio:>13.2}x",
+            format!("{}x{}", product.shape[0], product.shape[1]),
+            product.method,
+            if product.encrypted == "half" { "clear" } else { "enc." },
+            product.samples,
+            product.us_per_sample,
+            operation("ct_pt_mul"),
+            operation("ct_ct_mul"),
+            operation("rotate"),
+            operation("ntt"),
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! The result in sentences for readers who will not look at the tables.
+
+use maud::{Markup, html};
+
+use secsv_federation::RoundId;
+use secsv_runtime::{EvaluationResult, UtilityResult};
+
+use super::{
+    amounts::{count, counted, percent, points},
+    attendance::Attendance,
+    section,
+};
+
+/// Who, how, how much, in one line each.
+pub fn at_a_glance(result: &EvaluationResult) -> Markup {
+    html! {
+        dl class="facts" {
+            div { dt { "Organisations" } dd { (count(result.clients.len() as u64)) } }
+            div { dt { "Training rounds" } dd { (count(rounds(result))) } }
+            div { dt { "Models tested" } dd { (count(result.utilities.len() as u64)) } }
+            div { dt { "Protocol" } dd { (result.protocol) } }
+            div { dt { "Method" } dd { (result.estimator) } }
+        }
+    }
+}
+
+/// What was measured, what the numbers mean, what they do not.
+pub fn in_words(result: &EvaluationResult, attendance: &Attendance<'_>) -> Markup {
+    section(
+        "summary",
+        "In plain words",
+        html! {
+            h3 { "What was measured" }
+            p {
+                (count(result.clients.len() as u64)) " organisations trained one shared model together in "
+                (counted(rounds(result), "round")) ". " (question(&result.estimator)) " "
+                (tested(result, attendance)) " " (who_could_see(&result.protocol))
+            }
+            h3 { "What the numbers mean" }
+            p { (meaning(&result.estimator)) " One point is one more right answer per hundred test cases." }
+            @for sentence in findings(result, attendance) { p { (sentence) } }
+            h3 { "What they do not mean" }
+            ul {
+                li { "They are not a price. Whether and how money follows from them is for the organisations to agree." }
+                li {
+                    "They say how useful an organisation's data was for this model, measured on these test cases. They say "
+                    "nothing about the quality of its work, and nothing about whether data was collected or used lawfully."
+                }
+                li {
+                    "They depend on who else took part: two organisations with much the same data share the credit for it, "
+                    "so each may look small although losing both would hurt."
+                }
+                li { (uncertainty(result, attendance)) }
+            }
+        },
+    )
+}
+
+fn rounds(result: &EvaluationResult) -> u64 {
+    result.ssv.iter().map(|of_round| u64::from(of_round.round.0)).max().unwrap_or_default()
+}
+
+fn question(estimator: &str) -> &'static str {
+    match estimator {
+        "contribution-index-or" => {
+            "We asked: how many of all organisations' test cases would the shared model have got right if only some of \
+             them had contributed to it, over all rounds?"
+        }
+        _ => {
+            "For each round we asked: how many of all organisations' test cases would the shared model have got right if \
+             only some of them had taken part?"
+        }
+    }
+}
+
+fn tested(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
+    let tests = counted(result.utilities.len() as u64, "such model");
+    match (result.standard_error.is_some(), tried_all(result, attendance)) {
+        (false, true) => format!("All {tests} were tested."),
+        (true, true) => {
+            format!(
+                "All {tests} were tested; the average over them was taken by chance (seed {}).",
+                result.seed
+            )
+        }
+        (true, false) => {
+            format!(
+                "Not every combination was tried: {tests} were tested, chosen by chance (seed {}).",
+                result.seed
+            )
+        }
+        (false, false) => format!("Not every combination was tried: {tests} were tested."),
+    }
+}
+
+/// Whether every combination of every round was tested.
+fn tried_all(result: &EvaluationResult, attendance: &Attendance<'_>) -> bool {
+    let of_round = |round: RoundId| 2f64.powi(attendance.count(round) as i32);
+    let possible: f64 = result.ssv.iter().map(|values| of_round(values.round)).sum();
+    result.utilities.len() as f64 >= possible
+}
+
+/// The trust each protocol asks for.
+fn who_could_see(protocol: &str) -> &'static str {
+    match protocol {
+        "nssv" => {
+            "This was computed in the clear: whoever ran it could read every organisation's models and test cases."
+        }
+        "secsv" => {
+            "Models stayed encrypted and test cases were split between two servers, so that neither server alone could \
+             read them. If the two servers worked together, they could."
+        }
+        "hesv" => {
+            "Models and test cases stayed encrypted: the one server that did the work read only counts."
+        }
+        "secretsv" => {
+            "Models and test cases were split between two servers, so that neither alone could read them. If the two \
+             servers worked together, they could read everything."
+        }
+        _ => "How far models and test cases were protected depends on the protocol named above.",
+    }
+}
+
+fn meaning(estimator: &str) -> &'static str {
+    match estimator {
+        "leave-one-out" => {
+            "An organisation's number is how much accuracy the group of all organisations loses without it, added up over \
+             the rounds."
+        }
+        "banzhaf" => {
+            "An organisation's number is how much accuracy rises when it joins, on average over all combinations of the \
+             others, added up over the rounds (Banzhaf value)."
+        }
+        "beta-shapley" => {
+            "An organisation's number is how much accuracy rises when it joins, averaged over combinations of the others \
+             with more weight on some sizes, added up over the rounds (Beta-Shapley value)."
+        }
+        "least-core" => {
+            "An organisation's number is its part of the accuracy gained, split so that no combination of organisations \
+             has much reason to complain that it would do better alone (least core)."
+        }
+        "group-sv" => {
+            "Organisations were put into groups by chance; an organisation's number is an equal part of what its group \
+             added to the accuracy, over the rounds."
+        }
+        "contribution-index-or" => {
+            "An organisation's number is how much accuracy rises when it joins, on average over all orders in which the \
+             organisations could have joined, with models put together from what each did in all rounds (Contribution \
+             Index, one-round reconstruction)."
+        }
+        "wt-shapley" => {
+            "An organisation's number is how much accuracy rises when it joins, on average over all orders in which the \
+             organisations could have joined; rounds with a better result count more."
+        }
+        _ => {
+            "An organisation's number is how much accuracy rises when it joins, on average over all orders in which the \
+             organisations could have joined, added up over the rounds (Shapley value). It is the only rule that splits \
+             exactly what was gained, treats equal contributions equally and gives nothing for nothing."
+        }
+    }
+}
+
+fn findings(result: &EvaluationResult, attendance: &Attendance<'_>) -> Vec<String> {
+    let mut sentences = Vec::new();
+    if let Some((before, after)) = ends(result, attendance) {
+        let total: f64 = result.fsv.values().sum();
+        let gain = after - before;
+        let adds_up =
+            if (total - gain).abs() < 1e-9 { " The contributions add up to exactly that." } else { "" };
+        sentences.push(format!(
+            "From the first model to the last, right answers went from {} to {}: {} points.{adds_up}",
+            percent(before),
+            percent(after),
+            points(gain),
+        ));
+    }
+    let mut ranked: Vec<(&str, f64)> = result.fsv.iter().map(|(id, value)| (id.as_str(), *value)).collect();
+    ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if let (Some(first), Some(last)) = (ranked.first(), ranked.last()) {
+        let (most, least) = (points(first.1), points(last.1));
+        sentences.push(format!(
+            "{} contributed most ({most} points), {} least ({least} points).",
+            first.0, last.0
+        ));
+    }
+    let harmful: Vec<&str> = ranked.iter().filter(|(_, value)| *value < 0.0).map(|(id, _)| *id).collect();
+    if !harmful.is_empty() {
+        sentences.push(format!(
+            "A negative number means that the shared model was on balance worse on the test cases with the organisation \
+             than without: {}.",
+            harmful.join(", ")
+        ));
+    }
+    sentences
+}
+
+/// Accuracy of the model before the first round and after the last, if both were tested.
+fn ends(result: &EvaluationResult, attendance: &Attendance<'_>) -> Option<(f64, f64)> {
+    let accuracy = |round: RoundId, size: usize| {
+        let is_it = |utility: &&UtilityResult| {
+            utility.round == round && utility.coalition.len() == size && utility.total > 0
+        };
+        let tested = result.utilities.iter().find(is_it)?;
+        Some(tested.correct as f64 / tested.total as f64)
+    };
+    let first = result.ssv.iter().map(|of_round| of_round.round).min()?;
+    let last = result.ssv.iter().map(|of_round| of_round.round).max()?;
+    Some((accuracy(first, 0)?, accuracy(last, attendance.count(last))?))
+}
+
+fn uncertainty(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
+    if let Some(errors) = &result.standard_error {
+        let worst = errors.values().copied().fold(0.0, f64::max);
+        let left_early = match result.estimator.as_str() {
+            "tmc" | "gtg-shapley" | "wt-shapley" => {
+                " What the method leaves out on purpose to save tests is not part of that uncertainty."
+            }
+            _ => "",
+        };
+        return format!(
+            "Because the average was taken over a sample, each number carries an uncertainty, shown as \u{b1} one standard \
+             error (at most {:.3} points here). Differences smaller than about two of them may be chance.{left_early}",
+            100.0 * worst
+        );
+    }
+    if result.estimator == "least-core" && !tried_all(result, attendance) {
+        return "Only a sample of the combinations was tested, and this method cannot say how much that changed the numbers."
+            .to_owned();
+    }
+    let cases = result.utilities.iter().map(|utility| utility.total).max().unwrap_or_default();
+    format!(
+        "They follow exactly from these models and the {} at hand; other test cases would give somewhat different numbers.",
+        counted(cases as u64, "test case")
+    )
+}

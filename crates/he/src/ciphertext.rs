@@ -1,0 +1,148 @@
+//! Ciphertexts as words: polynomials limb by limb, stored as transform points.
+
+use secsv_algebra::Prg;
+
+use crate::{
+    HeError,
+    kernel::{self, BLOCK, Backend, Words},
+    parameters::{Limb, Parameters},
+};
+
+/// A pair (c0, c1) with c0 + c1 s = round(q m / p) + noise, at transform points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ciphertext {
+    limbs: usize,
+    degree: usize,
+    /// `[part][limb][point]`.
+    words: Vec<u64>,
+}
+
+impl Ciphertext {
+    /// An encryption of zero that hides nothing: the neutral element of sums.
+    pub fn zero(limbs: usize, degree: usize) -> Self {
+        Self { limbs, degree, words: vec![0; 2 * limbs * degree] }
+    }
+
+    /// One under these parameters.
+    pub fn zero_under(parameters: &Parameters) -> Self {
+        Self::zero(parameters.limbs().len(), parameters.degree())
+    }
+
+    pub(crate) fn from_parts(limbs: usize, degree: usize, c0: &[u64], c1: &[u64]) -> Self {
+        debug_assert!(c0.len() == limbs * degree && c1.len() == limbs * degree);
+        Self { limbs, degree, words: [c0, c1].concat() }
+    }
+
+    /// Number of limbs.
+    pub fn limbs(&self) -> usize {
+        self.limbs
+    }
+
+    /// Degree of the polynomials.
+    pub fn degree(&self) -> usize {
+        self.degree
+    }
+
+    /// One part, limb after limb.
+    pub(crate) fn part(&self, part: usize) -> &[u64] {
+        &self.words[part * self.limbs * self.degree..][..self.limbs * self.degree]
+    }
+
+    /// One part, to be written.
+    pub(crate) fn part_mut(&mut self, part: usize) -> &mut [u64] {
+        &mut self.words[part * self.limbs * self.degree..][..self.limbs * self.degree]
+    }
+
+    /// One limb of one part.
+    pub(crate) fn limb(&self, part: usize, limb: usize) -> &[u64] {
+        &self.words[(part * self.limbs + limb) * self.degree..][..self.degree]
+    }
+
+    /// One limb of one part, to be written.
+    pub(crate) fn limb_mut(&mut self, part: usize, limb: usize) -> &mut [u64] {
+        &mut self.words[(part * self.limbs + limb) * self.degree..][..self.degree]
+    }
+
+    /// One block of points.
+    #[inline(always)]
+    pub(crate) fn block_mut(&mut self, part: usize, limb: usize, block: usize) -> &mut [u64; BLOCK] {
+        let start = (part * self.limbs + limb) * self.degree + block * BLOCK;
+        let (blocks, _) = self.words[start..start + BLOCK].as_chunks_mut::<BLOCK>();
+        &mut blocks[0]
+    }
+
+    /// Adds another ciphertext: the plaintexts add up.
+    pub fn add_assign(&mut self, limbs: &[Limb], other: &Self) -> Result<(), HeError> {
+        if (self.limbs, self.degree) != (other.limbs, other.degree) || limbs.len() != self.limbs {
+            return Err(HeError::Mixed { what: "ciphertext" });
+        }
+        for part in 0..2 {
+            for (l, limb) in limbs.iter().enumerate() {
+                for (a, &b) in self.limb_mut(part, l).iter_mut().zip(other.limb(part, l)) {
+                    *a = limb.modulus().add(*a, b);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The weighted sum of ciphertexts; weights are public non-negative integers that add up to less than 2^32.
+    pub fn weighted_sum(limbs: &[Limb], terms: &[(u32, &Self)]) -> Result<Self, HeError> {
+        check_weights(terms.iter().map(|t| t.0))?;
+        let degree = terms.first().map(|t| t.1.degree).ok_or(HeError::Count {
+            what: "summands",
+            expected: 1,
+            found: 0,
+        })?;
+        if terms.iter().any(|t| (t.1.limbs, t.1.degree) != (limbs.len(), degree)) {
+            return Err(HeError::Mixed { what: "ciphertext" });
+        }
+        let mut sum = Self::zero(limbs.len(), degree);
+        for part in 0..2 {
+            for (l, limb) in limbs.iter().enumerate() {
+                let sources: Vec<(u32, &[[u64; BLOCK]])> =
+                    terms.iter().map(|&(w, c)| (w, c.limb(part, l).as_chunks().0)).collect();
+                let target = sum.limb_mut(part, l).as_chunks_mut().0;
+                kernel::weighted_sum(Backend::detect(), limb, Words::Plain, &sources, target);
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// Weights whose sum does not fit 32 bits would overflow the unreduced sums.
+pub(crate) fn check_weights(weights: impl Iterator<Item = u32>) -> Result<(), HeError> {
+    let total: u64 = weights.map(u64::from).sum();
+    if total > u64::from(u32::MAX) {
+        let (expected, found) = (u32::MAX as usize, total as usize);
+        return Err(HeError::Count { what: "sum of weights", expected, found });
+    }
+    Ok(())
+}
+
+/// A symmetric encryption whose second part is the stream of a seed: half the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeededCiphertext {
+    /// Seed of c1: public, fresh for each encryption.
+    pub(crate) seed: [u8; 32],
+    /// c0 at transform points, limb after limb.
+    pub(crate) c0: Vec<u64>,
+}
+
+impl SeededCiphertext {
+    /// Expands the seed; the caller has checked that it was made under these parameters.
+    pub(crate) fn expand(&self, parameters: &Parameters) -> Ciphertext {
+        let mut ciphertext = Ciphertext::zero_under(parameters);
+        ciphertext.part_mut(0).copy_from_slice(&self.c0);
+        uniform_points(parameters, &self.seed, ciphertext.part_mut(1));
+        ciphertext
+    }
+}
+
+/// Fills a polynomial with the uniform points a public seed stands for.
+pub(crate) fn uniform_points(parameters: &Parameters, seed: &[u8; 32], out: &mut [u64]) {
+    let mut prg = Prg::new(&secsv_algebra::Seed::from_bytes(*seed));
+    for (limb, words) in parameters.limbs().iter().zip(out.chunks_exact_mut(parameters.degree())) {
+        prg.fill_uniform(limb.modulus().value(), words);
+    }
+}

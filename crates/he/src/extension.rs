@@ -1,0 +1,170 @@
+//! The larger basis for products of two ciphertexts: extend once, accumulate, scale down once per output.
+
+use std::sync::Arc;
+
+use fhe_math::{
+    rns::ScalingFactor,
+    rq::{Context, Poly, Representation, scaler::Scaler, traits::TryConvertFrom},
+};
+use num_bigint::BigUint;
+use secsv_algebra::Ring;
+
+use crate::{
+    HeError,
+    count::Operations,
+    kernel::{self, Backend},
+    parameters::{Limb, Parameters},
+};
+
+/// Primes added to the ciphertext modulus, and how numbers move between the two bases.
+pub(crate) struct Extension {
+    limbs: Vec<Limb>,
+    lift: Vec<Lift>,
+    /// For each limb of q, (q / q_i)^-1 modulo q_i and 1 / q_i.
+    digits: Vec<(u64, f64)>,
+    base: usize,
+    /// The library's scaler back to the ciphertext modulus.
+    extended: Arc<Context>,
+    down: Scaler,
+}
+
+/// Constants of one added prime: q / q_i for each i, and -q.
+struct Lift {
+    cofactors: Vec<u64>,
+    minus_modulus: u64,
+}
+
+/// Noise bits that must remain after a product of two ciphertexts, so that rotations, sanitising and modulus
+/// switching still fit.
+const MARGIN_BITS: u32 = 20;
+
+impl Extension {
+    pub(crate) fn new(parameters: &Parameters) -> Result<Self, HeError> {
+        check_budget(parameters)?;
+        let moduli: Vec<u64> = parameters.limbs().iter().map(|l| l.modulus().value()).collect();
+        let primes = extend_basis(&moduli, parameters)?;
+        let limbs = primes
+            .iter()
+            .map(|&q| Limb::new(q, parameters.degree()))
+            .collect::<Result<Vec<Limb>, HeError>>()?;
+        let unusable = |_| HeError::Mixed { what: "extended basis" };
+        let base = Context::new_arc(&moduli, parameters.degree()).map_err(unusable)?;
+        let extended = Context::new_arc(&primes, parameters.degree()).map_err(unusable)?;
+        let factor = ScalingFactor::new(&BigUint::from(parameters.field().modulus()), base.modulus());
+        let down = Scaler::new(&extended, &base, factor).map_err(unusable)?;
+        let lift = limbs[moduli.len()..].iter().map(|l| Lift::new(l, &moduli)).collect();
+        let digits = parameters.limbs().iter().enumerate().map(|(i, limb)| {
+            let inverse = limb.modulus().inverse(cofactor(limb, &moduli, i));
+            (inverse, 1.0 / limb.modulus().value() as f64)
+        });
+        Ok(Self { limbs, lift, digits: digits.collect(), base: moduli.len(), extended, down })
+    }
+
+    /// The primes of the larger basis; the ciphertext modulus comes first.
+    pub(crate) fn limbs(&self) -> &[Limb] {
+        &self.limbs
+    }
+
+    /// One part of a ciphertext, at points, to the larger basis: `write` gets each limb's points. The numbers are
+    /// lifted centred; whether one next to q/2 is lifted as itself or as itself less q does not matter, both are
+    /// the same ciphertext.
+    pub(crate) fn extend(&self, points: &[u64], ops: &mut Operations, mut write: impl FnMut(usize, &[u64])) {
+        let degree = points.len() / self.base;
+        let mut digits = points.to_vec();
+        for (l, words) in digits.chunks_exact_mut(degree).enumerate() {
+            write(l, words);
+            self.limbs[l].backward(words);
+            kernel::scale(Backend::detect(), &self.limbs[l], self.digits[l].0, words);
+        }
+        // The number is the sum of digit * q / q_i less this multiple of q.
+        let multiples: Vec<u64> = (0..degree)
+            .map(|k| {
+                let fraction =
+                    self.digits.iter().enumerate().map(|(i, d)| digits[i * degree + k] as f64 * d.1);
+                (fraction.sum::<f64>() + 0.5) as u64
+            })
+            .collect();
+        let mut lifted = vec![0; degree];
+        for (lift, (l, limb)) in self.lift.iter().zip(self.limbs.iter().enumerate().skip(self.base)) {
+            let mut terms: Vec<(u64, &[u64])> =
+                lift.cofactors.iter().copied().zip(digits.chunks_exact(degree)).collect();
+            terms.push((lift.minus_modulus, &multiples));
+            kernel::combine(Backend::detect(), limb, &terms, &mut lifted);
+            limb.forward(&mut lifted);
+            write(l, &lifted);
+        }
+        ops.ntt += self.limbs.len() as u64;
+    }
+
+    /// `round(p x / q)` of a sum at points of the larger basis, as coefficients under the ciphertext modulus.
+    pub(crate) fn scale_down(&self, mut points: Vec<u64>, ops: &mut Operations) -> Result<Vec<u64>, HeError> {
+        let degree = points.len() / self.limbs.len();
+        for (limb, words) in self.limbs.iter().zip(points.chunks_exact_mut(degree)) {
+            limb.backward(words);
+        }
+        ops.ntt += self.limbs.len() as u64;
+        let sum = poly(points, &self.extended, Representation::PowerBasis)?;
+        let scaled = sum.scale(&self.down).map_err(|_| HeError::Mixed { what: "extended basis" })?;
+        Ok(Vec::from(&scaled))
+    }
+}
+
+impl Lift {
+    fn new(limb: &Limb, moduli: &[u64]) -> Self {
+        let modulus = limb.modulus();
+        let q = moduli.iter().fold(1, |x, &q| modulus.mul(x, modulus.reduce(q)));
+        Self {
+            cofactors: (0..moduli.len()).map(|i| cofactor(limb, moduli, i)).collect(),
+            minus_modulus: modulus.neg(q),
+        }
+    }
+}
+
+/// q / q_i modulo a limb.
+fn cofactor(limb: &Limb, moduli: &[u64], i: usize) -> u64 {
+    let others = moduli.iter().enumerate().filter(|(j, _)| *j != i);
+    others.fold(1, |x, (_, &q)| limb.modulus().mul(x, limb.modulus().reduce(q)))
+}
+
+fn poly(words: Vec<u64>, context: &Arc<Context>, representation: Representation) -> Result<Poly, HeError> {
+    Poly::try_convert_from(words, context, false, representation)
+        .map_err(|_| HeError::Mixed { what: "polynomial" })
+}
+
+/// Enough further 54-bit primes that a sum of 2^10 products of centred residues stays exact.
+fn extend_basis(base: &[u64], parameters: &Parameters) -> Result<Vec<u64>, HeError> {
+    let needed = 2 * parameters.modulus_bits() + parameters.degree().ilog2() + 10;
+    let mut extended = base.to_vec();
+    let step = 2 * parameters.degree() as u64;
+    let mut candidate = (1u64 << 54) + 1 - step;
+    let mut bits = parameters.modulus_bits();
+    while bits < needed {
+        if !base.contains(&candidate) && Limb::new(candidate, parameters.degree()).is_ok() {
+            extended.push(candidate);
+            bits += 53;
+        }
+        candidate -= step;
+        if candidate < (1 << 54) - (1 << 22) {
+            return Err(HeError::Count {
+                what: "primes to extend by",
+                expected: 4,
+                found: extended.len() - base.len(),
+            });
+        }
+    }
+    Ok(extended)
+}
+
+/// Bits of noise after a sum of products and one relinearisation, estimated from above: products bring about
+/// p n sigma_s times the fresh noise, key switching about the largest limb times the root of n.
+fn check_budget(parameters: &Parameters) -> Result<(), HeError> {
+    let log_degree = parameters.degree().ilog2();
+    let product = parameters.field().bits() + log_degree + 2 + 4 + 5;
+    let switching = parameters.limbs().iter().map(Limb::bits).max().unwrap_or(0) + log_degree / 2 + 4;
+    let needed = product.max(switching) + 1 + MARGIN_BITS;
+    let available = parameters.modulus_bits() - parameters.field().bits() - 1;
+    if needed > available {
+        return Err(HeError::Budget { operation: "a product of two ciphertexts", needed, available });
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! The multiply-accumulate kernel: at each NTT point an encrypted layer is a small modular matrix product, rows
+//! of ciphertexts by columns of plaintexts.
+//!
+//! Operands are stored tile by tile so that the innermost loop reads memory in order, words split in two so that
+//! 32-bit multipliers do the work, sums are kept unreduced for up to [`FOLD_AFTER`] terms. Nothing is transformed
+//! or allocated inside the loop, and no branch or address depends on the data. Two implementations give the same
+//! bits: AVX2 where the machine has it, portable Rust elsewhere.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod portable;
+mod tiles;
+
+pub use tiles::{CipherTiles, PlainRows};
+pub(crate) use tiles::{Line, join, split};
+
+use std::borrow::BorrowMut;
+
+use crate::{HeError, ciphertext::Ciphertext, parameters::Limb};
+
+/// Inputs in one tile.
+pub(crate) const TILE: usize = 8;
+/// NTT points in one block: one cache line of words.
+pub(crate) const BLOCK: usize = 8;
+/// How many products are summed before a reduction: with words split at 27 bits, 128 products of 55-bit
+/// residues leave room for the carries of the reduction.
+pub(crate) const FOLD_AFTER: usize = 128;
+/// Rows and columns that meet while their tiles are in the first-level cache.
+const PARTNERS: usize = 4;
+/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time.
+const SUMS: usize = 32;
+
+/// Which implementation computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// Plain Rust.
+    Portable,
+    /// AVX2 intrinsics; [`Backend::detect`] hands it out only where the machine has them.
+    Avx2(Avx2Token),
+}
+
+/// Proof that the machine has AVX2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Avx2Token(());
+
+impl Backend {
+    /// The fastest implementation this machine can run.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return Self::Avx2(Avx2Token(()));
+        }
+        Self::Portable
+    }
+}
+
+/// Unreduced sums of one (row, column) pair at one block of points: for each part of the ciphertext and each
+/// half of the block the sums of low, high and crosswise products, four points each.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Sums([[[[u64; 4]; 3]; 2]; 2]);
+
+impl Sums {
+    const ZERO: Self = Self([[[[0; 4]; 3]; 2]; 2]);
+}
+
+/// Multiplies every row of ciphertexts with every column of plaintexts and writes the sums, reduced, to
+/// `products[row * columns.len() + column]`.
+pub fn multiply(
+    backend: Backend,
+    limbs: &[Limb],
+    rows: &[&CipherTiles],
+    columns: &[&PlainRows],
+    products: &mut [Ciphertext],
+) -> Result<(), HeError> {
+    let inner = check(limbs, rows, columns, products)?;
+    let blocks = products.first().map_or(0, |p| p.degree()) / BLOCK;
+    // As many blocks at a time as their sums fit the first-level cache: long runs of memory are read in order.
+    let partners = rows.len().min(PARTNERS) * columns.len().min(PARTNERS);
+    let stretch = (SUMS / partners.max(1)).clamp(1, blocks.max(1));
+    for (l, limb) in limbs.iter().enumerate() {
+        for first in (0..blocks).step_by(stretch) {
+            for (r, row_group) in rows.chunks(PARTNERS).enumerate() {
+                for (c, column_group) in columns.chunks(PARTNERS).enumerate() {
+                    let place = Place {
+                        limb: l,
+                        first_block: first,
+                        blocks: stretch.min(blocks - first),
+                        row: r * PARTNERS,
+                        column: c * PARTNERS,
+                    };
+                    let group = Group { rows: row_group, columns: column_group, inner };
+                    match backend {
+                        #[cfg(target_arch = "x86_64")]
+                        Backend::Avx2(_) => avx2::group(limb, group, place, columns.len(), products),
+                        _ => portable::group(limb, group, place, columns.len(), products),
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a group's sums belong.
+#[derive(Clone, Copy)]
+struct Place {
+    limb: usize,
+    first_block: usize,
+    blocks: usize,
+    row: usize,
+    column: usize,
+}
+
+/// Rows and columns that meet, and how many inputs each has.
+#[derive(Clone, Copy)]
+struct Group<'a> {
+    rows: &'a [&'a CipherTiles],
+    columns: &'a [&'a PlainRows],
+    inner: usize,
+}
+
+fn check(
+    limbs: &[Limb],
+    rows: &[&CipherTiles],
+    columns: &[&PlainRows],
+    products: &[Ciphertext],
+) -> Result<usize, HeError> {
+    let expected = rows.len() * columns.len();
+    if products.len() != expected {
+        return Err(HeError::Count { what: "products", expected, found: products.len() });
+    }
+    let inner = rows.first().map_or(0, |r| r.inner());
+    let degree = products.first().map_or(0, |p| p.degree());
+    for (what, found) in rows
+        .iter()
+        .map(|r| ("row inputs", r.geometry()))
+        .chain(columns.iter().map(|c| ("column inputs", c.geometry())))
+    {
+        // A column may have more inputs than these rows use.
+        if found.0 < inner || (found.0 > inner && what == "row inputs") {
+            return Err(HeError::Count { what, expected: inner, found: found.0 });
+        }
+        if found.1 != limbs.len() || found.2 != degree {
+            return Err(HeError::Mixed { what });
+        }
+    }
+    if products.iter().any(|p| p.limbs() != limbs.len() || p.degree() != degree) {
+        return Err(HeError::Mixed { what: "products" });
+    }
+    Ok(inner)
+}
+
+/// `target += a * b`, entrywise modulo the limb.
+pub(crate) fn multiply_add(backend: Backend, limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        Backend::Avx2(_) => avx2::multiply_add(limb, a, b, target),
+        _ => portable::multiply_add(limb, a, b, target),
+    }
+}
+
+/// Every word, below 2^57, times one residue, modulo the limb.
+pub(crate) fn scale(backend: Backend, limb: &Limb, factor: u64, words: &mut [u64]) {
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        Backend::Avx2(_) => avx2::scale(limb, factor, words),
+        _ => portable::scale(limb, factor, words),
+    }
+}
+
+/// The sum of a few products of a residue and words below 2^57, modulo the limb.
+pub(crate) fn combine(backend: Backend, limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
+    debug_assert!(terms.len() <= 16);
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        Backend::Avx2(_) => avx2::combine(limb, terms, target),
+        _ => portable::combine(limb, terms, target),
+    }
+}
+
+/// The weighted sum of words of one limb, split or plain; the weights add up to less than 2^32.
+pub(crate) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
+    backend: Backend,
+    limb: &Limb,
+    form: Words,
+    terms: &[(u32, &[B])],
+    target: &mut [B],
+) {
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        Backend::Avx2(_) => avx2::weighted_sum(limb, form, terms, target),
+        _ => portable::weighted_sum(limb, form, terms, target),
+    }
+}
+
+/// How residues are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// In two halves, as the kernel's operands are.
+    Split,
+    /// As they are.
+    Plain,
+}
+
+/// The weighted sum of rows of ciphertexts, tile by tile.
+pub(crate) fn weighted_tiles(
+    backend: Backend,
+    limbs: &[Limb],
+    terms: &[(u32, &CipherTiles)],
+    sum: &mut CipherTiles,
+) -> Result<(), HeError> {
+    if terms.iter().any(|(_, t)| t.geometry() != sum.geometry()) || sum.geometry().1 != limbs.len() {
+        return Err(HeError::Mixed { what: "encrypted matrix" });
+    }
+    for tile in 0..sum.tiles() {
+        for (l, limb) in limbs.iter().enumerate() {
+            let sources: Vec<(u32, &[Line])> =
+                terms.iter().map(|&(w, t)| (w, t.limb_lines(tile, l))).collect();
+            weighted_sum(backend, limb, Words::Split, &sources, sum.limb_lines_mut(tile, l));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

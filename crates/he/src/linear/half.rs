@@ -1,0 +1,188 @@
+//! Half products: A encrypted, B in the clear or one party's share of it.
+
+use rand::CryptoRng;
+use secsv_algebra::{Field, Matrix, Secret};
+
+use super::{Layout, squaring};
+use crate::{
+    EvaluationKey, HeError, Operations, SecretKey, SeededCiphertext,
+    ciphertext::{Ciphertext, check_weights, uniform_points},
+    kernel::{self, Backend, CipherTiles, PlainRows},
+};
+
+/// An encrypted weight matrix as it travels: rows of seeded ciphertexts.
+#[derive(Clone)]
+pub struct EncryptedMatrix {
+    /// Digest of the layout it was made for, as in the other operands.
+    pub(crate) layout: u64,
+    pub(crate) ciphertexts: Vec<SeededCiphertext>,
+}
+
+/// An encrypted weight matrix, expanded and tiled for the kernel.
+#[derive(Clone)]
+pub struct PreparedMatrix {
+    layout: u64,
+    rows: Vec<CipherTiles>,
+}
+
+/// One batch of samples, encoded and tiled for the kernel: reused for every model that meets the same data.
+pub struct EncodedBatch {
+    layout: u64,
+    rows: PlainRows,
+}
+
+impl Layout {
+    /// Encrypts a weight matrix.
+    pub fn encrypt(
+        &self,
+        key: &SecretKey,
+        a: &Matrix<Field>,
+        rng: &mut impl CryptoRng,
+        ops: &mut Operations,
+    ) -> Result<EncryptedMatrix, HeError> {
+        self.check_weights(a)?;
+        self.check_key(key)?;
+        let mut elements = Secret::new(vec![0; self.parameters.degree()]);
+        let mut ciphertexts = Vec::with_capacity(self.weight_ciphertexts());
+        for row in 0..self.rows() {
+            for input in 0..self.row_inner(row) {
+                self.place_weights(a, row, input, elements.expose_mut());
+                ciphertexts.push(key.encrypt(self.packing(), elements.expose(), rng, ops)?);
+            }
+        }
+        Ok(EncryptedMatrix { layout: self.digest, ciphertexts })
+    }
+
+    pub(super) fn check_key(&self, key: &SecretKey) -> Result<(), HeError> {
+        if key.parameters().digest() == self.parameters.digest() {
+            Ok(())
+        } else {
+            Err(HeError::Mixed { what: "key" })
+        }
+    }
+
+    /// Expands seeds and tiles the ciphertexts.
+    pub fn prepare(&self, matrix: &EncryptedMatrix) -> Result<PreparedMatrix, HeError> {
+        self.check_made_for(matrix.layout, "encrypted matrix")?;
+        let (limbs, degree) = (self.parameters.limbs().len(), self.parameters.degree());
+        let mut source = matrix.ciphertexts.iter();
+        let mut c1 = vec![0; self.parameters.words()];
+        let rows = (0..self.rows()).map(|row| {
+            let inner = self.row_inner(row);
+            let mut tiles = CipherTiles::zero(inner, limbs, degree);
+            for (input, seeded) in source.by_ref().take(inner).enumerate() {
+                uniform_points(&self.parameters, &seeded.seed, &mut c1);
+                for l in 0..limbs {
+                    tiles.store(input, 0, l, &seeded.c0[l * degree..][..degree]);
+                    tiles.store(input, 1, l, &c1[l * degree..][..degree]);
+                }
+            }
+            tiles
+        });
+        Ok(PreparedMatrix { layout: self.digest, rows: rows.collect() })
+    }
+
+    /// Room for one encoded batch.
+    pub fn empty_batch(&self) -> EncodedBatch {
+        EncodedBatch {
+            layout: self.digest,
+            rows: PlainRows::zero(self.inner(), self.parameters.limbs().len(), self.parameters.degree()),
+        }
+    }
+
+    /// Encodes batch number `batch` of the samples in place.
+    pub fn encode_into(
+        &self,
+        b: &Matrix<Field>,
+        batch: usize,
+        target: &mut EncodedBatch,
+        ops: &mut Operations,
+    ) -> Result<(), HeError> {
+        self.check_samples(b)?;
+        self.check_made_for(target.layout, "batch")?;
+        if batch >= self.batches(b.columns()) {
+            return Err(HeError::Count {
+                what: "batches",
+                expected: self.batches(b.columns()),
+                found: batch,
+            });
+        }
+        let mut coefficients = Secret::new(vec![0; self.parameters.degree()]);
+        for input in 0..self.inner() {
+            self.place_samples(b, batch, input, coefficients.expose_mut());
+            self.parameters.to_coefficients(self.packing(), coefficients.expose_mut(), ops);
+            for l in 0..self.parameters.limbs().len() {
+                self.parameters.lift_centred(coefficients.expose(), l, target.rows.row_mut(input, l), ops);
+            }
+        }
+        Ok(())
+    }
+
+    /// Encodes all samples.
+    pub fn encode(&self, b: &Matrix<Field>, ops: &mut Operations) -> Result<Vec<EncodedBatch>, HeError> {
+        (0..self.batches(b.columns()))
+            .map(|batch| {
+                let mut encoded = self.empty_batch();
+                self.encode_into(b, batch, &mut encoded, ops).map(|()| encoded)
+            })
+            .collect()
+    }
+}
+
+/// Multiplies every model with every batch. The result has one vector per (model, batch) pair, models slowest,
+/// with the layout's rows in order.
+pub fn multiply(
+    layout: &Layout,
+    models: &[&PreparedMatrix],
+    batches: &[&EncodedBatch],
+    evaluation: Option<&EvaluationKey>,
+    ops: &mut Operations,
+) -> Result<Vec<Vec<Ciphertext>>, HeError> {
+    let parameters = layout.parameters();
+    let columns: Vec<&PlainRows> = batches.iter().map(|b| &b.rows).collect();
+    let mut results: Vec<Vec<Ciphertext>> = (0..models.len() * batches.len()).map(|_| Vec::new()).collect();
+    models.iter().try_for_each(|m| layout.check_made_for(m.layout, "prepared matrix"))?;
+    batches.iter().try_for_each(|b| layout.check_made_for(b.layout, "batch"))?;
+    // Row by row: rows of all models meet all batches while they are in cache, and rows of one number have
+    // equally many inputs.
+    let mut row = 0;
+    while row < layout.rows() {
+        let inner = layout.row_inner(row);
+        let alike = (row..layout.rows()).take_while(|&r| layout.row_inner(r) == inner).count();
+        let tiles: Vec<&CipherTiles> = models.iter().flat_map(|m| &m.rows[row..row + alike]).collect();
+        let mut products = vec![Ciphertext::zero_under(parameters); tiles.len() * columns.len()];
+        kernel::multiply(Backend::detect(), parameters.limbs(), &tiles, &columns, &mut products)?;
+        ops.ct_pt_mul += (tiles.len() * columns.len() * inner) as u64;
+        for (i, product) in products.into_iter().enumerate() {
+            let (tile, batch) = (i / columns.len(), i % columns.len());
+            let (model, row) = (tile / alike, row + tile % alike);
+            let folded = squaring::apply(parameters, evaluation, product, layout.fold(row), ops)?;
+            results[model * batches.len() + batch].push(folded);
+        }
+        row += alike;
+    }
+    Ok(results)
+}
+
+impl PreparedMatrix {
+    /// The weighted sum of encrypted matrices: a coalition's model. Weights are public integers that add up to
+    /// less than 2^32.
+    pub fn weighted_sum(layout: &Layout, terms: &[(u32, &Self)]) -> Result<Self, HeError> {
+        check_weights(terms.iter().map(|t| t.0))?;
+        terms.iter().try_for_each(|(_, m)| layout.check_made_for(m.layout, "prepared matrix"))?;
+        let limbs = layout.parameters().limbs();
+        let rows = (0..layout.rows()).map(|row| {
+            let sources: Vec<(u32, &CipherTiles)> = terms.iter().map(|&(w, m)| (w, &m.rows[row])).collect();
+            let (inner, degree) = (layout.row_inner(row), layout.parameters().degree());
+            let mut sum = CipherTiles::zero(inner, limbs.len(), degree);
+            kernel::weighted_tiles(Backend::detect(), limbs, &sources, &mut sum)?;
+            Ok(sum)
+        });
+        Ok(Self { layout: layout.digest, rows: rows.collect::<Result<_, HeError>>()? })
+    }
+
+    /// Memory taken.
+    pub fn bytes(&self) -> usize {
+        self.rows.iter().map(CipherTiles::bytes).sum()
+    }
+}

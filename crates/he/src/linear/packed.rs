@@ -1,0 +1,81 @@
+//! Coefficient packing (not in the paper; the idea is Cheetah's, USENIX Security 2022).
+//!
+//! A block of r rows and w columns becomes the polynomial with A[j,o] at X^(j w s + o), a slice of w features of
+//! s samples the one with B[o,k] at X^(k w + w-1-o). In their product the coefficient j w s + k w + w-1 is the
+//! inner product of row j and sample k over the block; the others are cross terms.
+
+use super::{LayerShape, Placement};
+use crate::{HeError, Packing};
+
+/// Rows and columns of a block and samples of a group: r w s is at most the degree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Knobs {
+    /// Rows of a block: fewer uploads and outputs, more transforms.
+    pub r: usize,
+    /// Columns of a block: fewer uploads, more outputs.
+    pub w: usize,
+    /// Samples of a group.
+    pub s: usize,
+}
+
+#[derive(Clone)]
+pub(super) struct Packed {
+    shape: LayerShape,
+    knobs: Knobs,
+}
+
+impl Packed {
+    pub(super) fn new(shape: LayerShape, knobs: Knobs, degree: usize) -> Result<Self, HeError> {
+        let Knobs { r, w, s } = knobs;
+        let size = r.checked_mul(w).and_then(|rw| rw.checked_mul(s));
+        match size {
+            Some(1..) if size <= Some(degree) => Ok(Self { shape, knobs }),
+            _ => Err(HeError::Knobs { r, w, s, degree }),
+        }
+    }
+}
+
+impl Placement for Packed {
+    fn packing(&self) -> Packing {
+        Packing::Coefficients
+    }
+
+    fn batch(&self) -> usize {
+        self.knobs.s
+    }
+
+    fn rows(&self) -> usize {
+        self.shape.d_out.div_ceil(self.knobs.r)
+    }
+
+    fn inner(&self, _row: usize) -> usize {
+        self.shape.d_in.div_ceil(self.knobs.w)
+    }
+
+    fn weight(&self, row: usize, input: usize, mut place: impl FnMut(usize, usize, usize)) {
+        let Knobs { r, w, s } = self.knobs;
+        for j in 0..r.min(self.shape.d_out - row * r) {
+            for o in 0..w.min(self.shape.d_in - input * w) {
+                place(j * w * s + o, row * r + j, input * w + o);
+            }
+        }
+    }
+
+    fn sample(&self, input: usize, mut place: impl FnMut(usize, usize, usize)) {
+        let Knobs { w, s, .. } = self.knobs;
+        for o in 0..w.min(self.shape.d_in - input * w) {
+            for k in 0..s {
+                place(k * w + w - 1 - o, input * w + o, k);
+            }
+        }
+    }
+
+    fn output(&self, row: usize, mut place: impl FnMut(usize, usize, usize)) {
+        let Knobs { r, w, s } = self.knobs;
+        for j in 0..r.min(self.shape.d_out - row * r) {
+            for k in 0..s {
+                place(j * w * s + k * w + w - 1, row * r + j, k);
+            }
+        }
+    }
+}

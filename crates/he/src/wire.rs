@@ -1,0 +1,339 @@
+//! Our own wire format: a 13-byte head (magic, version, kind, digest of the parameters or the layout), then residues packed to the
+//! length of their prime. The length of every object follows from the parameters and what is expected, so it is
+//! checked before anything is allocated; every residue is checked to be reduced.
+
+use std::sync::Arc;
+
+use secsv_algebra::Seed;
+use zeroize::Zeroizing;
+
+use crate::{
+    Ciphertext, EvaluationKey, HeError, Parameters, PublicKey, Reply, SecretKey, SeededCiphertext, WireError,
+    keys::SwitchKey,
+    linear::{EncryptedBatch, EncryptedMatrix, Layout},
+};
+
+const MAGIC: [u8; 3] = *b"ssv";
+const VERSION: u8 = 1;
+const HEAD: usize = 13;
+const SEED: usize = 32;
+
+/// What follows the head.
+#[derive(Clone, Copy)]
+enum Kind {
+    Matrix = 1,
+    Batch = 2,
+    Ciphertext = 3,
+    Reply = 4,
+    PublicKey = 5,
+    EvaluationKey = 6,
+    SecretKey = 7,
+}
+
+impl EncryptedMatrix {
+    /// Length of the encoding of a matrix of this layout.
+    pub fn encoded_len(layout: &Layout) -> usize {
+        HEAD + layout.weight_ciphertexts() * seeded_len(layout.parameters())
+    }
+
+    /// Encodes the matrix.
+    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
+        Writer::new(parameters, self.layout, Kind::Matrix).seeded(&self.ciphertexts).bytes
+    }
+
+    /// Decodes a matrix of this layout.
+    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
+        let body = open(layout.digest(), Kind::Matrix, Self::encoded_len(layout), bytes)?;
+        let mut reader = Reader::new(layout.parameters(), body);
+        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.weight_ciphertexts())? })
+    }
+}
+
+impl EncryptedBatch {
+    /// Length of the encoding of a batch of this layout.
+    pub fn encoded_len(layout: &Layout) -> usize {
+        HEAD + layout.inner() * seeded_len(layout.parameters())
+    }
+
+    /// Encodes the batch.
+    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
+        Writer::new(parameters, self.layout, Kind::Batch).seeded(&self.ciphertexts).bytes
+    }
+
+    /// Decodes a batch of this layout.
+    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
+        let body = open(layout.digest(), Kind::Batch, Self::encoded_len(layout), bytes)?;
+        let mut reader = Reader::new(layout.parameters(), body);
+        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.inner())? })
+    }
+}
+
+impl Ciphertext {
+    /// Length of the encoding.
+    pub fn encoded_len(parameters: &Parameters) -> usize {
+        HEAD + 2 * polynomial_len(parameters)
+    }
+
+    /// Encodes a ciphertext at full modulus.
+    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
+        Writer::new(parameters, parameters.digest(), Kind::Ciphertext)
+            .polynomial(self.part(0))
+            .polynomial(self.part(1))
+            .bytes
+    }
+
+    /// Decodes a ciphertext at full modulus.
+    pub fn from_bytes(parameters: &Parameters, bytes: &[u8]) -> Result<Self, WireError> {
+        let body = open(parameters.digest(), Kind::Ciphertext, Self::encoded_len(parameters), bytes)?;
+        let mut reader = Reader::new(parameters, body);
+        let (c0, c1) = (reader.polynomial()?, reader.polynomial()?);
+        Ok(Self::from_parts(parameters.limbs().len(), parameters.degree(), &c0, &c1))
+    }
+}
+
+impl Reply {
+    /// Length of the encoding.
+    pub fn encoded_len(parameters: &Parameters) -> usize {
+        HEAD + 2 * limb_len(parameters, 0)
+    }
+
+    /// Encodes the reply.
+    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
+        Writer::new(parameters, parameters.digest(), Kind::Reply).limb(0, &self.c0).limb(0, &self.c1).bytes
+    }
+
+    /// Decodes a reply.
+    pub fn from_bytes(parameters: &Parameters, bytes: &[u8]) -> Result<Self, WireError> {
+        let body = open(parameters.digest(), Kind::Reply, Self::encoded_len(parameters), bytes)?;
+        let mut reader = Reader::new(parameters, body);
+        let (mut c0, mut c1) = (vec![0; parameters.degree()], vec![0; parameters.degree()]);
+        reader.limb(0, &mut c0)?;
+        reader.limb(0, &mut c1)?;
+        Ok(Self { c0, c1 })
+    }
+}
+
+impl PublicKey {
+    /// Length of the encoding.
+    pub fn encoded_len(parameters: &Parameters) -> usize {
+        HEAD + seeded_len(parameters)
+    }
+
+    /// Encodes the key.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        Writer::new(&self.parameters, self.parameters.digest(), Kind::PublicKey)
+            .seeded(std::slice::from_ref(&self.seeded))
+            .bytes
+    }
+
+    /// Decodes a key.
+    pub fn from_bytes(parameters: &Arc<Parameters>, bytes: &[u8]) -> Result<Self, WireError> {
+        let body = open(parameters.digest(), Kind::PublicKey, Self::encoded_len(parameters), bytes)?;
+        let seeded = Reader::new(parameters, body).one_seeded()?;
+        Ok(Self::from_seeded(parameters, seeded))
+    }
+}
+
+impl EvaluationKey {
+    /// Length of the encoding of a key for so many rotations.
+    pub fn encoded_len(parameters: &Parameters, rotations: usize) -> usize {
+        HEAD + (1 + rotations) * parameters.limbs().len() * seeded_len(parameters)
+    }
+
+    /// Encodes the key; which steps it holds is agreed on beforehand.
+    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
+        let keys = std::iter::once(&self.relinearise).chain(self.rotations.values());
+        keys.fold(Writer::new(parameters, parameters.digest(), Kind::EvaluationKey), |w, key| {
+            w.seeded(&key.digits)
+        })
+        .bytes
+    }
+
+    /// Decodes a key for these steps, which must ascend.
+    pub fn from_bytes(parameters: &Parameters, steps: &[usize], bytes: &[u8]) -> Result<Self, HeError> {
+        if let Some(i) = (1..steps.len()).find(|&i| steps[i] <= steps[i - 1]) {
+            return Err(HeError::Steps { index: i, found: steps[i] });
+        }
+        let body = open(
+            parameters.digest(),
+            Kind::EvaluationKey,
+            Self::encoded_len(parameters, steps.len()),
+            bytes,
+        )?;
+        let mut reader = Reader::new(parameters, body);
+        let mut key = || Ok(SwitchKey::new(parameters, reader.seeded(parameters.limbs().len())?));
+        let relinearise = key()?;
+        let rotations = steps.iter().map(|&step| Ok((step, key()?))).collect::<Result<_, WireError>>()?;
+        Ok(Self { relinearise, rotations })
+    }
+}
+
+impl SecretKey {
+    /// Length of the encoding.
+    pub const ENCODED_LEN: usize = HEAD + SEED;
+
+    /// Encodes the key, to be sealed: these bytes are the secret.
+    pub fn to_secret_bytes(&self) -> secsv_algebra::Secret<Vec<u8>> {
+        let mut writer = Writer::new(self.parameters(), self.parameters().digest(), Kind::SecretKey);
+        writer.bytes.extend_from_slice(self.seed().expose());
+        secsv_algebra::Secret::new(writer.bytes)
+    }
+
+    /// Decodes a key.
+    pub fn from_secret_bytes(parameters: &Arc<Parameters>, bytes: &[u8]) -> Result<Self, WireError> {
+        let body = open(parameters.digest(), Kind::SecretKey, Self::ENCODED_LEN, bytes)?;
+        let mut seed = Zeroizing::new([0; SEED]);
+        seed.copy_from_slice(body);
+        Ok(Self::from_seed(parameters, Seed::from_bytes(*seed)))
+    }
+}
+
+/// Bytes of one limb of a polynomial: the degree is a multiple of 8, so nothing is padded.
+fn limb_len(parameters: &Parameters, limb: usize) -> usize {
+    parameters.degree() / 8 * parameters.limbs()[limb].bits() as usize
+}
+
+fn polynomial_len(parameters: &Parameters) -> usize {
+    (0..parameters.limbs().len()).map(|l| limb_len(parameters, l)).sum()
+}
+
+fn seeded_len(parameters: &Parameters) -> usize {
+    SEED + polynomial_len(parameters)
+}
+
+/// Checks the length and the head, returns the body.
+fn open<'a>(
+    expected_digest: u64,
+    kind: Kind,
+    expected: usize,
+    bytes: &'a [u8],
+) -> Result<&'a [u8], WireError> {
+    let wrong_length = WireError::Length { expected, found: bytes.len() };
+    let Some((head, body)) = bytes.split_first_chunk::<HEAD>() else { return Err(wrong_length) };
+    let [m0, m1, m2, version, found_kind, digest @ ..] = *head;
+    if [m0, m1, m2] != MAGIC {
+        return Err(WireError::Magic { expected: MAGIC, found: [m0, m1, m2] });
+    }
+    if version != VERSION {
+        return Err(WireError::Version { expected: VERSION, found: version });
+    }
+    if found_kind != kind as u8 {
+        return Err(WireError::Kind { expected: kind as u8, found: found_kind });
+    }
+    let found = u64::from_le_bytes(digest);
+    if found != expected_digest {
+        return Err(WireError::Parameters { expected: expected_digest, found });
+    }
+    if bytes.len() == expected { Ok(body) } else { Err(wrong_length) }
+}
+
+struct Writer<'a> {
+    parameters: &'a Parameters,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(parameters: &'a Parameters, digest: u64, kind: Kind) -> Self {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend([VERSION, kind as u8]);
+        bytes.extend(digest.to_le_bytes());
+        Self { parameters, bytes }
+    }
+
+    fn seeded(mut self, ciphertexts: &[SeededCiphertext]) -> Self {
+        self.bytes.reserve(ciphertexts.len() * seeded_len(self.parameters));
+        for ciphertext in ciphertexts {
+            self.bytes.extend_from_slice(&ciphertext.seed);
+            self = self.polynomial(&ciphertext.c0);
+        }
+        self
+    }
+
+    fn polynomial(self, words: &[u64]) -> Self {
+        let degree = self.parameters.degree();
+        words.chunks_exact(degree).enumerate().fold(self, |w, (l, words)| w.limb(l, words))
+    }
+
+    fn limb(mut self, limb: usize, words: &[u64]) -> Self {
+        let bits = self.parameters.limbs()[limb].bits();
+        let (mut pending, mut held) = (0u128, 0);
+        for &word in words {
+            pending |= u128::from(word) << held;
+            held += bits;
+            if held >= 64 {
+                self.bytes.extend_from_slice(&(pending as u64).to_le_bytes());
+                pending >>= 64;
+                held -= 64;
+            }
+        }
+        self.bytes.extend_from_slice(&(pending as u64).to_le_bytes()[..held as usize / 8]);
+        self
+    }
+}
+
+struct Reader<'a> {
+    parameters: &'a Parameters,
+    rest: &'a [u8],
+    /// Residues read so far, to name a bad one.
+    read: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(parameters: &'a Parameters, rest: &'a [u8]) -> Self {
+        Self { parameters, rest, read: 0 }
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
+        let short = WireError::Length { expected: length, found: self.rest.len() };
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(short)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn seeded(&mut self, count: usize) -> Result<Vec<SeededCiphertext>, WireError> {
+        (0..count).map(|_| self.one_seeded()).collect()
+    }
+
+    fn one_seeded(&mut self) -> Result<SeededCiphertext, WireError> {
+        let mut seed = [0; SEED];
+        seed.copy_from_slice(self.take(SEED)?);
+        Ok(SeededCiphertext { seed, c0: self.polynomial()? })
+    }
+
+    fn polynomial(&mut self) -> Result<Vec<u64>, WireError> {
+        let mut words = vec![0; self.parameters.words()];
+        for (l, words) in words.chunks_exact_mut(self.parameters.degree()).enumerate() {
+            self.limb(l, words)?;
+        }
+        Ok(words)
+    }
+
+    fn limb(&mut self, limb: usize, words: &mut [u64]) -> Result<(), WireError> {
+        let mut bytes = self.take(limb_len(self.parameters, limb))?;
+        let (bits, modulus) = {
+            let limb = &self.parameters.limbs()[limb];
+            (limb.bits(), limb.modulus().value())
+        };
+        let (mut pending, mut held) = (0u128, 0);
+        for word in words.iter_mut() {
+            if held < bits {
+                let count = bytes.len().min(8);
+                let mut next = [0; 8];
+                next[..count].copy_from_slice(&bytes[..count]);
+                bytes = &bytes[count..];
+                pending |= u128::from(u64::from_le_bytes(next)) << held;
+                held += 8 * count as u32;
+            }
+            *word = pending as u64 & ((1 << bits) - 1);
+            pending >>= bits;
+            held -= bits;
+        }
+        match words.iter().position(|&w| w >= modulus) {
+            Some(index) => Err(WireError::Unreduced { index: self.read + index, modulus }),
+            None => {
+                self.read += words.len();
+                Ok(())
+            }
+        }
+    }
+}
