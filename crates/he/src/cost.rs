@@ -7,7 +7,7 @@ use secsv_algebra::{Field, Matrix, Prg, Ring, Seed};
 use crate::{
     Ciphertext, Flooding, HeError, NoiseBound, Operations, Packing, Parameters, SecretKey,
     clock::fastest,
-    linear::{Knobs, LayerShape, Layout, Method, multiply},
+    linear::{Knobs, LayerShape, Layout, Method, multiply_into},
 };
 
 /// Seconds of processor time, one thread.
@@ -21,8 +21,10 @@ pub struct UnitCosts {
     pub encode: f64,
     /// What slots take on top: one transform modulo p and the permutation.
     pub slots: f64,
-    /// One ciphertext-plaintext product, accumulated.
+    /// One ciphertext-plaintext product, accumulated, while the operands stay in cache.
     pub product: f64,
+    /// One product whose ciphertext comes from memory.
+    pub streamed_product: f64,
     /// Reducing and writing one output.
     pub output: f64,
     /// One rotation.
@@ -51,7 +53,8 @@ impl UnitCosts {
         let encrypt =
             fastest(|| drop(std::hint::black_box(key.encrypt(packing, &elements, &mut rng, &mut ops))));
         let slots = fastest(|| parameters.to_coefficients(Packing::Slots, &mut elements, &mut ops));
-        let (prepare, encode, product, output) = products(parameters, &key, &mut rng)?;
+        let Products { prepare, encode, product, streamed_product, output } =
+            products(parameters, &key, &mut rng)?;
 
         let public = key.public_key(&mut rng);
         let evaluation = key.evaluation_key(&[1], &mut rng);
@@ -84,6 +87,7 @@ impl UnitCosts {
             encode,
             slots,
             product,
+            streamed_product,
             output,
             rotate,
             rerandomise,
@@ -94,13 +98,17 @@ impl UnitCosts {
     }
 }
 
-/// Preparing a ciphertext, encoding a plaintext, one product, one output: outputs of 1 and of 32 products tell
-/// the cost of a product from that of an output.
-fn products(
-    parameters: &Arc<Parameters>,
-    key: &SecretKey,
-    rng: &mut Prg,
-) -> Result<(f64, f64, f64, f64), HeError> {
+struct Products {
+    prepare: f64,
+    encode: f64,
+    product: f64,
+    streamed_product: f64,
+    output: f64,
+}
+
+/// Fills in what products cost: outputs of 1 and 9 products, whose operands stay in cache, tell the cost of a product
+/// from that of an output; those of 128 come from memory.
+fn products(parameters: &Arc<Parameters>, key: &SecretKey, rng: &mut Prg) -> Result<Products, HeError> {
     let timed = |inner: usize, rng: &mut Prg| -> Result<(f64, f64, f64), HeError> {
         let knobs = Knobs { r: 1, w: 1, s: parameters.degree() };
         let layout = Layout::new(parameters, LayerShape { d_out: 1, d_in: inner }, Method::Packed(knobs))?;
@@ -112,14 +120,16 @@ fn products(
         let prepared = layout.prepare(&encrypted)?;
         let mut batch = layout.empty_batch();
         let encode = fastest(|| drop(layout.encode_into(&samples, 0, &mut batch, &mut ops)));
-        let product = fastest(|| {
-            drop(std::hint::black_box(multiply(&layout, &[&prepared], &[&batch], None, &mut ops)))
-        });
+        let mut products = Vec::new();
+        let product =
+            fastest(|| drop(multiply_into(&layout, &[&prepared], &[&batch], None, &mut products, &mut ops)));
         Ok((prepare / inner as f64, encode / inner as f64, product))
     };
-    let (_, _, short) = timed(1, rng)?;
-    let (prepare, encode, long) = timed(32, rng)?;
-    // A busy machine can make the difference vanish.
-    let product = ((long - short) / 31.0).max(long / 1000.0);
-    Ok((prepare, encode, product, (short - product).max(product)))
+    let (_, _, one) = timed(1, rng)?;
+    let (_, _, nine) = timed(9, rng)?;
+    let (prepare, encode, many) = timed(128, rng)?;
+    // A busy machine can make the differences vanish.
+    let product = ((nine - one) / 8.0).max(nine / 100.0);
+    let streamed_product = ((many - nine) / 119.0).max(product);
+    Ok(Products { prepare, encode, product, streamed_product, output: (one - product).max(product) })
 }

@@ -1,6 +1,6 @@
 //! Plaintexts: field elements in slots or coefficients, lifted for a product (centred) or scaled for encryption.
 
-use secsv_algebra::{Field, Ring, Secret};
+use secsv_algebra::{Ring, Secret};
 
 use crate::{
     count::Operations,
@@ -58,7 +58,7 @@ impl Parameters {
         ops: &mut Operations,
     ) {
         let limb = &self.limbs()[limb];
-        lift_into(self.field(), limb.modulus().value(), coefficients, out);
+        kernel::lift(Backend::detect(), limb, self.field().modulus(), coefficients, out);
         limb.forward(out);
         ops.ntt += 1;
     }
@@ -75,14 +75,5 @@ impl Parameters {
         let modulus = limb.modulus();
         out.iter_mut().zip(remainders).for_each(|(o, &r)| *o = modulus.embed(r));
         kernel::scale(Backend::detect(), limb, factor, out);
-    }
-}
-
-/// Elements of Z_p to the residues of their centred representatives modulo q > p.
-fn lift_into(field: Field, q: u64, elements: &[u64], out: &mut [u64]) {
-    let (half, gap) = (field.modulus() / 2, q - field.modulus());
-    for (o, &x) in out.iter_mut().zip(elements) {
-        // The sign bit of half - x tells whether x stands for a negative number.
-        *o = x + (gap & (half.wrapping_sub(x) >> 63).wrapping_neg());
     }
 }

@@ -7,6 +7,9 @@ use crate::{
     linear::{Knobs, LayerShape, Layout, Method},
 };
 
+/// Weights beyond this many bytes are taken to come from memory for every batch.
+const CACHE: usize = 14 << 20;
+
 /// What one layer has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerTask {
@@ -115,8 +118,10 @@ pub fn predict(layout: &Layout, task: LayerTask, scope: Scope, costs: &UnitCosts
         ntt: plaintexts * (limbs + slots) + rotations * (limbs + limbs * limbs),
         ..Operations::default()
     };
+    let weights_in_cache = layout.prepared_bytes() * task.models <= CACHE;
+    let product_cost = if weights_in_cache { costs.product } else { costs.streamed_product };
     let one_server_seconds = plaintexts as f64 * (costs.encode + slot_cost)
-        + products as f64 * costs.product
+        + products as f64 * product_cost
         + outputs as f64 * costs.output
         + rotations as f64 * costs.rotate;
     let memory = layout.prepared_bytes();
@@ -178,6 +183,7 @@ mod tests {
         encode: 1.0,
         slots: 1.0,
         product: 0.1,
+        streamed_product: 0.2,
         output: 0.1,
         rotate: 3.0,
         rerandomise: 1.0,

@@ -8,7 +8,7 @@ use secsv_algebra::{Field, Matrix, Prg, Seed};
 use secsv_he::{
     HeError, Operations, Parameters, Preset, SecretKey, UnitCosts,
     clock::fastest,
-    linear::{LayerShape, Layout, Method, multiply},
+    linear::{LayerShape, Layout, Method, multiply_into},
     measure::{Implementation, KernelRow, kernel_rows},
     planner::{LayerTask, Scope, plan_packed, predict},
 };
@@ -144,9 +144,10 @@ impl Bench {
         let encrypted = layout.encrypt(&self.key, &a, &mut rng, &mut Operations::default())?;
         let prepared = layout.prepare(&encrypted)?;
         let mut batch = layout.empty_batch();
+        let mut products = Vec::new();
         let mut once = |ops: &mut Operations| {
             layout.encode_into(&b, 0, &mut batch, ops)?;
-            multiply(layout, &[&prepared], &[&batch], Some(&evaluation), ops)
+            multiply_into(layout, &[&prepared], &[&batch], Some(&evaluation), &mut products, ops)
         };
         let mut counted = Operations::default();
         once(&mut counted)?;
@@ -238,12 +239,13 @@ fn print_text(document: &Document, parameters: &Parameters, costs: &UnitCosts) {
         parameters.modulus_bits()
     );
     println!(
-        "encrypt {:.0}, prepare {:.0}, encode {:.0} (slots +{:.0}), product {:.1}, output {:.0}, rotate {:.0}, re-randomise {:.0}, sanitise {:.0}, decrypt {:.0}, weigh {:.0}",
+        "encrypt {:.0}, prepare {:.0}, encode {:.0} (slots +{:.0}), product {:.1} (streamed {:.1}), output {:.0}, rotate {:.0}, re-randomise {:.0}, sanitise {:.0}, decrypt {:.0}, weigh {:.0}",
         micro(costs.encrypt),
         micro(costs.prepare),
         micro(costs.encode),
         micro(costs.slots),
         micro(costs.product),
+        micro(costs.streamed_product),
         micro(costs.output),
         micro(costs.rotate),
         micro(costs.rerandomise),

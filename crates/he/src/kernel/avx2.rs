@@ -149,6 +149,21 @@ fn combine_avx2(limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
     }
 }
 
+pub(super) fn lift(half: u64, gap: u64, elements: &[u64], target: &mut [u64]) {
+    // SAFETY: as above.
+    unsafe { lift_avx2(half, gap, elements, target) }
+}
+
+#[target_feature(enable = "avx2")]
+fn lift_avx2(half: u64, gap: u64, elements: &[u64], target: &mut [u64]) {
+    let (half, gap) = (_mm256_set1_epi64x(half as i64), _mm256_set1_epi64x(gap as i64));
+    for (target, x) in target.as_chunks_mut::<4>().0.iter_mut().zip(elements.as_chunks::<4>().0) {
+        let x = load(x);
+        let negative = _mm256_cmpgt_epi64(x, half);
+        store(target, _mm256_add_epi64(x, _mm256_and_si256(negative, gap)));
+    }
+}
+
 /// Products of words below 2^57 with residues, reduced.
 #[inline]
 #[target_feature(enable = "avx2")]

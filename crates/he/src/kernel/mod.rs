@@ -169,6 +169,16 @@ pub(crate) fn scale(backend: Backend, limb: &Limb, factor: u64, words: &mut [u64
     }
 }
 
+/// Elements of Z_p to the residues of their centred representatives modulo the limb, which exceeds p.
+pub(crate) fn lift(backend: Backend, limb: &Limb, p: u64, elements: &[u64], target: &mut [u64]) {
+    let gap = limb.modulus().value() - p;
+    match backend {
+        #[cfg(target_arch = "x86_64")]
+        Backend::Avx2(_) => avx2::lift(p / 2, gap, elements, target),
+        _ => portable::lift(p / 2, gap, elements, target),
+    }
+}
+
 /// The sum of a few products of a residue and words below 2^57, modulo the limb.
 pub(crate) fn combine(backend: Backend, limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
     debug_assert!(terms.len() <= 16);

@@ -86,3 +86,10 @@ pub(super) fn combine(limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) 
         *t = limb.modulus().reduce_wide(sum);
     }
 }
+
+pub(super) fn lift(half: u64, gap: u64, elements: &[u64], target: &mut [u64]) {
+    for (t, &x) in target.iter_mut().zip(elements) {
+        // The sign bit of half - x tells whether x stands for a negative number.
+        *t = x + (gap & (half.wrapping_sub(x) >> 63).wrapping_neg());
+    }
+}

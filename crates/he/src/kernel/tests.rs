@@ -123,6 +123,12 @@ proptest! {
             scale(Backend::detect(), &limb, factor % modulus, &mut ours);
             scale(Backend::Portable, &limb, factor % modulus, &mut portable);
             prop_assert_eq!(&ours, &portable);
+            let p = 0x1ff_ffff_0001;
+            let elements: Vec<u64> = a.iter().map(|x| x % p).chain([0, p / 2, p / 2 + 1, p - 1]).collect();
+            let (mut lifted, mut expected) = (vec![0; degree + 4], vec![0; degree + 4]);
+            lift(Backend::detect(), &limb, p, &elements, &mut lifted);
+            lift(Backend::Portable, &limb, p, &elements, &mut expected);
+            prop_assert_eq!(lifted, expected);
             let terms: Vec<(u64, &[u64])> = (0..16).map(|i| ((factor >> i) % modulus, &a[..])).collect();
             combine(Backend::detect(), &limb, &terms, &mut ours);
             combine(Backend::Portable, &limb, &terms, &mut portable);

@@ -138,9 +138,26 @@ pub fn multiply(
     evaluation: Option<&EvaluationKey>,
     ops: &mut Operations,
 ) -> Result<Vec<Vec<Ciphertext>>, HeError> {
+    let mut results = Vec::new();
+    multiply_into(layout, models, batches, evaluation, &mut results, ops)?;
+    Ok(results)
+}
+
+/// The same, into the memory of earlier results.
+pub fn multiply_into(
+    layout: &Layout,
+    models: &[&PreparedMatrix],
+    batches: &[&EncodedBatch],
+    evaluation: Option<&EvaluationKey>,
+    results: &mut Vec<Vec<Ciphertext>>,
+    ops: &mut Operations,
+) -> Result<(), HeError> {
     let parameters = layout.parameters();
+    let size = (parameters.limbs().len(), parameters.degree());
+    let mut spare: Vec<Ciphertext> =
+        results.drain(..).flatten().filter(|c| (c.limbs(), c.degree()) == size).collect();
     let columns: Vec<&PlainRows> = batches.iter().map(|b| &b.rows).collect();
-    let mut results: Vec<Vec<Ciphertext>> = (0..models.len() * batches.len()).map(|_| Vec::new()).collect();
+    results.resize_with(models.len() * batches.len(), Vec::new);
     models.iter().try_for_each(|m| layout.check_made_for(m.layout, "prepared matrix"))?;
     batches.iter().try_for_each(|b| layout.check_made_for(b.layout, "batch"))?;
     // Row by row: rows of all models meet all batches while they are in cache, and rows of one number have
@@ -150,7 +167,9 @@ pub fn multiply(
         let inner = layout.row_inner(row);
         let alike = (row..layout.rows()).take_while(|&r| layout.row_inner(r) == inner).count();
         let tiles: Vec<&CipherTiles> = models.iter().flat_map(|m| &m.rows[row..row + alike]).collect();
-        let mut products = vec![Ciphertext::zero_under(parameters); tiles.len() * columns.len()];
+        let mut products: Vec<Ciphertext> = (0..tiles.len() * columns.len())
+            .map(|_| spare.pop().unwrap_or_else(|| Ciphertext::zero_under(parameters)))
+            .collect();
         kernel::multiply(Backend::detect(), parameters.limbs(), &tiles, &columns, &mut products)?;
         ops.ct_pt_mul += (tiles.len() * columns.len() * inner) as u64;
         for (i, product) in products.into_iter().enumerate() {
@@ -161,7 +180,7 @@ pub fn multiply(
         }
         row += alike;
     }
-    Ok(results)
+    Ok(())
 }
 
 impl PreparedMatrix {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use secsv_algebra::{Field, Matrix};
 
 pub use full::{EncryptedBatch, ExtendedMatrix};
-pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply};
+pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply, multiply_into};
 pub use packed::Knobs;
 
 use crate::{HeError, Packing, Parameters, flood::NoiseBound};
@@ -302,6 +302,11 @@ impl Layout {
     fn place_samples(&self, b: &Matrix<Field>, batch: usize, input: usize, out: &mut [u64]) {
         out.fill(0);
         let (first, columns) = (batch * self.batch(), b.columns());
+        if let AnyPlacement::Packed(packed) = &self.placement {
+            // The hot one: whole rows of B at a time.
+            packed.place_rows(input, out, |o| &b.row(o)[first..columns.min(first + packed.batch())]);
+            return;
+        }
         each!(self, p => p.sample(input, |position, o, column| {
             if first + column < columns {
                 out[position] = b.at(o, first + column);

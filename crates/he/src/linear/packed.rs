@@ -35,6 +35,18 @@ impl Packed {
     }
 }
 
+impl Packed {
+    /// What [`Placement::sample`] says, for rows of B that hold the samples of one batch.
+    pub(super) fn place_rows<'a>(&self, input: usize, out: &mut [u64], row: impl Fn(usize) -> &'a [u64]) {
+        let Knobs { w, .. } = self.knobs;
+        for o in 0..w.min(self.shape.d_in - input * w) {
+            for (chunk, &x) in out.chunks_exact_mut(w).zip(row(input * w + o)) {
+                chunk[w - 1 - o] = x;
+            }
+        }
+    }
+}
+
 impl Placement for Packed {
     fn packing(&self) -> Packing {
         Packing::Coefficients
