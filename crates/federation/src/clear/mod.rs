@@ -6,6 +6,7 @@
 
 mod activation;
 mod coalition;
+mod first_layer;
 mod forward;
 mod matrix;
 mod parameters;
