@@ -12,7 +12,8 @@ use rayon::prelude::*;
 
 use super::{
     BLOCK, Parameters, correct_samples,
-    forward::{Scratch, forward, linear_product, linear_rows, linear_size, rest},
+    first_layer::FirstLayer,
+    forward::{Scratch, forward, linear_size, rest},
     parameters::Tail,
     partial_sums::PartialSums,
     right_rows,
@@ -42,6 +43,8 @@ pub struct ClearRound<'a> {
     pub(super) layers: &'a [Layer],
     pub(super) members: Vec<Member>,
     participants: Coalition,
+    /// None if it would not fit: then models are computed whole.
+    first_layer: Option<FirstLayer>,
 }
 
 /// One client's model, times its number of training samples where it is to be summed.
@@ -49,8 +52,6 @@ pub(super) struct Member {
     pub(super) position: usize,
     pub(super) size: u64,
     parameters: Parameters,
-    /// Of the first layer, for every sample; empty if they would not fit.
-    pub(super) outputs: Vec<f64>,
     /// The parameters that are needed after the first layer's linear part.
     pub(super) tail: Vec<f64>,
 }
@@ -74,20 +75,24 @@ impl<'a> ClearRound<'a> {
         let layers = up_to_scores(architecture.layers());
         let has_parameters = |layer: &Layer| !matches!(layer, Layer::Activation(..));
         let first = layers.iter().position(has_parameters).unwrap_or(0);
+        let keeps_first = matches!(&layers[first], Layer::Gru(_));
         let mut members: Vec<Member> = models
             .into_iter()
             .map(|(position, size, weights)| {
-                Member::new(position, size, Parameters::new(architecture, &weights))
+                let parameters = Parameters::new(architecture, &weights);
+                let begin = parameters.begins()[if keeps_first { first } else { first + 1 }];
+                let tail = parameters.values()[begin..].iter().map(|v| size as f64 * v).collect();
+                Member { position, size, parameters, tail }
             })
             .collect();
         members.sort_by_key(|member| member.position);
         let participants = members.iter().map(|member| member.position).collect();
-        let mut round = Self { architecture, test_set, first, layers, members, participants };
-        let bytes = round.members.len() * test_set.len() * round.width() * size_of::<f64>();
-        if bytes <= first_layer_bytes {
-            round.compute_first_layer();
-        }
-        round
+        let bytes = FirstLayer::bytes(members.len(), test_set.len(), linear_size(&layers[first]));
+        let first_layer = (bytes <= first_layer_bytes).then(|| {
+            let models: Vec<_> = members.iter().map(|member| (&member.parameters, member.size)).collect();
+            FirstLayer::new(layers, first, &models, test_set)
+        });
+        Self { architecture, test_set, first, layers, members, participants, first_layer }
     }
 
     /// Who took part.
@@ -99,21 +104,21 @@ impl<'a> ClearRound<'a> {
     /// and must be of participants.
     pub fn correct_samples(&self, tests: &[(Coalition, SampleSet)]) -> Vec<SampleSet> {
         let mut correct: Vec<SampleSet> = tests.iter().map(|(_, s)| SampleSet::none(s.total())).collect();
-        if self.members.first().is_some_and(|m| m.outputs.is_empty() && !self.test_set.is_empty()) {
+        let Some(first_layer) = &self.first_layer else {
             for (correct, (coalition, samples)) in correct.iter_mut().zip(tests) {
                 *correct = self.test_whole_model(*coalition, samples);
             }
             return correct;
-        }
+        };
         let (on_all, on_some): (Vec<usize>, Vec<usize>) =
             (0..tests.len()).partition(|&test| tests[test].1.is_all());
         let coalitions: Vec<Coalition> = on_all.iter().map(|&test| tests[test].0).collect();
-        for (test, samples) in on_all.into_iter().zip(self.test_on_all(&coalitions)) {
+        for (test, samples) in on_all.into_iter().zip(self.test_on_all(first_layer, &coalitions)) {
             correct[test] = samples;
         }
         let some: Vec<_> = on_some
             .par_iter()
-            .map(|&test| (test, self.test_on_some(tests[test].0, &tests[test].1)))
+            .map(|&test| (test, self.test_on_some(first_layer, tests[test].0, &tests[test].1)))
             .collect();
         for (test, samples) in some {
             correct[test] = samples;
@@ -133,51 +138,17 @@ impl<'a> ClearRound<'a> {
         samples as f64 * (tail.saturating_sub(first) + sums * self.width()) as f64
     }
 
-    pub(super) fn width(&self) -> usize {
+    fn width(&self) -> usize {
         linear_size(&self.layers[self.first])
     }
 
     /// Bytes that the first layer's outputs take.
     pub fn bytes(&self) -> usize {
-        self.members.iter().map(|member| size_of_val(&member.outputs[..])).sum()
+        self.first_layer.as_ref().map_or(0, FirstLayer::len_bytes)
     }
 
     fn members_of(&self, coalition: Coalition) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(move |member| coalition.contains(member.position))
-    }
-
-    fn compute_first_layer(&mut self) {
-        let (first, layer, width) = (self.first, &self.layers[self.first], self.width());
-        let rows: Vec<usize> = (0..self.test_set.len()).collect();
-        let blocks: Vec<Vec<Vec<f64>>> = rows
-            .par_chunks(BLOCK)
-            .map_init(Scratch::default, |scratch, rows| {
-                scratch.values.clear();
-                for &row in rows {
-                    scratch.values.extend(self.test_set.sample(row).iter().map(|&v| f64::from(v)));
-                }
-                let no_parameters = Tail { values: &[], begins: &[0; 2], left_out: 0 };
-                for layer in &self.layers[..first] {
-                    rest(layer, no_parameters.layer(0), rows.len(), scratch);
-                }
-                linear_rows(layer, rows.len(), scratch);
-                let mut outputs = Vec::with_capacity(self.members.len());
-                for member in &self.members {
-                    linear_product(layer, member.parameters.layer(first), scratch);
-                    let size = member.size as f64;
-                    outputs.push(scratch.values.iter().map(|v| size * v).collect());
-                }
-                outputs
-            })
-            .collect();
-        let keeps_first = matches!(layer, Layer::Gru(_));
-        for (index, member) in self.members.iter_mut().enumerate() {
-            member.outputs.reserve_exact(rows.len() * width);
-            blocks.iter().for_each(|block| member.outputs.extend_from_slice(&block[index]));
-            let begin = member.parameters.begins()[if keeps_first { first } else { first + 1 }];
-            let size = member.size as f64;
-            member.tail = member.parameters.values()[begin..].iter().map(|v| size * v).collect();
-        }
     }
 
     fn test_whole_model(&self, coalition: Coalition, samples: &SampleSet) -> SampleSet {
@@ -189,7 +160,7 @@ impl<'a> ClearRound<'a> {
     }
 
     /// Tests coalitions on every sample: tasks are runs of coalitions times blocks of samples.
-    fn test_on_all(&self, coalitions: &[Coalition]) -> Vec<SampleSet> {
+    fn test_on_all(&self, first_layer: &FirstLayer, coalitions: &[Coalition]) -> Vec<SampleSet> {
         let samples = self.test_set.len();
         let mut order: Vec<usize> = (0..coalitions.len()).collect();
         // Neighbours share their first members as long as possible.
@@ -203,7 +174,7 @@ impl<'a> ClearRound<'a> {
             .par_iter()
             .map(|&(block, run)| {
                 let rows = block * BLOCK..samples.min((block + 1) * BLOCK);
-                let mut sums = PartialSums::new(self, rows);
+                let mut sums = PartialSums::new(self, first_layer, rows);
                 run.iter().map(|&index| sums.test(coalitions[index])).collect()
             })
             .collect();
@@ -217,9 +188,11 @@ impl<'a> ClearRound<'a> {
     }
 
     /// Tests one coalition on some samples: first-layer outputs are summed for these alone.
-    fn test_on_some(&self, coalition: Coalition, samples: &SampleSet) -> SampleSet {
+    fn test_on_some(&self, first_layer: &FirstLayer, coalition: Coalition, samples: &SampleSet) -> SampleSet {
         let rows: Vec<usize> = samples.iter().collect();
-        let width = self.width();
+        let models: Vec<usize> = (0..self.members.len())
+            .filter(|&model| coalition.contains(self.members[model].position))
+            .collect();
         let total: f64 = self.members_of(coalition).map(|member| member.size as f64).sum();
         let mut tail = Vec::new();
         self.members_of(coalition).for_each(|member| accumulate(&mut tail, &member.tail));
@@ -230,8 +203,8 @@ impl<'a> ClearRound<'a> {
                 scratch.values.clear();
                 for &row in rows {
                     let begin = scratch.values.len();
-                    for (index, member) in self.members_of(coalition).enumerate() {
-                        let outputs = &member.outputs[row * width..][..width];
+                    for (index, &model) in models.iter().enumerate() {
+                        let outputs = first_layer.sample(model, row);
                         match index {
                             0 => scratch.values.extend_from_slice(outputs),
                             _ => add(&mut scratch.values[begin..], outputs),
@@ -258,12 +231,6 @@ impl<'a> ClearRound<'a> {
             rest(layer, parameters.layer(self.first), samples, scratch);
         }
         forward(&self.layers[self.first + 1..], parameters.after(self.first + 1), samples, scratch);
-    }
-}
-
-impl Member {
-    fn new(position: usize, size: u64, parameters: Parameters) -> Self {
-        Self { position, size, parameters, outputs: Vec::new(), tail: Vec::new() }
     }
 }
 

@@ -7,6 +7,7 @@
 mod activation;
 mod coalition;
 mod cumulative;
+mod first_layer;
 mod forward;
 mod matrix;
 mod parameters;

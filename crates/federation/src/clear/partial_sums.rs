@@ -1,12 +1,13 @@
 //! Sums over many coalitions, each one addition away from a sum that is still there.
 
-use super::{BLOCK, coalition::ClearRound, forward::Scratch, predicted};
+use super::{BLOCK, coalition::ClearRound, first_layer::FirstLayer, forward::Scratch, predicted};
 use crate::Coalition;
 
 /// Sums over the members of one coalition after the other, for one block of samples. Level k holds the sum over the
 /// first k + 1 members; a level is kept as long as coalitions begin with the same members.
 pub(super) struct PartialSums<'a> {
     round: &'a ClearRound<'a>,
+    first_layer: &'a FirstLayer,
     rows: std::ops::Range<usize>,
     members: Vec<usize>,
     levels: Vec<Level>,
@@ -22,9 +23,13 @@ struct Level {
 }
 
 impl<'a> PartialSums<'a> {
-    pub(super) fn new(round: &'a ClearRound<'a>, rows: std::ops::Range<usize>) -> Self {
+    pub(super) fn new(
+        round: &'a ClearRound<'a>,
+        first_layer: &'a FirstLayer,
+        rows: std::ops::Range<usize>,
+    ) -> Self {
         let (members, levels, scratch, tail) = (Vec::new(), Vec::new(), Scratch::default(), Vec::new());
-        Self { round, rows, members, levels, scratch, tail }
+        Self { round, first_layer, rows, members, levels, scratch, tail }
     }
 
     /// One bit for each sample of the block: whether the coalition predicts it right.
@@ -62,9 +67,8 @@ impl<'a> PartialSums<'a> {
         let shared = self.members.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
         self.levels.resize_with(self.levels.len().max(wanted.len()), Level::default);
         for (depth, &member) in wanted.iter().enumerate().skip(shared) {
+            let outputs = self.first_layer.block(member, self.rows.start / BLOCK);
             let member = &self.round.members[member];
-            let width = self.round.width();
-            let outputs = &member.outputs[self.rows.start * width..self.rows.end * width];
             let (below, above) = self.levels.split_at_mut(depth);
             let level = &mut above[0];
             let below = below.last();
