@@ -202,12 +202,7 @@ fn seeded_len(parameters: &Parameters) -> usize {
 }
 
 /// Checks the length and the head, returns the body.
-fn open<'a>(
-    expected_digest: u64,
-    kind: Kind,
-    expected: usize,
-    bytes: &'a [u8],
-) -> Result<&'a [u8], WireError> {
+fn open(expected_digest: u64, kind: Kind, expected: usize, bytes: &[u8]) -> Result<&[u8], WireError> {
     let wrong_length = WireError::Length { expected, found: bytes.len() };
     let Some((head, body)) = bytes.split_first_chunk::<HEAD>() else { return Err(wrong_length) };
     let [m0, m1, m2, version, found_kind, digest @ ..] = *head;
