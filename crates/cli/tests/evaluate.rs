@@ -145,7 +145,6 @@ fn bad_input_ends_with_2_and_writes_nothing() {
         &["--protocol", "none"],
         &["--protocol", "nssv", "--epsilon", "0"],
         &["--protocol", "nssv", "--max-seconds", "-1"],
-        &["--protocol", "nssv", "--estimator", "contribution-index-or"],
         &["--protocol", "nssv", "--json", "/nowhere/at/all.json"],
         &[],
     ] {
