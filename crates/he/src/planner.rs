@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Weights beyond this many bytes are taken to come from memory for every batch.
-const CACHE: usize = 14 << 20;
+const CACHE: usize = 10 << 20;
 
 /// What one layer has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

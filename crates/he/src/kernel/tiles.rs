@@ -56,7 +56,7 @@ pub struct CipherTiles {
 impl CipherTiles {
     /// Room for `inner` ciphertexts, zero to begin with.
     pub fn zero(inner: usize, limbs: usize, degree: usize) -> Self {
-        let lines = vec![Line([0; BLOCK]); inner * 2 * limbs * degree / BLOCK];
+        let lines = bytemuck::zeroed_vec(inner * 2 * limbs * degree / BLOCK);
         Self { inner, limbs, degree, lines }
     }
 
@@ -155,7 +155,7 @@ impl Drop for PlainRows {
 impl PlainRows {
     /// Room for `inner` plaintexts, zero to begin with.
     pub fn zero(inner: usize, limbs: usize, degree: usize) -> Self {
-        let words = vec![Line([0; BLOCK]); inner * limbs * Self::stride(degree)];
+        let words = bytemuck::zeroed_vec(inner * limbs * Self::stride(degree));
         Self { inner, limbs, degree, words }
     }
 
