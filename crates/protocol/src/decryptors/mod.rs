@@ -1,0 +1,1 @@
+//! Who may decrypt what.
