@@ -49,6 +49,18 @@ impl FixedPoint {
         Ok(ring.embed(scaled.round_ties_even() as i64))
     }
 
+    /// Encodes many numbers, as [`FixedPoint::encode`] does one.
+    pub fn encode_all(self, ring: impl Ring, numbers: &[f64]) -> Result<Vec<u64>, AlgebraError> {
+        self.check_fits(ring)?;
+        let limit = f64::powi(2.0, self.exponent);
+        if let Some(&bad) = numbers.iter().find(|x| !(x.abs() <= limit)) {
+            // Not a number, or outside the range: say which.
+            return self.encode(ring, bad).map(|_| Vec::new());
+        }
+        let scale = f64::powi(2.0, self.fractional_bits as i32);
+        Ok(numbers.iter().map(|x| ring.embed((x * scale).round_ties_even() as i64)).collect())
+    }
+
     /// The real number an element stands for.
     pub fn decode(self, ring: impl Ring, element: u64) -> f64 {
         ring.centre(element) as f64 * f64::powi(2.0, -(self.fractional_bits as i32))
@@ -72,6 +84,16 @@ mod tests {
                 prop_assert!((decoded - x).abs() <= f64::powi(0.5, bits as i32 + 1));
             }
         }
+    }
+
+    #[test]
+    fn many_numbers_are_encoded_as_each_alone() {
+        let (field, fixed) = (Field::standard(), FixedPoint::new(7, 2));
+        let numbers = [0.0, -4.0, 4.0, 0.00390625, -1.3, 2.9];
+        let each: Vec<u64> = numbers.iter().map(|&x| fixed.encode(field, x).unwrap()).collect();
+        assert_eq!(fixed.encode_all(field, &numbers).unwrap(), each);
+        assert_eq!(fixed.encode_all(field, &[0.0, 4.1]), fixed.encode(field, 4.1).map(|_| vec![]));
+        assert_eq!(fixed.encode_all(field, &[f64::NAN]), Err(AlgebraError::NotFinite));
     }
 
     #[test]

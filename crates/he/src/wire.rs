@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::{
     Ciphertext, EvaluationKey, HeError, Parameters, PublicKey, Reply, SecretKey, SeededCiphertext, WireError,
     keys::SwitchKey,
-    linear::{EncryptedBatch, EncryptedMatrix, Layout},
+    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout},
 };
 
 const MAGIC: [u8; 3] = *b"ssv";
@@ -28,6 +28,7 @@ enum Kind {
     PublicKey = 5,
     EvaluationKey = 6,
     SecretKey = 7,
+    Bias = 8,
 }
 
 impl EncryptedMatrix {
@@ -65,6 +66,25 @@ impl EncryptedBatch {
         let body = open(layout.digest(), Kind::Batch, Self::encoded_len(layout), bytes)?;
         let mut reader = Reader::new(layout.parameters(), body);
         Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.inner())? })
+    }
+}
+
+impl EncryptedBias {
+    /// Length of the encoding of biases of this layout.
+    pub fn encoded_len(layout: &Layout) -> usize {
+        HEAD + layout.rows() * seeded_len(layout.parameters())
+    }
+
+    /// Encodes the biases.
+    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
+        Writer::new(parameters, self.layout, Kind::Bias).seeded(&self.ciphertexts).bytes
+    }
+
+    /// Decodes biases of this layout.
+    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
+        let body = open(layout.digest(), Kind::Bias, Self::encoded_len(layout), bytes)?;
+        let mut reader = Reader::new(layout.parameters(), body);
+        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.rows())? })
     }
 }
 

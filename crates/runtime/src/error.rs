@@ -18,6 +18,15 @@ pub enum Error {
         /// The round.
         found: RoundId,
     },
+    /// A party of a secure protocol cannot go on.
+    #[error(transparent)]
+    Role(secsv_protocol::Error),
+    /// Nothing moves any more and tests are open: a message was lost.
+    #[error("nothing moves any more: {awaiting}")]
+    Stalled {
+        /// What each party waits for.
+        awaiting: String,
+    },
     /// An evaluator gave another number of answers than it was asked for.
     #[error("expected the results of {expected} tests, found {found}")]
     Answers {
@@ -44,7 +53,8 @@ impl Error {
                     | Values::UnknownMethod { .. }
                     | Values::NeedsCumulativeModels { .. }
             ),
-            Self::UnknownRound { .. } | Self::Answers { .. } => false,
+            Self::Role(error) => error.is_bad_input(),
+            Self::UnknownRound { .. } | Self::Answers { .. } | Self::Stalled { .. } => false,
         }
     }
 }

@@ -28,6 +28,8 @@ mod evaluate;
 mod evaluator;
 mod outcomes;
 mod result;
+mod secure;
+pub mod world;
 
 pub use clear::ClearEvaluator;
 pub use cumulative::CumulativeEvaluator;
@@ -37,3 +39,4 @@ pub use evaluator::{Evaluator, Test};
 pub use result::{
     EncryptionParameters, EvaluationResult, Operations, RoundResult, Timing, Traffic, UtilityResult,
 };
+pub use secure::{SecureEvaluator, client_inputs};

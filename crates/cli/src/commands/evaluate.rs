@@ -32,6 +32,12 @@ pub struct EvaluateArgs {
     /// How values are computed from utilities: exact, permutation, group-testing, kernelshap ...
     #[arg(long, default_value_t = Method::Exact, value_parser = method)]
     estimator: Method,
+    /// Parameters of the encryption.
+    #[arg(long, value_enum, default_value_t = PresetName::Standard)]
+    preset: PresetName,
+    /// How encrypted matrices are multiplied; by default packed for secsv, squaring for hesv.
+    #[arg(long, value_enum)]
+    matmul: Option<MatmulName>,
     /// What everything random follows from.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -65,6 +71,30 @@ pub struct EvaluateArgs {
 enum Protocol {
     /// In the clear, without any protection: what the secure protocols are measured against.
     Nssv,
+    /// Encrypted models, shared test data, two servers.
+    Secsv,
+    /// Everything encrypted, one server.
+    Hesv,
+    /// Shared models and test data, two servers.
+    Secretsv,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PresetName {
+    /// Replies flooded to 40 bits of statistical distance.
+    Standard,
+    /// Half the size, no statistical claim.
+    Compact,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum MatmulName {
+    /// Coefficient packing.
+    Packed,
+    /// The paper's Matrix Reducing.
+    Reducing,
+    /// The paper's Matrix Squaring.
+    Squaring,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -91,6 +121,7 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     run.check()?;
     let result = match args.protocol {
         Protocol::Nssv => nssv(&run, &settings)?,
+        _ => secure(&run, args, &settings)?,
     };
     if let Some(file) = &args.json {
         target_file::write_whole(file, &serde_json::to_vec(&result)?)?;
@@ -145,6 +176,50 @@ fn nssv(run: &RunDirectory, settings: &EvaluationSettings) -> anyhow::Result<Eva
         evaluate(run.spec(), &mut ClearEvaluator::new(run, &test_set), settings, observe)
     };
     bar.finish();
+    Ok(result?)
+}
+
+fn secure(
+    run: &RunDirectory,
+    args: &EvaluateArgs,
+    settings: &EvaluationSettings,
+) -> anyhow::Result<EvaluationResult> {
+    use secsv_protocol::{
+        Preset, Seed,
+        decryptors::Protocol as Secure,
+        session::{Matmul, Settings, typical_costs},
+    };
+    let protocol = match args.protocol {
+        Protocol::Hesv => Secure::Hesv,
+        Protocol::Secretsv => Secure::SecretSv,
+        _ => Secure::SecSv,
+    };
+    let preset = match args.preset {
+        PresetName::Standard => Preset::Standard,
+        PresetName::Compact => Preset::Compact,
+    };
+    let matmul = match args.matmul {
+        Some(MatmulName::Packed) => Matmul::Packed,
+        Some(MatmulName::Reducing) => Matmul::Reducing,
+        Some(MatmulName::Squaring) => Matmul::Squaring,
+        None if protocol == Secure::Hesv => Matmul::Squaring,
+        None => Matmul::Packed,
+    };
+    let mut bytes = [0; 32];
+    rand::TryRngCore::try_fill_bytes(&mut rand::rngs::OsRng, &mut bytes)?;
+    let mut evaluator = secsv_runtime::SecureEvaluator::new(
+        run,
+        Settings { protocol, preset, matmul },
+        Some(typical_costs(preset)),
+        &Seed::from_bytes(bytes),
+        Box::new(secsv_runtime::world::Honest),
+    )?;
+    let bar = Progress::new("coalitions", 0);
+    let result =
+        evaluate(run.spec(), &mut evaluator, settings, |p| bar.advance(p.tested as u64, p.asked as u64));
+    bar.finish();
+    let accounts = evaluator.accounts();
+    eprintln!("{:?} {:?}", accounts.seconds, accounts.operations);
     Ok(result?)
 }
 

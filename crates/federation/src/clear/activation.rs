@@ -6,7 +6,7 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::Activation;
 
 /// Applies a function in place.
-pub(super) fn activate(activation: Activation, values: &mut [f64]) {
+pub fn activate(activation: Activation, values: &mut [f64]) {
     Arch::new().dispatch(Activated { activation, values });
 }
 
@@ -81,13 +81,13 @@ impl WithSimd for GatedStep<'_> {
 
 /// `1 / (1 + e^-x)`.
 #[inline(always)]
-pub(super) fn sigmoid(x: f64) -> f64 {
+pub fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + exp(-x))
 }
 
 /// Hyperbolic tangent, to about 1e-16 absolutely.
 #[inline(always)]
-pub(super) fn tanh(x: f64) -> f64 {
+pub fn tanh(x: f64) -> f64 {
     1.0 - 2.0 / (exp(2.0 * x) + 1.0)
 }
 

@@ -26,7 +26,7 @@ const FIRST_LAYER_BYTES: usize = 2 << 30;
 const TASKS_PER_THREAD: usize = 8;
 
 /// The layers up to the numbers whose order decides: what grows strictly with its input cannot change it.
-pub(super) fn up_to_scores(layers: &[Layer]) -> &[Layer] {
+pub fn up_to_scores(layers: &[Layer]) -> &[Layer] {
     let keeps_order = |layer: &Layer| {
         matches!(layer, Layer::Activation(Activation::Sigmoid | Activation::Tanh | Activation::Softmax(_), _))
     };

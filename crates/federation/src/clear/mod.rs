@@ -17,7 +17,8 @@ use rayon::prelude::*;
 
 use crate::{Architecture, CollectiveTestSet, SampleSet, Weights};
 
-pub use coalition::ClearRound;
+pub use activation::{activate, sigmoid, tanh};
+pub use coalition::{ClearRound, up_to_scores};
 pub use cumulative::CumulativeModels;
 use forward::{Scratch, forward};
 pub use parameters::Parameters;

@@ -5,6 +5,18 @@
 //! is the same for all methods: rows of ciphertexts times columns of plaintexts ("half", B in the clear or
 //! shared) or of ciphertexts ("full").
 
+/// Calls the method of whichever placement it is, so that its loops are compiled for each.
+macro_rules! each {
+    ($self:ident, $placement:ident => $call:expr) => {
+        match &$self.placement {
+            AnyPlacement::Squaring($placement) => $call,
+            AnyPlacement::Reducing($placement) => $call,
+            AnyPlacement::Packed($placement) => $call,
+        }
+    };
+}
+
+mod bias;
 mod full;
 mod half;
 mod packed;
@@ -17,6 +29,7 @@ use std::sync::Arc;
 
 use secsv_algebra::{Field, Matrix};
 
+pub use bias::EncryptedBias;
 pub use full::{EncryptedBatch, ExtendedMatrix};
 pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply, multiply_into};
 pub use packed::Knobs;
@@ -83,17 +96,6 @@ enum AnyPlacement {
     Squaring(Squaring),
     Reducing(Reducing),
     Packed(Packed),
-}
-
-/// Calls the method of whichever placement it is, so that its loops are compiled for each.
-macro_rules! each {
-    ($self:ident, $placement:ident => $call:expr) => {
-        match &$self.placement {
-            AnyPlacement::Squaring($placement) => $call,
-            AnyPlacement::Reducing($placement) => $call,
-            AnyPlacement::Packed($placement) => $call,
-        }
-    };
 }
 
 /// Sum over i below `copies` of the slots rotated by `i * step`.

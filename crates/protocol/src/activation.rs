@@ -1,0 +1,236 @@
+//! What a client does between decryption and sharing: decode, activate in double precision, encode. The bits are the
+//! same on every machine, so every decryptor and the ideal run agree.
+
+use secsv_algebra::{AlgebraError, FixedPoint, Matrix, Ring};
+use secsv_federation::{
+    Activation,
+    clear::{activate, predicted, sigmoid, tanh},
+};
+
+use crate::{
+    Error,
+    precision::Precision,
+    program::{Program, Receive, Then},
+};
+
+/// Numbers of some samples: a row for each number of a sample, a column for each sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    columns: usize,
+    numbers: Vec<f64>,
+}
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        // Decrypted activations are secrets of other clients.
+        zeroize::Zeroize::zeroize(&mut self.numbers);
+    }
+}
+
+impl Values {
+    /// From numbers, row by row.
+    pub fn new(columns: usize, numbers: Vec<f64>) -> Self {
+        Self { columns, numbers }
+    }
+
+    /// How many samples.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// All numbers, row by row.
+    pub fn numbers(&self) -> &[f64] {
+        &self.numbers
+    }
+
+    fn row(&self, row: usize) -> &[f64] {
+        &self.numbers[row * self.columns..][..self.columns]
+    }
+
+    /// Applies activations in place.
+    pub fn activate(&mut self, activations: &[Activation]) {
+        for activation in activations {
+            match *activation {
+                Activation::Softmax(width) => {
+                    self.each_sample(|sample| activate(Activation::Softmax(width), sample))
+                }
+                other => activate(other, &mut self.numbers),
+            }
+        }
+    }
+
+    fn each_sample(&mut self, mut change: impl FnMut(&mut [f64])) {
+        let rows = self.numbers.len() / self.columns.max(1);
+        let mut sample = vec![0.0; rows];
+        for column in 0..self.columns {
+            for (row, number) in sample.iter_mut().enumerate() {
+                *number = self.numbers[row * self.columns + column];
+            }
+            change(&mut sample);
+            for (row, &number) in sample.iter().enumerate() {
+                self.numbers[row * self.columns + column] = number;
+            }
+        }
+    }
+
+    /// The class of the largest number of each sample.
+    fn labels(&mut self) -> Vec<usize> {
+        let mut labels = Vec::with_capacity(self.columns);
+        self.each_sample(|sample| labels.push(predicted(sample)));
+        labels
+    }
+
+    /// As elements; numbers outside the format's range are an error that names the layer.
+    pub fn encode<R: Ring>(&self, ring: R, format: FixedPoint, layer: usize) -> Result<Matrix<R>, Error> {
+        let elements = format.encode_all(ring, &self.numbers).map_err(|error| out_of_range(error, layer))?;
+        let rows = if self.columns == 0 { 0 } else { self.numbers.len() / self.columns };
+        Ok(Matrix::new(ring, rows, self.columns, elements)?)
+    }
+}
+
+fn out_of_range(error: AlgebraError, layer: usize) -> Error {
+    match error {
+        AlgebraError::OutOfRange { expected_exponent, found_exponent } => {
+            Error::OutOfRange { layer, expected_exponent, found_exponent }
+        }
+        other => other.into(),
+    }
+}
+
+/// What a client sends on after a hop.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Handed<R: Ring> {
+    /// To be shared.
+    Shared(Matrix<R>),
+    /// Predicted classes.
+    Labels(Vec<usize>),
+}
+
+/// What a client got at a hop, in the order of the program.
+pub type Received<R> = Vec<Matrix<R>>;
+
+/// A decryptor's part in one test. It keeps the later steps' input gates between hops.
+#[derive(Default)]
+pub struct Activator {
+    input_gates: Option<Values>,
+}
+
+impl Activator {
+    /// One hop: outputs as they were decrypted (a row for each output, columns position by position), the sum of the
+    /// coalition's weights.
+    pub fn step<R: Ring>(
+        &mut self,
+        program: &Program,
+        precision: &Precision,
+        hop: usize,
+        total_weight: u32,
+        received: &[Matrix<R>],
+    ) -> Result<Handed<R>, Error> {
+        let step = &program.hops[hop];
+        let mut values = Vec::with_capacity(received.len());
+        for (receive, matrix) in step.receives.iter().zip(received) {
+            values.push(decode(program, precision, receive, total_weight, matrix));
+        }
+        if values.len() != step.receives.len() {
+            return Err(Error::Local { what: "a hop without everything it needs" });
+        }
+        let ring =
+            received.first().map(Matrix::ring).ok_or(Error::Local { what: "a hop that receives nothing" })?;
+        self.advance(program, precision, hop, values, ring)
+    }
+
+    fn advance<R: Ring>(
+        &mut self,
+        program: &Program,
+        precision: &Precision,
+        hop: usize,
+        mut values: Vec<Values>,
+        ring: R,
+    ) -> Result<Handed<R>, Error> {
+        let feeds = program.hops[hop].feeds;
+        let encode = |values: &Values| {
+            let operator = feeds.ok_or(Error::Local { what: "a hop that feeds nothing" })?;
+            values.encode(ring, precision.operators[operator].input, operator + 1)
+        };
+        match &program.hops[hop].then {
+            Then::Activate(activations) => {
+                values[0].activate(activations);
+                Ok(Handed::Shared(encode(&values[0])?))
+            }
+            Then::Label(activations) => {
+                values[0].activate(activations);
+                Ok(Handed::Labels(values[0].labels()))
+            }
+            Then::FirstState => {
+                let (_, state) = gates(&values[0], 0, &values[1]);
+                Ok(Handed::Shared(encode(&state)?))
+            }
+            Then::State => Ok(Handed::Shared(encode(&values[0])?)),
+            Then::Gates { step } => {
+                if values.len() > 1 {
+                    self.input_gates = values.pop();
+                }
+                let inputs =
+                    self.input_gates.as_ref().ok_or(Error::Local { what: "input gates of later steps" })?;
+                let (update, new) = gates(inputs, step - 1, &values[0]);
+                let layer = program.gru.map_or(0, |gru| gru.hidden_operator) + 1;
+                let z = update.encode(ring, precision.gate, layer)?;
+                let u = new.encode(ring, precision.update, layer)?;
+                let elements = [z.elements(), u.elements()].concat();
+                Ok(Handed::Shared(Matrix::new(ring, z.rows() + u.rows(), z.columns(), elements)?))
+            }
+        }
+    }
+}
+
+/// The update gate z and (1 - z) n of one step, from the input gates of some steps and the hidden gates of this one.
+fn gates(inputs: &Values, step: usize, hidden: &Values) -> (Values, Values) {
+    let size = hidden.numbers.len() / hidden.columns.max(1) / 3;
+    let columns = hidden.columns;
+    let mut update = Vec::with_capacity(size * columns);
+    let mut new = Vec::with_capacity(size * columns);
+    for i in 0..size {
+        let input = |gate: usize| inputs.row(step * 3 * size + gate * size + i);
+        let recurrent = |gate: usize| hidden.row(gate * size + i);
+        for column in 0..columns {
+            let reset = sigmoid(input(0)[column] + recurrent(0)[column]);
+            let z = sigmoid(input(1)[column] + recurrent(1)[column]);
+            let n = tanh(input(2)[column] + reset * recurrent(2)[column]);
+            update.push(z);
+            new.push((1.0 - z) * n);
+        }
+    }
+    (Values::new(columns, update), Values::new(columns, new))
+}
+
+/// Elements to numbers, products to one sample's numbers.
+fn decode<R: Ring>(
+    program: &Program,
+    precision: &Precision,
+    receive: &Receive,
+    total_weight: u32,
+    matrix: &Matrix<R>,
+) -> Values {
+    let ring = matrix.ring();
+    let (operator, positions) = match receive {
+        Receive::Update { .. } => {
+            let format = precision.update;
+            let numbers = matrix.elements().iter().map(|&x| format.decode(ring, x)).collect();
+            return Values::new(matrix.columns(), numbers);
+        }
+        Receive::Bias { operator } => (*operator, 1),
+        Receive::Outputs { operator, count, .. } => (*operator, *count),
+    };
+    let scale = f64::from(total_weight) * f64::powi(2.0, precision.operators[operator].product_bits() as i32);
+    let columns = matrix.columns() / positions.max(1);
+    let mut numbers = vec![0.0; matrix.rows() * matrix.columns()];
+    for j in 0..matrix.rows() {
+        for (position, outputs) in matrix.row(j).chunks_exact(columns.max(1)).enumerate() {
+            let target = program.operators[operator].target(j, position) * columns;
+            for (number, &x) in numbers[target..].iter_mut().zip(outputs) {
+                *number = ring.centre(x) as f64 / scale;
+            }
+        }
+    }
+    Values::new(columns, numbers)
+}

@@ -1,0 +1,458 @@
+//! The second server (the paper's A): holds one share of everything, multiplies, and hands its re-randomised halves to
+//! the principal. It learns sizes and who is tested when, nothing else.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use secsv_algebra::{Prg, Ring, Seed, Share};
+use secsv_federation::RoundId;
+use secsv_he::PublicKey;
+
+use crate::{
+    Error, PartyId,
+    codec::{Reader, Writer, pack, unpack_matrix},
+    error::CodecError,
+    frame::Links,
+    message::{Kind, Place, TestPlan, UnitId, join},
+    role::{Effects, Phase, Role},
+    server::{
+        LocalModel, Opening, Store, Triple, UnitContext, UnitState, check_plan, chunk_columns,
+        coalition_model, gated_sum, masked_factors, may_send, products, products_of, updates_of,
+    },
+    session::{Federation, Session},
+};
+
+/// The auxiliary server.
+pub struct Auxiliary {
+    federation: Arc<Federation>,
+    links: Links,
+    seed: Seed,
+    session: Option<Arc<Session>>,
+    public: Option<Arc<PublicKey>>,
+    store: Store,
+    units: BTreeMap<UnitId, UnitState>,
+    /// Messages that came before the session did.
+    early: Vec<(PartyId, Kind, Vec<u8>)>,
+    first_layers: Vec<RoundId>,
+}
+
+/// Messages kept until the session is known.
+const MOST_EARLY: usize = 100_000;
+
+impl Auxiliary {
+    /// An auxiliary whose randomness follows from a seed.
+    pub fn new(federation: Arc<Federation>, seed: Seed) -> Self {
+        let links = Links::new(PartyId::Auxiliary, federation.digest());
+        Self {
+            federation,
+            links,
+            seed,
+            session: None,
+            public: None,
+            store: Store::default(),
+            units: BTreeMap::new(),
+            early: Vec::new(),
+            first_layers: Vec::new(),
+        }
+    }
+
+    fn session(&self) -> Result<Arc<Session>, Error> {
+        self.session.clone().ok_or(Error::Local { what: "the session" })
+    }
+
+    fn take(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
+        let malformed = |why: CodecError| Error::Malformed { from, kind, why };
+        if kind == Kind::Session && from == PartyId::Principal && self.session.is_none() {
+            let session = Arc::new(Session::decode(&self.federation, &content).map_err(malformed)??);
+            self.session = Some(session);
+            let mut effects = Effects::default();
+            let common = self.seed.derive("zero sharing", 0);
+            effects.outbox.push(self.links.seal(PartyId::Principal, Kind::Common, common.expose()));
+            for (from, kind, content) in std::mem::take(&mut self.early) {
+                effects.and(self.take(from, kind, content)?);
+            }
+            return Ok(effects);
+        }
+        if self.session.is_none() {
+            if self.early.len() >= MOST_EARLY {
+                return Err(Error::Unexpected { from, kind, state: "the session has not begun" });
+            }
+            self.early.push((from, kind, content));
+            return Ok(Effects::default());
+        }
+        let session = self.session()?;
+        match (kind, from) {
+            (Kind::ServerKeys, PartyId::Client(leader)) if leader == session.leader => {
+                let parameters = &session.encryption()?.parameters;
+                let key = PublicKey::from_bytes(parameters, &content).map_err(|e| malformed(e.into()))?;
+                self.public = Some(Arc::new(key));
+                self.first_layers()
+            }
+            (Kind::Data, PartyId::Client(owner)) => {
+                self.data(&session, owner, &content).map_err(|e| e.from(from, kind))
+            }
+            (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, content),
+            (Kind::Test, PartyId::Principal) => {
+                let plan = TestPlan::decode(&content).map_err(malformed)?;
+                check_plan(&session, &plan).map_err(malformed)?;
+                let mut effects = Effects::default();
+                for context in UnitContext::of(&plan) {
+                    let id = context.id;
+                    self.units.entry(id).or_default().plan = Some(Arc::new(context));
+                    effects.and(self.advance(id)?);
+                }
+                Ok(effects)
+            }
+            (Kind::Done, PartyId::Principal) => {
+                let mut r = Reader::new(&content);
+                match (r.u8().map_err(malformed)?, r.u64().map_err(malformed)?) {
+                    (0, test) => {
+                        self.store.forget_test(test);
+                        self.units.retain(|id, _| id.test != test);
+                    }
+                    (_, round) => self.store.forget_round(RoundId(round as u32)),
+                }
+                Ok(Effects::default())
+            }
+            (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
+                self.from_client(session, client, kind, &content)
+            }
+            (Kind::Opening, PartyId::Principal) => {
+                let (place, rest) = Place::decode(&content).map_err(malformed)?;
+                let state = self.units.entry(place.unit).or_default();
+                state.openings.entry(place.hop).or_default().other = Some(rest.to_vec());
+                self.advance(place.unit)
+            }
+            _ => Err(Error::Unexpected { from, kind, state: "testing" }),
+        }
+    }
+
+    fn data(&mut self, session: &Session, owner: usize, content: &[u8]) -> Result<Effects<Self>, Taken> {
+        let rows = session.program().input_size;
+        let columns = session.hellos[owner].samples as usize;
+        let matrix = unpack_matrix(session.field(), rows, columns, content)?;
+        self.store.data.insert(owner, Arc::new(Share::new(matrix)));
+        Ok(self.first_layers()?)
+    }
+
+    fn model(
+        &mut self,
+        session: Arc<Session>,
+        owner: usize,
+        content: Vec<u8>,
+    ) -> Result<Effects<Self>, Error> {
+        let from = PartyId::Client(owner);
+        let malformed = |why| Error::Malformed { from, kind: Kind::Model, why };
+        let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
+        if !session.federation.participants(round).contains(owner) {
+            return Err(malformed(CodecError::Value { what: "round" }));
+        }
+        let mut effects = Effects::default();
+        effects.job(move |meter| {
+            let model = LocalModel::decode(&session, false, from, &content[4..], meter)?;
+            Ok(move |role: &mut Self| {
+                role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
+                role.first_layers.push(round);
+                role.first_layers()
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Starts the first layers of rounds whose models are all there.
+    fn first_layers(&mut self) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let session = self.session()?;
+        let (Some(public), Some(data)) = (self.public.clone(), self.store.all_data(&session)) else {
+            return Ok(effects);
+        };
+        let ready: Vec<RoundId> = self.first_layers.clone();
+        for round in ready {
+            let Some(models) = self.store.all_models(&session, round) else { continue };
+            self.first_layers.retain(|r| *r != round);
+            for chunk in 0..session.chunks.len() {
+                let (session, data, models, public) =
+                    (session.clone(), data.clone(), models.clone(), public.clone());
+                let seed = self.seed.derive("first layer", round.0.into()).derive("chunk", chunk as u64);
+                effects.job(move |meter| {
+                    let encryption = session.encryption()?;
+                    let columns = chunk_columns(&session, chunk, &data)?;
+                    let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
+                    let outputs = products(&encryption.layouts[0], &weights, &columns, meter)?;
+                    meter.enter(Phase::Sanitise);
+                    let mut rng = Prg::new(&seed);
+                    let mut parts = Vec::new();
+                    for mut output in outputs.into_iter().flatten() {
+                        public.rerandomise(&mut output, &mut rng, &mut meter.operations)?;
+                        parts.push(output.to_bytes(&encryption.parameters));
+                    }
+                    let mut w = Writer::default();
+                    w.u32(round.0).u32(chunk as u32).raw(&join(&parts));
+                    let content = w.finish();
+                    Ok(move |role: &mut Self| {
+                        let mut effects = Effects::default();
+                        effects.outbox.push(role.links.seal(PartyId::Principal, Kind::FirstLayer, &content));
+                        Ok(effects)
+                    })
+                });
+            }
+        }
+        Ok(effects)
+    }
+
+    fn from_client(
+        &mut self,
+        session: Arc<Session>,
+        client: usize,
+        kind: Kind,
+        content: &[u8],
+    ) -> Result<Effects<Self>, Error> {
+        let from = PartyId::Client(client);
+        let malformed = |why| Error::Malformed { from, kind, why };
+        let (place, rest) = Place::decode(content).map_err(malformed)?;
+        let plan = self.units.get(&place.unit).and_then(|state| state.plan.clone());
+        let Some(context) = plan else {
+            // The principal's announcement is still on its way: the client could not have known without one.
+            if self.early.len() >= MOST_EARLY {
+                return Err(Error::Unexpected { from, kind, state: "no such test" });
+            }
+            self.early.push((from, kind, content.to_vec()));
+            return Ok(Effects::default());
+        };
+        if !may_send(&session, &context, client, kind, place.hop) {
+            return Err(Error::Unexpected { from, kind, state: "somebody else's part" });
+        }
+        let (field, count) = (session.field(), context.places.len());
+        let state = self.units.entry(place.unit).or_default();
+        match kind {
+            Kind::Shared => {
+                let rows = session.program().shared_size(place.hop);
+                let matrix = unpack_matrix(field, rows, count, rest).map_err(malformed)?;
+                state.inputs.insert(place.hop, Arc::new(Share::new(matrix)));
+            }
+            Kind::Predicted => {
+                state.predicted = Some(Share::new(unpack_matrix(field, 1, count, rest).map_err(malformed)?));
+            }
+            Kind::Truth => {
+                let places = session.groups[context.plan.group].places(client);
+                let own = places.filter(|&p| context.plan.samples.contains(p)).count();
+                state
+                    .truths
+                    .insert(client, Share::new(unpack_matrix(field, 1, own, rest).map_err(malformed)?));
+            }
+            _ => {
+                let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
+                let mut r = Reader::new(rest);
+                let seed = r.seed().map_err(malformed)?;
+                let c = unpack_matrix(field, hidden, count, r.rest()).map_err(malformed)?;
+                let mut prg = Prg::new(&seed);
+                let mut draw = || Share::new(secsv_algebra::Matrix::uniform(field, hidden, count, &mut prg));
+                state.triples.insert(place.hop, Triple { a: draw(), b: draw(), c: Share::new(c) });
+            }
+        }
+        self.advance(place.unit)
+    }
+
+    /// Starts whatever a unit has everything for.
+    fn advance(&mut self, id: UnitId) -> Result<Effects<Self>, Error> {
+        let session = self.session()?;
+        let mut effects = Effects::default();
+        let waiting: Vec<_> = self
+            .early
+            .extract_if(.., |(_, kind, content)| {
+                matches!(kind, Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple)
+                    && Place::decode(content).is_ok_and(|(place, _)| place.unit == id)
+            })
+            .collect();
+        for (from, kind, content) in waiting {
+            effects.and(self.take(from, kind, content)?);
+        }
+        let Some(context) = self.units.get(&id).and_then(|state| state.plan.clone()) else {
+            return Ok(effects);
+        };
+        effects.and(self.halves(&session, &context)?);
+        effects.and(self.updates(&session, &context)?);
+        effects.and(self.verdict(&session, &context)?);
+        Ok(effects)
+    }
+
+    /// Halves of later layers (Algorithm 4, step 4).
+    fn halves(&mut self, session: &Arc<Session>, context: &Arc<UnitContext>) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, item, operator, from) in products_of(session) {
+            let id = context.id;
+            let Some(state) = self.units.get_mut(&id) else { break };
+            let Some(input) = state.inputs.get(&from).cloned() else { continue };
+            if state.started.contains(&(hop, item)) {
+                continue;
+            }
+            let model = match self.store.coalitions.get(&(id.test, operator)) {
+                Some(Some(model)) => model.clone(),
+                Some(None) => continue,
+                None => {
+                    effects.and(self.coalition(session, context, operator)?);
+                    continue;
+                }
+            };
+            state.started.insert((hop, item));
+            let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
+            let place = Place { item, ..Place::new(id, hop) };
+            let seed = self.seed.derive("half", id.test).derive("half", place.number());
+            let session = session.clone();
+            effects.job(move |meter| {
+                let encryption = session.encryption()?;
+                let columns = session.program().operators[operator].arrange(input.expose())?;
+                let outputs = products(&encryption.layouts[operator], &[&model], &columns, meter)?;
+                meter.enter(Phase::Sanitise);
+                let mut rng = Prg::new(&seed);
+                let mut parts = Vec::new();
+                for mut output in outputs.into_iter().flatten() {
+                    public.rerandomise(&mut output, &mut rng, &mut meter.operations)?;
+                    parts.push(output.to_bytes(&encryption.parameters));
+                }
+                let content = place.encode(&join(&parts));
+                Ok(move |role: &mut Self| {
+                    let mut effects = Effects::default();
+                    effects.outbox.push(role.links.seal(PartyId::Principal, Kind::Half, &content));
+                    Ok(effects)
+                })
+            });
+        }
+        Ok(effects)
+    }
+
+    fn coalition(
+        &mut self,
+        session: &Arc<Session>,
+        context: &UnitContext,
+        operator: usize,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let (round, coalition, test) = (context.round, context.coalition, context.id.test);
+        let Some(models) = self.store.all_models(session, round) else { return Ok(effects) };
+        self.store.coalitions.insert((test, operator), None);
+        let session = session.clone();
+        effects.job(move |meter| {
+            let model = coalition_model(&session, operator, round, coalition, &models, meter)?;
+            Ok(move |role: &mut Self| {
+                role.store.coalitions.insert((test, operator), Some(Arc::new(model)));
+                let units: Vec<UnitId> = role.units.keys().filter(|id| id.test == test).copied().collect();
+                let mut effects = Effects::default();
+                for unit in units {
+                    effects.and(role.advance(unit)?);
+                }
+                Ok(effects)
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Shares of gated sums for the re-sharer (DESIGN 3.9).
+    fn updates(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, item, gates, held) in updates_of(session) {
+            let Some(state) = self.units.get_mut(&context.id) else { break };
+            let (Some(gates), Some(held), Some(triple)) =
+                (state.inputs.get(&gates), state.inputs.get(&held), state.triples.get(&hop))
+            else {
+                continue;
+            };
+            if state.started.contains(&(hop, item)) {
+                continue;
+            }
+            let place = Place { item, ..Place::new(context.id, hop) };
+            let opening: &mut Opening = state.openings.entry(hop).or_default();
+            if opening.own.is_none() {
+                let (d, e) = masked_factors(triple, gates, held)?;
+                let content = pack(session.field(), &[d.elements(), e.elements()].concat());
+                effects.outbox.push(self.links.seal(
+                    PartyId::Principal,
+                    Kind::Opening,
+                    &place.encode(&content),
+                ));
+                opening.own = Some((d, e));
+            }
+            if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
+                let zero = self.seed.derive("zero sharing", 0).derive("gated sum", place.number());
+                let share = gated_sum(session, triple, gates, (own, other), false, &zero)?;
+                let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+                let content = place.encode(&pack(session.field(), share.elements()));
+                effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
+                state.started.insert((hop, item));
+                state.triples.remove(&hop);
+                state.openings.remove(&hop);
+            }
+        }
+        Ok(effects)
+    }
+
+    /// The share of predicted minus true labels (Algorithm 4, step 12).
+    fn verdict(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let Some(state) = self.units.get_mut(&context.id) else { return Ok(effects) };
+        let Some(predicted) = &state.predicted else { return Ok(effects) };
+        let owners: Vec<usize> = context.owners(session).collect();
+        if state.judged || !owners.iter().all(|owner| state.truths.contains_key(owner)) {
+            return Ok(effects);
+        }
+        let field = session.field();
+        let truth =
+            owners.iter().filter_map(|owner| state.truths.get(owner)).flat_map(|t| t.expose().elements());
+        let difference: Vec<u64> =
+            predicted.expose().elements().iter().zip(truth).map(|(&p, &t)| field.sub(p, t)).collect();
+        let content = Place::new(context.id, 0).encode(&pack(field, &difference));
+        effects.outbox.push(self.links.seal(PartyId::Principal, Kind::Verdict, &content));
+        state.judged = true;
+        Ok(effects)
+    }
+}
+
+impl Role for Auxiliary {
+    fn handle(&mut self, from: PartyId, frame: &[u8]) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (kind, content) in self.links.open(from, frame)? {
+            effects.and(self.take(from, kind, content)?);
+        }
+        Ok(effects)
+    }
+
+    fn awaiting(&self) -> String {
+        let gaps = self.links.gaps();
+        if !gaps.is_empty() {
+            let from: Vec<String> = gaps.iter().map(ToString::to_string).collect();
+            return format!("auxiliary: a message from {} is missing", from.join(", "));
+        }
+        match &self.session {
+            None => "auxiliary: the session from principal".to_owned(),
+            Some(_) => {
+                format!("auxiliary: {} units under way", self.units.values().filter(|u| !u.judged).count())
+            }
+        }
+    }
+}
+
+/// An error of a step, or content that does not decode.
+pub(crate) enum Taken {
+    Codec(CodecError),
+    Step(Error),
+}
+
+impl Taken {
+    pub(crate) fn from(self, from: PartyId, kind: Kind) -> Error {
+        match self {
+            Self::Codec(why) => Error::Malformed { from, kind, why },
+            Self::Step(error) => error,
+        }
+    }
+}
+
+impl From<CodecError> for Taken {
+    fn from(error: CodecError) -> Self {
+        Self::Codec(error)
+    }
+}
+
+impl From<Error> for Taken {
+    fn from(error: Error) -> Self {
+        Self::Step(error)
+    }
+}

@@ -1,0 +1,180 @@
+//! Whose fault it is when a session ends without values.
+
+use secsv_algebra::AlgebraError;
+use secsv_he::{HeError, WireError};
+
+use crate::{PartyId, message::Kind};
+
+/// Why a role cannot go on.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Bytes that are no frame, or whose tag does not fit them.
+    #[error("{from} to {to}: damaged on the way: {why}")]
+    Damaged {
+        /// Who sent them.
+        from: PartyId,
+        /// Who got them.
+        to: PartyId,
+        /// What is wrong.
+        why: FrameDefect,
+    },
+    /// A message whose content does not decode.
+    #[error("{kind} from {from}: {why}")]
+    Malformed {
+        /// Who sent it.
+        from: PartyId,
+        /// Which message.
+        kind: Kind,
+        /// What is wrong.
+        why: CodecError,
+    },
+    /// A message that nobody waits for.
+    #[error("{kind} from {from} is not expected: {state}")]
+    Unexpected {
+        /// Who sent it.
+        from: PartyId,
+        /// Which message.
+        kind: Kind,
+        /// What the receiver is doing.
+        state: &'static str,
+    },
+    /// Parties that do not belong to the same session.
+    #[error("{from} belongs to another session or speaks another version")]
+    Incompatible {
+        /// Who sent it.
+        from: PartyId,
+    },
+    /// A number outside the range that was agreed on for a layer.
+    #[error(
+        "layer {layer}: a value is outside its range (expected at most 2^{expected_exponent}, found about 2^{found_exponent})"
+    )]
+    OutOfRange {
+        /// The linear layer, counted from 1, whose input it is.
+        layer: usize,
+        /// Largest power of two allowed.
+        expected_exponent: i32,
+        /// The power of two below the value.
+        found_exponent: i32,
+    },
+    /// Weights whose norm exceeds what was published.
+    #[error("layer {layer}: weights do not fit the published norm")]
+    Norm {
+        /// The linear layer, counted from 1.
+        layer: usize,
+    },
+    /// No fixed-point format fits the numbers of a layer.
+    #[error("layer {layer}: its numbers need {needed} bits, the field has {available}")]
+    Precision {
+        /// The linear layer, counted from 1.
+        layer: usize,
+        /// Bits without a single fractional one.
+        needed: i32,
+        /// Bits there are.
+        available: i32,
+    },
+    /// Something this model or protocol cannot do.
+    #[error("{what}")]
+    Unsupported {
+        /// What, and why.
+        what: &'static str,
+    },
+    /// Who decrypts what cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] crate::decryptors::PlanError),
+    /// The encryption layer.
+    #[error(transparent)]
+    Encryption(#[from] HeError),
+    /// Arithmetic on shares.
+    #[error(transparent)]
+    Algebra(#[from] AlgebraError),
+    /// A sealed envelope that does not open, or cannot be made.
+    #[error("the envelope between {from} and {to} cannot be sealed or opened")]
+    Envelope {
+        /// Who sealed it.
+        from: PartyId,
+        /// Who opens it.
+        to: PartyId,
+    },
+    /// The party's own state is not what its own steps left.
+    #[error("internal: {what}")]
+    Local {
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// Whether the input is at fault: the federation or the settings, not a peer or the machine.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(
+            self,
+            Self::Precision { .. }
+                | Self::Unsupported { .. }
+                | Self::Plan(_)
+                | Self::OutOfRange { .. }
+                | Self::Norm { .. }
+        )
+    }
+}
+
+/// What is wrong with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameDefect {
+    /// Too short, or of another length than it says.
+    #[error("its length is not what it says")]
+    Length,
+    /// The tag is not that of the content.
+    #[error("its tag does not fit its content")]
+    Tag,
+    /// It names another sender or receiver than the link it came by.
+    #[error("it is addressed to another link")]
+    Link,
+    /// It is too far ahead of what arrived before.
+    #[error("too many messages before it are missing")]
+    Gap,
+    /// No such message.
+    #[error("its kind is unknown")]
+    Kind,
+}
+
+/// Why content does not decode.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// It ends early.
+    #[error("truncated")]
+    Truncated,
+    /// Bytes are left over.
+    #[error("{found} bytes too many")]
+    Trailing {
+        /// How many.
+        found: usize,
+    },
+    /// A count or a size beyond what was agreed on.
+    #[error("{what}: expected at most {expected}, found {found}")]
+    TooLarge {
+        /// Of what.
+        what: &'static str,
+        /// The bound.
+        expected: u64,
+        /// What it says.
+        found: u64,
+    },
+    /// A value that its type does not have.
+    #[error("{what}: not a valid value")]
+    Value {
+        /// Of what.
+        what: &'static str,
+    },
+    /// A field element that is not reduced.
+    #[error("element {index} is not reduced")]
+    Unreduced {
+        /// Which.
+        index: usize,
+    },
+    /// An object of the encryption layer.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}

@@ -1,0 +1,157 @@
+//! Frames: what travels. Each has a session, a sender, a receiver, a number on its link and a tag over all of it, so
+//! what is damaged, misdirected, doubled or missing is noticed.
+
+use std::collections::BTreeMap;
+
+use crate::{Error, PartyId, error::FrameDefect, message::Kind};
+
+const MAGIC: [u8; 4] = *b"svf1";
+const HEAD: usize = 4 + 16 + 2 + 2 + 1 + 8 + 8;
+const TAG: usize = 32;
+/// Frames that may arrive before the one that is due.
+const WINDOW: u64 = 4096;
+
+/// One frame on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// The sender.
+    pub from: PartyId,
+    /// The receiver.
+    pub to: PartyId,
+    /// What it holds.
+    pub kind: Kind,
+    /// The frame.
+    pub bytes: Vec<u8>,
+}
+
+/// One party's ends of all its links.
+pub(crate) struct Links {
+    own: PartyId,
+    session: [u8; 16],
+    sent: BTreeMap<PartyId, u64>,
+    received: BTreeMap<PartyId, Incoming>,
+}
+
+#[derive(Default)]
+struct Incoming {
+    next: u64,
+    early: BTreeMap<u64, (Kind, Vec<u8>)>,
+}
+
+impl Links {
+    pub(crate) fn new(own: PartyId, session: [u8; 16]) -> Self {
+        Self { own, session, sent: BTreeMap::new(), received: BTreeMap::new() }
+    }
+
+    /// Puts content into the next frame to a party.
+    pub(crate) fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope {
+        let number = self.sent.entry(to).or_insert(0);
+        let mut bytes = Vec::with_capacity(HEAD + content.len() + TAG);
+        bytes.extend(MAGIC);
+        bytes.extend(self.session);
+        bytes.extend(self.own.to_wire().to_le_bytes());
+        bytes.extend(to.to_wire().to_le_bytes());
+        bytes.push(kind as u8);
+        bytes.extend(number.to_le_bytes());
+        bytes.extend((content.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(content);
+        let tag = *blake3::hash(&bytes).as_bytes();
+        bytes.extend(tag);
+        *number += 1;
+        Envelope { from: self.own, to, kind, bytes }
+    }
+
+    /// Takes a frame; returns the messages that are due, in order. A frame seen before gives nothing.
+    pub(crate) fn open(&mut self, from: PartyId, bytes: &[u8]) -> Result<Vec<(Kind, Vec<u8>)>, Error> {
+        let (own, session) = (self.own, self.session);
+        let damaged = |why| Error::Damaged { from, to: own, why };
+        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else {
+            return Err(damaged(FrameDefect::Length));
+        };
+        let Some((content, tag)) = rest.split_last_chunk::<TAG>() else {
+            return Err(damaged(FrameDefect::Length));
+        };
+        if blake3::hash(&bytes[..bytes.len() - TAG]) != *tag {
+            return Err(damaged(FrameDefect::Tag));
+        }
+        let field = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
+        if head[..4] != MAGIC || head[4..20] != session {
+            return Err(Error::Incompatible { from });
+        }
+        let party = |at: usize| PartyId::from_wire(u16::from_le_bytes([head[at], head[at + 1]]));
+        if (party(20), party(22)) != (from, own) {
+            return Err(damaged(FrameDefect::Link));
+        }
+        let kind = Kind::from_wire(head[24]).ok_or(damaged(FrameDefect::Kind))?;
+        if field(33) != content.len() as u64 {
+            return Err(damaged(FrameDefect::Length));
+        }
+        let incoming = self.received.entry(from).or_default();
+        let number = field(25);
+        if number >= incoming.next + WINDOW {
+            return Err(damaged(FrameDefect::Gap));
+        }
+        if number >= incoming.next {
+            incoming.early.entry(number).or_insert_with(|| (kind, content.to_vec()));
+        }
+        let mut due = Vec::new();
+        while let Some(message) = incoming.early.remove(&incoming.next) {
+            incoming.next += 1;
+            due.push(message);
+        }
+        Ok(due)
+    }
+
+    /// Whether frames arrived whose predecessors did not, and from whom.
+    pub(crate) fn gaps(&self) -> Vec<PartyId> {
+        self.received
+            .iter()
+            .filter(|(_, incoming)| !incoming.early.is_empty())
+            .map(|(from, _)| *from)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Links, Links) {
+        (Links::new(PartyId::Client(0), [1; 16]), Links::new(PartyId::Principal, [1; 16]))
+    }
+
+    #[test]
+    fn frames_come_out_once_and_in_order() {
+        let (mut client, mut principal) = pair();
+        let frames: Vec<_> =
+            (0..4u8).map(|i| client.seal(PartyId::Principal, Kind::Truth, &[i; 3]).bytes).collect();
+        let from = PartyId::Client(0);
+        assert!(principal.open(from, &frames[2]).unwrap().is_empty());
+        assert_eq!(principal.gaps(), [from]);
+        assert_eq!(principal.open(from, &frames[0]).unwrap(), [(Kind::Truth, vec![0; 3])]);
+        assert!(principal.open(from, &frames[0]).unwrap().is_empty(), "doubled");
+        assert_eq!(principal.open(from, &frames[1]).unwrap().len(), 2);
+        assert_eq!(principal.open(from, &frames[3]).unwrap().len(), 1);
+        assert!(principal.gaps().is_empty());
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let (mut client, mut principal) = pair();
+        let frame = client.seal(PartyId::Principal, Kind::Truth, b"content").bytes;
+        for bit in 0..frame.len() * 8 {
+            let mut flipped = frame.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(principal.open(PartyId::Client(0), &flipped).is_err(), "bit {bit}");
+        }
+        for length in 0..frame.len() {
+            assert!(principal.open(PartyId::Client(0), &frame[..length]).is_err());
+        }
+        assert!(principal.open(PartyId::Client(1), &frame).is_err(), "another link");
+        let mut other = Links::new(PartyId::Principal, [2; 16]);
+        assert_eq!(
+            other.open(PartyId::Client(0), &frame),
+            Err(Error::Incompatible { from: PartyId::Client(0) })
+        );
+    }
+}

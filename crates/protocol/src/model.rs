@@ -1,0 +1,217 @@
+//! A client's numbers as elements: models and samples, and what is published about their size.
+
+use secsv_algebra::{Matrix, Ring};
+use secsv_federation::{Activation, TestSet, Weights};
+use zeroize::Zeroize;
+
+use crate::{
+    Error,
+    activation::Values,
+    precision::{Precision, Ranges, exponent},
+    program::{Input, Program, Receive, Then},
+};
+
+/// One operator's weights and biases as elements.
+#[derive(Clone)]
+pub struct EncodedOperator<R: Ring> {
+    /// `d_out` x `d_in`.
+    pub weight: Matrix<R>,
+    /// At the scale of products.
+    pub bias: Vec<u64>,
+}
+
+/// A model as elements (the paper's theta, operator by operator).
+#[derive(Clone)]
+pub struct EncodedModel<R: Ring> {
+    /// In the program's order.
+    pub operators: Vec<EncodedOperator<R>>,
+}
+
+impl<R: Ring> Zeroize for EncodedModel<R> {
+    fn zeroize(&mut self) {
+        for operator in &mut self.operators {
+            operator.weight.zeroize();
+            operator.bias.zeroize();
+        }
+    }
+}
+
+impl<R: Ring> EncodedModel<R> {
+    /// Encodes a model; weights beyond the published norms are an error that names the layer.
+    pub fn new(program: &Program, precision: &Precision, ring: R, weights: &Weights) -> Result<Self, Error> {
+        let operators = program.operators.iter().enumerate().map(|(index, operator)| {
+            let (format, layer) = (precision.operators[index], index + 1);
+            let (d_out, d_in) = (operator.shape.d_out, operator.shape.d_in);
+            let numbers = tensor(weights, Some(&operator.weight), d_out * d_in);
+            let weight = Matrix::new(
+                ring,
+                d_out,
+                d_in,
+                format.weight.encode_all(ring, &numbers).map_err(|_| Error::Norm { layer })?,
+            )?;
+            let numbers = tensor(weights, operator.bias.as_ref(), d_out);
+            let bias = format.bias.encode_all(ring, &numbers).map_err(|_| Error::Norm { layer })?;
+            let encoded = EncodedOperator { weight, bias };
+            encoded.check_norm(
+                format.weight.exponent() + 1 + format.weight.fractional_bits() as i32,
+                format.input.fractional_bits(),
+                layer,
+            )?;
+            Ok(encoded)
+        });
+        Ok(Self { operators: operators.collect::<Result<_, Error>>()? })
+    }
+
+    /// The weighted sum of models.
+    pub fn weighted_sum(terms: &[(u32, &Self)]) -> Result<Self, Error> {
+        let (_, first) = terms.first().ok_or(Error::Local { what: "the sum of no models" })?;
+        let operators = (0..first.operators.len()).map(|index| {
+            let like = &first.operators[index];
+            let ring = like.weight.ring();
+            let mut weight = Matrix::zero(ring, like.weight.rows(), like.weight.columns());
+            let mut bias = vec![0; like.bias.len()];
+            for (factor, model) in terms {
+                let operator = &model.operators[index];
+                weight = weight.add(&operator.weight.scale(u64::from(*factor)))?;
+                let scaled = operator.bias.iter().map(|&b| ring.mul(b, u64::from(*factor)));
+                bias.iter_mut().zip(scaled).for_each(|(sum, b)| *sum = ring.add(*sum, b));
+            }
+            Ok(EncodedOperator { weight, bias })
+        });
+        Ok(Self { operators: operators.collect::<Result<_, Error>>()? })
+    }
+}
+
+impl<R: Ring> EncodedOperator<R> {
+    /// The rounded weights and biases of every row stay below two to `bits` in sum, a bias counted at the weights'
+    /// scale: what the choice of formats relies on.
+    fn check_norm(&self, bits: i32, input_bits: u32, layer: usize) -> Result<(), Error> {
+        let ring = self.weight.ring();
+        for (row, &bias) in self.bias.iter().enumerate() {
+            let weights: f64 =
+                self.weight.row(row).iter().map(|&w| ring.centre(w).unsigned_abs() as f64).sum();
+            let bias = ring.centre(bias).unsigned_abs() as f64 / f64::powi(2.0, input_bits as i32);
+            if weights + bias > f64::powi(2.0, bits) {
+                return Err(Error::Norm { layer });
+            }
+        }
+        Ok(())
+    }
+
+    /// Weights times columns plus biases: the slow, obvious product.
+    pub fn apply(&self, columns: &Matrix<R>) -> Result<Matrix<R>, Error> {
+        let (product, ring) = (self.weight.multiply(columns)?, self.weight.ring());
+        Ok(Matrix::from_fn(ring, product.rows(), product.columns(), |j, k| {
+            ring.add(product.at(j, k), self.bias[j])
+        }))
+    }
+}
+
+fn tensor(weights: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
+    let mut numbers: Vec<f64> = name
+        .and_then(|name| weights.get(name))
+        .map_or(Vec::new(), |tensor| tensor.values().iter().map(|&v| f64::from(v)).collect());
+    numbers.resize(size, 0.0);
+    numbers
+}
+
+/// A test set's samples, after what the owner does to them: a row for each number, a column for each sample.
+pub fn sample_values(program: &Program, test_set: &TestSet) -> Values {
+    let (size, count) = (program.input_size, test_set.len());
+    let mut numbers = vec![0.0; size * count];
+    for (column, sample) in test_set.features().chunks_exact(size.max(1)).enumerate() {
+        for (row, &number) in sample.iter().enumerate() {
+            numbers[row * count + column] = f64::from(number);
+        }
+    }
+    let mut values = Values::new(count, numbers);
+    values.activate(&program.prelude);
+    values
+}
+
+/// Samples that are looked at to find out how large activations get.
+const CALIBRATION_SAMPLES: usize = 256;
+/// Bits of room above the largest activation found: coalitions' models are not among those tried.
+const MARGIN: i32 = 1;
+
+/// What a client publishes: the norms of its own models, and how large inputs get on its own samples under the models
+/// it knows.
+pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set: &TestSet) -> Ranges {
+    let largest_norm = |index: usize| {
+        let operator = &program.operators[index];
+        let norms = own.iter().flat_map(|weights| {
+            let rows = tensor(weights, Some(&operator.weight), operator.shape.d_out * operator.shape.d_in);
+            let biases = tensor(weights, operator.bias.as_ref(), operator.shape.d_out);
+            let norms: Vec<f64> = rows
+                .chunks_exact(operator.shape.d_in)
+                .zip(biases)
+                .map(|(row, bias)| row.iter().map(|w| w.abs()).sum::<f64>() + bias.abs())
+                .collect();
+            norms
+        });
+        exponent(norms.fold(0.0, f64::max))
+    };
+    let norms = (0..program.operators.len()).map(largest_norm).collect();
+    let samples = sample_values(program, test_set);
+    let mut largest = vec![0.0f64; program.operators.len()];
+    largest[0] = samples.numbers().iter().fold(0.0, |most, x| most.max(x.abs()));
+    let mut inputs: Vec<i32> = vec![exponent(largest[0])];
+    if program.operators.len() > 1 {
+        let few = first_columns(&samples, CALIBRATION_SAMPLES);
+        for weights in own.iter().chain(known) {
+            follow(program, weights, &few, &mut largest);
+        }
+    }
+    for index in 1..program.operators.len() {
+        let bounded =
+            program.hops.iter().filter(|hop| hop.feeds == Some(index)).all(|hop| is_bounded(&hop.then));
+        inputs.push(if bounded { 0 } else { exponent(largest[index]) + MARGIN });
+    }
+    Ranges { norms, inputs }
+}
+
+/// Whether what a hop hands on is at most 1.
+fn is_bounded(then: &Then) -> bool {
+    match then {
+        Then::Activate(activations) => {
+            matches!(
+                activations.last(),
+                Some(Activation::Sigmoid | Activation::Tanh | Activation::Softmax(_))
+            )
+        }
+        Then::FirstState | Then::State => true,
+        Then::Gates { .. } | Then::Label(_) => false,
+    }
+}
+
+fn first_columns(values: &Values, most: usize) -> Values {
+    let columns = values.columns().min(most);
+    let rows = values.numbers().chunks_exact(values.columns().max(1));
+    Values::new(columns, rows.flat_map(|row| row[..columns].to_vec()).collect())
+}
+
+/// Runs a model on samples in double precision and notes the largest input of every operator.
+fn follow(program: &Program, weights: &Weights, samples: &Values, largest: &mut [f64]) {
+    let mut current = samples.clone();
+    for hop in &program.hops {
+        let Some(Receive::Outputs { operator: index, input, .. }) = hop.receives.first() else { continue };
+        if !matches!(hop.then, Then::Activate(_) | Then::Label(_)) {
+            // Behind a recurrent unit only its state matters, which is bounded: small random states will do.
+            let hidden = program.gru.map_or(0, |gru| gru.hidden);
+            current = Values::new(samples.columns(), vec![1.0; hidden * samples.columns()]);
+            continue;
+        }
+        let operator = &program.operators[*index];
+        let most = current.numbers().iter().fold(0.0f64, |most, x| most.max(x.abs()));
+        if *input != Input::Data {
+            largest[*index] = largest[*index].max(most);
+        }
+        let rows = tensor(weights, Some(&operator.weight), operator.shape.d_out * operator.shape.d_in);
+        let biases = tensor(weights, operator.bias.as_ref(), operator.shape.d_out);
+        let mut outputs = operator.apply_numbers(&rows, &biases, &current);
+        if let Then::Activate(activations) = &hop.then {
+            outputs.activate(activations);
+        }
+        current = outputs;
+    }
+}

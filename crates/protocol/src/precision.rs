@@ -1,0 +1,177 @@
+//! Fixed-point formats that cannot wrap (DESIGN 3.2): from what clients publish about their weights and data to the
+//! fractional bits of every operator.
+
+use secsv_algebra::{FixedPoint, Ring};
+
+use crate::{Error, Program};
+
+/// What a client publishes about the size of its numbers, one entry for each operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranges {
+    /// Rows of weights, biases included, have an L1 norm of at most two to this power, in all rounds.
+    pub norms: Vec<i32>,
+    /// Inputs are at most two to this power, as far as this client can tell.
+    pub inputs: Vec<i32>,
+}
+
+impl Ranges {
+    /// The smallest ranges that contain all.
+    pub fn union<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let mut all = all.into_iter();
+        let first = all.next()?.clone();
+        Some(all.fold(first, |mut union, ranges| {
+            union.norms.iter_mut().zip(&ranges.norms).for_each(|(a, &b)| *a = b.max(*a));
+            union.inputs.iter_mut().zip(&ranges.inputs).for_each(|(a, &b)| *a = b.max(*a));
+            union
+        }))
+    }
+}
+
+/// Formats of one operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperatorFormat {
+    /// Fractional bits of the weights; magnitudes up to the published norm.
+    pub weight: FixedPoint,
+    /// Format of the inputs.
+    pub input: FixedPoint,
+    /// Format of the biases: that of products.
+    pub bias: FixedPoint,
+}
+
+impl OperatorFormat {
+    /// Fractional bits of products, before coalition weights.
+    pub fn product_bits(&self) -> u32 {
+        self.weight.fractional_bits() + self.input.fractional_bits()
+    }
+}
+
+/// Formats of a whole model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Precision {
+    /// Of each operator.
+    pub operators: Vec<OperatorFormat>,
+    /// Of the update gate of a recurrent unit.
+    pub gate: FixedPoint,
+    /// Of u = (1 - z) n, and so of u + z h: gate and state bits together.
+    pub update: FixedPoint,
+    /// Coalition weights of a round add up to at most two to this power.
+    pub weight_bits: u32,
+}
+
+/// No more fractional bits than this are of use: data and weights are single precision.
+const MOST_BITS: i32 = 26;
+
+impl Precision {
+    /// As many fractional bits as fit: no product of numbers within their ranges reaches half the modulus.
+    pub fn new(program: &Program, ranges: &Ranges, ring: impl Ring, weight_bits: u32) -> Result<Self, Error> {
+        // Magnitudes below 2^room are below half the modulus, and survive the trip through a double's 53 bits.
+        let room = (ring.bits() as i32 - 2).min(61);
+        let mut operators = Vec::with_capacity(program.operators.len());
+        for (index, operator) in program.operators.iter().enumerate() {
+            let (norm, input) = (ranges.norms[index], ranges.inputs[index]);
+            // Rounding adds at most half a unit to each weight: one bit covers it as long as a row's unit is not
+            // below its rounding, which the encoder checks.
+            let magnitude = norm + input.max(0) + 1 + weight_bits as i32;
+            // Encoders go through doubles, whose 53 bits must hold a bias at the scale of products.
+            let fractional = (room - magnitude).min(50 - norm.max(0));
+            let inputs = (operator.shape.d_in as f64).log2().round() as i32;
+            // Equal parts of the error: a weight is about 2^norm / d_in, a number about a quarter of the largest.
+            let lean = (input - 2) - (norm - inputs);
+            let (weight, data) = split(fractional, lean);
+            if weight < 1 || data < 1 {
+                let (needed, available) = (magnitude + 2, room);
+                return Err(Error::Precision { layer: index + 1, needed, available });
+            }
+            operators.push(OperatorFormat {
+                weight: FixedPoint::new(weight as u32, norm),
+                input: FixedPoint::new(data as u32, input),
+                bias: FixedPoint::new((weight + data) as u32, norm),
+            });
+        }
+        let state = program.gru.map_or(0, |gru| operators[gru.hidden_operator].input.fractional_bits());
+        // |u + z h| is at most 1 but for rounding.
+        let gate = (room - 2 - state as i32).min(MOST_BITS - 2) as u32;
+        let (gate, update) = (FixedPoint::new(gate, 0), FixedPoint::new(gate + state, 1));
+        Ok(Self { operators, gate, update, weight_bits })
+    }
+}
+
+fn split(fractional: i32, lean: i32) -> (i32, i32) {
+    let weight = ((fractional + lean).div_euclid(2)).clamp(1.min(fractional), MOST_BITS);
+    let data = (fractional - weight).min(MOST_BITS);
+    ((fractional - data).min(MOST_BITS), data)
+}
+
+/// Whole numbers in the proportion of the training sizes, adding up to at most 2^`bits`: the weights of a round's
+/// coalitions. A coalition's model is the sum of `weight * model` over the sum of the weights, so the proportions
+/// within every coalition are the same, which the rules of decryption rely on.
+pub fn coalition_weights(sizes: &[u64], bits: u32) -> Vec<u32> {
+    let total: u64 = sizes.iter().sum();
+    if total == 0 {
+        return vec![0; sizes.len()];
+    }
+    let most = 1u64 << bits;
+    let common = sizes.iter().copied().filter(|&s| s > 0).fold(0, gcd);
+    if total / common <= most {
+        return sizes.iter().map(|&size| (size / common) as u32).collect();
+    }
+    let shares: Vec<f64> = sizes.iter().map(|&size| size as f64 / total as f64).collect();
+    let mut best: (f64, Vec<u32>) = (f64::INFINITY, Vec::new());
+    for parts in most / 2..=most {
+        let weights: Vec<u32> = shares
+            .iter()
+            .map(|&share| if share > 0.0 { (share * parts as f64).round().max(1.0) as u32 } else { 0 })
+            .collect();
+        let sum: u64 = weights.iter().map(|&w| u64::from(w)).sum();
+        let error = weights.iter().zip(&shares).map(|(&w, &share)| (f64::from(w) / sum as f64 - share).abs());
+        let error = error.fold(0.0, f64::max);
+        if sum <= most && error < best.0 {
+            best = (error, weights);
+        }
+    }
+    best.1
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if a == 0 { b } else { gcd(b % a, a) }
+}
+
+/// The smallest power of two that is not below a magnitude.
+pub fn exponent(magnitude: f64) -> i32 {
+    let mut exponent = magnitude.max(f64::MIN_POSITIVE).log2().ceil() as i32;
+    while f64::powi(2.0, exponent) < magnitude {
+        exponent += 1;
+    }
+    exponent.max(-16)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn coalition_weights_keep_the_proportions(sizes in prop::collection::vec(1u64..100_000, 1..12), bits in 8u32..13) {
+            let weights = coalition_weights(&sizes, bits);
+            let (sum, total) = (weights.iter().map(|&w| u64::from(w)).sum::<u64>(), sizes.iter().sum::<u64>());
+            prop_assert!(sum <= 1 << bits && weights.iter().all(|&w| w > 0));
+            for (&weight, &size) in weights.iter().zip(&sizes) {
+                let error = (f64::from(weight) / sum as f64 - size as f64 / total as f64).abs();
+                prop_assert!(error <= (1.0 + sizes.len() as f64) / f64::powi(2.0, bits as i32 - 1), "{error}");
+            }
+        }
+
+        #[test]
+        fn exponents_cover(magnitude in 1e-3f64..1e6) {
+            prop_assert!(f64::powi(2.0, exponent(magnitude)) >= magnitude);
+        }
+    }
+
+    #[test]
+    fn small_sizes_are_taken_as_they_are() {
+        assert_eq!(coalition_weights(&[30, 20, 0, 50], 8), [3, 2, 0, 5]);
+        assert_eq!(coalition_weights(&[0, 0], 8), [0, 0]);
+    }
+}

@@ -1,0 +1,979 @@
+//! The first server (the paper's P): plans every test, adds both servers' halves up, sanitises replies and learns which
+//! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use secsv_algebra::{Matrix, Prg, Ring, Seed, SeedShare, Share};
+use secsv_federation::{Coalition, RoundId, SampleSet};
+use secsv_he::{Ciphertext, PublicKey, UnitCosts};
+
+use crate::{
+    Error, PartyId,
+    codec::{Reader, Writer, pack, unpack},
+    decryptors::{Planner, Unit, knows},
+    error::CodecError,
+    frame::Links,
+    message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
+    program::{Input, Receive},
+    role::{Effects, Meter, Phase, Role},
+    server::{
+        LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_columns, chunk_wants,
+        coalition_model, gated_sum, masked_factors, may_send, products, products_of, updates_of,
+        wanted_batches, wanted_chunks,
+    },
+    session::{Federation, Session},
+};
+
+/// Tests that run at the same time: enough to keep every party busy, few enough for memory.
+const MOST_ACTIVE: usize = 12;
+
+/// A test that somebody wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestRequest {
+    /// The round.
+    pub round: RoundId,
+    /// Whose aggregate; the empty coalition stands for the model before the first round.
+    pub coalition: Coalition,
+    /// Which samples of the collective test set.
+    pub samples: SampleSet,
+}
+
+/// The principal server.
+pub struct Principal {
+    federation: Arc<Federation>,
+    links: Links,
+    seed: Seed,
+    costs: Option<UnitCosts>,
+    hellos: BTreeMap<usize, Hello>,
+    session: Option<Arc<Session>>,
+    planner: Option<Planner>,
+    public: Option<Arc<PublicKey>>,
+    common: Option<Seed>,
+    store: Store,
+    rounds: BTreeMap<RoundId, RoundState>,
+    queue: VecDeque<(u64, TestRequest)>,
+    tests: BTreeMap<u64, TestState>,
+    units: BTreeMap<UnitId, UnitState>,
+    halves: BTreeMap<Place, Halves>,
+    verdicts: BTreeMap<UnitId, Vec<u8>>,
+    roles: BTreeMap<(RoundId, Coalition, usize), UnitPlan>,
+    next_test: u64,
+    results: Vec<(u64, SampleSet)>,
+}
+
+#[derive(Default)]
+struct RoundState {
+    started: bool,
+    own: BTreeMap<usize, Vec<Vec<Ciphertext>>>,
+    other: BTreeMap<usize, Vec<u8>>,
+    /// First-layer outputs of every model, chunk by chunk.
+    outputs: BTreeMap<usize, Arc<Vec<Vec<Ciphertext>>>>,
+}
+
+struct TestState {
+    request: TestRequest,
+    right: SampleSet,
+    units_left: BTreeSet<usize>,
+    owners_left: BTreeSet<usize>,
+}
+
+#[derive(Default)]
+struct Halves {
+    own: Option<Vec<Ciphertext>>,
+    other: Option<Vec<u8>>,
+}
+
+impl Principal {
+    /// A principal whose randomness follows from a seed. `costs` are this machine's, to choose packings by; needed
+    /// wherever something is encrypted.
+    pub fn new(federation: Arc<Federation>, costs: Option<UnitCosts>, seed: Seed) -> Self {
+        let links = Links::new(PartyId::Principal, federation.digest());
+        Self {
+            federation,
+            links,
+            seed,
+            costs,
+            hellos: BTreeMap::new(),
+            session: None,
+            planner: None,
+            public: None,
+            common: None,
+            store: Store::default(),
+            rounds: BTreeMap::new(),
+            queue: VecDeque::new(),
+            tests: BTreeMap::new(),
+            units: BTreeMap::new(),
+            halves: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            next_test: 0,
+            results: Vec::new(),
+        }
+    }
+
+    /// The agreement, once everybody has published.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
+    }
+
+    /// Who decrypts what, and what that leaves to be known.
+    pub fn planner(&self) -> Option<&Planner> {
+        self.planner.as_ref()
+    }
+
+    /// Asks for a test; returns its number.
+    pub fn request(&mut self, request: TestRequest) -> Result<(u64, Effects<Self>), Error> {
+        let test = self.next_test;
+        self.next_test += 1;
+        self.queue.push_back((test, request));
+        Ok((test, self.pump()?))
+    }
+
+    /// Tests that ended, with the samples that were predicted right.
+    pub fn take_results(&mut self) -> Vec<(u64, SampleSet)> {
+        std::mem::take(&mut self.results)
+    }
+
+    /// Says that a round's models and outputs are not needed any more.
+    pub fn close_round(&mut self, round: RoundId) -> Effects<Self> {
+        let mut effects = Effects::default();
+        if self.rounds.remove(&round).is_some() {
+            self.store.forget_round(round);
+            let mut w = Writer::default();
+            w.u8(1).u64(round.0.into());
+            effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));
+        }
+        effects
+    }
+
+    fn agreed(&self) -> Result<Arc<Session>, Error> {
+        self.session.clone().ok_or(Error::Local { what: "the session" })
+    }
+
+    fn take(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
+        let malformed = |why: CodecError| Error::Malformed { from, kind, why };
+        let unexpected = |state| Error::Unexpected { from, kind, state };
+        match (kind, from) {
+            (Kind::Hello, PartyId::Client(client))
+                if self.session.is_none() && client < self.federation.clients =>
+            {
+                let hello =
+                    Hello::decode(&content, self.federation.program.operators.len()).map_err(malformed)?;
+                self.hellos.insert(client, hello);
+                return self.propose();
+            }
+            _ if self.session.is_none() => return Err(unexpected("clients introduce themselves")),
+            _ => {}
+        }
+        let session = self.agreed()?;
+        match (kind, from) {
+            (Kind::ServerKeys, PartyId::Client(leader)) if leader == session.leader => {
+                let parameters = &session.encryption()?.parameters;
+                let key = PublicKey::from_bytes(parameters, &content).map_err(|e| malformed(e.into()))?;
+                self.public = Some(Arc::new(key));
+                self.pump()
+            }
+            (Kind::ClientKeys, PartyId::Client(leader)) if leader == session.leader => {
+                let mut r = Reader::new(&content);
+                let to = r.u16().map_err(malformed)?;
+                if to >= self.federation.clients {
+                    return Err(malformed(CodecError::Value { what: "addressee" }));
+                }
+                let mut effects = Effects::default();
+                effects.outbox.push(self.links.seal(PartyId::Client(to), Kind::ClientKeys, r.rest()));
+                Ok(effects)
+            }
+            (Kind::Common, PartyId::Auxiliary) => {
+                self.common = Some(Reader::new(&content).seed().map_err(malformed)?);
+                self.pump()
+            }
+            (Kind::Data, PartyId::Client(owner)) => {
+                let seed = Reader::new(&content).seed().map_err(malformed)?;
+                let (rows, columns) = (session.program().input_size, session.hellos[owner].samples as usize);
+                let share = SeedShare::new(session.field(), rows, columns, seed).expand();
+                self.store.data.insert(owner, Arc::new(share));
+                self.pump()
+            }
+            (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, content),
+            (Kind::FirstLayer, PartyId::Auxiliary) => {
+                let mut r = Reader::new(&content);
+                let (round, chunk) =
+                    (RoundId(r.u32().map_err(malformed)?), r.u32().map_err(malformed)? as usize);
+                if chunk >= session.chunks.len() {
+                    return Err(malformed(CodecError::Value { what: "chunk" }));
+                }
+                if let Some(state) = self.rounds.get_mut(&round) {
+                    state.other.insert(chunk, r.rest().to_vec());
+                }
+                self.combine(round, chunk)
+            }
+            (Kind::Half, PartyId::Auxiliary) => {
+                let (place, rest) = Place::decode(&content).map_err(malformed)?;
+                self.halves.entry(place).or_default().other = Some(rest.to_vec());
+                self.advance(place.unit)
+            }
+            (Kind::Opening, PartyId::Auxiliary) => {
+                let (place, rest) = Place::decode(&content).map_err(malformed)?;
+                let state = self.units.get_mut(&place.unit).ok_or(unexpected("no such test"))?;
+                state.openings.entry(place.hop).or_default().other = Some(rest.to_vec());
+                self.advance(place.unit)
+            }
+            (Kind::Verdict, PartyId::Auxiliary) => {
+                let (place, rest) = Place::decode(&content).map_err(malformed)?;
+                self.verdicts.insert(place.unit, rest.to_vec());
+                self.advance(place.unit)
+            }
+            (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
+                self.from_client(&session, client, kind, &content)
+            }
+            (Kind::OwnResult, PartyId::Client(client)) => {
+                self.own_result(&session, client, &content).map_err(malformed)?
+            }
+            _ => Err(unexpected("testing")),
+        }
+    }
+
+    /// Once everybody has published: choose, and tell everybody.
+    fn propose(&mut self) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        if self.hellos.len() < self.federation.clients {
+            return Ok(effects);
+        }
+        let hellos: Vec<Hello> = self.hellos.values().cloned().collect();
+        let mut pick = [0];
+        Prg::new(&self.seed.derive("leader", 0)).fill_uniform(self.federation.clients as u64, &mut pick);
+        let proposal = Session::propose(&self.federation, pick[0] as usize, &hellos, self.costs.as_ref())?;
+        let session = Session::decode(&self.federation, &proposal)
+            .map_err(|_| Error::Local { what: "a proposal that decodes" })??;
+        self.planner = Some(Planner::new(
+            session.owner_groups.clone(),
+            self.federation.settings.protocol,
+            session.network()?,
+        )?);
+        self.session = Some(Arc::new(session));
+        let clients = (0..self.federation.clients).map(PartyId::Client);
+        for to in clients.chain([PartyId::Auxiliary]) {
+            effects.outbox.push(self.links.seal(to, Kind::Session, &proposal));
+        }
+        Ok(effects)
+    }
+
+    fn model(
+        &mut self,
+        session: Arc<Session>,
+        owner: usize,
+        content: Vec<u8>,
+    ) -> Result<Effects<Self>, Error> {
+        let from = PartyId::Client(owner);
+        let malformed = |why| Error::Malformed { from, kind: Kind::Model, why };
+        let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
+        if !session.federation.participants(round).contains(owner) || !self.rounds.contains_key(&round) {
+            return Err(malformed(CodecError::Value { what: "round" }));
+        }
+        let mut effects = Effects::default();
+        effects.job(move |meter| {
+            let model = LocalModel::decode(&session, true, from, &content[4..], meter)?;
+            Ok(move |role: &mut Self| {
+                role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
+                role.first_layer(round)
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Starts the first layer of a round whose models are all there (Algorithm 4, step 5, for local models: outputs of
+    /// coalitions are weighted sums of theirs, DESIGN 3.4).
+    fn first_layer(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let session = self.agreed()?;
+        let (Some(models), Some(data)) =
+            (self.store.all_models(&session, round), self.store.all_data(&session))
+        else {
+            return Ok(effects);
+        };
+        match self.rounds.get_mut(&round) {
+            Some(state) if !state.started => state.started = true,
+            _ => return Ok(effects),
+        }
+        for chunk in 0..session.chunks.len() {
+            let (session, data, models) = (session.clone(), data.clone(), models.clone());
+            effects.job(move |meter| {
+                let layout = &session.encryption()?.layouts[0];
+                let columns = chunk_columns(&session, chunk, &data)?;
+                let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
+                let outputs = products(layout, &weights, &columns, meter)?;
+                Ok(move |role: &mut Self| {
+                    if let Some(state) = role.rounds.get_mut(&round) {
+                        state.own.insert(chunk, outputs);
+                    }
+                    role.combine(round, chunk)
+                })
+            });
+        }
+        // Biases alone need no product.
+        let units: Vec<UnitId> = self.units.keys().copied().collect();
+        for unit in units {
+            effects.and(self.advance(unit)?);
+        }
+        Ok(effects)
+    }
+
+    /// Adds both servers' halves of a chunk and the biases (Algorithm 4, step 6).
+    fn combine(&mut self, round: RoundId, chunk: usize) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let session = self.agreed()?;
+        let Some(state) = self.rounds.get_mut(&round) else { return Ok(effects) };
+        if !(state.own.contains_key(&chunk) && state.other.contains_key(&chunk)) {
+            return Ok(effects);
+        }
+        let (Some(mut own), Some(other)) = (state.own.remove(&chunk), state.other.remove(&chunk)) else {
+            return Ok(effects);
+        };
+        let models =
+            self.store.all_models(&session, round).ok_or(Error::Local { what: "models of a round" })?;
+        effects.job(move |meter| {
+            let layout = &session.encryption()?.layouts[0];
+            let mut parts =
+                ciphertexts(&session, Kind::FirstLayer, &other, own.iter().map(Vec::len).sum(), meter)?;
+            meter.enter(Phase::Linear);
+            let limbs = layout.parameters().limbs();
+            for (outputs, (_, model)) in own.iter_mut().zip(&models) {
+                for (i, output) in outputs.iter_mut().enumerate() {
+                    let other = parts.next().ok_or(Error::Local { what: "halves" })??;
+                    output.add_assign(limbs, &other)?;
+                    output.add_assign(limbs, &model.biases[0][i % layout.rows()])?;
+                }
+            }
+            drop(parts);
+            Ok(move |role: &mut Self| {
+                if let Some(state) = role.rounds.get_mut(&round) {
+                    state.outputs.insert(chunk, Arc::new(own));
+                }
+                let units: Vec<UnitId> = role.units.keys().copied().collect();
+                let mut effects = Effects::default();
+                for unit in units {
+                    effects.and(role.advance(unit)?);
+                }
+                Ok(effects)
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Starts queued tests while there is room.
+    fn pump(&mut self) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let Some(session) = self.session.clone() else { return Ok(effects) };
+        let ready = self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some();
+        while ready && self.tests.len() < MOST_ACTIVE {
+            let Some((test, request)) = self.queue.pop_front() else { break };
+            effects.and(self.start(&session, test, request)?);
+        }
+        Ok(effects)
+    }
+
+    fn start(
+        &mut self,
+        session: &Arc<Session>,
+        test: u64,
+        request: TestRequest,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let TestRequest { round, coalition, .. } = request;
+        let participants = session.federation.participants(round);
+        let mut state = TestState {
+            right: SampleSet::none(session.samples()),
+            units_left: BTreeSet::new(),
+            owners_left: BTreeSet::new(),
+            request,
+        };
+        let mut plan = TestPlan { test, round, coalition, units: Vec::new() };
+        for (index, group) in session.groups.iter().enumerate() {
+            let mut samples = session.in_group(index, &state.request.samples);
+            for owner in group.owners.members().filter(|&owner| knows(owner, coalition, participants)) {
+                // Models an owner knows it tests itself (DESIGN 3.8).
+                let places = group.places(owner);
+                let mut own = SampleSet::none(places.len());
+                places.clone().filter(|&p| samples.contains(p)).for_each(|p| own.insert(p - places.start));
+                let mut hidden = SampleSet::none(group.size);
+                places.for_each(|place| hidden.insert(place));
+                samples = samples.difference(&hidden);
+                if !own.is_empty() {
+                    let mut w = Writer::default();
+                    w.u64(test).u32(round.0).u128(coalition.bits()).samples(&own);
+                    effects.outbox.push(self.links.seal(PartyId::Client(owner), Kind::OwnTest, &w.finish()));
+                    state.owners_left.insert(owner);
+                }
+            }
+            if !samples.is_empty() {
+                state.units_left.insert(index);
+                plan.units.push(self.unit_plan(round, participants, coalition, index, samples)?);
+            }
+        }
+        let is_secure = !plan.units.is_empty();
+        self.tests.insert(test, state);
+        if is_secure {
+            effects.and(self.open_round(round));
+            let content = plan.encode();
+            let mut concerned = BTreeSet::from([PartyId::Auxiliary]);
+            for context in UnitContext::of(&plan) {
+                concerned.extend(context.seated().chain(context.owners(session)).map(PartyId::Client));
+                let id = context.id;
+                self.units.insert(id, UnitState { plan: Some(Arc::new(context)), ..UnitState::default() });
+            }
+            for to in concerned {
+                effects.outbox.push(self.links.seal(to, Kind::Test, &content));
+            }
+            for unit in plan.units {
+                effects.and(self.advance(UnitId { test, group: unit.group })?);
+            }
+        }
+        effects.and(self.finish(test)?);
+        Ok(effects)
+    }
+
+    /// Who tests a group's samples: planned once, whatever the samples.
+    fn unit_plan(
+        &mut self,
+        round: RoundId,
+        participants: Coalition,
+        coalition: Coalition,
+        group: usize,
+        samples: SampleSet,
+    ) -> Result<UnitPlan, Error> {
+        let key = (round, coalition, group);
+        if let Some(known) = self.roles.get(&key) {
+            return Ok(UnitPlan { samples, ..known.clone() });
+        }
+        let planner = self.planner.as_mut().ok_or(Error::Local { what: "the planner" })?;
+        let roles = planner.assign(Unit { round, participants, group, coalition }, Coalition::EMPTY)?;
+        let plan = UnitPlan {
+            group,
+            samples,
+            chain: roles.decryptors().to_vec(),
+            gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
+            dealer: roles.dealer(),
+            counter: roles.counter(),
+        };
+        self.roles.insert(key, plan.clone());
+        Ok(plan)
+    }
+
+    fn open_round(&mut self, round: RoundId) -> Effects<Self> {
+        let mut effects = Effects::default();
+        if !self.rounds.contains_key(&round) {
+            self.rounds.insert(round, RoundState::default());
+            for client in self.federation.participants(round).members() {
+                let content = round.0.to_le_bytes();
+                effects.outbox.push(self.links.seal(PartyId::Client(client), Kind::RoundStart, &content));
+            }
+        }
+        effects
+    }
+
+    fn own_result(
+        &mut self,
+        session: &Session,
+        client: usize,
+        content: &[u8],
+    ) -> Result<Result<Effects<Self>, Error>, CodecError> {
+        let mut r = Reader::new(content);
+        let (test, right) = (r.u64()?, r.samples()?);
+        r.end()?;
+        let (offset, own) = (session.offset(client), session.hellos[client].samples as usize);
+        let Some(state) = self.tests.get_mut(&test).filter(|_| right.total() == own) else {
+            return Err(CodecError::Value { what: "test" });
+        };
+        if !state.owners_left.remove(&client) {
+            return Err(CodecError::Value { what: "test" });
+        }
+        right
+            .iter()
+            .filter(|k| state.request.samples.contains(offset + k))
+            .for_each(|k| state.right.insert(offset + k));
+        Ok(self.finish(test))
+    }
+
+    fn from_client(
+        &mut self,
+        session: &Session,
+        client: usize,
+        kind: Kind,
+        content: &[u8],
+    ) -> Result<Effects<Self>, Error> {
+        let from = PartyId::Client(client);
+        let malformed = |why| Error::Malformed { from, kind, why };
+        let (place, rest) = Place::decode(content).map_err(malformed)?;
+        let unexpected = Error::Unexpected { from, kind, state: "somebody else's part, or no such test" };
+        let Some(state) = self.units.get_mut(&place.unit) else { return Err(unexpected) };
+        let Some(context) = state.plan.clone() else { return Err(unexpected) };
+        if !may_send(session, &context, client, kind, place.hop) {
+            return Err(unexpected);
+        }
+        let mut r = Reader::new(rest);
+        let seed = r.seed().map_err(malformed)?;
+        r.end().map_err(malformed)?;
+        let (field, count) = (session.field(), context.places.len());
+        let expand =
+            |rows: usize, columns: usize, seed: Seed| SeedShare::new(field, rows, columns, seed).expand();
+        match kind {
+            Kind::Shared => {
+                let rows = session.program().shared_size(place.hop);
+                state.inputs.insert(place.hop, Arc::new(expand(rows, count, seed)));
+            }
+            Kind::Predicted => state.predicted = Some(expand(1, count, seed)),
+            Kind::Truth => {
+                let places = session.groups[context.plan.group].places(client);
+                let own = places.filter(|&p| context.plan.samples.contains(p)).count();
+                state.truths.insert(client, expand(1, own, seed));
+            }
+            _ => {
+                let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
+                let mut prg = Prg::new(&seed);
+                let mut draw = || Share::new(Matrix::uniform(field, hidden, count, &mut prg));
+                state.triples.insert(place.hop, Triple { a: draw(), b: draw(), c: draw() });
+            }
+        }
+        self.advance(place.unit)
+    }
+
+    /// Starts whatever a unit has everything for.
+    fn advance(&mut self, id: UnitId) -> Result<Effects<Self>, Error> {
+        let session = self.agreed()?;
+        let mut effects = Effects::default();
+        let Some(context) = self.units.get(&id).and_then(|state| state.plan.clone()) else {
+            return Ok(effects);
+        };
+        effects.and(self.first_replies(&session, &context)?);
+        effects.and(self.bias_replies(&session, &context)?);
+        effects.and(self.own_halves(&session, &context)?);
+        effects.and(self.later_replies(&session, &context)?);
+        effects.and(self.updates(&session, &context)?);
+        effects.and(self.judge(&session, &context)?);
+        Ok(effects)
+    }
+
+    /// Replies with first-layer outputs, chunk by chunk.
+    fn first_replies(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let Some(round) = self.rounds.get(&context.round) else { return Ok(effects) };
+        for (hop, step) in session.program().hops.iter().enumerate() {
+            for (item, receive) in step.receives.iter().enumerate() {
+                let &Receive::Outputs { operator, input: Input::Data, first, count } = receive else {
+                    continue;
+                };
+                for chunk in wanted_chunks(session, context) {
+                    let place = Place { unit: context.id, hop, item, chunk };
+                    let Some(state) = self.units.get_mut(&context.id) else { break };
+                    let Some(outputs) = round.outputs.get(&chunk).cloned() else { continue };
+                    if !state.started.insert((hop, item * (1 << 20) + chunk)) {
+                        continue;
+                    }
+                    let to = PartyId::Client(context.client(step.seat)?);
+                    let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
+                    let seed = self.seed.derive("reply", context.id.test).derive("reply", place.number());
+                    let (session, context) = (session.clone(), context.clone());
+                    effects.job(move |meter| {
+                        let layout = &session.encryption()?.layouts[operator];
+                        let members = session.members(context.round, context.coalition);
+                        let order: Vec<usize> =
+                            session.federation.participants(context.round).members().collect();
+                        let wants = chunk_wants(&session, &context, chunk, first, count);
+                        let columns = session.program().operators[operator].positions
+                            * session.chunks[chunk].places.len();
+                        let mut replies = Replies::new(&session, operator, public, &seed)?;
+                        for batch in wanted_batches(layout, columns, &wants) {
+                            for row in 0..layout.rows() {
+                                meter.enter(Phase::Linear);
+                                let terms: Vec<(u32, &Ciphertext)> = members
+                                    .iter()
+                                    .filter_map(|(i, w)| {
+                                        let model = order.iter().position(|client| client == i)?;
+                                        outputs.get(model)?.get(batch * layout.rows() + row).map(|c| (*w, c))
+                                    })
+                                    .collect();
+                                let sum = Ciphertext::weighted_sum(layout.parameters().limbs(), &terms)?;
+                                let start = batch * layout.batch();
+                                replies.add(
+                                    sum,
+                                    row,
+                                    |column| start + column < columns && wants(start + column),
+                                    meter,
+                                )?;
+                            }
+                        }
+                        let content = place.encode(&replies.finish());
+                        Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+                    });
+                }
+            }
+        }
+        Ok(effects)
+    }
+
+    /// Replies with biases alone: the hidden gates of a zero state.
+    fn bias_replies(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, step) in session.program().hops.iter().enumerate() {
+            for (item, receive) in step.receives.iter().enumerate() {
+                let &Receive::Bias { operator } = receive else { continue };
+                let Some(models) = self.store.all_models(session, context.round) else { continue };
+                let Some(state) = self.units.get_mut(&context.id) else { break };
+                if !state.started.insert((hop, item)) {
+                    continue;
+                }
+                let place = Place { item, ..Place::new(context.id, hop) };
+                let to = PartyId::Client(context.client(step.seat)?);
+                let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
+                let seed = self.seed.derive("bias reply", context.id.test).derive("reply", place.number());
+                let (session, context) = (session.clone(), context.clone());
+                effects.job(move |meter| {
+                    let layout = &session.encryption()?.layouts[operator];
+                    let columns = context.places.len();
+                    let mut replies = Replies::new(&session, operator, public, &seed)?;
+                    for batch in 0..layout.batches(columns) {
+                        for row in 0..layout.rows() {
+                            let sum = bias_sum(&session, &context, operator, row, &models)?;
+                            let start = batch * layout.batch();
+                            replies.add(sum, row, |column| start + column < columns, meter)?;
+                        }
+                    }
+                    let content = place.encode(&replies.finish());
+                    Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+                });
+            }
+        }
+        Ok(effects)
+    }
+
+    /// The principal's halves of later layers (Algorithm 4, step 5).
+    fn own_halves(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, item, operator, from) in products_of(session) {
+            let id = context.id;
+            let Some(state) = self.units.get_mut(&id) else { break };
+            let Some(input) = state.inputs.get(&from).cloned() else { continue };
+            if state.started.contains(&(hop, item)) {
+                continue;
+            }
+            let model = match self.store.coalitions.get(&(id.test, operator)) {
+                Some(Some(model)) => model.clone(),
+                Some(None) => continue,
+                None => {
+                    effects.and(self.coalition(session, context, operator));
+                    continue;
+                }
+            };
+            state.started.insert((hop, item));
+            let place = Place { item, ..Place::new(id, hop) };
+            let session = session.clone();
+            effects.job(move |meter| {
+                let columns = session.program().operators[operator].arrange(input.expose())?;
+                let outputs = products(&session.encryption()?.layouts[operator], &[&model], &columns, meter)?;
+                Ok(move |role: &mut Self| {
+                    role.halves.entry(place).or_default().own = Some(outputs.into_iter().flatten().collect());
+                    role.advance(place.unit)
+                })
+            });
+        }
+        Ok(effects)
+    }
+
+    fn coalition(&mut self, session: &Arc<Session>, context: &UnitContext, operator: usize) -> Effects<Self> {
+        let mut effects = Effects::default();
+        let (round, coalition, test) = (context.round, context.coalition, context.id.test);
+        let Some(models) = self.store.all_models(session, round) else { return effects };
+        self.store.coalitions.insert((test, operator), None);
+        let session = session.clone();
+        effects.job(move |meter| {
+            let model = coalition_model(&session, operator, round, coalition, &models, meter)?;
+            Ok(move |role: &mut Self| {
+                role.store.coalitions.insert((test, operator), Some(Arc::new(model)));
+                let units: Vec<UnitId> = role.units.keys().filter(|id| id.test == test).copied().collect();
+                let mut effects = Effects::default();
+                for unit in units {
+                    effects.and(role.advance(unit)?);
+                }
+                Ok(effects)
+            })
+        });
+        effects
+    }
+
+    /// Replies with a later layer's outputs, once both halves are there.
+    fn later_replies(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, item, operator, _) in products_of(session) {
+            let place = Place { item, ..Place::new(context.id, hop) };
+            let both =
+                self.halves.get(&place).is_some_and(|halves| halves.own.is_some() && halves.other.is_some());
+            let Some(Halves { own: Some(own), other: Some(other) }) =
+                both.then(|| self.halves.remove(&place)).flatten()
+            else {
+                continue;
+            };
+            let models = self
+                .store
+                .all_models(session, context.round)
+                .ok_or(Error::Local { what: "models of a round" })?;
+            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+            let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
+            let seed = self.seed.derive("later reply", context.id.test).derive("reply", place.number());
+            let (session, context) = (session.clone(), context.clone());
+            effects.job(move |meter| {
+                let layout = &session.encryption()?.layouts[operator];
+                let limbs = layout.parameters().limbs();
+                let columns = session.program().operators[operator].positions * context.places.len();
+                let mut others = ciphertexts(&session, Kind::Half, &other, own.len(), meter)?;
+                let mut replies = Replies::new(&session, operator, public, &seed)?;
+                for (i, mut sum) in own.into_iter().enumerate() {
+                    let (batch, row) = (i / layout.rows(), i % layout.rows());
+                    let half = others.next().ok_or(Error::Local { what: "halves" })??;
+                    meter.enter(Phase::Linear);
+                    sum.add_assign(limbs, &half)?;
+                    sum.add_assign(limbs, &bias_sum(&session, &context, operator, row, &models)?)?;
+                    let start = batch * layout.batch();
+                    replies.add(sum, row, |column| start + column < columns, meter)?;
+                }
+                let content = place.encode(&replies.finish());
+                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+            });
+        }
+        Ok(effects)
+    }
+
+    fn send(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Effects<Self> {
+        let mut effects = Effects::default();
+        effects.outbox.push(self.links.seal(to, kind, content));
+        effects
+    }
+
+    /// Shares of gated sums for the re-sharer (DESIGN 3.9).
+    fn updates(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, item, gates, held) in updates_of(session) {
+            let Some(state) = self.units.get_mut(&context.id) else { break };
+            let (Some(gates), Some(held), Some(triple)) =
+                (state.inputs.get(&gates), state.inputs.get(&held), state.triples.get(&hop))
+            else {
+                continue;
+            };
+            if state.started.contains(&(hop, item)) {
+                continue;
+            }
+            let place = Place { item, ..Place::new(context.id, hop) };
+            let opening: &mut Opening = state.openings.entry(hop).or_default();
+            if opening.own.is_none() {
+                let (d, e) = masked_factors(triple, gates, held)?;
+                let content = pack(session.field(), &[d.elements(), e.elements()].concat());
+                effects.outbox.push(self.links.seal(
+                    PartyId::Auxiliary,
+                    Kind::Opening,
+                    &place.encode(&content),
+                ));
+                opening.own = Some((d, e));
+            }
+            if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
+                let common = self.common.as_ref().ok_or(Error::Local { what: "the common seed" })?;
+                let zero = common.derive("gated sum", place.number());
+                let share = gated_sum(session, triple, gates, (own, other), true, &zero)?;
+                let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+                let content = place.encode(&pack(session.field(), share.elements()));
+                effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
+                state.started.insert((hop, item));
+                state.triples.remove(&hop);
+                state.openings.remove(&hop);
+            }
+        }
+        Ok(effects)
+    }
+
+    /// Which predictions are right (Algorithm 4, steps 13 and 14).
+    fn judge(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
+        let id = context.id;
+        let Some(state) = self.units.get_mut(&id) else { return Ok(Effects::default()) };
+        let owners: Vec<usize> = context.owners(session).collect();
+        let complete =
+            owners.iter().all(|owner| state.truths.contains_key(owner)) && self.verdicts.contains_key(&id);
+        let (Some(predicted), true) = (&state.predicted, complete) else { return Ok(Effects::default()) };
+        let verdict = self.verdicts.remove(&id).unwrap_or_default();
+        let field = session.field();
+        let from = PartyId::Auxiliary;
+        let other = unpack(field, context.places.len(), &verdict).map_err(|why| Error::Malformed {
+            from,
+            kind: Kind::Verdict,
+            why,
+        })?;
+        let truth =
+            owners.iter().filter_map(|owner| state.truths.get(owner)).flat_map(|t| t.expose().elements());
+        let differences = predicted.expose().elements().iter().zip(truth).zip(other);
+        let group = &session.groups[context.plan.group];
+        let Some(test) = self.tests.get_mut(&id.test) else { return Ok(Effects::default()) };
+        for (((&p, &t), other), &place) in differences.zip(&context.places) {
+            if field.add(field.sub(p, t), other) == 0
+                && let Some(&(owner, first, _)) =
+                    group.parts.iter().find(|(_, first, count)| (*first..first + count).contains(&place))
+            {
+                test.right.insert(session.offset(owner) + place - first);
+            }
+        }
+        test.units_left.remove(&id.group);
+        self.units.remove(&id);
+        self.finish(id.test)
+    }
+
+    /// Ends a test that has everything.
+    fn finish(&mut self, test: u64) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let ended =
+            self.tests.get(&test).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
+        if let Some(state) = ended.then(|| self.tests.remove(&test)).flatten() {
+            self.results.push((test, state.right));
+            self.store.forget_test(test);
+            let mut w = Writer::default();
+            w.u8(0).u64(test);
+            effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));
+            effects.and(self.pump()?);
+        }
+        Ok(effects)
+    }
+}
+
+/// Replies of one job.
+struct Replies<'a> {
+    session: &'a Session,
+    operator: usize,
+    public: Arc<PublicKey>,
+    rng: Prg,
+    parts: Vec<Vec<u8>>,
+}
+
+impl<'a> Replies<'a> {
+    fn new(
+        session: &'a Session,
+        operator: usize,
+        public: Arc<PublicKey>,
+        seed: &Seed,
+    ) -> Result<Self, Error> {
+        Ok(Self { session, operator, public, rng: Prg::new(seed), parts: Vec::new() })
+    }
+
+    /// Sanitises an output of which some columns are wanted (DESIGN 3.3).
+    fn add(
+        &mut self,
+        sum: Ciphertext,
+        row: usize,
+        wanted: impl Fn(usize) -> bool,
+        meter: &mut Meter<'_>,
+    ) -> Result<(), Error> {
+        meter.enter(Phase::Sanitise);
+        let encryption = self.session.encryption()?;
+        let layout = &encryption.layouts[self.operator];
+        let planned = layout.planned(row, wanted)?;
+        let flooding = &encryption.floodings[self.operator];
+        let reply = self.public.sanitise(
+            sum,
+            layout.packing(),
+            &planned,
+            flooding,
+            &mut self.rng,
+            &mut meter.operations,
+        )?;
+        self.parts.push(reply.to_bytes(&encryption.parameters));
+        Ok(())
+    }
+
+    fn finish(self) -> Vec<u8> {
+        join(&self.parts)
+    }
+}
+
+/// The weighted sum of the members' biases, for one row of outputs.
+fn bias_sum(
+    session: &Session,
+    context: &UnitContext,
+    operator: usize,
+    row: usize,
+    models: &[(usize, Arc<LocalModel>)],
+) -> Result<Ciphertext, Error> {
+    let members = session.members(context.round, context.coalition);
+    let terms: Vec<(u32, &Ciphertext)> = members
+        .iter()
+        .filter_map(|(i, w)| {
+            models.iter().find(|(client, _)| client == i).map(|(_, m)| (*w, &m.biases[operator][row]))
+        })
+        .collect();
+    Ok(Ciphertext::weighted_sum(session.encryption()?.parameters.limbs(), &terms)?)
+}
+
+/// Decodes exactly so many ciphertexts, one at a time.
+fn ciphertexts<'a>(
+    session: &'a Session,
+    kind: Kind,
+    bytes: &'a [u8],
+    expected: usize,
+    meter: &mut Meter<'_>,
+) -> Result<impl Iterator<Item = Result<Ciphertext, Error>> + 'a, Error> {
+    meter.enter(Phase::Codec);
+    let malformed = move |why| Error::Malformed { from: PartyId::Auxiliary, kind, why };
+    let parts = split(bytes).map_err(malformed)?;
+    if parts.len() != expected {
+        return Err(malformed(CodecError::Value { what: "number of ciphertexts" }));
+    }
+    let parameters = &session.encryption()?.parameters;
+    Ok(parts
+        .into_iter()
+        .map(move |part| Ciphertext::from_bytes(parameters, part).map_err(|e| malformed(e.into()))))
+}
+
+impl Role for Principal {
+    fn handle(&mut self, from: PartyId, frame: &[u8]) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (kind, content) in self.links.open(from, frame)? {
+            effects.and(self.take(from, kind, content)?);
+        }
+        Ok(effects)
+    }
+
+    fn awaiting(&self) -> String {
+        let gaps = self.links.gaps();
+        if !gaps.is_empty() {
+            let from: Vec<String> = gaps.iter().map(ToString::to_string).collect();
+            return format!("principal: a message from {} is missing", from.join(", "));
+        }
+        if self.session.is_none() {
+            let missing = (0..self.federation.clients).filter(|c| !self.hellos.contains_key(c));
+            let names: Vec<String> = missing.map(|c| PartyId::Client(c).to_string()).collect();
+            return format!("principal: introductions of {}", names.join(", "));
+        }
+        let first = self.units.iter().next().map(|(id, state)| {
+            let hops: Vec<usize> = state.inputs.keys().copied().collect();
+            format!(", first test {} group {} with answers to hops {hops:?}", id.test, id.group)
+        });
+        format!(
+            "principal: {} units of {} tests under way{}",
+            self.units.len(),
+            self.tests.len(),
+            first.unwrap_or_default()
+        )
+    }
+}

@@ -1,0 +1,363 @@
+//! A model as the servers and decryptors see it: linear operators on the servers' side, and between them hops to a
+//! client that decrypts, activates and shares again.
+
+use secsv_algebra::{Matrix, Ring};
+use secsv_federation::{Activation, Architecture, Conv2d, Layer, clear::up_to_scores};
+use secsv_he::linear::LayerShape;
+
+use crate::{Error, activation::Values};
+
+/// A linear map of the model: a weight matrix and biases, applied to every column of its input.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operator {
+    /// Outputs and inputs.
+    pub shape: LayerShape,
+    /// Tensor of the weights, `[d_out, ...]` with d_in numbers a row.
+    pub weight: String,
+    /// Tensor of the biases.
+    pub bias: Option<String>,
+    /// Columns that one sample fills.
+    pub positions: usize,
+    columns: Columns,
+}
+
+/// How one sample's numbers become columns, and products become one sample's numbers.
+#[derive(Clone, Debug, PartialEq)]
+enum Columns {
+    /// Vectors one after the other.
+    Vectors,
+    /// The windows of a convolution; outputs lie channel by channel.
+    Windows(Conv2d),
+}
+
+impl Operator {
+    /// Numbers of one sample that come in.
+    pub fn input_size(&self) -> usize {
+        match &self.columns {
+            Columns::Vectors => self.positions * self.shape.d_in,
+            Columns::Windows(conv) => conv.input.iter().product(),
+        }
+    }
+
+    /// Numbers of one sample that come out.
+    pub fn output_size(&self) -> usize {
+        self.positions * self.shape.d_out
+    }
+
+    /// The number of the sample that is input `o` at a position; `None` where a convolution is padded.
+    fn source(&self, o: usize, position: usize) -> Option<usize> {
+        match &self.columns {
+            Columns::Vectors => Some(position * self.shape.d_in + o),
+            Columns::Windows(conv) => {
+                let [_, height, width] = conv.input;
+                let [kernel_height, kernel_width] = conv.kernel;
+                let (channel, o) = (o / (kernel_height * kernel_width), o % (kernel_height * kernel_width));
+                let (row, column) = (position / conv.output[2], position % conv.output[2]);
+                let y = (row * conv.stride + o / kernel_width).checked_sub(conv.padding)?;
+                let x = (column * conv.stride + o % kernel_width).checked_sub(conv.padding)?;
+                (y < height && x < width).then_some((channel * height + y) * width + x)
+            }
+        }
+    }
+
+    /// Where output `j` at a position stands among the sample's outputs.
+    pub fn target(&self, j: usize, position: usize) -> usize {
+        match self.columns {
+            Columns::Vectors => position * self.shape.d_out + j,
+            Columns::Windows(_) => j * self.positions + position,
+        }
+    }
+
+    /// Arranges samples (a row for each number, a column for each sample) for the product: columns position by
+    /// position, within a position sample by sample.
+    pub fn arrange<R: Ring>(&self, samples: &Matrix<R>) -> Result<Matrix<R>, Error> {
+        let count = samples.columns();
+        let mut elements = vec![0; self.shape.d_in * self.positions * count];
+        if samples.rows() != self.input_size() {
+            return Err(Error::Local { what: "samples of another size than the operator's" });
+        }
+        for (o, row) in elements.chunks_exact_mut((self.positions * count).max(1)).enumerate() {
+            for (position, target) in row.chunks_exact_mut(count.max(1)).enumerate() {
+                if let Some(source) = self.source(o, position) {
+                    target.copy_from_slice(samples.row(source));
+                }
+            }
+        }
+        Ok(Matrix::new(samples.ring(), self.shape.d_in, self.positions * count, elements)?)
+    }
+
+    /// The operator in double precision, on samples and to samples.
+    pub(crate) fn apply_numbers(&self, weight: &[f64], bias: &[f64], samples: &Values) -> Values {
+        let count = samples.columns();
+        let mut outputs = vec![0.0; self.output_size() * count];
+        for position in 0..self.positions {
+            for (j, row) in weight.chunks_exact(self.shape.d_in).enumerate() {
+                let target = &mut outputs[self.target(j, position) * count..][..count];
+                target.fill(bias[j]);
+                for (o, w) in row.iter().enumerate() {
+                    if let Some(source) = self.source(o, position) {
+                        let numbers = &samples.numbers()[source * count..][..count];
+                        target.iter_mut().zip(numbers).for_each(|(y, x)| *y += w * x);
+                    }
+                }
+            }
+        }
+        Values::new(count, outputs)
+    }
+}
+
+/// Which client acts at a hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Seat {
+    /// Decryptor of a layer outside the recurrent unit: place in the chain, from 0.
+    Layer(usize),
+    /// Sees the first step's gates and every hidden state, and shares them again.
+    Resharer,
+    /// Sees the gates of all later steps.
+    Gates,
+}
+
+/// What the servers hold for an operator to be applied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// The test data.
+    Data,
+    /// What the client at this hop shared.
+    Hop(usize),
+}
+
+/// What a client gets at a hop.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Receive {
+    /// Outputs of an operator at some positions.
+    Outputs {
+        /// Which operator.
+        operator: usize,
+        /// Applied to what.
+        input: Input,
+        /// First position.
+        first: usize,
+        /// How many positions.
+        count: usize,
+    },
+    /// An operator's biases alone: its outputs for a zero input.
+    Bias {
+        /// Which operator.
+        operator: usize,
+    },
+    /// The gated sum: what the client at hop `gates` shared (z and u), the state shared at hop `state`: u + z * h.
+    Update {
+        /// Where z and u come from.
+        gates: usize,
+        /// Where the state comes from.
+        state: usize,
+    },
+}
+
+/// What a client makes of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Then {
+    /// Activations; the result goes back as shares, as the input of an operator.
+    Activate(Vec<Activation>),
+    /// The state after the first step.
+    FirstState,
+    /// The update gate z and u = (1 - z) n of a step.
+    Gates {
+        /// The step, from 1 (the second).
+        step: usize,
+    },
+    /// The state after a later step.
+    State,
+    /// Activations, then the predicted class.
+    Label(Vec<Activation>),
+}
+
+/// One visit to a client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hop {
+    /// By whom.
+    pub seat: Seat,
+    /// What it gets.
+    pub receives: Vec<Receive>,
+    /// What it does.
+    pub then: Then,
+    /// The operator that takes what the client shares; none for labels and gates.
+    pub feeds: Option<usize>,
+}
+
+/// Sizes of the recurrent unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GruShape {
+    /// Steps of one sample.
+    pub steps: usize,
+    /// Size of the hidden state.
+    pub hidden: usize,
+    /// The operator of the hidden gates.
+    pub hidden_operator: usize,
+}
+
+/// The whole model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Numbers in one sample.
+    pub input_size: usize,
+    /// Classes.
+    pub classes: usize,
+    /// What owners do to their samples before they share them.
+    pub prelude: Vec<Activation>,
+    /// The linear maps.
+    pub operators: Vec<Operator>,
+    /// The visits, in order.
+    pub hops: Vec<Hop>,
+    /// The recurrent unit, if there is one.
+    pub gru: Option<GruShape>,
+}
+
+impl Program {
+    /// The program of an architecture. A model may have one recurrent unit at most.
+    pub fn new(architecture: &Architecture) -> Result<Self, Error> {
+        let mut program = Self {
+            input_size: architecture.input_size(),
+            classes: architecture.classes(),
+            prelude: Vec::new(),
+            operators: Vec::new(),
+            hops: Vec::new(),
+            gru: None,
+        };
+        let mut input = Input::Data;
+        for layer in up_to_scores(architecture.layers()) {
+            match layer {
+                Layer::Activation(activation, _) => program.activate(*activation)?,
+                Layer::Linear(l) => {
+                    let shape = LayerShape { d_out: l.outputs, d_in: l.inputs };
+                    input = program.linear(input, Operator::vectors(shape, &l.weight, &l.bias, l.positions));
+                }
+                Layer::Conv2d(c) => input = program.linear(input, Operator::windows(c)),
+                Layer::Gru(gru) => input = program.recurrent(input, gru)?,
+            }
+        }
+        let last = program.hops.len().checked_sub(1).ok_or(Error::Unsupported {
+            what: "a model without a linear layer cannot be tested under encryption",
+        })?;
+        match std::mem::replace(&mut program.hops[last].then, Then::State) {
+            Then::Activate(activations) => program.hops[last].then = Then::Label(activations),
+            _ => {
+                return Err(Error::Unsupported {
+                    what: "the last layer with parameters must be linear, not a recurrent unit",
+                });
+            }
+        }
+        Ok(program)
+    }
+
+    /// Linear layers for the rules of decryption: a recurrent unit counts as its steps.
+    pub fn layers(&self) -> usize {
+        self.chain() + self.gru.map_or(0, |gru| gru.steps)
+    }
+
+    /// Places in the chain of decryptors outside the recurrent unit.
+    pub fn chain(&self) -> usize {
+        self.hops.iter().filter(|hop| matches!(hop.seat, Seat::Layer(_))).count()
+    }
+
+    /// Numbers of one sample that a client shares at a hop (gates: z above u).
+    pub fn shared_size(&self, hop: usize) -> usize {
+        let hidden = self.gru.map_or(0, |gru| gru.hidden);
+        match &self.hops[hop].then {
+            Then::Activate(_) => {
+                self.hops[hop].feeds.map_or(0, |operator| self.operators[operator].input_size())
+            }
+            Then::FirstState | Then::State => hidden,
+            Then::Gates { .. } => 2 * hidden,
+            Then::Label(_) => 0,
+        }
+    }
+
+    /// Whether an operator is applied to the test data: its outputs for every coalition are weighted sums of those of
+    /// the local models.
+    pub fn is_first(&self, operator: usize) -> bool {
+        operator == 0
+    }
+
+    fn activate(&mut self, activation: Activation) -> Result<(), Error> {
+        match self.hops.last_mut().map(|hop| &mut hop.then) {
+            None => self.prelude.push(activation),
+            Some(Then::Activate(activations)) => activations.push(activation),
+            Some(_) => {
+                return Err(Error::Unsupported { what: "an activation right behind a recurrent unit" });
+            }
+        }
+        Ok(())
+    }
+
+    fn feed(&mut self, operator: usize) {
+        if let Some(hop) = self.hops.last_mut() {
+            hop.feeds = Some(operator);
+        }
+    }
+
+    fn linear(&mut self, input: Input, operator: Operator) -> Input {
+        let index = self.operators.len();
+        let (first, count) = (0, operator.positions);
+        self.feed(index);
+        self.operators.push(operator);
+        let receives = vec![Receive::Outputs { operator: index, input, first, count }];
+        self.hops.push(Hop {
+            seat: Seat::Layer(self.chain()),
+            receives,
+            then: Then::Activate(Vec::new()),
+            feeds: None,
+        });
+        Input::Hop(self.hops.len() - 1)
+    }
+
+    /// DESIGN 3.9: the step-1 gates and every state go to one client, the later gates to another.
+    fn recurrent(&mut self, input: Input, gru: &secsv_federation::Gru) -> Result<Input, Error> {
+        if input != Input::Data {
+            return Err(Error::Unsupported {
+                what: "a recurrent unit that is not the first layer with parameters",
+            });
+        }
+        let (gates, operator) = (3 * gru.hidden, self.operators.len());
+        let shape = |d_in| LayerShape { d_out: gates, d_in };
+        self.feed(operator);
+        self.operators.push(Operator::vectors(shape(gru.features), &gru.weight_ih, &gru.bias_ih, gru.steps));
+        self.operators.push(Operator::vectors(shape(gru.hidden), &gru.weight_hh, &gru.bias_hh, 1));
+        let hidden = operator + 1;
+        self.gru = Some(GruShape { steps: gru.steps, hidden: gru.hidden, hidden_operator: hidden });
+        let receives = vec![
+            Receive::Outputs { operator, input, first: 0, count: 1 },
+            Receive::Bias { operator: hidden },
+        ];
+        self.hops.push(Hop { seat: Seat::Resharer, receives, then: Then::FirstState, feeds: Some(hidden) });
+        for step in 1..gru.steps {
+            let state = self.hops.len() - 1;
+            let mut receives =
+                vec![Receive::Outputs { operator: hidden, input: Input::Hop(state), first: 0, count: 1 }];
+            if step == 1 {
+                receives.push(Receive::Outputs { operator, input, first: 1, count: gru.steps - 1 });
+            }
+            self.hops.push(Hop { seat: Seat::Gates, receives, then: Then::Gates { step }, feeds: None });
+            let receives = vec![Receive::Update { gates: state + 1, state }];
+            self.hops.push(Hop { seat: Seat::Resharer, receives, then: Then::State, feeds: Some(hidden) });
+        }
+        Ok(Input::Hop(self.hops.len() - 1))
+    }
+}
+
+impl Operator {
+    fn vectors(shape: LayerShape, weight: &str, bias: &Option<String>, positions: usize) -> Self {
+        Self { shape, weight: weight.to_owned(), bias: bias.clone(), positions, columns: Columns::Vectors }
+    }
+
+    fn windows(conv: &Conv2d) -> Self {
+        let d_in = conv.input[0] * conv.kernel[0] * conv.kernel[1];
+        Self {
+            shape: LayerShape { d_out: conv.output[0], d_in },
+            weight: conv.weight.clone(),
+            bias: conv.bias.clone(),
+            positions: conv.output[1] * conv.output[2],
+            columns: Columns::Windows(conv.clone()),
+        }
+    }
+}

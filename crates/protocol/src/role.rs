@@ -1,0 +1,99 @@
+//! What all roles have in common: they take frames and return frames and jobs. A job is work that needs nothing but
+//! what it was given, so it may run anywhere; what it finds is handed back by its continuation. A role has no clock,
+//! thread or randomness of its own: whoever runs it brings them.
+
+use secsv_he::Operations;
+
+use crate::{Envelope, Error, PartyId};
+
+/// What a job is busy with, for the accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// Encryption of models and data.
+    Encrypt,
+    /// Making and opening of shares.
+    Share,
+    /// Products and sums, on ciphertexts or shares.
+    Linear,
+    /// Re-randomising and flooding of replies.
+    Sanitise,
+    /// Decryption.
+    Decrypt,
+    /// Activations.
+    Activate,
+    /// Tests that an owner does itself.
+    Clear,
+    /// Packing and unpacking.
+    Codec,
+}
+
+/// Told what a job is busy with.
+pub trait Probe {
+    /// From now on it is this.
+    fn enter(&mut self, phase: Phase);
+}
+
+/// What a job reports to.
+pub struct Meter<'a> {
+    /// Counted operations.
+    pub operations: Operations,
+    probe: &'a mut dyn Probe,
+}
+
+impl<'a> Meter<'a> {
+    /// Nothing counted yet.
+    pub fn new(probe: &'a mut dyn Probe) -> Self {
+        Self { operations: Operations::default(), probe }
+    }
+
+    /// From now on the job is busy with this.
+    pub fn enter(&mut self, phase: Phase) {
+        self.probe.enter(phase);
+    }
+}
+
+/// What a job found, to be told to its role.
+pub type Continuation<R> = Box<dyn FnOnce(&mut R) -> Result<Effects<R>, Error> + Send>;
+
+/// Work that may run on any thread.
+pub type Job<R> = Box<dyn FnOnce(&mut Meter<'_>) -> Result<Continuation<R>, Error> + Send>;
+
+/// What a role wants done.
+pub struct Effects<R> {
+    /// To be delivered.
+    pub outbox: Vec<Envelope>,
+    /// To be run.
+    pub jobs: Vec<Job<R>>,
+}
+
+impl<R> Default for Effects<R> {
+    fn default() -> Self {
+        Self { outbox: Vec::new(), jobs: Vec::new() }
+    }
+}
+
+impl<R> Effects<R> {
+    /// Adds what something else wants done.
+    pub fn and(&mut self, other: Self) {
+        self.outbox.extend(other.outbox);
+        self.jobs.extend(other.jobs);
+    }
+
+    /// Adds a job.
+    pub(crate) fn job<F, C>(&mut self, work: F)
+    where
+        F: FnOnce(&mut Meter<'_>) -> Result<C, Error> + Send + 'static,
+        C: FnOnce(&mut R) -> Result<Effects<R>, Error> + Send + 'static,
+    {
+        self.jobs.push(Box::new(move |meter| work(meter).map(|next| Box::new(next) as Continuation<R>)));
+    }
+}
+
+/// A party's state machine.
+pub trait Role: Sized + Send + 'static {
+    /// Takes a frame.
+    fn handle(&mut self, from: PartyId, frame: &[u8]) -> Result<Effects<Self>, Error>;
+
+    /// What it waits for, in words, and from whom: for the message when nothing moves any more.
+    fn awaiting(&self) -> String;
+}

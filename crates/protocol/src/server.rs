@@ -1,0 +1,411 @@
+//! What both servers do alike: keep shares and encrypted models, and multiply them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, Share};
+use secsv_federation::{Coalition, RoundId};
+use secsv_he::{
+    Ciphertext,
+    linear::{EncryptedBias, EncryptedMatrix, Layout, PreparedMatrix, multiply},
+};
+
+use crate::{
+    Error, PartyId,
+    codec::unpack_matrix,
+    error::CodecError,
+    message::{Kind, TestPlan, UnitId, UnitPlan, split},
+    program::Receive,
+    role::{Meter, Phase},
+    session::Session,
+};
+
+/// Batches that meet a model in one pass, so that its weights are read from memory once for all of them.
+const BATCHES_AT_ONCE: usize = 4;
+
+/// A client's model of one round, ready to multiply.
+pub(crate) struct LocalModel {
+    pub weights: Vec<PreparedMatrix>,
+    /// Biases, at the principal alone.
+    pub biases: Vec<Vec<Ciphertext>>,
+}
+
+impl LocalModel {
+    /// Decodes what a client sent: weights and biases, operator by operator.
+    pub(crate) fn decode(
+        session: &Session,
+        with_biases: bool,
+        from: PartyId,
+        bytes: &[u8],
+        meter: &mut Meter<'_>,
+    ) -> Result<Self, Error> {
+        let malformed = |why: CodecError| Error::Malformed { from, kind: Kind::Model, why };
+        let parts = split(bytes).map_err(malformed)?;
+        let layouts = &session.encryption()?.layouts;
+        if parts.len() != 2 * layouts.len() {
+            return Err(malformed(CodecError::Value { what: "layers" }));
+        }
+        let mut model = Self { weights: Vec::new(), biases: Vec::new() };
+        meter.enter(Phase::Codec);
+        for (layout, part) in layouts.iter().zip(parts.chunks_exact(2)) {
+            let matrix = EncryptedMatrix::from_bytes(layout, part[0]).map_err(|e| malformed(e.into()))?;
+            model.weights.push(layout.prepare(&matrix)?);
+            if with_biases {
+                let bias = EncryptedBias::from_bytes(layout, part[1]).map_err(|e| malformed(e.into()))?;
+                model.biases.push(layout.expand_bias(&bias)?);
+            }
+        }
+        Ok(model)
+    }
+}
+
+/// Shares of all clients' samples and the models of open rounds.
+#[derive(Default)]
+pub(crate) struct Store {
+    pub data: BTreeMap<usize, Arc<Share<Field>>>,
+    pub models: BTreeMap<RoundId, BTreeMap<usize, Arc<LocalModel>>>,
+    /// Models of coalitions, by test and operator, while the test runs.
+    pub coalitions: BTreeMap<(u64, usize), Option<Arc<PreparedMatrix>>>,
+}
+
+impl Store {
+    /// All shares, once every owner's has come.
+    pub(crate) fn all_data(&self, session: &Session) -> Option<BTreeMap<usize, Arc<Share<Field>>>> {
+        let owners = session.groups.iter().flat_map(|group| group.owners.members());
+        owners.map(|owner| self.data.get(&owner).map(|share| (owner, share.clone()))).collect()
+    }
+
+    /// All models of a round in the order of their clients, once everybody's has come.
+    pub(crate) fn all_models(
+        &self,
+        session: &Session,
+        round: RoundId,
+    ) -> Option<Vec<(usize, Arc<LocalModel>)>> {
+        let models = self.models.get(&round)?;
+        session
+            .federation
+            .participants(round)
+            .members()
+            .map(|i| models.get(&i).map(|m| (i, m.clone())))
+            .collect()
+    }
+
+    pub(crate) fn forget_round(&mut self, round: RoundId) {
+        self.models.remove(&round);
+    }
+
+    pub(crate) fn forget_test(&mut self, test: u64) {
+        self.coalitions.retain(|(of, _), _| *of != test);
+    }
+}
+
+/// The model of a coalition: the weighted sum of its members' (Algorithm 3, "aggregation under HE").
+pub(crate) fn coalition_model(
+    session: &Session,
+    operator: usize,
+    round: RoundId,
+    coalition: Coalition,
+    models: &[(usize, Arc<LocalModel>)],
+    meter: &mut Meter<'_>,
+) -> Result<PreparedMatrix, Error> {
+    meter.enter(Phase::Linear);
+    let weights = session.members(round, coalition);
+    let terms: Vec<(u32, &PreparedMatrix)> = weights
+        .iter()
+        .filter_map(|(i, w)| {
+            models.iter().find(|(client, _)| client == i).map(|(_, m)| (*w, &m.weights[operator]))
+        })
+        .collect();
+    Ok(PreparedMatrix::weighted_sum(&session.encryption()?.layouts[operator], &terms)?)
+}
+
+/// One server's share of a chunk's samples, arranged for the first operator.
+pub(crate) fn chunk_columns(
+    session: &Session,
+    chunk: usize,
+    data: &BTreeMap<usize, Arc<Share<Field>>>,
+) -> Result<Matrix<Field>, Error> {
+    let chunk = &session.chunks[chunk];
+    let group = &session.groups[chunk.group];
+    let (field, rows) = (session.field(), session.program().input_size);
+    let columns = chunk.places.len();
+    let mut elements = vec![0; rows * columns];
+    for &(owner, first, count) in &group.parts {
+        let from = chunk.places.start.max(first);
+        let to = chunk.places.end.min(first + count);
+        if from >= to {
+            continue;
+        }
+        let share = data.get(&owner).ok_or(Error::Local { what: "an owner's share" })?.expose();
+        for row in 0..rows {
+            let target = &mut elements[row * columns + from - chunk.places.start..][..to - from];
+            target.copy_from_slice(&share.row(row)[from - first..to - first]);
+        }
+    }
+    session.program().operators[0].arrange(&Matrix::new(field, rows, columns, elements)?)
+}
+
+/// Products of models and columns: for each model, batch after batch, row after row.
+pub(crate) fn products(
+    layout: &Layout,
+    models: &[&PreparedMatrix],
+    columns: &Matrix<Field>,
+    meter: &mut Meter<'_>,
+) -> Result<Vec<Vec<Ciphertext>>, Error> {
+    meter.enter(Phase::Linear);
+    let batches = layout.batches(columns.columns());
+    let mut outputs: Vec<Vec<Ciphertext>> =
+        models.iter().map(|_| Vec::with_capacity(batches * layout.rows())).collect();
+    let mut encoded: Vec<_> = (0..BATCHES_AT_ONCE.min(batches)).map(|_| layout.empty_batch()).collect();
+    for first in (0..batches).step_by(BATCHES_AT_ONCE) {
+        let count = BATCHES_AT_ONCE.min(batches - first);
+        for (k, batch) in encoded[..count].iter_mut().enumerate() {
+            layout.encode_into(columns, first + k, batch, &mut meter.operations)?;
+        }
+        let batches: Vec<_> = encoded[..count].iter().collect();
+        let found = multiply(layout, models, &batches, None, &mut meter.operations)?;
+        for (i, rows) in found.into_iter().enumerate() {
+            outputs[i / count].extend(rows);
+        }
+    }
+    Ok(outputs)
+}
+
+/// One unit's state at a server.
+#[derive(Default)]
+pub(crate) struct UnitState {
+    pub plan: Option<Arc<UnitContext>>,
+    /// What clients shared, by hop.
+    pub inputs: BTreeMap<usize, Arc<Share<Field>>>,
+    /// Which receives are under way.
+    pub started: BTreeSet<(usize, usize)>,
+    pub triples: BTreeMap<usize, Triple>,
+    pub openings: BTreeMap<usize, Opening>,
+    pub predicted: Option<Share<Field>>,
+    pub truths: BTreeMap<usize, Share<Field>>,
+    pub judged: bool,
+}
+
+/// A test's facts beside its unit's.
+pub(crate) struct UnitContext {
+    pub id: UnitId,
+    pub round: RoundId,
+    pub coalition: Coalition,
+    pub plan: UnitPlan,
+    /// Places of the samples.
+    pub places: Vec<usize>,
+}
+
+impl UnitContext {
+    /// The units of a test.
+    pub(crate) fn of(plan: &TestPlan) -> Vec<Self> {
+        plan.units
+            .iter()
+            .map(|unit| Self {
+                id: UnitId { test: plan.test, group: unit.group },
+                round: plan.round,
+                coalition: plan.coalition,
+                plan: unit.clone(),
+                places: unit.samples.iter().collect(),
+            })
+            .collect()
+    }
+
+    /// Owners with samples in the unit.
+    pub(crate) fn owners<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = usize> + 'a {
+        let parts = session.groups[self.plan.group].parts.iter();
+        parts
+            .filter(|(_, first, count)| {
+                (*first..first + count).any(|place| self.plan.samples.contains(place))
+            })
+            .map(|(owner, ..)| *owner)
+    }
+
+    /// The client at a seat.
+    pub(crate) fn client(&self, seat: crate::program::Seat) -> Result<usize, Error> {
+        use crate::program::Seat;
+        let found = match seat {
+            Seat::Layer(place) => self.plan.chain.get(place).copied(),
+            Seat::Resharer => self.plan.gru.map(|gru| gru.0),
+            Seat::Gates => self.plan.gru.map(|gru| gru.1),
+        };
+        found.ok_or(Error::Local { what: "a seat nobody has" })
+    }
+
+    /// Everybody with a seat.
+    pub(crate) fn seated(&self) -> impl Iterator<Item = usize> + '_ {
+        let gru = self.plan.gru.into_iter().flat_map(|(a, b)| [a, b]);
+        self.plan.chain.iter().copied().chain(gru).chain(self.plan.dealer).chain(self.plan.counter)
+    }
+}
+
+/// One server's share of a multiplication triple: c = a * b, entry by entry.
+pub(crate) struct Triple {
+    pub a: Share<Field>,
+    pub b: Share<Field>,
+    pub c: Share<Field>,
+}
+
+/// Masked factors: the own share once computed, the other server's once received.
+#[derive(Default)]
+pub(crate) struct Opening {
+    pub own: Option<(Matrix<Field>, Matrix<Field>)>,
+    pub other: Option<Vec<u8>>,
+}
+
+/// z - a and h - b, one server's share of each.
+pub(crate) fn masked_factors(
+    triple: &Triple,
+    gates: &Share<Field>,
+    state: &Share<Field>,
+) -> Result<(Matrix<Field>, Matrix<Field>), Error> {
+    let half = gates.expose().rows() / 2;
+    let z = rows_of(gates.expose(), 0, half)?;
+    Ok((z.sub(triple.a.expose())?, state.expose().sub(triple.b.expose())?))
+}
+
+/// One server's share of u + z h, re-randomised: d b + e a + c, and d e at one of the two.
+pub(crate) fn gated_sum(
+    session: &Session,
+    triple: &Triple,
+    gates: &Share<Field>,
+    opened: (&(Matrix<Field>, Matrix<Field>), &[u8]),
+    principal: bool,
+    zero: &Seed,
+) -> Result<Matrix<Field>, Error> {
+    let field = session.field();
+    let ((own_d, own_e), other) = opened;
+    let (rows, columns) = own_d.shape();
+    let from = if principal { PartyId::Auxiliary } else { PartyId::Principal };
+    let other = unpack_matrix(field, 2 * rows, columns, other).map_err(|why| Error::Malformed {
+        from,
+        kind: Kind::Opening,
+        why,
+    })?;
+    let d = own_d.add(&rows_of(&other, 0, rows)?)?;
+    let e = own_e.add(&rows_of(&other, rows, rows)?)?;
+    let u = rows_of(gates.expose(), rows, rows)?;
+    let mask = Matrix::uniform(field, rows, columns, &mut Prg::new(zero));
+    let entries = (0..rows * columns).map(|i| {
+        let [d, e, a, b, c, u, r] =
+            [&d, &e, triple.a.expose(), triple.b.expose(), triple.c.expose(), &u, &mask]
+                .map(|m| m.elements()[i]);
+        let product = field.add(field.mul(d, b), field.mul(e, a));
+        let product = field.add(product, if principal { field.mul(d, e) } else { 0 });
+        let sum = field.add(field.add(product, c), u);
+        if principal { field.add(sum, r) } else { field.sub(sum, r) }
+    });
+    Ok(Matrix::new(field, rows, columns, entries.collect())?)
+}
+
+/// Some rows of a matrix.
+pub(crate) fn rows_of(matrix: &Matrix<Field>, first: usize, count: usize) -> Result<Matrix<Field>, Error> {
+    let columns = matrix.columns();
+    let elements = matrix.elements()[first * columns..(first + count) * columns].to_vec();
+    Ok(Matrix::new(matrix.ring(), count, columns, elements)?)
+}
+
+/// The batches of so many columns that hold a wanted one.
+pub(crate) fn wanted_batches(layout: &Layout, columns: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
+    let batch = layout.batch();
+    (0..layout.batches(columns)).filter(|b| (b * batch..columns.min((b + 1) * batch)).any(&wanted)).collect()
+}
+
+/// Whether a column of a chunk (columns position by position) is of a wanted place and position.
+pub(crate) fn chunk_wants<'a>(
+    session: &'a Session,
+    context: &'a UnitContext,
+    chunk: usize,
+    first: usize,
+    count: usize,
+) -> impl Fn(usize) -> bool + 'a {
+    let places = &session.chunks[chunk].places;
+    let length = places.len();
+    move |column| {
+        let (position, place) = (column / length, places.start + column % length);
+        (first..first + count).contains(&position) && context.plan.samples.contains(place)
+    }
+}
+
+/// Chunks of a unit with at least one sample.
+pub(crate) fn wanted_chunks<'a>(
+    session: &'a Session,
+    context: &'a UnitContext,
+) -> impl Iterator<Item = usize> + 'a {
+    let chunks = session.groups[context.plan.group].chunks.clone();
+    chunks.filter(|&chunk| {
+        session.chunks[chunk].places.clone().any(|place| context.plan.samples.contains(place))
+    })
+}
+
+/// Checks that an announced test fits the session.
+pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), CodecError> {
+    let bad = |what| Err(CodecError::Value { what });
+    let program = session.program();
+    if !session.federation.rounds.contains_key(&plan.round)
+        || session.total_weight(plan.round, plan.coalition) == 0
+    {
+        return bad("round or coalition");
+    }
+    for unit in &plan.units {
+        let Some(group) = session.groups.get(unit.group) else { return bad("group") };
+        if unit.samples.total() != group.size || unit.samples.is_empty() {
+            return bad("samples");
+        }
+        let seated = unit.chain.iter().copied().chain(unit.gru.into_iter().flat_map(|(a, b)| [a, b]));
+        let seated = seated.chain(unit.dealer).chain(unit.counter);
+        if unit.chain.len() != program.chain() || unit.gru.is_some() != program.gru.is_some() {
+            return bad("decryptors");
+        }
+        if seated.into_iter().any(|client| client >= session.federation.clients) {
+            return bad("decryptors");
+        }
+    }
+    Ok(())
+}
+
+/// Receives of a program that are products with what a client shared at a hop.
+pub(crate) fn products_of(session: &Session) -> impl Iterator<Item = (usize, usize, usize, usize)> + '_ {
+    let hops = session.program().hops.iter().enumerate();
+    hops.flat_map(|(hop, step)| {
+        step.receives.iter().enumerate().map(move |(item, receive)| (hop, item, receive))
+    })
+    .filter_map(|(hop, item, receive)| match receive {
+        Receive::Outputs { operator, input: crate::program::Input::Hop(from), .. } => {
+            Some((hop, item, *operator, *from))
+        }
+        _ => None,
+    })
+}
+
+/// Gated sums of a program: hop, item, hop of the gates, hop of the state.
+pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = (usize, usize, usize, usize)> + '_ {
+    let hops = session.program().hops.iter().enumerate();
+    hops.flat_map(|(hop, step)| {
+        step.receives.iter().enumerate().map(move |(item, receive)| (hop, item, receive))
+    })
+    .filter_map(|(hop, item, receive)| match receive {
+        Receive::Update { gates, state } => Some((hop, item, *gates, *state)),
+        _ => None,
+    })
+}
+
+/// Whether a client is the one to send this: the one at the hop's seat, an owner, the dealer.
+pub(crate) fn may_send(
+    session: &Session,
+    context: &UnitContext,
+    client: usize,
+    kind: Kind,
+    hop: usize,
+) -> bool {
+    let seat = |hop: usize| session.program().hops.get(hop).and_then(|step| context.client(step.seat).ok());
+    match kind {
+        Kind::Shared => seat(hop) == Some(client) && hop + 1 < session.program().hops.len(),
+        Kind::Predicted => seat(session.program().hops.len() - 1) == Some(client),
+        Kind::Truth => context.owners(session).any(|owner| owner == client),
+        Kind::Triple => context.plan.dealer == Some(client),
+        _ => false,
+    }
+}

@@ -1,0 +1,461 @@
+//! Everything the parties of a session agree on, computed by each of them from the same published numbers.
+
+use std::{collections::BTreeMap, num::NonZeroUsize, ops::Range, sync::Arc};
+
+use secsv_algebra::{Field, Ring64, Seed};
+use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId, SampleSet};
+use secsv_he::{
+    Flooding, Parameters, Preset, UnitCosts,
+    linear::{Knobs, LayerShape, Layout, Method},
+    planner::{LayerTask, Scope, plan_packed},
+};
+
+use crate::{
+    Error,
+    codec::{Reader, Writer},
+    decryptors::{Network, OwnerGroups, Protocol, max_owners},
+    error::CodecError,
+    message::Hello,
+    precision::{Precision, Ranges, coalition_weights},
+    program::Program,
+};
+
+/// What everybody knows before a session: the federation file and the settings of the run.
+#[derive(Clone, Debug)]
+pub struct Federation {
+    /// The model.
+    pub architecture: Architecture,
+    /// The model as hops.
+    pub program: Program,
+    /// Clients, by position.
+    pub clients: usize,
+    /// Training sizes of each round by client; 0 for those who took no part.
+    pub rounds: BTreeMap<RoundId, Vec<u64>>,
+    /// How models are tested.
+    pub settings: Settings,
+    digest: [u8; 16],
+}
+
+/// How models are tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Parameters of the encryption.
+    pub preset: Preset,
+    /// The matrix method.
+    pub matmul: Matmul,
+}
+
+/// How encrypted matrices are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matmul {
+    /// Coefficient packing.
+    Packed,
+    /// The paper's Matrix Reducing.
+    Reducing,
+    /// The paper's Matrix Squaring.
+    Squaring,
+}
+
+impl Federation {
+    /// Of a federation file and those who took part in each round.
+    pub fn new(
+        spec: &FederationSpec,
+        architecture: &Architecture,
+        participants: impl Fn(RoundId) -> Coalition,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        let program = Program::new(architecture)?;
+        let clients = spec.clients.len();
+        let rounds: BTreeMap<RoundId, Vec<u64>> = spec
+            .round_ids()
+            .map(|round| {
+                let present = participants(round);
+                let size = |(i, c): (usize, &secsv_federation::ClientSpec)| {
+                    if present.contains(i) { c.train_size_in(round) } else { 0 }
+                };
+                (round, spec.clients.iter().enumerate().map(size).collect())
+            })
+            .collect();
+        max_owners(clients, network(&program)?)?;
+        let mut hash = blake3::Hasher::new();
+        hash.update(b"secsv session, format 1");
+        hash.update(format!("{spec:?} {program:?} {rounds:?} {settings:?}").as_bytes());
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        Ok(Self { architecture: architecture.clone(), program, clients, rounds, settings, digest })
+    }
+
+    /// A fingerprint of it all: parties with another one are not understood.
+    pub fn digest(&self) -> [u8; 16] {
+        self.digest
+    }
+
+    /// Who took part in a round with a weight.
+    pub fn participants(&self, round: RoundId) -> Coalition {
+        let sizes = self.rounds.get(&round).map_or(&[][..], |sizes| sizes);
+        sizes.iter().enumerate().filter(|(_, size)| **size > 0).map(|(client, _)| client).collect()
+    }
+}
+
+fn network(program: &Program) -> Result<Network, Error> {
+    Ok(match program.gru {
+        Some(gru) => Network::gru(gru.steps, program.chain())?,
+        None => Network::feedforward(program.chain())?,
+    })
+}
+
+/// Samples of owners that may share a batch, by owner and then in the owner's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Whose.
+    pub owners: Coalition,
+    /// How many.
+    pub size: usize,
+    /// Where each owner's samples begin: owner, first place in the group, how many.
+    pub parts: Vec<(usize, usize, usize)>,
+    /// Its chunks, among all.
+    pub chunks: Range<usize>,
+}
+
+impl Group {
+    /// The places of one owner's samples.
+    pub fn places(&self, owner: usize) -> Range<usize> {
+        let part = self.parts.iter().find(|(client, ..)| *client == owner);
+        part.map_or(0..0, |&(_, first, count)| first..first + count)
+    }
+}
+
+/// Samples whose first-layer outputs are computed together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Of which group.
+    pub group: usize,
+    /// Places in the group.
+    pub places: Range<usize>,
+}
+
+/// The agreement.
+pub struct Session {
+    /// What was known before.
+    pub federation: Arc<Federation>,
+    /// The client that makes the clients' common secrets.
+    pub leader: usize,
+    /// What each client published.
+    pub hellos: Vec<Hello>,
+    /// Fixed-point formats.
+    pub precision: Precision,
+    /// Parameters of the encryption; none in SecretSV.
+    pub encryption: Option<Encryption>,
+    /// Groups of owners.
+    pub owner_groups: OwnerGroups,
+    /// Their samples.
+    pub groups: Vec<Group>,
+    /// First-layer chunks, group by group.
+    pub chunks: Vec<Chunk>,
+    /// Coalition weights of each round, by client.
+    pub weights: BTreeMap<RoundId, Vec<u32>>,
+}
+
+/// How numbers are encrypted and multiplied.
+pub struct Encryption {
+    /// The scheme.
+    pub parameters: Arc<Parameters>,
+    /// The method of each operator.
+    pub layouts: Vec<Layout>,
+    /// How replies of each operator are flooded.
+    pub floodings: Vec<Flooding>,
+}
+
+/// Bytes that one model's weights may take at a server, ready to multiply.
+const MODEL_MEMORY: usize = 96 << 20;
+/// First-layer batches of one chunk: few enough to work on several chunks at once.
+const CHUNK_BATCHES: usize = 16;
+
+impl Session {
+    /// What the principal proposes: packings chosen by what operations cost.
+    pub fn propose(
+        federation: &Arc<Federation>,
+        leader: usize,
+        hellos: &[Hello],
+        costs: Option<&UnitCosts>,
+    ) -> Result<Vec<u8>, Error> {
+        let mut w = Writer::default();
+        w.u16(leader);
+        hellos.iter().for_each(|hello| {
+            w.raw(&hello.encode());
+        });
+        let methods = match (parameters(&federation.settings)?, costs) {
+            (Some(parameters), Some(costs)) => methods(federation, &parameters, hellos, costs)?,
+            (Some(_), None) => return Err(Error::Local { what: "unit costs" }),
+            (None, _) => Vec::new(),
+        };
+        for method in &methods {
+            let (kind, knobs) = match method {
+                Method::Squaring => (0, Knobs { r: 0, w: 0, s: 0 }),
+                Method::Reducing => (1, Knobs { r: 0, w: 0, s: 0 }),
+                Method::Packed(knobs) => (2, *knobs),
+            };
+            w.u8(kind).u32(knobs.r as u32).u32(knobs.w as u32).u32(knobs.s as u32);
+        }
+        Ok(w.finish())
+    }
+
+    /// What follows from a proposal.
+    pub fn decode(federation: &Arc<Federation>, bytes: &[u8]) -> Result<Result<Self, Error>, CodecError> {
+        let mut r = Reader::new(bytes);
+        let leader = r.u16()?;
+        if leader >= federation.clients {
+            return Err(CodecError::Value { what: "leader" });
+        }
+        let operators = federation.program.operators.len();
+        let hellos: Vec<Hello> =
+            (0..federation.clients).map(|_| Hello::read(&mut r, operators)).collect::<Result<_, _>>()?;
+        let mut methods = Vec::new();
+        if federation.settings.protocol != Protocol::SecretSv {
+            for _ in 0..operators {
+                let kind = r.u8()?;
+                let mut knob = || r.u32().map(|x| x as usize);
+                let knobs = Knobs { r: knob()?, w: knob()?, s: knob()? };
+                methods.push(match kind {
+                    0 => Method::Squaring,
+                    1 => Method::Reducing,
+                    2 => Method::Packed(knobs),
+                    _ => return Err(CodecError::Value { what: "method" }),
+                });
+            }
+        }
+        r.end()?;
+        Ok(Self::new(federation, leader, hellos, &methods))
+    }
+
+    fn new(
+        federation: &Arc<Federation>,
+        leader: usize,
+        hellos: Vec<Hello>,
+        methods: &[Method],
+    ) -> Result<Self, Error> {
+        let program = &federation.program;
+        let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
+            .ok_or(Error::Local { what: "a session without clients" })?;
+        let bits = weight_bits(federation);
+        let precision = match parameters(&federation.settings)? {
+            Some(parameters) => Precision::new(program, &ranges, parameters.field(), bits)?,
+            None => Precision::new(program, &ranges, Ring64, bits)?,
+        };
+        let encryption = Encryption::new(federation, methods, bits)?;
+        let positions = program.operators[0].positions;
+        let batch = encryption.as_ref().map_or(4096, |e| e.layouts[0].batch());
+        let samples_in_batch = NonZeroUsize::new((batch / positions).max(1)).unwrap_or(NonZeroUsize::MIN);
+        let sizes: Vec<u64> = hellos.iter().map(|hello| hello.samples).collect();
+        let owner_groups = match federation.settings.protocol {
+            // Clients encrypt their own samples: no batch has two owners.
+            Protocol::Hesv => OwnerGroups::new(&sizes, network(program)?, NonZeroUsize::MIN)?,
+            _ => OwnerGroups::new(&sizes, network(program)?, samples_in_batch)?,
+        };
+        let per_chunk = (CHUNK_BATCHES * batch / positions).max(1);
+        let (groups, chunks) = arrange(&owner_groups, &sizes, per_chunk);
+        let weights =
+            federation.rounds.iter().map(|(&round, sizes)| (round, coalition_weights(sizes, bits))).collect();
+        let federation = federation.clone();
+        Ok(Self { federation, leader, hellos, precision, encryption, owner_groups, groups, chunks, weights })
+    }
+
+    /// The model as hops.
+    pub fn program(&self) -> &Program {
+        &self.federation.program
+    }
+
+    /// The encryption, where there is one.
+    pub fn encryption(&self) -> Result<&Encryption, Error> {
+        self.encryption.as_ref().ok_or(Error::Local { what: "a session without encryption" })
+    }
+
+    /// The field in which secrets are shared and labels compared.
+    pub fn field(&self) -> Field {
+        self.encryption.as_ref().map_or(Field::standard(), |e| e.parameters.field())
+    }
+
+    /// Members of a coalition with their weights.
+    pub fn members(&self, round: RoundId, coalition: Coalition) -> Vec<(usize, u32)> {
+        let weights = self.weights.get(&round).map_or(&[][..], |weights| weights);
+        coalition.members().filter_map(|i| weights.get(i).filter(|w| **w > 0).map(|&w| (i, w))).collect()
+    }
+
+    /// The sum of a coalition's weights.
+    pub fn total_weight(&self, round: RoundId, coalition: Coalition) -> u32 {
+        self.members(round, coalition).iter().map(|(_, weight)| weight).sum()
+    }
+
+    /// The network as the rules of decryption count it.
+    pub fn network(&self) -> Result<Network, Error> {
+        network(self.program())
+    }
+
+    /// Where a client's samples begin in the collective test set.
+    pub fn offset(&self, client: usize) -> usize {
+        self.hellos[..client].iter().map(|hello| hello.samples as usize).sum()
+    }
+
+    /// Samples of all clients.
+    pub fn samples(&self) -> usize {
+        self.offset(self.hellos.len())
+    }
+
+    /// Some of the samples of the collective test set, as places in a group.
+    pub fn in_group(&self, group: usize, samples: &SampleSet) -> SampleSet {
+        let group = &self.groups[group];
+        let mut places = SampleSet::none(group.size);
+        for &(owner, first, count) in &group.parts {
+            let offset = self.offset(owner);
+            (0..count).filter(|k| samples.contains(offset + k)).for_each(|k| places.insert(first + k));
+        }
+        places
+    }
+
+    /// Blinding factors of one model's labels, one for each place of a group (DESIGN 3.12): known to clients alone.
+    pub(crate) fn blinds(
+        &self,
+        secret: &Seed,
+        round: RoundId,
+        coalition: Coalition,
+        group: usize,
+    ) -> Vec<u64> {
+        use secsv_algebra::{Prg, Ring};
+        let bits = coalition.bits();
+        let seed = secret
+            .derive("blind round", round.0.into())
+            .derive("blind coalition", bits as u64)
+            .derive("blind coalition", (bits >> 64) as u64)
+            .derive("blind group", group as u64);
+        let mut blinds = vec![0; self.groups[group].size];
+        Prg::new(&seed).fill_uniform(self.field().modulus() - 1, &mut blinds);
+        blinds.iter_mut().for_each(|blind| *blind += 1);
+        blinds
+    }
+}
+
+/// Coalition weights grow the noise of replies: where sums are short there is room for finer ones.
+fn weight_bits(federation: &Federation) -> u32 {
+    let longest = federation.program.operators.iter().map(|operator| operator.shape.d_in).max().unwrap_or(1);
+    match federation.settings.protocol {
+        Protocol::SecretSv => 15,
+        _ if federation.settings.preset == Preset::Compact => 8,
+        _ => (8 + (784 / longest.max(1)).max(1).ilog2() / 2).clamp(8, 11),
+    }
+}
+
+fn parameters(settings: &Settings) -> Result<Option<Arc<Parameters>>, Error> {
+    Ok(match settings.protocol {
+        Protocol::SecretSv => None,
+        _ => Some(Parameters::preset(settings.preset)?),
+    })
+}
+
+impl Encryption {
+    fn new(federation: &Federation, methods: &[Method], weight_bits: u32) -> Result<Option<Self>, Error> {
+        let Some(parameters) = parameters(&federation.settings)? else { return Ok(None) };
+        let mut layouts = Vec::new();
+        let mut floodings = Vec::new();
+        for (operator, &method) in federation.program.operators.iter().zip(methods) {
+            let layout = Layout::new(&parameters, operator.shape, method)?;
+            let noise = match federation.settings.protocol {
+                Protocol::Hesv => layout.full_noise(),
+                _ => layout.half_noise().of_two_servers(),
+            };
+            floodings.push(Flooding::new(&parameters, noise.weighted(weight_bits))?);
+            layouts.push(layout);
+        }
+        Ok(Some(Self { parameters, layouts, floodings }))
+    }
+}
+
+/// The cheapest packing of every operator, or the method that was asked for.
+fn methods(
+    federation: &Federation,
+    parameters: &Arc<Parameters>,
+    hellos: &[Hello],
+    costs: &UnitCosts,
+) -> Result<Vec<Method>, Error> {
+    let program = &federation.program;
+    let all: usize = hellos.iter().map(|hello| hello.samples as usize).sum();
+    let owners = hellos.iter().filter(|hello| hello.samples > 0).count();
+    let groups = owners.div_ceil(max_owners(federation.clients, network(program)?)?).max(1);
+    let clients = federation.clients;
+    let coalitions = 1usize << clients.min(16);
+    let choose = |(index, operator): (usize, &crate::program::Operator)| {
+        let shape: LayerShape = operator.shape;
+        match federation.settings.matmul {
+            Matmul::Reducing => return Ok(Method::Reducing),
+            Matmul::Squaring => return Ok(Method::Squaring),
+            Matmul::Packed => {}
+        }
+        let samples = (all.div_ceil(groups) * operator.positions).max(1);
+        let weight_bits = weight_bits(federation);
+        let task = LayerTask {
+            shape,
+            samples,
+            models: clients,
+            sums: coalitions,
+            weight_bits,
+            memory: MODEL_MEMORY,
+        };
+        // Later layers: a model for every coalition, summed from those that were encrypted once.
+        let share = clients as f64 / coalitions as f64;
+        let summing = clients as f64 * costs.weigh;
+        let later =
+            UnitCosts { encrypt: costs.encrypt * share + summing, prepare: costs.prepare * share, ..*costs };
+        let plan = if program.is_first(index) {
+            plan_packed(parameters, task, Scope::TwoServers, costs)
+        } else {
+            plan_packed(parameters, LayerTask { models: 1, sums: 1, ..task }, Scope::TwoServers, &later)
+        };
+        Ok(plan?.layout.method())
+    };
+    program.operators.iter().enumerate().map(choose).collect()
+}
+
+fn arrange(owner_groups: &OwnerGroups, sizes: &[u64], per_chunk: usize) -> (Vec<Group>, Vec<Chunk>) {
+    let (mut groups, mut chunks) = (Vec::new(), Vec::new());
+    for (index, group) in owner_groups.iter().enumerate() {
+        let mut size = 0;
+        let parts: Vec<_> = group
+            .owners()
+            .members()
+            .map(|owner| {
+                let part = (owner, size, sizes[owner] as usize);
+                size += sizes[owner] as usize;
+                part
+            })
+            .collect();
+        let first = chunks.len();
+        // Chunks of equal size, so that the last is not nearly empty.
+        let count = size.div_ceil(per_chunk).max(1);
+        let bounds = |k: usize| k * size / count;
+        chunks.extend((0..count).map(|k| Chunk { group: index, places: bounds(k)..bounds(k + 1) }));
+        groups.push(Group { owners: group.owners(), size, parts, chunks: first..chunks.len() });
+    }
+    (groups, chunks)
+}
+
+/// What operations cost on a machine of today, in seconds: packings are chosen by ratios, which hardly differ between
+/// machines, so nothing need be measured before a session.
+pub fn typical_costs(preset: Preset) -> UnitCosts {
+    // Degree 4096 with two limbs instead of 8192 with three: a third of the words.
+    let scale = if preset == Preset::Compact { 0.32 } else { 1.0 };
+    UnitCosts {
+        encrypt: 700e-6 * scale,
+        prepare: 120e-6 * scale,
+        encode: 150e-6 * scale,
+        slots: 55e-6 * scale,
+        product: 14e-6 * scale,
+        streamed_product: 30e-6 * scale,
+        output: 70e-6 * scale,
+        rotate: 1600e-6 * scale,
+        rerandomise: 800e-6 * scale,
+        sanitise: 1250e-6 * scale,
+        decrypt: 150e-6 * scale,
+        weigh: 20e-6 * scale,
+    }
+}

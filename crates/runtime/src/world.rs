@@ -1,0 +1,462 @@
+//! All parties of a session in one process, on all cores. Frames between them are the bytes that would travel; an
+//! interceptor may tamper with them.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    time::Instant,
+};
+
+use secsv_federation::SampleSet;
+use secsv_protocol::{
+    Auxiliary, Client, ClientInput, Envelope, Error as RoleError, Operations, PartyId, Principal, Seed,
+    TestRequest, UnitCosts,
+    message::Kind,
+    role::{Continuation, Effects, Job, Meter, Phase, Probe, Role},
+    session::Federation,
+};
+
+use crate::Error;
+
+/// Stands between the parties: may drop, double, change or hold back what passes.
+pub trait Interceptor: Send {
+    /// What becomes of a frame.
+    fn pass(&mut self, envelope: Envelope) -> Vec<Envelope>;
+
+    /// Frames held back, let go because nothing else moves.
+    fn release(&mut self) -> Vec<Envelope> {
+        Vec::new()
+    }
+}
+
+/// Lets everything pass.
+pub struct Honest;
+
+impl Interceptor for Honest {
+    fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
+        vec![envelope]
+    }
+}
+
+/// What a session cost.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts {
+    /// Bytes and frames by sender, receiver and kind.
+    pub traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
+    /// Seconds of work by phase, over all threads.
+    pub seconds: BTreeMap<Phase, f64>,
+    /// Operations.
+    pub operations: Operations,
+}
+
+/// One event for a party.
+enum Event<R> {
+    Frame(PartyId, Vec<u8>),
+    Found(Continuation<R>),
+}
+
+/// A party and what waits for it.
+struct Desk<R> {
+    role: Option<Box<R>>,
+    inbox: VecDeque<Event<R>>,
+}
+
+impl<R> Desk<R> {
+    fn new(role: R) -> Self {
+        Self { role: Some(Box::new(role)), inbox: VecDeque::new() }
+    }
+}
+
+/// Everything the threads share.
+struct Floor {
+    principal: Desk<Principal>,
+    auxiliary: Desk<Auxiliary>,
+    clients: Vec<Desk<Client>>,
+    jobs: VecDeque<AnyJob>,
+    interceptor: Box<dyn Interceptor>,
+    accounts: Accounts,
+    /// Threads at work.
+    busy: usize,
+    results: Vec<(u64, SampleSet)>,
+    failure: Option<RoleError>,
+    stopping: bool,
+    /// Whose inbox is looked at first next time: nobody waits for ever.
+    turn: usize,
+}
+
+enum AnyJob {
+    Principal(Job<Principal>),
+    Auxiliary(Job<Auxiliary>),
+    Client(usize, Job<Client>),
+}
+
+enum Task {
+    Principal(Box<Principal>, Event<Principal>),
+    Auxiliary(Box<Auxiliary>, Event<Auxiliary>),
+    Client(usize, Box<Client>, Event<Client>),
+    Job(AnyJob),
+}
+
+/// The parties of one session.
+pub struct World {
+    floor: Mutex<Floor>,
+    moved: Condvar,
+    threads: usize,
+}
+
+impl World {
+    /// All parties, each with randomness of its own derived from one seed.
+    pub fn new(
+        federation: &Arc<Federation>,
+        inputs: Vec<ClientInput>,
+        costs: Option<UnitCosts>,
+        seed: &Seed,
+        interceptor: Box<dyn Interceptor>,
+    ) -> Self {
+        let principal = Principal::new(federation.clone(), costs, seed.derive("principal", 0));
+        let auxiliary = Auxiliary::new(federation.clone(), seed.derive("auxiliary", 0));
+        let mut floor = Floor {
+            principal: Desk::new(principal),
+            auxiliary: Desk::new(auxiliary),
+            clients: Vec::new(),
+            jobs: VecDeque::new(),
+            interceptor,
+            accounts: Accounts::default(),
+            busy: 0,
+            results: Vec::new(),
+            failure: None,
+            stopping: false,
+            turn: 0,
+        };
+        for (position, input) in inputs.into_iter().enumerate() {
+            let mut client =
+                Client::new(federation.clone(), position, input, seed.derive("client", position as u64));
+            let effects = client.start();
+            floor.clients.push(Desk::new(client));
+            floor.jobs.extend(effects.jobs.into_iter().map(|job| AnyJob::Client(position, job)));
+        }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { floor: Mutex::new(floor), moved: Condvar::new(), threads }
+    }
+
+    /// What it cost so far.
+    pub fn accounts(&self) -> Accounts {
+        self.lock().accounts.clone()
+    }
+
+    /// Looks at the principal while nothing runs.
+    pub fn with_principal<T>(&self, look: impl FnOnce(&Principal) -> T) -> Option<T> {
+        self.lock().principal.role.as_deref().map(look)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Floor> {
+        self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Asks for tests and runs until all that were asked for have ended. `next` is told of each result and may ask for
+    /// more. Ends with an error if a party fails, or if nothing moves any more.
+    pub fn run(
+        &mut self,
+        requests: Vec<TestRequest>,
+        mut next: impl FnMut(&TestRequest, SampleSet) -> Result<Vec<TestRequest>, Error>,
+    ) -> Result<(), Error> {
+        let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
+        self.ask(requests, &mut open)?;
+        self.lock().stopping = false;
+        let world = &*self;
+        std::thread::scope(|scope| {
+            for _ in 0..world.threads {
+                scope.spawn(|| world.work());
+            }
+            let outcome = world.serve(&mut open, &mut next);
+            world.lock().stopping = true;
+            world.moved.notify_all();
+            outcome
+        })
+    }
+
+    fn serve(
+        &self,
+        open: &mut BTreeMap<u64, TestRequest>,
+        next: &mut impl FnMut(&TestRequest, SampleSet) -> Result<Vec<TestRequest>, Error>,
+    ) -> Result<(), Error> {
+        while !open.is_empty() {
+            let results = self.wait()?;
+            for (test, right) in results {
+                let Some(request) = open.remove(&test) else { continue };
+                let more = next(&request, right)?;
+                self.ask(more, open)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands requests to the principal, as soon as it is at its desk.
+    fn ask(&self, requests: Vec<TestRequest>, open: &mut BTreeMap<u64, TestRequest>) -> Result<(), Error> {
+        let mut floor = self.lock();
+        for request in requests {
+            let mut principal = loop {
+                if let Some(principal) = floor.principal.role.take() {
+                    break principal;
+                }
+                floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+            };
+            let asked = principal.request(request.clone());
+            floor.principal.role = Some(principal);
+            let (test, effects) = asked.map_err(Error::Role)?;
+            open.insert(test, request);
+            floor.absorb_principal(effects);
+        }
+        self.moved.notify_all();
+        Ok(())
+    }
+
+    /// Lets go of what a round needed.
+    pub fn close_round(&mut self, round: secsv_federation::RoundId) {
+        let mut floor = self.lock();
+        if let Some(principal) = floor.principal.role.as_deref_mut() {
+            let effects = principal.close_round(round);
+            floor.absorb_principal(effects);
+        }
+    }
+
+    fn wait(&self) -> Result<Vec<(u64, SampleSet)>, Error> {
+        let mut floor = self.lock();
+        loop {
+            if let Some(failure) = floor.failure.take() {
+                return Err(Error::Role(failure));
+            }
+            if !floor.results.is_empty() {
+                return Ok(std::mem::take(&mut floor.results));
+            }
+            if floor.is_idle() {
+                let held = floor.interceptor.release();
+                if held.is_empty() {
+                    return Err(Error::Stalled { awaiting: floor.awaiting() });
+                }
+                held.into_iter().for_each(|envelope| floor.deliver(envelope));
+                self.moved.notify_all();
+            }
+            floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    fn work(&self) {
+        let mut floor = self.lock();
+        loop {
+            if floor.stopping || floor.failure.is_some() {
+                return;
+            }
+            let Some(task) = floor.next_task() else {
+                self.moved.notify_all();
+                floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+                continue;
+            };
+            floor.busy += 1;
+            drop(floor);
+            let done = perform(task);
+            floor = self.lock();
+            floor.busy -= 1;
+            floor.absorb(done);
+            self.moved.notify_all();
+        }
+    }
+}
+
+/// What a thread brings back.
+enum Done {
+    Principal(Box<Principal>, Result<Effects<Principal>, RoleError>),
+    Auxiliary(Box<Auxiliary>, Result<Effects<Auxiliary>, RoleError>),
+    Client(usize, Box<Client>, Result<Effects<Client>, RoleError>),
+    Found(Box<Finding>),
+}
+
+struct Finding {
+    event: Result<AnyFound, RoleError>,
+    stopwatch: Stopwatch,
+    operations: Operations,
+}
+
+enum AnyFound {
+    Principal(Continuation<Principal>),
+    Auxiliary(Continuation<Auxiliary>),
+    Client(usize, Continuation<Client>),
+}
+
+fn handle<R: Role>(role: &mut R, event: Event<R>) -> Result<Effects<R>, RoleError> {
+    match event {
+        Event::Frame(from, bytes) => role.handle(from, &bytes),
+        Event::Found(next) => next(role),
+    }
+}
+
+fn perform(task: Task) -> Done {
+    match task {
+        Task::Principal(mut role, event) => {
+            let effects = handle(&mut *role, event);
+            Done::Principal(role, effects)
+        }
+        Task::Auxiliary(mut role, event) => {
+            let effects = handle(&mut *role, event);
+            Done::Auxiliary(role, effects)
+        }
+        Task::Client(position, mut role, event) => {
+            let effects = handle(&mut *role, event);
+            Done::Client(position, role, effects)
+        }
+        Task::Job(job) => {
+            let mut stopwatch = Stopwatch::default();
+            let mut meter = Meter::new(&mut stopwatch);
+            let event = match job {
+                AnyJob::Principal(job) => job(&mut meter).map(AnyFound::Principal),
+                AnyJob::Auxiliary(job) => job(&mut meter).map(AnyFound::Auxiliary),
+                AnyJob::Client(position, job) => job(&mut meter).map(|next| AnyFound::Client(position, next)),
+            };
+            let operations = meter.operations;
+            stopwatch.stop();
+            Done::Found(Box::new(Finding { event, stopwatch, operations }))
+        }
+    }
+}
+
+impl Floor {
+    fn is_idle(&self) -> bool {
+        self.busy == 0
+            && self.jobs.is_empty()
+            && self.principal.inbox.is_empty()
+            && self.auxiliary.inbox.is_empty()
+            && self.clients.iter().all(|desk| desk.inbox.is_empty())
+    }
+
+    fn awaiting(&self) -> String {
+        let mut all = Vec::new();
+        all.extend(self.principal.role.as_deref().map(Role::awaiting));
+        all.extend(self.auxiliary.role.as_deref().map(Role::awaiting));
+        all.extend(self.clients.iter().filter_map(|desk| desk.role.as_deref().map(Role::awaiting)));
+        all.join("; ")
+    }
+
+    /// Frames before jobs: they are short, and give others work.
+    fn next_task(&mut self) -> Option<Task> {
+        let parties = self.clients.len() + 2;
+        for k in 0..parties {
+            let party = (self.turn + k) % parties;
+            let task = match party {
+                0 => take(&mut self.principal).map(|(role, event)| Task::Principal(role, event)),
+                1 => take(&mut self.auxiliary).map(|(role, event)| Task::Auxiliary(role, event)),
+                client => take(&mut self.clients[client - 2])
+                    .map(|(role, event)| Task::Client(client - 2, role, event)),
+            };
+            if task.is_some() {
+                self.turn = party + 1;
+                return task;
+            }
+        }
+        self.jobs.pop_front().map(Task::Job)
+    }
+
+    fn absorb(&mut self, done: Done) {
+        match done {
+            Done::Principal(mut role, effects) => {
+                self.results.extend(role.take_results());
+                self.principal.role = Some(role);
+                match effects {
+                    Ok(effects) => self.absorb_principal(effects),
+                    Err(error) => self.fail(error),
+                }
+            }
+            Done::Auxiliary(role, effects) => {
+                self.auxiliary.role = Some(role);
+                match effects {
+                    Ok(effects) => {
+                        self.jobs.extend(effects.jobs.into_iter().map(AnyJob::Auxiliary));
+                        effects.outbox.into_iter().for_each(|envelope| self.post(envelope));
+                    }
+                    Err(error) => self.fail(error),
+                }
+            }
+            Done::Client(position, role, effects) => {
+                self.clients[position].role = Some(role);
+                match effects {
+                    Ok(effects) => {
+                        self.jobs.extend(effects.jobs.into_iter().map(|job| AnyJob::Client(position, job)));
+                        effects.outbox.into_iter().for_each(|envelope| self.post(envelope));
+                    }
+                    Err(error) => self.fail(error),
+                }
+            }
+            Done::Found(finding) => {
+                for (phase, seconds) in &finding.stopwatch.seconds {
+                    *self.accounts.seconds.entry(*phase).or_default() += seconds;
+                }
+                self.accounts.operations = self.accounts.operations + finding.operations;
+                match finding.event {
+                    Ok(AnyFound::Principal(next)) => self.principal.inbox.push_back(Event::Found(next)),
+                    Ok(AnyFound::Auxiliary(next)) => self.auxiliary.inbox.push_back(Event::Found(next)),
+                    Ok(AnyFound::Client(i, next)) => self.clients[i].inbox.push_back(Event::Found(next)),
+                    Err(error) => self.fail(error),
+                }
+            }
+        }
+    }
+
+    fn absorb_principal(&mut self, effects: Effects<Principal>) {
+        self.jobs.extend(effects.jobs.into_iter().map(AnyJob::Principal));
+        effects.outbox.into_iter().for_each(|envelope| self.post(envelope));
+    }
+
+    fn fail(&mut self, error: RoleError) {
+        self.failure.get_or_insert(error);
+    }
+
+    fn post(&mut self, envelope: Envelope) {
+        let entry = self.accounts.traffic.entry((envelope.from, envelope.to, envelope.kind)).or_default();
+        *entry = (entry.0 + envelope.bytes.len() as u64, entry.1 + 1);
+        for envelope in self.interceptor.pass(envelope) {
+            self.deliver(envelope);
+        }
+    }
+
+    fn deliver(&mut self, envelope: Envelope) {
+        let Envelope { from, to, bytes, .. } = envelope;
+        match to {
+            PartyId::Principal => self.principal.inbox.push_back(Event::Frame(from, bytes)),
+            PartyId::Auxiliary => self.auxiliary.inbox.push_back(Event::Frame(from, bytes)),
+            PartyId::Client(i) => {
+                if let Some(desk) = self.clients.get_mut(i) {
+                    desk.inbox.push_back(Event::Frame(from, bytes));
+                }
+            }
+        }
+    }
+}
+
+fn take<R>(desk: &mut Desk<R>) -> Option<(Box<R>, Event<R>)> {
+    if desk.inbox.is_empty() {
+        return None;
+    }
+    let role = desk.role.take()?;
+    desk.inbox.pop_front().map(|event| (role, event))
+}
+
+/// Seconds by phase.
+#[derive(Default)]
+struct Stopwatch {
+    seconds: BTreeMap<Phase, f64>,
+    current: Option<(Phase, Instant)>,
+}
+
+impl Stopwatch {
+    fn stop(&mut self) {
+        if let Some((phase, since)) = self.current.take() {
+            *self.seconds.entry(phase).or_default() += since.elapsed().as_secs_f64();
+        }
+    }
+}
+
+impl Probe for Stopwatch {
+    fn enter(&mut self, phase: Phase) {
+        self.stop();
+        self.current = Some((phase, Instant::now()));
+    }
+}
