@@ -219,6 +219,7 @@ fn secure(
         evaluate(run.spec(), &mut evaluator, settings, |p| bar.advance(p.tested as u64, p.asked as u64));
     bar.finish();
     let accounts = evaluator.accounts();
+    evaluator.world().with_principal(|p| if let Some(s) = p.session() { eprintln!("{:?} {:?} groups {:?} chunks {}", s.encryption.as_ref().map(|e| (&e.layouts, e.floodings.iter().map(|f| f.statistical_bits()).collect::<Vec<_>>())), s.precision, s.groups.iter().map(|g| g.size).collect::<Vec<_>>(), s.chunks.len()); });
     eprintln!("{:?} {:?}", accounts.seconds, accounts.operations);
     Ok(result?)
 }
