@@ -2,10 +2,13 @@
 //! kept in 64 bits, one vector reduction at the end.
 #![expect(unsafe_code, reason = "loads, stores and calls of functions compiled for AVX2")]
 
+mod transform;
+
 use std::{arch::x86_64::*, borrow::BorrowMut};
 
 use super::{
     BLOCK, FOLD_AFTER, Group, Line, Place, SUMS, Sums, TILE, Words, tiles::LOW_BITS, tiles::LOW_MASK,
+    transform::Roots,
 };
 use crate::{ciphertext::Ciphertext, parameters::Limb};
 
@@ -50,6 +53,18 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
             return;
         }
     }
+}
+
+/// Coefficients to points.
+pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
+    // SAFETY: as above.
+    unsafe { transform::forward(limb, roots, words) }
+}
+
+/// Points to coefficients.
+pub(super) fn backward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
+    // SAFETY: as above.
+    unsafe { transform::backward(limb, roots, words) }
 }
 
 pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(

@@ -10,9 +10,11 @@
 mod avx2;
 mod portable;
 mod tiles;
+mod transform;
 
 pub use tiles::{CipherTiles, PlainRows};
 pub(crate) use tiles::{Line, join, split};
+pub(crate) use transform::Transform;
 
 use std::borrow::BorrowMut;
 
