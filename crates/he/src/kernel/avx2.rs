@@ -28,10 +28,11 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
         for tile in first..last {
             let mut pair_sums = sums.chunks_exact_mut(place.blocks);
             for row in group.rows {
-                let ciphers = row.stretch(tile, place.limb, place.first_block, place.blocks);
+                let ciphers =
+                    row.stretch(group.first_tile + tile, place.limb, place.first_block, place.blocks);
                 for (column, sums) in group.columns.iter().zip(&mut pair_sums) {
                     let mut plains = [&[] as &[Line]; TILE];
-                    for (i, plain) in plains[..ciphers.1].iter_mut().enumerate() {
+                    for (i, plain) in plains.iter_mut().enumerate().take(ciphers.1) {
                         *plain = column.stretch(tile * TILE + i, place.limb, place.first_block, place.blocks);
                     }
                     let blocks = ciphers.0.chunks_exact(ciphers.1).enumerate();
@@ -41,11 +42,12 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
                 }
             }
         }
+        let fresh = group.first_tile + first == 0;
         for (pair, sums) in sums.chunks_exact(place.blocks).take(pairs).enumerate() {
             let (r, c) = (pair / group.columns.len(), pair % group.columns.len());
             let product = &mut products[(place.row + r) * width + place.column + c];
             for (block, sums) in sums.iter().enumerate() {
-                fold(limb, sums, product, (place.limb, place.first_block + block), first == 0);
+                fold(limb, sums, product, (place.limb, place.first_block + block), fresh);
             }
         }
         first = last;

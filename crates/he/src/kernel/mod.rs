@@ -75,7 +75,20 @@ pub fn multiply(
     columns: &[&PlainRows],
     products: &mut [Ciphertext],
 ) -> Result<(), HeError> {
-    let inner = check(limbs, rows, columns, products)?;
+    multiply_part(backend, limbs, rows, columns, 0, products)
+}
+
+/// The same for columns that hold only the inputs from tile number `first_tile` on, as many as they have room for:
+/// sums of further tiles are added to the products of those before.
+pub(crate) fn multiply_part(
+    backend: Backend,
+    limbs: &[Limb],
+    rows: &[&CipherTiles],
+    columns: &[&PlainRows],
+    first_tile: usize,
+    products: &mut [Ciphertext],
+) -> Result<(), HeError> {
+    let inner = check(limbs, rows, columns, first_tile, products)?;
     let blocks = products.first().map_or(0, |p| p.degree()) / BLOCK;
     // As many blocks at a time as their sums fit the first-level cache: long runs of memory are read in order.
     let partners = rows.len().min(PARTNERS) * columns.len().min(PARTNERS);
@@ -91,7 +104,7 @@ pub fn multiply(
                         row: r * PARTNERS,
                         column: c * PARTNERS,
                     };
-                    let group = Group { rows: row_group, columns: column_group, inner };
+                    let group = Group { rows: row_group, columns: column_group, first_tile, inner };
                     match backend {
                         #[cfg(target_arch = "x86_64")]
                         Backend::Avx2(_) => avx2::group(limb, group, place, columns.len(), products),
@@ -114,11 +127,12 @@ struct Place {
     column: usize,
 }
 
-/// Rows and columns that meet, and how many inputs each has.
+/// Rows and columns that meet in so many inputs: those of the rows from a tile on.
 #[derive(Clone, Copy)]
 struct Group<'a> {
     rows: &'a [&'a CipherTiles],
     columns: &'a [&'a PlainRows],
+    first_tile: usize,
     inner: usize,
 }
 
@@ -126,6 +140,7 @@ fn check(
     limbs: &[Limb],
     rows: &[&CipherTiles],
     columns: &[&PlainRows],
+    first_tile: usize,
     products: &[Ciphertext],
 ) -> Result<usize, HeError> {
     let expected = rows.len() * columns.len();
@@ -133,24 +148,27 @@ fn check(
         return Err(HeError::Count { what: "products", expected, found: products.len() });
     }
     let inner = rows.first().map_or(0, |r| r.inner());
+    let held = columns.iter().map(|c| c.geometry().0).min().unwrap_or(0);
     let degree = products.first().map_or(0, |p| p.degree());
-    for (what, found) in rows
-        .iter()
-        .map(|r| ("row inputs", r.geometry()))
-        .chain(columns.iter().map(|c| ("column inputs", c.geometry())))
+    if let Some(row) = rows.iter().find(|r| r.inner() != inner) {
+        return Err(HeError::Count { what: "row inputs", expected: inner, found: row.inner() });
+    }
+    // A column may have more inputs than these rows use, or whole tiles of them.
+    let left = inner.saturating_sub(first_tile * TILE);
+    if left == 0 || (held < left && !held.is_multiple_of(TILE)) {
+        return Err(HeError::Count {
+            what: "column inputs",
+            expected: inner,
+            found: first_tile * TILE + held,
+        });
+    }
+    let geometries = rows.iter().map(|r| r.geometry()).chain(columns.iter().map(|c| c.geometry()));
+    if geometries.into_iter().any(|(_, l, d)| (l, d) != (limbs.len(), degree))
+        || products.iter().any(|p| p.limbs() != limbs.len() || p.degree() != degree)
     {
-        // A column may have more inputs than these rows use.
-        if found.0 < inner || (found.0 > inner && what == "row inputs") {
-            return Err(HeError::Count { what, expected: inner, found: found.0 });
-        }
-        if found.1 != limbs.len() || found.2 != degree {
-            return Err(HeError::Mixed { what });
-        }
+        return Err(HeError::Mixed { what: "operands" });
     }
-    if products.iter().any(|p| p.limbs() != limbs.len() || p.degree() != degree) {
-        return Err(HeError::Mixed { what: "products" });
-    }
-    Ok(inner)
+    Ok(left.min(held))
 }
 
 /// `target += a * b`, entrywise modulo the limb.

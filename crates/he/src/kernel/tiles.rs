@@ -183,6 +183,13 @@ impl PlainRows {
         bytemuck::cast_slice_mut(lines)
     }
 
+    /// All limbs of one plaintext, each to be written and transformed in place.
+    pub(crate) fn rows_mut(&mut self, input: usize) -> impl Iterator<Item = &mut [u64]> {
+        let (stride, blocks) = (Self::stride(self.degree), self.degree / BLOCK);
+        let lines = &mut self.words[input * self.limbs * stride..][..self.limbs * stride];
+        lines.chunks_exact_mut(stride).map(move |row| bytemuck::cast_slice_mut(&mut row[..blocks]))
+    }
+
     /// One limb of one plaintext.
     #[cfg(test)]
     pub(crate) fn row(&self, input: usize, limb: usize) -> &[u64] {
