@@ -18,6 +18,8 @@ use crate::output::Format;
 
 /// The shapes of the paper's Matrix Reducing table.
 const SHAPES: [(usize, usize); 7] = [(4, 300), (2, 48), (64, 256), (10, 64), (32, 64), (32, 32), (2, 32)];
+/// How often each method is timed, in turn with the others: the speed of a shared machine drifts.
+const ROUNDS: usize = 3;
 /// What one model's weights may take when ready to multiply.
 const MEMORY: usize = 300 << 20;
 
@@ -115,18 +117,25 @@ impl Bench {
 
     /// All methods at one shape, each at its best batch size.
     fn shape(&self, shape: LayerShape, rows: &mut Vec<Product>) -> Result<(), HeError> {
+        let mut contenders = Vec::new();
         for method in [Method::Squaring, Method::Reducing] {
             let layout = Layout::new(&self.parameters, shape, method)?;
-            rows.push(self.half(&layout)?);
+            contenders.push(self.half(&layout)?);
             // `compact` has no room for products of two ciphertexts.
             match self.full(&layout) {
                 Err(HeError::Budget { .. }) => {}
-                row => rows.push(row?),
+                contender => contenders.push(contender?),
             }
         }
         let task = LayerTask { shape, samples: 1 << 20, models: 1, sums: 1, weight_bits: 0, memory: MEMORY };
         let layout = plan_packed(&self.parameters, task, Scope::Products, &self.costs)?.layout;
-        rows.push(self.half(&layout)?);
+        contenders.push(self.half(&layout)?);
+        for _ in 0..ROUNDS {
+            for contender in &mut contenders {
+                contender.seconds = contender.seconds.min(fastest(&mut contender.once));
+            }
+        }
+        rows.extend(contenders.iter().map(Product::from));
         Ok(())
     }
 
@@ -138,16 +147,17 @@ impl Bench {
     }
 
     /// Encodes one batch and multiplies it with one model.
-    fn half(&self, layout: &Layout) -> Result<Product, HeError> {
+    fn half(&self, layout: &Layout) -> Result<Contender, HeError> {
         let (a, b, mut rng) = self.operands(layout);
         let evaluation = self.key.evaluation_key(&layout.rotation_steps(), &mut rng);
         let encrypted = layout.encrypt(&self.key, &a, &mut rng, &mut Operations::default())?;
         let prepared = layout.prepare(&encrypted)?;
         let mut batch = layout.empty_batch();
         let mut products = Vec::new();
-        let mut once = |ops: &mut Operations| {
-            layout.encode_into(&b, 0, &mut batch, ops)?;
-            multiply_into(layout, &[&prepared], &[&batch], Some(&evaluation), &mut products, ops)
+        let own = layout.clone();
+        let mut once = move |ops: &mut Operations| {
+            own.encode_into(&b, 0, &mut batch, ops)?;
+            multiply_into(&own, &[&prepared], &[&batch], Some(&evaluation), &mut products, ops)
         };
         let mut counted = Operations::default();
         once(&mut counted)?;
@@ -167,12 +177,12 @@ impl Bench {
                 found: predicted.ntt as usize,
             });
         }
-        let seconds = fastest(|| drop(std::hint::black_box(once(&mut Operations::default()))));
-        Ok(row(layout, "half", seconds, counted))
+        let once = move || drop(std::hint::black_box(once(&mut Operations::default())));
+        Ok(Contender::new(layout, "half", counted, once))
     }
 
     /// Extends one encrypted batch and multiplies it with one model.
-    fn full(&self, layout: &Layout) -> Result<Product, HeError> {
+    fn full(&self, layout: &Layout) -> Result<Contender, HeError> {
         let (a, b, mut rng) = self.operands(layout);
         let mut ops = Operations::default();
         let evaluation = self.key.evaluation_key(&layout.rotation_steps(), &mut rng);
@@ -180,28 +190,48 @@ impl Bench {
         let batch = layout.encrypt_batch(&self.key, &b, 0, &mut rng, &mut ops)?;
         let mut counted = Operations::default();
         layout.multiply_full(&extended, &batch, &evaluation, &mut counted)?;
-        let seconds = fastest(|| {
-            drop(std::hint::black_box(layout.multiply_full(
-                &extended,
-                &batch,
-                &evaluation,
-                &mut Operations::default(),
-            )));
-        });
-        Ok(row(layout, "full", seconds, counted))
+        let own = layout.clone();
+        let once = move || {
+            let mut ops = Operations::default();
+            drop(std::hint::black_box(own.multiply_full(&extended, &batch, &evaluation, &mut ops)));
+        };
+        Ok(Contender::new(layout, "full", counted, once))
     }
 }
 
-fn row(layout: &Layout, encrypted: &'static str, seconds: f64, counted: Operations) -> Product {
-    let samples = layout.batch();
-    let LayerShape { d_out, d_in } = layout.shape();
-    Product {
-        shape: [d_out, d_in],
-        method: layout.method().name(),
-        encrypted,
-        samples,
-        us_per_sample: seconds * 1e6 / samples as f64,
-        operations: counted.entries().into_iter().map(|(k, v)| (k, v as f64 / samples as f64)).collect(),
+/// One method at one shape, ready to run.
+struct Contender {
+    layout: Layout,
+    encrypted: &'static str,
+    counted: Operations,
+    once: Box<dyn FnMut()>,
+    seconds: f64,
+}
+
+impl Contender {
+    fn new(
+        layout: &Layout,
+        encrypted: &'static str,
+        counted: Operations,
+        once: impl FnMut() + 'static,
+    ) -> Self {
+        Self { layout: layout.clone(), encrypted, counted, once: Box::new(once), seconds: f64::INFINITY }
+    }
+}
+
+impl From<&Contender> for Product {
+    fn from(contender: &Contender) -> Self {
+        let samples = contender.layout.batch();
+        let LayerShape { d_out, d_in } = contender.layout.shape();
+        let counted = contender.counted.entries();
+        Self {
+            shape: [d_out, d_in],
+            method: contender.layout.method().name(),
+            encrypted: contender.encrypted,
+            samples,
+            us_per_sample: contender.seconds * 1e6 / samples as f64,
+            operations: counted.into_iter().map(|(k, v)| (k, v as f64 / samples as f64)).collect(),
+        }
     }
 }
 
