@@ -57,6 +57,21 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
     }
 }
 
+/// Asks the system for large pages where lines cover whole ones. Here because it is unsafe, not because it is AVX2.
+#[cfg(target_os = "linux")]
+pub(super) fn prefer_large_pages(lines: &mut [Line]) {
+    const LARGE: usize = 2 << 20;
+    let start = lines.as_mut_ptr().cast::<u8>();
+    let skipped = start.align_offset(LARGE);
+    let length = size_of_val(lines).saturating_sub(skipped) / LARGE * LARGE;
+    if length > 0 {
+        // SAFETY: a hint about pages that lie wholly inside the slice; it changes no byte. Refusal does no harm.
+        let _ = unsafe {
+            rustix::mm::madvise(start.add(skipped).cast(), length, rustix::mm::Advice::LinuxHugepage)
+        };
+    }
+}
+
 /// Coefficients to points.
 pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
     // SAFETY: as above.

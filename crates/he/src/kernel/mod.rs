@@ -29,8 +29,9 @@ pub(crate) const BLOCK: usize = 8;
 pub(crate) const FOLD_AFTER: usize = 128;
 /// Rows and columns that meet while their tiles are in the first-level cache.
 const PARTNERS: usize = 4;
-/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time.
-const SUMS: usize = 32;
+/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time: many, because long runs
+/// of memory are read faster.
+const SUMS: usize = 128;
 
 /// Which implementation computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ pub(crate) fn multiply_part(
 ) -> Result<(), HeError> {
     let inner = check(limbs, rows, columns, first_tile, products)?;
     let blocks = products.first().map_or(0, |p| p.degree()) / BLOCK;
-    // As many blocks at a time as their sums fit the first-level cache: long runs of memory are read in order.
+    // As many blocks at a time as there is room for sums: long runs of memory are read in order.
     let partners = rows.len().min(PARTNERS) * columns.len().min(PARTNERS);
     let stretch = (SUMS / partners.max(1)).clamp(1, blocks.max(1));
     for (l, limb) in limbs.iter().enumerate() {
