@@ -38,7 +38,7 @@ pub struct KernelRow {
 }
 
 /// How often each row is measured, in turn with its rivals: the speed of a shared machine drifts.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 2;
 
 /// Measures all implementations under `compact`, in cache and streaming, on one thread and on two.
 pub fn kernel_rows() -> Result<Vec<KernelRow>, HeError> {
@@ -53,7 +53,7 @@ pub fn kernel_rows() -> Result<Vec<KernelRow>, HeError> {
 }
 
 /// Measures implementations in turn.
-pub fn kernel_row(
+fn kernel_row(
     implementations: &[Implementation],
     cached: bool,
     threads: usize,
