@@ -27,8 +27,10 @@ use crate::{
     session::{Federation, Session},
 };
 
-/// Tests that run at the same time: enough to keep every party busy, few enough for memory.
+/// Tests that run at the same time: enough to keep every party busy ...
 const MOST_ACTIVE: usize = 12;
+/// ... and few enough that the coalitions' models of both servers fit this many bytes.
+const MODELS_MEMORY: usize = 1 << 30;
 
 /// A test that somebody wants.
 #[derive(Clone, Debug, PartialEq)]
@@ -367,7 +369,7 @@ impl Principal {
         let mut effects = Effects::default();
         let Some(session) = self.session.clone() else { return Ok(effects) };
         let ready = self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some();
-        while ready && self.tests.len() < MOST_ACTIVE {
+        while ready && self.tests.len() < most_active(&session) {
             let Some((test, request)) = self.queue.pop_front() else { break };
             effects.and(self.start(&session, test, request)?);
         }
@@ -855,6 +857,13 @@ impl Principal {
         }
         Ok(effects)
     }
+}
+
+/// How many tests run at the same time.
+fn most_active(session: &Session) -> usize {
+    let later = session.encryption.iter().flat_map(|encryption| encryption.layouts.iter().skip(1));
+    let of_one: usize = later.map(|layout| 2 * layout.prepared_bytes()).sum();
+    MODELS_MEMORY.checked_div(of_one).unwrap_or(MOST_ACTIVE).clamp(2, MOST_ACTIVE)
 }
 
 /// Replies of one job.
