@@ -282,7 +282,7 @@ impl Auxiliary {
             let id = context.id;
             let Some(state) = self.units.get_mut(&id) else { break };
             let Some(input) = state.inputs.get(&from).cloned() else { continue };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let model = match self.store.coalitions.get(&(id.test, operator)) {
@@ -293,7 +293,7 @@ impl Auxiliary {
                     continue;
                 }
             };
-            state.started.insert((hop, item));
+            state.started.insert((hop, item, 0));
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
             let place = Place { item, ..Place::new(id, hop) };
             let seed = self.seed.derive("half", id.test).derive("half", place.number());
@@ -356,7 +356,7 @@ impl Auxiliary {
             else {
                 continue;
             };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let place = Place { item, ..Place::new(context.id, hop) };
@@ -377,7 +377,7 @@ impl Auxiliary {
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
                 effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
-                state.started.insert((hop, item));
+                state.started.insert((hop, item, 0));
                 state.triples.remove(&hop);
                 state.openings.remove(&hop);
             }

@@ -573,7 +573,7 @@ impl Principal {
                     let place = Place { unit: context.id, hop, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
                     let Some(outputs) = round.outputs.get(&chunk).cloned() else { continue };
-                    if !state.started.insert((hop, item * (1 << 20) + chunk)) {
+                    if !state.started.insert((hop, item, chunk)) {
                         continue;
                     }
                     let to = PartyId::Client(context.client(step.seat)?);
@@ -630,7 +630,7 @@ impl Principal {
                 let &Receive::Bias { operator } = receive else { continue };
                 let Some(models) = self.store.all_models(session, context.round) else { continue };
                 let Some(state) = self.units.get_mut(&context.id) else { break };
-                if !state.started.insert((hop, item)) {
+                if !state.started.insert((hop, item, 0)) {
                     continue;
                 }
                 let place = Place { item, ..Place::new(context.id, hop) };
@@ -668,7 +668,7 @@ impl Principal {
             let id = context.id;
             let Some(state) = self.units.get_mut(&id) else { break };
             let Some(input) = state.inputs.get(&from).cloned() else { continue };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let model = match self.store.coalitions.get(&(id.test, operator)) {
@@ -679,7 +679,7 @@ impl Principal {
                     continue;
                 }
             };
-            state.started.insert((hop, item));
+            state.started.insert((hop, item, 0));
             let place = Place { item, ..Place::new(id, hop) };
             let session = session.clone();
             effects.job(move |meter| {
@@ -777,7 +777,7 @@ impl Principal {
             else {
                 continue;
             };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let place = Place { item, ..Place::new(context.id, hop) };
@@ -799,7 +799,7 @@ impl Principal {
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
                 effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
-                state.started.insert((hop, item));
+                state.started.insert((hop, item, 0));
                 state.triples.remove(&hop);
                 state.openings.remove(&hop);
             }

@@ -179,8 +179,8 @@ pub(crate) struct UnitState {
     pub plan: Option<Arc<UnitContext>>,
     /// What clients shared, by hop.
     pub inputs: BTreeMap<usize, Arc<Share<Field>>>,
-    /// Which receives are under way.
-    pub started: BTreeSet<(usize, usize)>,
+    /// Which receives are under way: hop, item and chunk.
+    pub started: BTreeSet<(usize, usize, usize)>,
     pub triples: BTreeMap<usize, Triple>,
     pub openings: BTreeMap<usize, Opening>,
     pub predicted: Option<Share<Field>>,
