@@ -151,7 +151,9 @@ impl Auxiliary {
             let model = LocalModel::decode(&session, false, from, &content[4..], meter)?;
             Ok(move |role: &mut Self| {
                 role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
-                role.first_layers.push(round);
+                if !role.first_layers.contains(&round) {
+                    role.first_layers.push(round);
+                }
                 role.first_layers()
             })
         });
