@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Instant,
 };
@@ -199,6 +200,9 @@ impl World {
                 if let Some(principal) = floor.principal.role.take() {
                     break principal;
                 }
+                if floor.failure.is_some() {
+                    return Ok(());
+                }
                 floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
             };
             let asked = principal.request(request.clone());
@@ -251,17 +255,28 @@ impl World {
                 return;
             }
             let Some(task) = floor.next_task() else {
-                self.moved.notify_all();
+                // Idle threads do not wake each other while one is at work.
+                if floor.is_idle() {
+                    self.moved.notify_all();
+                }
                 floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
                 continue;
             };
             floor.busy += 1;
             drop(floor);
-            let done = perform(task);
+            let done = catch_unwind(AssertUnwindSafe(|| perform(task)));
             floor = self.lock();
             floor.busy -= 1;
-            floor.absorb(done);
             self.moved.notify_all();
+            match done {
+                Ok(done) => floor.absorb(done),
+                Err(panic) => {
+                    // Nobody waits for a party that will not come back.
+                    floor.fail(RoleError::Local { what: "a party panicked" });
+                    drop(floor);
+                    resume_unwind(panic);
+                }
+            }
         }
     }
 }
