@@ -74,7 +74,7 @@ impl Values {
     }
 
     /// The class of the largest number of each sample.
-    fn labels(&mut self) -> Vec<usize> {
+    pub(crate) fn labels(&mut self) -> Vec<usize> {
         let mut labels = Vec::with_capacity(self.columns);
         self.each_sample(|sample| labels.push(predicted(sample)));
         labels
@@ -181,6 +181,25 @@ impl Activator {
             }
         }
     }
+}
+
+/// The scores behind the last hop: what its client takes the class of.
+pub(crate) fn last_scores<R: Ring>(
+    program: &Program,
+    precision: &Precision,
+    total_weight: u32,
+    received: &[Matrix<R>],
+) -> Result<Values, Error> {
+    let last = program.hops.last().zip(received.first());
+    let (Some((hop, matrix)), Some(receive)) = (last, program.hops.last().and_then(|h| h.receives.first()))
+    else {
+        return Err(Error::Local { what: "a hop that receives nothing" });
+    };
+    let mut values = decode(program, precision, receive, total_weight, matrix);
+    if let Then::Label(activations) = &hop.then {
+        values.activate(activations);
+    }
+    Ok(values)
 }
 
 /// The update gate z and (1 - z) n of one step, from the input gates of some steps and the hidden gates of this one.

@@ -15,6 +15,7 @@ pub mod precision;
 mod principal;
 pub mod program;
 pub mod role;
+pub mod rounding;
 mod sealed;
 mod server;
 pub mod session;
@@ -27,5 +28,5 @@ pub use party::PartyId;
 pub use principal::{Principal, TestRequest};
 pub use program::Program;
 
-pub use secsv_algebra::Seed;
+pub use secsv_algebra::{Field, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};

@@ -107,7 +107,7 @@ impl<R: Ring> EncodedOperator<R> {
     }
 }
 
-fn tensor(weights: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
+pub(crate) fn tensor(weights: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
     let mut numbers: Vec<f64> = name
         .and_then(|name| weights.get(name))
         .map_or(Vec::new(), |tensor| tensor.values().iter().map(|&v| f64::from(v)).collect());
