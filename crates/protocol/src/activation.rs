@@ -73,6 +73,12 @@ impl Values {
         }
     }
 
+    /// Numbers that are at most 1 but for this much of rounding.
+    fn saturate(&mut self, slack: f64) {
+        let beyond = self.numbers.iter_mut().filter(|x| x.abs() > 1.0 && x.abs() <= 1.0 + slack);
+        beyond.for_each(|x| *x = x.signum());
+    }
+
     /// The class of the largest number of each sample.
     pub(crate) fn labels(&mut self) -> Vec<usize> {
         let mut labels = Vec::with_capacity(self.columns);
@@ -165,7 +171,10 @@ impl Activator {
                 let (_, state) = gates(&values[0], 0, &values[1]);
                 Ok(Handed::Shared(encode(&state)?))
             }
-            Then::State => Ok(Handed::Shared(encode(&values[0])?)),
+            Then::State => {
+                values[0].saturate(f64::powi(0.5, precision.gate.fractional_bits() as i32));
+                Ok(Handed::Shared(encode(&values[0])?))
+            }
             Then::Gates { step } => {
                 if values.len() > 1 {
                     self.input_gates = values.pop();
