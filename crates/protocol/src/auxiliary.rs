@@ -16,7 +16,8 @@ use crate::{
     role::{Effects, Phase, Role},
     server::{
         LocalModel, Opening, Store, Triple, UnitContext, UnitState, check_plan, chunk_columns,
-        coalition_model, gated_sum, masked_factors, may_send, products, products_of, updates_of,
+        coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
+        updates_of, waits_for,
     },
     session::{Federation, Session},
 };
@@ -425,8 +426,15 @@ impl Role for Auxiliary {
         }
         match &self.session {
             None => "auxiliary: the session from principal".to_owned(),
-            Some(_) => {
-                format!("auxiliary: {} units under way", self.units.values().filter(|u| !u.judged).count())
+            Some(session) => {
+                let leader = PartyId::Client(session.leader);
+                let mut all = Vec::new();
+                all.extend(self.public.is_none().then(|| format!("{} from {leader}", Kind::ServerKeys)));
+                all.extend(missing_inputs(session, &self.store, &self.first_layers));
+                for (id, state) in self.units.iter().filter(|(_, state)| !state.judged) {
+                    all.extend(missing(session, *id, state));
+                }
+                waits_for(PartyId::Auxiliary, &all)
             }
         }
     }

@@ -21,8 +21,8 @@ use crate::{
     role::{Effects, Meter, Phase, Role},
     server::{
         LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_columns, chunk_wants,
-        coalition_model, gated_sum, masked_factors, may_send, products, products_of, updates_of,
-        wanted_batches, wanted_chunks,
+        coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
+        updates_of, waits_for, wanted_batches, wanted_chunks,
     },
     session::{Federation, Session},
 };
@@ -965,15 +965,36 @@ impl Role for Principal {
             let names: Vec<String> = missing.map(|c| PartyId::Client(c).to_string()).collect();
             return format!("principal: introductions of {}", names.join(", "));
         }
-        let first = self.units.iter().next().map(|(id, state)| {
-            let hops: Vec<usize> = state.inputs.keys().copied().collect();
-            format!(", first test {} group {} with answers to hops {hops:?}", id.test, id.group)
-        });
-        format!(
-            "principal: {} units of {} tests under way{}",
-            self.units.len(),
-            self.tests.len(),
-            first.unwrap_or_default()
-        )
+        let Some(session) = &self.session else { return waits_for(PartyId::Principal, &[]) };
+        let leader = PartyId::Client(session.leader);
+        let mut all = Vec::new();
+        all.extend(self.public.is_none().then(|| format!("{} from {leader}", Kind::ServerKeys)));
+        all.extend(self.common.is_none().then(|| format!("{} from auxiliary", Kind::Common)));
+        let rounds: Vec<RoundId> = self.rounds.keys().copied().collect();
+        all.extend(missing_inputs(session, &self.store, &rounds));
+        for (round, state) in &self.rounds {
+            let halves = state.own.keys().filter(|chunk| !state.other.contains_key(chunk));
+            all.extend(
+                halves.map(|chunk| format!("{} {chunk} of round {round} from auxiliary", Kind::FirstLayer)),
+            );
+        }
+        for (place, _) in self.halves.iter().filter(|(_, h)| h.own.is_some() && h.other.is_none()) {
+            let (test, group) = (place.unit.test, place.unit.group);
+            let hop = place.hop;
+            all.push(format!("{} of test {test} group {group} hop {hop} from auxiliary", Kind::Half));
+        }
+        for (test, state) in &self.tests {
+            let owners = state.owners_left.iter().map(|&owner| PartyId::Client(owner));
+            all.extend(owners.map(|owner| format!("{} of test {test} from {owner}", Kind::OwnResult)));
+        }
+        for (id, state) in &self.units {
+            let lacks = missing(session, *id, state);
+            if lacks.is_empty() && !self.verdicts.contains_key(id) {
+                let (test, group) = (id.test, id.group);
+                all.push(format!("{} of test {test} group {group} from auxiliary", Kind::Verdict));
+            }
+            all.extend(lacks);
+        }
+        waits_for(PartyId::Principal, &all)
     }
 }
