@@ -89,7 +89,7 @@ impl Values {
     /// As elements; numbers outside the format's range are an error that names the layer.
     pub fn encode<R: Ring>(&self, ring: R, format: FixedPoint, layer: usize) -> Result<Matrix<R>, Error> {
         let elements = format.encode_all(ring, &self.numbers).map_err(|error| out_of_range(error, layer))?;
-        let rows = if self.columns == 0 { 0 } else { self.numbers.len() / self.columns };
+        let rows = self.numbers.len().checked_div(self.columns).unwrap_or(0);
         Ok(Matrix::new(ring, rows, self.columns, elements)?)
     }
 }

@@ -115,7 +115,7 @@ impl Auxiliary {
                 Ok(Effects::default())
             }
             (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.from_client(session, client, kind, &content)
+                self.client_share(session, client, kind, &content)
             }
             (Kind::Opening, PartyId::Principal) => {
                 let (place, rest) = Place::decode(&content).map_err(malformed)?;
@@ -202,7 +202,7 @@ impl Auxiliary {
         Ok(effects)
     }
 
-    fn from_client(
+    fn client_share(
         &mut self,
         session: Arc<Session>,
         client: usize,

@@ -162,10 +162,10 @@ pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set:
             follow(program, weights, &few, &mut largest);
         }
     }
-    for index in 1..program.operators.len() {
+    for (index, &largest) in largest.iter().enumerate().skip(1) {
         let bounded =
             program.hops.iter().filter(|hop| hop.feeds == Some(index)).all(|hop| is_bounded(&hop.then));
-        inputs.push(if bounded { 0 } else { exponent(largest[index]) + MARGIN });
+        inputs.push(if bounded { 0 } else { exponent(largest) + MARGIN });
     }
     Ranges { norms, inputs }
 }

@@ -2,7 +2,7 @@
 //! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     sync::Arc,
 };
 
@@ -227,7 +227,7 @@ impl Principal {
                 self.advance(place.unit)
             }
             (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.from_client(&session, client, kind, &content)
+                self.client_share(&session, client, kind, &content)
             }
             (Kind::OwnResult, PartyId::Client(client)) => {
                 self.own_result(&session, client, &content).map_err(malformed)?
@@ -464,8 +464,8 @@ impl Principal {
 
     fn open_round(&mut self, round: RoundId) -> Effects<Self> {
         let mut effects = Effects::default();
-        if !self.rounds.contains_key(&round) {
-            self.rounds.insert(round, RoundState::default());
+        if let Entry::Vacant(vacant) = self.rounds.entry(round) {
+            vacant.insert(RoundState::default());
             for client in self.federation.participants(round).members() {
                 let content = round.0.to_le_bytes();
                 effects.outbox.push(self.links.seal(PartyId::Client(client), Kind::RoundStart, &content));
@@ -497,7 +497,7 @@ impl Principal {
         Ok(self.finish(test))
     }
 
-    fn from_client(
+    fn client_share(
         &mut self,
         session: &Session,
         client: usize,

@@ -167,7 +167,7 @@ impl<'a> Coalition<'a> {
     fn new(program: &'a Program, precision: &'a Precision, members: &[Member<'a>]) -> Result<Self, Error> {
         let sizes: f64 = members.iter().map(|member| member.size as f64).sum();
         let weights: f64 = members.iter().map(|member| f64::from(member.weight)).sum();
-        if !(sizes > 0.0 && weights > 0.0) {
+        if sizes == 0.0 || weights == 0.0 {
             return Err(Error::Local { what: "the mean of no models" });
         }
         let shares = |m: &Member<'a>| (m.size as f64 / sizes, f64::from(m.weight) / weights, m.model);

@@ -407,7 +407,7 @@ impl Floor {
                 for (phase, seconds) in &finding.stopwatch.seconds {
                     *self.accounts.seconds.entry(*phase).or_default() += seconds;
                 }
-                self.accounts.operations = self.accounts.operations + finding.operations;
+                self.accounts.operations += finding.operations;
                 match finding.event {
                     Ok(AnyFound::Principal(next)) => self.principal.inbox.push_back(Event::Found(next)),
                     Ok(AnyFound::Auxiliary(next)) => self.auxiliary.inbox.push_back(Event::Found(next)),
