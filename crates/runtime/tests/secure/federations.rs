@@ -161,7 +161,7 @@ fn linear(layers: &mut Vec<LayerSpec>, shapes: &mut Shapes, outputs: usize, inpu
     let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
     shapes.push((weight.clone(), vec![outputs, inputs]));
     // One layer in two has no bias.
-    let bias = (layers.len() % 2 == 0).then_some(bias);
+    let bias = layers.len().is_multiple_of(2).then_some(bias);
     shapes.extend(bias.clone().map(|bias| (bias, vec![outputs])));
     layers.push(LayerSpec::Linear { weight, bias });
 }

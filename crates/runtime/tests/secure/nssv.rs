@@ -67,7 +67,7 @@ fn compare(fixture: &Fixture, settings: Settings) -> Result<Tally, RoleError> {
             let (program, precision) = (session.program(), &session.precision);
             let bounds = ScoreBounds::new(program, precision, &members, &samples)?;
             let fixed = ideal.scores(program, precision, coalition, &places)?;
-            for sample in 0..samples.len() {
+            for (sample, &clear) in clear.iter().enumerate() {
                 for class in 0..program.classes {
                     let error =
                         (fixed.numbers()[class * samples.len() + sample] - bounds.score(sample, class)).abs();
@@ -79,7 +79,7 @@ fn compare(fixture: &Fixture, settings: Settings) -> Result<Tally, RoleError> {
                 let scores: Vec<f64> = (0..program.classes)
                     .map(|class| fixed.numbers()[class * samples.len() + sample])
                     .collect();
-                if predicted(&scores) != clear[sample] {
+                if predicted(&scores) != clear {
                     tally.different += 1;
                     let (margin, bound) = (bounds.margin(sample), bounds.margin_bound(sample));
                     assert!(margin <= bound, "margin {margin} > {bound}: {coalition:?} sample {sample}");

@@ -42,11 +42,11 @@ fn recipe(shape: &Shape, seed: u64) -> Recipe {
     Recipe { shape: shape.clone(), classes: 2, samples, rounds: 1, absence: 0, size_bits: 0, seed }
 }
 
+/// Sender, receiver, kind and length of frames, and how many there were.
+type View = BTreeMap<(PartyId, PartyId, Kind, usize), usize>;
+
 /// How often each link carried a frame of a kind and a length.
-fn view(
-    fixture: &Fixture,
-    protocol: secsv_protocol::decryptors::Protocol,
-) -> (BTreeMap<(PartyId, PartyId, Kind, usize), usize>, Vec<Envelope>) {
+fn view(fixture: &Fixture, protocol: secsv_protocol::decryptors::Protocol) -> (View, Vec<Envelope>) {
     let frames = Arc::new(Mutex::new(Vec::new()));
     fixture.run(compact(protocol), Box::new(Recorder(frames.clone()))).unwrap();
     let frames = std::mem::take(&mut *frames.lock().unwrap());
