@@ -21,7 +21,7 @@ use crate::{
     program::{Input, Receive},
     role::{Effects, Meter, Phase, Role},
     sealed::EnvelopeKeys,
-    server::{UnitContext, check_plan, chunk_wants, wanted_batches, wanted_chunks},
+    server::{UnitContext, check_plan, chunk_wants, waits_for, wanted_batches, wanted_chunks},
     session::{Federation, Session},
 };
 
@@ -59,6 +59,32 @@ struct UnitState {
     parts: BTreeMap<usize, BTreeMap<(usize, usize), Vec<u8>>>,
     activator: Option<Activator>,
     done: Vec<usize>,
+}
+
+impl UnitState {
+    /// What is not there yet of the hops that this client has a seat at.
+    fn missing(&self, session: &Session, id: UnitId, own: PartyId) -> Vec<String> {
+        let UnitId { test, group } = id;
+        let Some(context) = &self.context else {
+            return vec![format!("the announcement of test {test} from principal")];
+        };
+        let seated = |hop: &usize| {
+            let seat = context.client(session.program().hops[*hop].seat);
+            seat.is_ok_and(|client| PartyId::Client(client) == own) && !self.done.contains(hop)
+        };
+        let Some(hop) = (0..session.program().hops.len()).find(seated) else { return Vec::new() };
+        let there = self.parts.get(&hop);
+        let absent = |key: &(usize, usize)| !there.is_some_and(|parts| parts.contains_key(key));
+        let name = |(item, part): (usize, usize)| {
+            let (kind, from) = match session.program().hops[hop].receives[item] {
+                Receive::Update { .. } if part == FROM_AUXILIARY => (Kind::OutputShare, PartyId::Auxiliary),
+                Receive::Update { .. } => (Kind::OutputShare, PartyId::Principal),
+                _ => (Kind::Reply, PartyId::Principal),
+            };
+            format!("{kind} of test {test} group {group} hop {hop} from {from}")
+        };
+        expected_parts(session, context, hop).into_iter().filter(absent).map(name).collect()
+    }
 }
 
 /// Messages kept until what they refer to is known.
@@ -676,7 +702,11 @@ impl Role for Client {
         match (&self.session, &self.label_secret) {
             (None, _) => format!("{own}: the session from principal"),
             (_, None) => format!("{own}: the leader's envelope"),
-            _ => format!("{own}: {} units under way", self.units.len()),
+            (Some(session), Some(_)) => {
+                let all: Vec<String> =
+                    self.units.iter().flat_map(|(id, state)| state.missing(session, *id, own)).collect();
+                waits_for(own, &all)
+            }
         }
     }
 }

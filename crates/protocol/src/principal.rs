@@ -2,7 +2,7 @@
 //! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     sync::Arc,
 };
 
@@ -21,8 +21,8 @@ use crate::{
     role::{Effects, Meter, Phase, Role},
     server::{
         LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_columns, chunk_wants,
-        coalition_model, gated_sum, masked_factors, may_send, products, products_of, updates_of,
-        wanted_batches, wanted_chunks,
+        coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
+        updates_of, waits_for, wanted_batches, wanted_chunks,
     },
     session::{Federation, Session},
 };
@@ -229,7 +229,7 @@ impl Principal {
                 self.advance(place.unit)
             }
             (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.from_client(&session, client, kind, &content)
+                self.client_share(&session, client, kind, &content)
             }
             (Kind::OwnResult, PartyId::Client(client)) => {
                 self.own_result(&session, client, &content).map_err(malformed)?
@@ -465,8 +465,8 @@ impl Principal {
 
     fn open_round(&mut self, round: RoundId) -> Effects<Self> {
         let mut effects = Effects::default();
-        if !self.rounds.contains_key(&round) {
-            self.rounds.insert(round, RoundState::default());
+        if let Entry::Vacant(vacant) = self.rounds.entry(round) {
+            vacant.insert(RoundState::default());
             for client in self.federation.participants(round).members() {
                 let content = round.0.to_le_bytes();
                 effects.outbox.push(self.links.seal(PartyId::Client(client), Kind::RoundStart, &content));
@@ -498,7 +498,7 @@ impl Principal {
         Ok(self.finish(test))
     }
 
-    fn from_client(
+    fn client_share(
         &mut self,
         session: &Session,
         client: usize,
@@ -574,7 +574,7 @@ impl Principal {
                     let place = Place { unit: context.id, hop, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
                     let Some(outputs) = round.outputs.get(&chunk).cloned() else { continue };
-                    if !state.started.insert((hop, item * (1 << 20) + chunk)) {
+                    if !state.started.insert((hop, item, chunk)) {
                         continue;
                     }
                     let to = PartyId::Client(context.client(step.seat)?);
@@ -631,7 +631,7 @@ impl Principal {
                 let &Receive::Bias { operator } = receive else { continue };
                 let Some(models) = self.store.all_models(session, context.round) else { continue };
                 let Some(state) = self.units.get_mut(&context.id) else { break };
-                if !state.started.insert((hop, item)) {
+                if !state.started.insert((hop, item, 0)) {
                     continue;
                 }
                 let place = Place { item, ..Place::new(context.id, hop) };
@@ -669,7 +669,7 @@ impl Principal {
             let id = context.id;
             let Some(state) = self.units.get_mut(&id) else { break };
             let Some(input) = state.inputs.get(&from).cloned() else { continue };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let model = match self.store.coalitions.get(&(id.test, operator)) {
@@ -680,7 +680,7 @@ impl Principal {
                     continue;
                 }
             };
-            state.started.insert((hop, item));
+            state.started.insert((hop, item, 0));
             let place = Place { item, ..Place::new(id, hop) };
             let session = session.clone();
             effects.job(move |meter| {
@@ -778,7 +778,7 @@ impl Principal {
             else {
                 continue;
             };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let place = Place { item, ..Place::new(context.id, hop) };
@@ -800,7 +800,7 @@ impl Principal {
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
                 effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
-                state.started.insert((hop, item));
+                state.started.insert((hop, item, 0));
                 state.triples.remove(&hop);
                 state.openings.remove(&hop);
             }
@@ -973,15 +973,36 @@ impl Role for Principal {
             let names: Vec<String> = missing.map(|c| PartyId::Client(c).to_string()).collect();
             return format!("principal: introductions of {}", names.join(", "));
         }
-        let first = self.units.iter().next().map(|(id, state)| {
-            let hops: Vec<usize> = state.inputs.keys().copied().collect();
-            format!(", first test {} group {} with answers to hops {hops:?}", id.test, id.group)
-        });
-        format!(
-            "principal: {} units of {} tests under way{}",
-            self.units.len(),
-            self.tests.len(),
-            first.unwrap_or_default()
-        )
+        let Some(session) = &self.session else { return waits_for(PartyId::Principal, &[]) };
+        let leader = PartyId::Client(session.leader);
+        let mut all = Vec::new();
+        all.extend(self.public.is_none().then(|| format!("{} from {leader}", Kind::ServerKeys)));
+        all.extend(self.common.is_none().then(|| format!("{} from auxiliary", Kind::Common)));
+        let rounds: Vec<RoundId> = self.rounds.keys().copied().collect();
+        all.extend(missing_inputs(session, &self.store, &rounds));
+        for (round, state) in &self.rounds {
+            let halves = state.own.keys().filter(|chunk| !state.other.contains_key(chunk));
+            all.extend(
+                halves.map(|chunk| format!("{} {chunk} of round {round} from auxiliary", Kind::FirstLayer)),
+            );
+        }
+        for (place, _) in self.halves.iter().filter(|(_, h)| h.own.is_some() && h.other.is_none()) {
+            let (test, group) = (place.unit.test, place.unit.group);
+            let hop = place.hop;
+            all.push(format!("{} of test {test} group {group} hop {hop} from auxiliary", Kind::Half));
+        }
+        for (test, state) in &self.tests {
+            let owners = state.owners_left.iter().map(|&owner| PartyId::Client(owner));
+            all.extend(owners.map(|owner| format!("{} of test {test} from {owner}", Kind::OwnResult)));
+        }
+        for (id, state) in &self.units {
+            let lacks = missing(session, *id, state);
+            if lacks.is_empty() && !self.verdicts.contains_key(id) {
+                let (test, group) = (id.test, id.group);
+                all.push(format!("{} of test {test} group {group} from auxiliary", Kind::Verdict));
+            }
+            all.extend(lacks);
+        }
+        waits_for(PartyId::Principal, &all)
     }
 }

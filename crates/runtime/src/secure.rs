@@ -19,6 +19,8 @@ pub struct SecureEvaluator {
     world: World,
     federation: Arc<Federation>,
     samples: usize,
+    /// The round whose models the servers hold.
+    open: Option<RoundId>,
 }
 
 impl SecureEvaluator {
@@ -37,7 +39,7 @@ impl SecureEvaluator {
         let inputs = client_inputs(run)?;
         let samples = inputs.iter().map(|input| input.test_set.len()).sum();
         let world = World::new(&federation, inputs, costs, seed, interceptor);
-        Ok(Self { world, federation, samples })
+        Ok(Self { world, federation, samples, open: None })
     }
 
     /// What it cost so far.
@@ -103,6 +105,10 @@ impl Evaluator for SecureEvaluator {
             .iter()
             .map(|test| TestRequest { round, coalition: test.coalition, samples: test.samples.clone() })
             .collect();
+        // With SampleSkip a round comes in several batches: its models are sent once.
+        if let Some(before) = self.open.replace(round).filter(|before| *before != round) {
+            self.world.close_round(before);
+        }
         self.world.run(requests, |request, right| {
             let place = tests.iter().enumerate().position(|(i, test)| {
                 !found.contains_key(&i)
@@ -112,7 +118,6 @@ impl Evaluator for SecureEvaluator {
             found.extend(place.map(|place| (place, right)));
             Ok(Vec::new())
         })?;
-        self.world.close_round(round);
         Ok(found.into_values().collect())
     }
 

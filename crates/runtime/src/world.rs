@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Instant,
 };
@@ -199,9 +200,15 @@ impl World {
                 if let Some(principal) = floor.principal.role.take() {
                     break principal;
                 }
+                if floor.failure.is_some() {
+                    return Ok(());
+                }
                 floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
             };
             let asked = principal.request(request.clone());
+            // A test of nothing ends where it begins.
+            let ended = principal.take_results();
+            floor.results.extend(ended);
             floor.principal.role = Some(principal);
             let (test, effects) = asked.map_err(Error::Role)?;
             open.insert(test, request);
@@ -248,17 +255,28 @@ impl World {
                 return;
             }
             let Some(task) = floor.next_task() else {
-                self.moved.notify_all();
+                // Idle threads do not wake each other while one is at work.
+                if floor.is_idle() {
+                    self.moved.notify_all();
+                }
                 floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
                 continue;
             };
             floor.busy += 1;
             drop(floor);
-            let done = perform(task);
+            let done = catch_unwind(AssertUnwindSafe(|| perform(task)));
             floor = self.lock();
             floor.busy -= 1;
-            floor.absorb(done);
             self.moved.notify_all();
+            match done {
+                Ok(done) => floor.absorb(done),
+                Err(panic) => {
+                    // Nobody waits for a party that will not come back.
+                    floor.fail(RoleError::Local { what: "a party panicked" });
+                    drop(floor);
+                    resume_unwind(panic);
+                }
+            }
         }
     }
 }
@@ -389,7 +407,7 @@ impl Floor {
                 for (phase, seconds) in &finding.stopwatch.seconds {
                     *self.accounts.seconds.entry(*phase).or_default() += seconds;
                 }
-                self.accounts.operations = self.accounts.operations + finding.operations;
+                self.accounts.operations += finding.operations;
                 match finding.event {
                     Ok(AnyFound::Principal(next)) => self.principal.inbox.push_back(Event::Found(next)),
                     Ok(AnyFound::Auxiliary(next)) => self.auxiliary.inbox.push_back(Event::Found(next)),
