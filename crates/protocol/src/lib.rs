@@ -7,6 +7,7 @@ mod codec;
 pub mod decryptors;
 mod error;
 mod frame;
+mod hesv;
 pub mod ideal;
 pub mod message;
 pub mod model;
@@ -24,7 +25,7 @@ pub use client::{Client, ClientInput, own_right};
 pub use error::{CodecError, Error, FrameDefect};
 pub use frame::Envelope;
 pub use party::PartyId;
-pub use principal::{Principal, TestRequest};
+pub use principal::{Principal, TestRequest, TestResult};
 pub use program::Program;
 
 pub use secsv_algebra::Seed;
