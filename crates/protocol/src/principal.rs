@@ -607,7 +607,7 @@ impl Principal {
                     let place = Place { unit: context.id, hop, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
                     let Some(outputs) = round.outputs.get(&chunk).cloned() else { continue };
-                    if !state.started.insert((hop, item * (1 << 20) + chunk)) {
+                    if !state.started.insert((hop, (item + 1) * (1 << 20) + chunk)) {
                         continue;
                     }
                     let to = PartyId::Client(context.client(step.seat)?);
