@@ -1006,6 +1006,9 @@ impl Role for Principal {
             let names: Vec<String> = missing.map(|c| PartyId::Client(c).to_string()).collect();
             return format!("principal: introductions of {}", names.join(", "));
         }
+        if let Some(session) = self.session.as_ref().filter(|_| self.is_hesv()) {
+            return self.awaiting_hesv(session);
+        }
         let first = self.units.iter().next().map(|(id, state)| {
             let hops: Vec<usize> = state.inputs.keys().copied().collect();
             format!(", first test {} group {} with answers to hops {hops:?}", id.test, id.group)

@@ -12,8 +12,11 @@ use crate::hesv::{Upload, decode_batches, rotation_steps, slot_replies};
 /// Bytes of a coalition's weights in the larger basis up to which they are kept for all units and steps of a test;
 /// above, every product extends them anew, a few inputs at a time.
 const KEPT: usize = 128 << 20;
-/// Bytes of such weights over all tests under way.
-const KEPT_BY_ALL: usize = 1 << 30;
+/// Bytes of such weights and of what clients encrypt again, over all tests under way.
+const KEPT_BY_ALL: usize = 3 << 29;
+
+/// Missing messages that are named when nothing moves any more.
+const MOST_NAMED: usize = 6;
 
 /// What only HESV has a server remember.
 #[derive(Default)]
@@ -32,11 +35,18 @@ pub(super) struct State {
 #[derive(Default)]
 struct Uploads {
     /// By hop; none while it is decoded.
-    hops: BTreeMap<usize, Option<Arc<Upload>>>,
+    hops: BTreeMap<usize, Option<Uploaded>>,
     truth: Option<Vec<u8>>,
     predicted: Option<Vec<u8>>,
     /// Differences are on their way to the counting client.
     compared: bool,
+}
+
+/// What a client made of a hop.
+struct Uploaded {
+    /// Gone once they are multiplied: one operator takes them, once.
+    batches: Option<Vec<EncryptedBatch>>,
+    slots: Arc<Vec<EncryptedSlots>>,
 }
 
 impl State {
@@ -70,9 +80,15 @@ impl Principal {
         if !self.is_hesv() {
             return MOST_ACTIVE;
         }
-        let layouts = session.encryption.iter().flat_map(|e| &e.layouts[1..]);
-        let kept: usize = layouts.filter_map(|l| l.extended_bytes().ok()).filter(|b| *b <= KEPT).sum();
-        (KEPT_BY_ALL / kept.max(1)).clamp(2, MOST_ACTIVE)
+        let layouts = || session.encryption.iter().flat_map(|e| e.layouts.iter().enumerate().skip(1));
+        let kept = layouts().filter_map(|(_, l)| l.extended_bytes().ok()).filter(|b| *b <= KEPT);
+        let upload = |(operator, layout): (usize, &secsv_he::linear::Layout)| {
+            let columns = session.samples() * session.program().operators[operator].positions;
+            let batches = layout.batches(columns).max(session.groups.len());
+            batches * EncryptedBatch::encoded_len(layout)
+        };
+        let of_test = kept.sum::<usize>() + layouts().map(upload).max().unwrap_or(0);
+        (KEPT_BY_ALL / of_test.max(1)).clamp(1, MOST_ACTIVE)
     }
 
     /// Takes a message of a session under way.
@@ -308,7 +324,9 @@ impl Principal {
             let upload = Upload::decode(&session, place.hop, samples, from, &bytes, meter)?;
             Ok(move |role: &mut Self| {
                 if let Some(uploads) = role.hesv.units.get_mut(&id) {
-                    uploads.hops.insert(place.hop, Some(Arc::new(upload)));
+                    let Upload { batches, slots } = upload;
+                    let uploaded = Uploaded { batches: Some(batches), slots: Arc::new(slots) };
+                    uploads.hops.insert(place.hop, Some(uploaded));
                 }
                 role.advance(id)
             })
@@ -330,8 +348,12 @@ impl Principal {
         Ok(effects)
     }
 
-    fn upload(&self, unit: UnitId, hop: usize) -> Option<Arc<Upload>> {
-        self.hesv.units.get(&unit)?.hops.get(&hop)?.clone()
+    fn uploaded(&mut self, unit: UnitId, hop: usize) -> Option<&mut Uploaded> {
+        self.hesv.units.get_mut(&unit)?.hops.get_mut(&hop)?.as_mut()
+    }
+
+    fn slots(&mut self, unit: UnitId, hop: usize) -> Option<Arc<Vec<EncryptedSlots>>> {
+        self.uploaded(unit, hop).map(|uploaded| uploaded.slots.clone())
     }
 
     fn is_started(&self, unit: UnitId, key: (usize, usize)) -> bool {
@@ -353,9 +375,9 @@ impl Principal {
         let mut effects = Effects::default();
         let id = context.id;
         for (hop, item, operator, from) in products_of(session) {
-            let Some(upload) = self.upload(id, from).filter(|_| !self.is_started(id, (hop, item))) else {
+            if self.is_started(id, (hop, item)) || self.uploaded(id, from).is_none() {
                 continue;
-            };
+            }
             let (Some(weights), Some(models)) =
                 (self.weights(session, context.round), self.store.all_models(session, context.round))
             else {
@@ -374,6 +396,8 @@ impl Principal {
                 None
             };
             self.set_started(id, (hop, item));
+            let batches = self.uploaded(id, from).and_then(|uploaded| uploaded.batches.take());
+            let batches = batches.ok_or(Error::Local { what: "batches that were not used yet" })?;
             let place = Place { item, ..Place::new(id, hop) };
             let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
             let (public, evaluation) = (self.public_key()?, self.evaluation()?);
@@ -385,16 +409,15 @@ impl Principal {
                 let limbs = layout.parameters().limbs();
                 let products: Vec<Ciphertext> = match kept {
                     Some(model) => {
-                        let batches = upload.batches.iter();
                         let rows = batches
+                            .iter()
                             .map(|b| layout.multiply_full(&model, b, &evaluation, &mut meter.operations));
                         rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
                     }
                     None => {
                         let terms = coalition_terms(&session, &context, operator, &weights);
-                        let batches = &upload.batches;
                         let ops = &mut meter.operations;
-                        let products = layout.multiply_sums(&[&terms], batches, &evaluation, ops)?;
+                        let products = layout.multiply_sums(&[&terms], &batches, &evaluation, ops)?;
                         products.into_iter().flatten().collect()
                     }
                 };
@@ -447,7 +470,7 @@ impl Principal {
         let mut effects = Effects::default();
         let id = context.id;
         for (hop, item, gates, state) in updates_of(session) {
-            let (Some(gates), Some(state)) = (self.upload(id, gates), self.upload(id, state)) else {
+            let (Some(gates), Some(state)) = (self.slots(id, gates), self.slots(id, state)) else {
                 continue;
             };
             if self.is_started(id, (hop, item)) {
@@ -462,7 +485,7 @@ impl Principal {
             effects.job(move |meter| {
                 meter.enter(Phase::Linear);
                 let parameters = &session.encryption()?.parameters;
-                let ([z, u], [h]) = (&gates.slots[..], &state.slots[..]) else {
+                let ([z, u], [h]) = (&gates[..], &state[..]) else {
                     return Err(Error::Local { what: "gates and a state" });
                 };
                 let [z, u, h] = [z, u, h].map(|slots| slots.expand(parameters));
@@ -591,6 +614,56 @@ impl Principal {
         }
         state.counted += found as usize;
         Ok(self.finish(test))
+    }
+}
+
+impl Principal {
+    /// What is missing, and from whom.
+    pub(super) fn awaiting_hesv(&self, session: &Session) -> String {
+        let mut missing = Vec::new();
+        let mut miss =
+            |kind: Kind, client: usize| missing.push(format!("{kind} from {}", PartyId::Client(client)));
+        if self.hesv.evaluation.is_none() {
+            miss(Kind::ServerKeys, session.leader);
+        }
+        for (_, chunk) in session.chunks.iter().enumerate().filter(|(i, _)| !self.hesv.data.contains_key(i)) {
+            session.groups[chunk.group].owners.members().for_each(|owner| miss(Kind::Data, owner));
+        }
+        for (round, _) in self.rounds.iter().filter(|(_, state)| !state.started) {
+            let models = self.hesv.models.get(round);
+            let absent = |i: &usize| models.is_none_or(|models| !models.contains_key(i));
+            session
+                .federation
+                .participants(*round)
+                .members()
+                .filter(absent)
+                .for_each(|i| miss(Kind::Model, i));
+        }
+        for (id, state) in &self.units {
+            let Some(context) = &state.plan else { continue };
+            let nothing = Uploads::default();
+            let uploads = self.hesv.units.get(id).unwrap_or(&nothing);
+            if uploads.compared {
+                context.plan.counter.into_iter().for_each(|client| miss(Kind::Count, client));
+                continue;
+            }
+            if uploads.truth.is_none() {
+                context.owners(session).for_each(|owner| miss(Kind::Truth, owner));
+            }
+            let hops = session.program().hops.iter().enumerate();
+            if let Some((hop, step)) = hops.into_iter().find(|(hop, _)| !uploads.hops.contains_key(hop))
+                && let Ok(client) = context.client(step.seat)
+            {
+                let last = hop + 1 == session.program().hops.len();
+                if !last || uploads.predicted.is_none() {
+                    miss(if last { Kind::Predicted } else { Kind::Shared }, client);
+                }
+            }
+        }
+        let more = missing.len().saturating_sub(MOST_NAMED);
+        missing.truncate(MOST_NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("principal: {}{more}", missing.join(", "))
     }
 }
 
