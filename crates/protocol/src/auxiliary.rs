@@ -432,7 +432,8 @@ impl Role for Auxiliary {
                 let leader = PartyId::Client(session.leader);
                 let mut all = Vec::new();
                 all.extend(self.public.is_none().then(|| format!("{} from {leader}", Kind::ServerKeys)));
-                all.extend(missing_inputs(session, &self.store, &self.first_layers));
+                let rounds: Vec<RoundId> = self.first_layers.iter().copied().collect();
+                all.extend(missing_inputs(session, &self.store, &rounds));
                 for (id, state) in self.units.iter().filter(|(_, state)| !state.judged) {
                     all.extend(missing(session, *id, state));
                 }

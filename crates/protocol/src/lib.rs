@@ -28,6 +28,7 @@ pub mod decryptors;
 pub mod disclosure;
 mod error;
 mod frame;
+mod hesv;
 #[doc(hidden)]
 pub mod hostile;
 pub mod ideal;
@@ -48,7 +49,7 @@ pub use client::{Client, ClientInput, own_right};
 pub use error::{CodecError, Error, FrameDefect};
 pub use frame::Envelope;
 pub use party::PartyId;
-pub use principal::{Principal, TestRequest};
+pub use principal::{Principal, TestRequest, TestResult};
 pub use program::Program;
 
 pub use secsv_algebra::{Field, Seed};

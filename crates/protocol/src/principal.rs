@@ -1,6 +1,8 @@
 //! The first server (the paper's P): plans every test, adds both servers' halves up, sanitises replies and learns which
 //! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
 
+mod hesv;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     sync::Arc,
@@ -43,6 +45,21 @@ pub struct TestRequest {
     pub samples: SampleSet,
 }
 
+/// What a test found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestResult {
+    /// How many of the samples were predicted right.
+    pub correct: usize,
+    /// Which, where the principal learns it: not in HESV.
+    pub right: Option<SampleSet>,
+}
+
+impl From<SampleSet> for TestResult {
+    fn from(right: SampleSet) -> Self {
+        Self { correct: right.len(), right: Some(right) }
+    }
+}
+
 /// The principal server.
 pub struct Principal {
     federation: Arc<Federation>,
@@ -63,7 +80,8 @@ pub struct Principal {
     verdicts: BTreeMap<UnitId, Vec<u8>>,
     roles: BTreeMap<(RoundId, Coalition, usize), UnitPlan>,
     next_test: u64,
-    results: Vec<(u64, SampleSet)>,
+    results: Vec<(u64, TestResult)>,
+    hesv: hesv::State,
 }
 
 #[derive(Default)]
@@ -78,6 +96,8 @@ struct RoundState {
 struct TestState {
     request: TestRequest,
     right: SampleSet,
+    /// Right predictions that were only counted.
+    counted: usize,
     units_left: BTreeSet<usize>,
     owners_left: BTreeSet<usize>,
 }
@@ -113,6 +133,7 @@ impl Principal {
             roles: BTreeMap::new(),
             next_test: 0,
             results: Vec::new(),
+            hesv: hesv::State::default(),
         }
     }
 
@@ -134,8 +155,8 @@ impl Principal {
         Ok((test, self.pump()?))
     }
 
-    /// Tests that ended, with the samples that were predicted right.
-    pub fn take_results(&mut self) -> Vec<(u64, SampleSet)> {
+    /// Tests that ended, with what they found.
+    pub fn take_results(&mut self) -> Vec<(u64, TestResult)> {
         std::mem::take(&mut self.results)
     }
 
@@ -144,9 +165,11 @@ impl Principal {
         let mut effects = Effects::default();
         if self.rounds.remove(&round).is_some() {
             self.store.forget_round(round);
+            self.hesv.forget_round(round);
             let mut w = Writer::default();
             w.u8(1).u64(round.0.into());
-            effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));
+            let content = w.finish();
+            effects.outbox.extend(self.auxiliary().map(|to| self.links.seal(to, Kind::Done, &content)));
         }
         effects
     }
@@ -171,6 +194,9 @@ impl Principal {
             _ => {}
         }
         let session = self.agreed()?;
+        if self.is_hesv() && kind != Kind::ClientKeys {
+            return self.take_hesv(&session, from, kind, content);
+        }
         match (kind, from) {
             (Kind::ServerKeys, PartyId::Client(leader)) if leader == session.leader => {
                 let parameters = &session.encryption()?.parameters;
@@ -256,7 +282,7 @@ impl Principal {
         )?);
         self.session = Some(Arc::new(session));
         let clients = (0..self.federation.clients).map(PartyId::Client);
-        for to in clients.chain([PartyId::Auxiliary]) {
+        for to in clients.chain(self.auxiliary()) {
             effects.outbox.push(self.links.seal(to, Kind::Session, &proposal));
         }
         Ok(effects)
@@ -368,8 +394,12 @@ impl Principal {
     fn pump(&mut self) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let Some(session) = self.session.clone() else { return Ok(effects) };
-        let ready = self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some();
-        while ready && self.tests.len() < most_active(&session) {
+        let ready = if self.is_hesv() {
+            self.hesv_ready(&session)
+        } else {
+            self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some()
+        };
+        while ready && self.tests.len() < self.most_active(&session) {
             let Some((test, request)) = self.queue.pop_front() else { break };
             effects.and(self.start(&session, test, request)?);
         }
@@ -387,6 +417,7 @@ impl Principal {
         let participants = session.federation.participants(round);
         let mut state = TestState {
             right: SampleSet::none(session.samples()),
+            counted: 0,
             units_left: BTreeSet::new(),
             owners_left: BTreeSet::new(),
             request,
@@ -419,7 +450,7 @@ impl Principal {
         if is_secure {
             effects.and(self.open_round(round));
             let content = plan.encode();
-            let mut concerned = BTreeSet::from([PartyId::Auxiliary]);
+            let mut concerned: BTreeSet<PartyId> = self.auxiliary().into_iter().collect();
             for context in UnitContext::of(&plan) {
                 concerned.extend(context.seated().chain(context.owners(session)).map(PartyId::Client));
                 let id = context.id;
@@ -548,6 +579,9 @@ impl Principal {
         let Some(context) = self.units.get(&id).and_then(|state| state.plan.clone()) else {
             return Ok(effects);
         };
+        if self.is_hesv() {
+            return self.advance_hesv(&session, &context);
+        }
         effects.and(self.first_replies(&session, &context)?);
         effects.and(self.bias_replies(&session, &context)?);
         effects.and(self.own_halves(&session, &context)?);
@@ -848,11 +882,18 @@ impl Principal {
         let ended =
             self.tests.get(&test).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
         if let Some(state) = ended.then(|| self.tests.remove(&test)).flatten() {
-            self.results.push((test, state.right));
+            let result = if self.is_hesv() {
+                TestResult { correct: state.counted, right: None }
+            } else {
+                state.right.into()
+            };
+            self.results.push((test, result));
             self.store.forget_test(test);
+            self.hesv.forget_test(test);
             let mut w = Writer::default();
             w.u8(0).u64(test);
-            effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));
+            let content = w.finish();
+            effects.outbox.extend(self.auxiliary().map(|to| self.links.seal(to, Kind::Done, &content)));
             effects.and(self.pump()?);
         }
         Ok(effects)
@@ -972,6 +1013,9 @@ impl Role for Principal {
             let missing = (0..self.federation.clients).filter(|c| !self.hellos.contains_key(c));
             let names: Vec<String> = missing.map(|c| PartyId::Client(c).to_string()).collect();
             return format!("principal: introductions of {}", names.join(", "));
+        }
+        if let Some(session) = self.session.as_ref().filter(|_| self.is_hesv()) {
+            return self.awaiting_hesv(session);
         }
         let Some(session) = &self.session else { return waits_for(PartyId::Principal, &[]) };
         let leader = PartyId::Client(session.leader);

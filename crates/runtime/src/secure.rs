@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use secsv_federation::{Coalition, RoundId, RunDirectory, SampleSet, WeightedMean};
+use secsv_federation::{Coalition, RoundId, RunDirectory, WeightedMean};
 use secsv_protocol::{
-    ClientInput, Seed, TestRequest, UnitCosts,
+    ClientInput, Seed, TestRequest, TestResult, UnitCosts,
     decryptors::Protocol,
     session::{Federation, Settings},
 };
@@ -99,8 +99,12 @@ impl Evaluator for SecureEvaluator {
         self.federation.rounds.keys().map(|&round| (round, self.federation.participants(round))).collect()
     }
 
-    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<SampleSet>, Error> {
-        let mut found: BTreeMap<usize, SampleSet> = BTreeMap::new();
+    fn tells_samples(&self) -> bool {
+        self.federation.settings.protocol != Protocol::Hesv
+    }
+
+    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
+        let mut found: BTreeMap<usize, TestResult> = BTreeMap::new();
         let requests: Vec<TestRequest> = tests
             .iter()
             .map(|test| TestRequest { round, coalition: test.coalition, samples: test.samples.clone() })
@@ -109,13 +113,13 @@ impl Evaluator for SecureEvaluator {
         if let Some(before) = self.open.replace(round).filter(|before| *before != round) {
             self.world.close_round(before);
         }
-        self.world.run(requests, |request, right| {
+        self.world.run(requests, |request, result| {
             let place = tests.iter().enumerate().position(|(i, test)| {
                 !found.contains_key(&i)
                     && test.coalition == request.coalition
                     && test.samples == request.samples
             });
-            found.extend(place.map(|place| (place, right)));
+            found.extend(place.map(|place| (place, result)));
             Ok(Vec::new())
         })?;
         Ok(found.into_values().collect())

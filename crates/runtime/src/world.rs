@@ -8,10 +8,9 @@ use std::{
     time::Instant,
 };
 
-use secsv_federation::SampleSet;
 use secsv_protocol::{
     Auxiliary, Client, ClientInput, Envelope, Error as RoleError, Operations, PartyId, Principal, Seed,
-    TestRequest, UnitCosts,
+    TestRequest, TestResult, UnitCosts,
     message::Kind,
     role::{Continuation, Effects, Job, Meter, Phase, Probe, Role},
     session::Federation,
@@ -78,7 +77,7 @@ struct Floor {
     accounts: Accounts,
     /// Threads at work.
     busy: usize,
-    results: Vec<(u64, SampleSet)>,
+    results: Vec<(u64, TestResult)>,
     failure: Option<RoleError>,
     stopping: bool,
     /// Whose inbox is looked at first next time: nobody waits for ever.
@@ -159,7 +158,7 @@ impl World {
     pub fn run(
         &mut self,
         requests: Vec<TestRequest>,
-        mut next: impl FnMut(&TestRequest, SampleSet) -> Result<Vec<TestRequest>, Error>,
+        mut next: impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
         self.ask(requests, &mut open)?;
@@ -179,13 +178,13 @@ impl World {
     fn serve(
         &self,
         open: &mut BTreeMap<u64, TestRequest>,
-        next: &mut impl FnMut(&TestRequest, SampleSet) -> Result<Vec<TestRequest>, Error>,
+        next: &mut impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         while !open.is_empty() {
             let results = self.wait()?;
-            for (test, right) in results {
+            for (test, found) in results {
                 let Some(request) = open.remove(&test) else { continue };
-                let more = next(&request, right)?;
+                let more = next(&request, found)?;
                 self.ask(more, open)?;
             }
         }
@@ -227,7 +226,7 @@ impl World {
         }
     }
 
-    fn wait(&self) -> Result<Vec<(u64, SampleSet)>, Error> {
+    fn wait(&self) -> Result<Vec<(u64, TestResult)>, Error> {
         let mut floor = self.lock();
         loop {
             if let Some(failure) = floor.failure.take() {
