@@ -16,6 +16,7 @@ mod principal;
 pub mod program;
 pub mod role;
 mod sealed;
+mod secret;
 mod server;
 pub mod session;
 
@@ -27,5 +28,5 @@ pub use party::PartyId;
 pub use principal::{Principal, TestRequest};
 pub use program::Program;
 
-pub use secsv_algebra::Seed;
+pub use secsv_algebra::{Field, Ring64, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};

@@ -11,7 +11,7 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 
 use crate::{
-    Error, PartyId,
+    Envelope, Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
     decryptors::{Planner, Unit, knows},
     error::CodecError,
@@ -19,6 +19,7 @@ use crate::{
     message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
     program::{Input, Receive},
     role::{Effects, Meter, Phase, Role},
+    secret::{self, SecretServer},
     server::{
         LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_columns, chunk_wants,
         coalition_model, gated_sum, masked_factors, may_send, products, products_of, updates_of,
@@ -53,6 +54,7 @@ pub struct Principal {
     public: Option<Arc<PublicKey>>,
     common: Option<Seed>,
     store: Store,
+    secret: SecretServer,
     rounds: BTreeMap<RoundId, RoundState>,
     queue: VecDeque<(u64, TestRequest)>,
     tests: BTreeMap<u64, TestState>,
@@ -102,6 +104,7 @@ impl Principal {
             public: None,
             common: None,
             store: Store::default(),
+            secret: SecretServer::default(),
             rounds: BTreeMap::new(),
             queue: VecDeque::new(),
             tests: BTreeMap::new(),
@@ -142,6 +145,7 @@ impl Principal {
         let mut effects = Effects::default();
         if self.rounds.remove(&round).is_some() {
             self.store.forget_round(round);
+            self.secret.forget_round(round);
             let mut w = Writer::default();
             w.u8(1).u64(round.0.into());
             effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));
@@ -169,6 +173,9 @@ impl Principal {
             _ => {}
         }
         let session = self.agreed()?;
+        if secret::takes(&session, from, kind) {
+            return secret::take(self, &session, from, kind, content);
+        }
         match (kind, from) {
             (Kind::ServerKeys, PartyId::Client(leader)) if leader == session.leader => {
                 let parameters = &session.encryption()?.parameters;
@@ -367,7 +374,11 @@ impl Principal {
     fn pump(&mut self) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let Some(session) = self.session.clone() else { return Ok(effects) };
-        let ready = self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some();
+        let held = match session.encryption {
+            Some(_) => self.public.is_some() && self.store.all_data(&session).is_some(),
+            None => self.secret.is_ready(&session),
+        };
+        let ready = self.common.is_some() && held;
         while ready && self.tests.len() < MOST_ACTIVE {
             let Some((test, request)) = self.queue.pop_front() else { break };
             effects.and(self.start(&session, test, request)?);
@@ -466,7 +477,12 @@ impl Principal {
         let mut effects = Effects::default();
         if !self.rounds.contains_key(&round) {
             self.rounds.insert(round, RoundState::default());
-            for client in self.federation.participants(round).members() {
+            let mut concerned = self.federation.participants(round);
+            if let Some(session) = self.session.as_ref().filter(|session| session.encryption.is_none()) {
+                // Owners deal for the first layer of every round.
+                concerned = session.groups.iter().fold(concerned, |all, group| all.union(group.owners));
+            }
+            for client in concerned.members() {
                 let content = round.0.to_le_bytes();
                 effects.outbox.push(self.links.seal(PartyId::Client(client), Kind::RoundStart, &content));
             }
@@ -499,7 +515,7 @@ impl Principal {
 
     fn from_client(
         &mut self,
-        session: &Session,
+        session: &Arc<Session>,
         client: usize,
         kind: Kind,
         content: &[u8],
@@ -512,6 +528,9 @@ impl Principal {
         let Some(context) = state.plan.clone() else { return Err(unexpected) };
         if !may_send(session, &context, client, kind, place.hop) {
             return Err(unexpected);
+        }
+        if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
+            return secret::take_shared(self, session, &context, from, kind, place, rest);
         }
         let mut r = Reader::new(rest);
         let seed = r.seed().map_err(malformed)?;
@@ -547,6 +566,11 @@ impl Principal {
         let Some(context) = self.units.get(&id).and_then(|state| state.plan.clone()) else {
             return Ok(effects);
         };
+        if session.encryption.is_none() {
+            effects.and(secret::advance(self, &session, &context)?);
+            effects.and(self.judge(&session, &context)?);
+            return Ok(effects);
+        }
         effects.and(self.first_replies(&session, &context)?);
         effects.and(self.bias_replies(&session, &context)?);
         effects.and(self.own_halves(&session, &context)?);
@@ -795,7 +819,7 @@ impl Principal {
             if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
                 let common = self.common.as_ref().ok_or(Error::Local { what: "the common seed" })?;
                 let zero = common.derive("gated sum", place.number());
-                let share = gated_sum(session, triple, gates, (own, other), true, &zero)?;
+                let share = gated_sum(triple, gates, (own, other), true, &zero)?;
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
                 effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
@@ -849,6 +873,7 @@ impl Principal {
         if let Some(state) = ended.then(|| self.tests.remove(&test)).flatten() {
             self.results.push((test, state.right));
             self.store.forget_test(test);
+            self.secret.forget_test(test);
             let mut w = Writer::default();
             w.u8(0).u64(test);
             effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));
@@ -943,6 +968,38 @@ fn ciphertexts<'a>(
     Ok(parts
         .into_iter()
         .map(move |part| Ciphertext::from_bytes(parameters, part).map_err(|e| malformed(e.into()))))
+}
+
+impl secret::Host for Principal {
+    const SIDE: PartyId = PartyId::Principal;
+
+    fn secret(&mut self) -> &mut SecretServer {
+        &mut self.secret
+    }
+
+    fn common(&self) -> Option<Seed> {
+        self.common.clone()
+    }
+
+    fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope {
+        self.links.seal(to, kind, content)
+    }
+
+    fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>> {
+        self.units.get(&unit).and_then(|state| state.plan.clone())
+    }
+
+    fn under_way(&self) -> Vec<UnitId> {
+        self.units.keys().copied().collect()
+    }
+
+    fn resume(&mut self, unit: UnitId) -> Result<Effects<Self>, Error> {
+        self.advance(unit)
+    }
+
+    fn prepared(&mut self) -> Result<Effects<Self>, Error> {
+        self.pump()
+    }
 }
 
 impl Role for Principal {
