@@ -25,14 +25,16 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show an encrypted matrix product, checked against the clear one.
-    Demo,
+    /// Five hospitals, one with corrupted labels: trained, valued under encryption, reported. Takes seconds.
+    Demo(commands::demo::DemoArgs),
     /// Measure this machine.
     Bench(commands::bench::BenchArgs),
     /// Train a federation in simulation and write its run directory.
     Train(Box<commands::train::TrainArgs>),
     /// Value every client of a federation from its run directory.
     Evaluate(Box<commands::evaluate::EvaluateArgs>),
+    /// Value every client under several protocols, side by side.
+    Compare(Box<commands::compare::CompareArgs>),
     /// Write the HTML report of a result that `evaluate --json` wrote.
     Report(commands::report::ReportArgs),
 }
@@ -40,10 +42,11 @@ enum Command {
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match args.command {
-        Command::Demo => commands::demo::run(args.format),
+        Command::Demo(demo) => commands::demo::run(&demo, args.format),
         Command::Bench(bench) => commands::bench::run(&bench, args.format),
         Command::Train(train) => commands::train::run(&train, args.format),
         Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
+        Command::Compare(compare) => commands::compare::run(&compare, args.format),
         Command::Report(report) => commands::report::run(&report, args.format),
     };
     match result {

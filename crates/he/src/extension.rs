@@ -20,8 +20,8 @@ use crate::{
 pub(crate) struct Extension {
     limbs: Vec<Limb>,
     lift: Vec<Lift>,
-    /// For each limb of q, (q / q_i)^-1 modulo q_i and 1 / q_i.
-    digits: Vec<(u64, f64)>,
+    /// For each limb of q, (q / q_i)^-1 modulo q_i.
+    digits: Vec<u64>,
     base: usize,
     /// The library's scaler back to the ciphertext modulus.
     extended: Arc<Context>,
@@ -53,10 +53,11 @@ impl Extension {
         let factor = ScalingFactor::new(&BigUint::from(parameters.field().modulus()), base.modulus());
         let down = Scaler::new(&extended, &base, factor).map_err(unusable)?;
         let lift = limbs[moduli.len()..].iter().map(|l| Lift::new(l, &moduli)).collect();
-        let digits = parameters.limbs().iter().enumerate().map(|(i, limb)| {
-            let inverse = limb.modulus().inverse(cofactor(limb, &moduli, i));
-            (inverse, 1.0 / limb.modulus().value() as f64)
-        });
+        let digits = parameters
+            .limbs()
+            .iter()
+            .enumerate()
+            .map(|(i, limb)| limb.modulus().inverse(cofactor(limb, &moduli, i)));
         Ok(Self { limbs, lift, digits: digits.collect(), base: moduli.len(), extended, down })
     }
 
@@ -65,33 +66,37 @@ impl Extension {
         &self.limbs
     }
 
-    /// One part of a ciphertext, at points, to the larger basis: `write` gets each limb's points. The numbers are
-    /// lifted centred; whether one next to q/2 is lifted as itself or as itself less q does not matter, both are
-    /// the same ciphertext.
-    pub(crate) fn extend(&self, points: &[u64], ops: &mut Operations, mut write: impl FnMut(usize, &[u64])) {
+    /// One part of a ciphertext, at points, to the larger basis, limb by limb. The numbers are lifted centred;
+    /// whether one next to q/2 is lifted as itself or as itself less q does not matter, both are the same
+    /// ciphertext: 32 bits of each digit decide.
+    pub(crate) fn extend<'a>(
+        &self,
+        points: &[u64],
+        scratch: &mut Vec<u64>,
+        ops: &mut Operations,
+        targets: impl Iterator<Item = &'a mut [u64]>,
+    ) {
         let degree = points.len() / self.base;
-        let mut digits = points.to_vec();
-        for (l, words) in digits.chunks_exact_mut(degree).enumerate() {
-            write(l, words);
-            self.limbs[l].backward(words);
-            kernel::scale(Backend::detect(), &self.limbs[l], self.digits[l].0, words);
+        scratch.clear();
+        scratch.resize(degree, 1 << 31);
+        scratch.extend_from_slice(points);
+        let (multiples, digits) = scratch.split_at_mut(degree);
+        let mut targets = self.limbs.iter().zip(targets);
+        for (i, (limb, target)) in targets.by_ref().take(self.base).enumerate() {
+            let words = &mut digits[i * degree..][..degree];
+            target.copy_from_slice(words);
+            limb.backward(words);
+            kernel::scale(Backend::detect(), limb, self.digits[i], words);
+            multiples.iter_mut().zip(words).for_each(|(m, d)| *m += *d >> (limb.bits() - 32));
         }
         // The number is the sum of digit * q / q_i less this multiple of q.
-        let multiples: Vec<u64> = (0..degree)
-            .map(|k| {
-                let fraction =
-                    self.digits.iter().enumerate().map(|(i, d)| digits[i * degree + k] as f64 * d.1);
-                (fraction.sum::<f64>() + 0.5) as u64
-            })
-            .collect();
-        let mut lifted = vec![0; degree];
-        for (lift, (l, limb)) in self.lift.iter().zip(self.limbs.iter().enumerate().skip(self.base)) {
+        multiples.iter_mut().for_each(|m| *m >>= 32);
+        for (lift, (limb, target)) in self.lift.iter().zip(targets) {
             let mut terms: Vec<(u64, &[u64])> =
                 lift.cofactors.iter().copied().zip(digits.chunks_exact(degree)).collect();
-            terms.push((lift.minus_modulus, &multiples));
-            kernel::combine(Backend::detect(), limb, &terms, &mut lifted);
-            limb.forward(&mut lifted);
-            write(l, &lifted);
+            terms.push((lift.minus_modulus, multiples));
+            kernel::combine(Backend::detect(), limb, &terms, target);
+            limb.forward(target);
         }
         ops.ntt += self.limbs.len() as u64;
     }

@@ -5,7 +5,11 @@ use std::sync::{Arc, OnceLock};
 use secsv_algebra::{Factor, Field, Modulus, Ring};
 use tfhe_ntt::prime64::Plan;
 
-use crate::{HeError, extension::Extension};
+use crate::{
+    HeError,
+    extension::Extension,
+    kernel::{Backend, Transform},
+};
 
 /// Bits a ciphertext modulus may have at 128-bit security: Homomorphic Encryption Standard (2018), table for
 /// classical attacks and a ternary secret, the strictest of its columns.
@@ -41,6 +45,7 @@ impl Preset {
 pub struct Limb {
     modulus: Modulus,
     plan: Plan,
+    transform: Transform,
 }
 
 impl Limb {
@@ -49,10 +54,12 @@ impl Limb {
         let twice_degree = 2 * degree as u64;
         let unusable = HeError::UnusableLimb { found: prime, twice_degree };
         let modulus = Modulus::new(prime).map_err(|_| unusable.clone())?;
-        let limb = match Plan::try_new(degree, prime) {
-            Some(plan) if (54..=55).contains(&modulus.bits()) => Self { modulus, plan },
-            _ => return Err(unusable),
-        };
+        if !(54..=55).contains(&modulus.bits()) {
+            return Err(unusable);
+        }
+        let plan = Plan::try_new(degree, prime).ok_or(unusable.clone())?;
+        let transform = Transform::new(modulus, degree, &plan).ok_or(unusable.clone())?;
+        let limb = Self { modulus, plan, transform };
         if limb.complement() >= 1 << 22 { Err(unusable) } else { Ok(limb) }
     }
 
@@ -73,13 +80,12 @@ impl Limb {
 
     /// Coefficients to points, in place.
     pub(crate) fn forward(&self, words: &mut [u64]) {
-        self.plan.fwd(words);
+        self.transform.forward(Backend::detect(), self, &self.plan, words);
     }
 
     /// Points to coefficients, in place.
     pub(crate) fn backward(&self, words: &mut [u64]) {
-        self.plan.inv(words);
-        self.plan.normalize(words);
+        self.transform.backward(Backend::detect(), self, &self.plan, words);
     }
 }
 

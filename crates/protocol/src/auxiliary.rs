@@ -1,7 +1,10 @@
 //! The second server (the paper's A): holds one share of everything, multiplies, and hands its re-randomised halves to
 //! the principal. It learns sizes and who is tested when, nothing else.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use secsv_algebra::{Prg, Ring, Seed, Share};
 use secsv_federation::RoundId;
@@ -34,7 +37,8 @@ pub struct Auxiliary {
     units: BTreeMap<UnitId, UnitState>,
     /// Messages that came before the session did.
     early: Vec<(PartyId, Kind, Vec<u8>)>,
-    first_layers: Vec<RoundId>,
+    /// Rounds whose first layers have not begun.
+    first_layers: BTreeSet<RoundId>,
 }
 
 /// Messages kept until the session is known.
@@ -54,7 +58,7 @@ impl Auxiliary {
             secret: SecretServer::default(),
             units: BTreeMap::new(),
             early: Vec::new(),
-            first_layers: Vec::new(),
+            first_layers: BTreeSet::new(),
         }
     }
 
@@ -161,7 +165,7 @@ impl Auxiliary {
             let model = LocalModel::decode(&session, false, from, &content[4..], meter)?;
             Ok(move |role: &mut Self| {
                 role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
-                role.first_layers.push(round);
+                role.first_layers.insert(round);
                 role.first_layers()
             })
         });
@@ -175,10 +179,10 @@ impl Auxiliary {
         let (Some(public), Some(data)) = (self.public.clone(), self.store.all_data(&session)) else {
             return Ok(effects);
         };
-        let ready: Vec<RoundId> = self.first_layers.clone();
+        let ready: Vec<RoundId> = self.first_layers.iter().copied().collect();
         for round in ready {
             let Some(models) = self.store.all_models(&session, round) else { continue };
-            self.first_layers.retain(|r| *r != round);
+            self.first_layers.remove(&round);
             for chunk in 0..session.chunks.len() {
                 let (session, data, models, public) =
                     (session.clone(), data.clone(), models.clone(), public.clone());

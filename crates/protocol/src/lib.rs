@@ -5,6 +5,7 @@ mod auxiliary;
 mod client;
 mod codec;
 pub mod decryptors;
+pub mod disclosure;
 mod error;
 mod frame;
 pub mod ideal;

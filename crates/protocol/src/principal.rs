@@ -250,9 +250,8 @@ impl Principal {
             return Ok(effects);
         }
         let hellos: Vec<Hello> = self.hellos.values().cloned().collect();
-        let mut pick = [0];
-        Prg::new(&self.seed.derive("leader", 0)).fill_uniform(self.federation.clients as u64, &mut pick);
-        let proposal = Session::propose(&self.federation, pick[0] as usize, &hellos, self.costs.as_ref())?;
+        let leader = self.federation.leader();
+        let proposal = Session::propose(&self.federation, leader, &hellos, self.costs.as_ref())?;
         let session = Session::decode(&self.federation, &proposal)
             .map_err(|_| Error::Local { what: "a proposal that decodes" })??;
         self.planner = Some(Planner::new(

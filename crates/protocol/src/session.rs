@@ -92,6 +92,13 @@ impl Federation {
         self.digest
     }
 
+    /// The leader (Algorithm 3, step 1): drawn by the fingerprint, so that everybody can check the draw and a plan made
+    /// beforehand names the same one.
+    pub fn leader(&self) -> usize {
+        let word = u64::from_le_bytes(self.digest[..8].try_into().unwrap_or_default());
+        (word % self.clients.max(1) as u64) as usize
+    }
+
     /// Who took part in a round with a weight.
     pub fn participants(&self, round: RoundId) -> Coalition {
         let sizes = self.rounds.get(&round).map_or(&[][..], |sizes| sizes);
@@ -275,6 +282,12 @@ impl Session {
     /// The field in which secrets are shared and labels compared.
     pub fn field(&self) -> Field {
         self.encryption.as_ref().map_or(Field::standard(), |e| e.parameters.field())
+    }
+
+    /// Bits of the field.
+    pub fn plaintext_bits(&self) -> u32 {
+        use secsv_algebra::Ring;
+        self.field().bits()
     }
 
     /// Members of a coalition with their weights.

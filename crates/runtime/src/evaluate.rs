@@ -174,6 +174,9 @@ impl Outcomes {
             operations: Operations::default(),
             parameters: None,
             seed: settings.estimator.seed,
+            security: None,
+            messages: Vec::new(),
+            peak_memory_bytes: None,
         }
     }
 }

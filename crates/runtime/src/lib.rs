@@ -29,6 +29,7 @@ mod evaluator;
 mod outcomes;
 mod result;
 mod secure;
+mod secure_result;
 pub mod world;
 
 pub use clear::ClearEvaluator;
@@ -37,6 +38,7 @@ pub use error::Error;
 pub use evaluate::{EvaluationSettings, Progress, evaluate};
 pub use evaluator::{Evaluator, Test};
 pub use result::{
-    EncryptionParameters, EvaluationResult, Operations, RoundResult, Timing, Traffic, UtilityResult,
+    AttackResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, Operations, RoundResult,
+    SecurityResult, Timing, Traffic, UtilityResult,
 };
 pub use secure::{SecureEvaluator, client_inputs};

@@ -35,6 +35,65 @@ pub struct EvaluationResult {
     pub parameters: Option<EncryptionParameters>,
     /// What everything random followed from.
     pub seed: u64,
+    /// Who learned what and which attacks were excluded; absent in the clear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security: Option<SecurityResult>,
+    /// Bytes and messages by kind; absent in the clear.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<KindTraffic>,
+    /// The most memory this process had at any time, where the system tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+}
+
+/// What a secure run hid, and from whom.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SecurityResult {
+    /// What collusion would open.
+    pub trust: String,
+    /// Everything that parties learned.
+    pub disclosures: Vec<DisclosureResult>,
+    /// The paper's attacks and ours, for this federation's clients and layers.
+    pub attacks: Vec<AttackResult>,
+    /// Statistical distance of one reply to a decryptor, in bits, the least of all layers; null without replies.
+    pub statistical_bits_per_reply: Option<u32>,
+    /// Replies to decryptors in this run: it loses log2 of their number.
+    pub replies: u64,
+    /// Whether the parameters promise that distance.
+    pub statistical_claim: bool,
+}
+
+/// One thing that was learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DisclosureResult {
+    /// Who learned it.
+    pub who: String,
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// One attack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttackResult {
+    /// Its name.
+    pub name: String,
+    /// Whether one curious party alone is kept from it.
+    pub excluded: bool,
+    /// By which rule, or why not.
+    pub why: String,
+}
+
+/// Messages of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindTraffic {
+    /// The kind.
+    pub kind: String,
+    /// How many.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 /// The values of one round.
@@ -82,6 +141,15 @@ pub struct Timing {
     pub decrypt_s: f64,
     /// Activations, by the clients that decrypt.
     pub activate_s: f64,
+    /// Re-randomising and flooding of replies.
+    #[serde(default)]
+    pub sanitise_s: f64,
+    /// Packing and unpacking of messages.
+    #[serde(default)]
+    pub codec_s: f64,
+    /// Tests that owners do themselves.
+    #[serde(default)]
+    pub clear_s: f64,
 }
 
 /// Bytes from one party to another.

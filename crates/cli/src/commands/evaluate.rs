@@ -3,14 +3,14 @@
 use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use secsv_federation::{CollectiveTestSet, RunDirectory, skip::SkipMode};
-use secsv_runtime::{ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, evaluate};
+use secsv_federation::{RunDirectory, skip::SkipMode};
+use secsv_runtime::{EvaluationResult, EvaluationSettings, SecurityResult};
 use secsv_shapley::{Method, Settings, StopRule};
-use serde::Serialize;
 
+use super::protocols::{EncryptionArgs, ProtocolName, evaluate_run};
 use crate::{
     failure::BadInput,
-    output::{Format, Progress},
+    output::Format,
     report::render,
     target_file,
 };
@@ -22,7 +22,7 @@ pub struct EvaluateArgs {
     run: PathBuf,
     /// How models are tested.
     #[arg(long, value_enum)]
-    protocol: Protocol,
+    protocol: ProtocolName,
     /// Whether samples that two models predict right are skipped on their aggregate.
     #[arg(long, value_enum, default_value_t = Skip::Off)]
     skip: Skip,
@@ -32,12 +32,8 @@ pub struct EvaluateArgs {
     /// How values are computed from utilities: exact, permutation, group-testing, kernelshap ...
     #[arg(long, default_value_t = Method::Exact, value_parser = method)]
     estimator: Method,
-    /// Parameters of the encryption.
-    #[arg(long, value_enum, default_value_t = PresetName::Standard)]
-    preset: PresetName,
-    /// How encrypted matrices are multiplied; by default packed for secsv, squaring for hesv.
-    #[arg(long, value_enum)]
-    matmul: Option<MatmulName>,
+    #[command(flatten)]
+    encryption: EncryptionArgs,
     /// What everything random follows from.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -68,36 +64,6 @@ pub struct EvaluateArgs {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Protocol {
-    /// In the clear, without any protection: what the secure protocols are measured against.
-    Nssv,
-    /// Encrypted models, shared test data, two servers.
-    Secsv,
-    /// Everything encrypted, one server.
-    Hesv,
-    /// Shared models and test data, two servers.
-    Secretsv,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum PresetName {
-    /// Replies flooded to 40 bits of statistical distance.
-    Standard,
-    /// Half the size, no statistical claim.
-    Compact,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum MatmulName {
-    /// Coefficient packing.
-    Packed,
-    /// The paper's Matrix Reducing.
-    Reducing,
-    /// The paper's Matrix Squaring.
-    Squaring,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
 enum Skip {
     /// Wherever the rule allows it.
     On,
@@ -119,10 +85,7 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     }
     let run = RunDirectory::open(&args.run)?;
     run.check()?;
-    let result = match args.protocol {
-        Protocol::Nssv => nssv(&run, &settings)?,
-        _ => secure(&run, args, &settings)?,
-    };
+    let result = evaluate_run(&run, args.protocol, args.encryption, &settings)?;
     if let Some(file) = &args.json {
         target_file::write_whole(file, &serde_json::to_vec(&result)?)?;
     }
@@ -155,76 +118,8 @@ fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {
     Ok(EvaluationSettings { method: args.estimator, estimator, skip, verify_skip: args.verify_skip })
 }
 
-fn nssv(run: &RunDirectory, settings: &EvaluationSettings) -> anyhow::Result<EvaluationResult> {
-    #[derive(Serialize)]
-    struct Step {
-        event: &'static str,
-        round: u32,
-        tested: usize,
-        asked: usize,
-    }
-    let test_set = CollectiveTestSet::read(run)?;
-    let bar = Progress::new("coalitions", 0);
-    let observe = |progress: secsv_runtime::Progress| {
-        let secsv_runtime::Progress { round, tested, asked } = progress;
-        bar.advance(tested as u64, asked as u64);
-        bar.note(format!("round {round}"), &Step { event: "tested", round: round.0, tested, asked });
-    };
-    let result = if settings.method.needs_cumulative_models() {
-        evaluate(run.spec(), &mut CumulativeEvaluator::new(run, &test_set)?, settings, observe)
-    } else {
-        evaluate(run.spec(), &mut ClearEvaluator::new(run, &test_set), settings, observe)
-    };
-    bar.finish();
-    Ok(result?)
-}
-
-fn secure(
-    run: &RunDirectory,
-    args: &EvaluateArgs,
-    settings: &EvaluationSettings,
-) -> anyhow::Result<EvaluationResult> {
-    use secsv_protocol::{
-        Preset, Seed,
-        decryptors::Protocol as Secure,
-        session::{Matmul, Settings, typical_costs},
-    };
-    let protocol = match args.protocol {
-        Protocol::Hesv => Secure::Hesv,
-        Protocol::Secretsv => Secure::SecretSv,
-        _ => Secure::SecSv,
-    };
-    let preset = match args.preset {
-        PresetName::Standard => Preset::Standard,
-        PresetName::Compact => Preset::Compact,
-    };
-    let matmul = match args.matmul {
-        Some(MatmulName::Packed) => Matmul::Packed,
-        Some(MatmulName::Reducing) => Matmul::Reducing,
-        Some(MatmulName::Squaring) => Matmul::Squaring,
-        None if protocol == Secure::Hesv => Matmul::Squaring,
-        None => Matmul::Packed,
-    };
-    let mut bytes = [0; 32];
-    rand::TryRngCore::try_fill_bytes(&mut rand::rngs::OsRng, &mut bytes)?;
-    let mut evaluator = secsv_runtime::SecureEvaluator::new(
-        run,
-        Settings { protocol, preset, matmul },
-        Some(typical_costs(preset)),
-        &Seed::from_bytes(bytes),
-        Box::new(secsv_runtime::world::Honest),
-    )?;
-    let bar = Progress::new("coalitions", 0);
-    let result =
-        evaluate(run.spec(), &mut evaluator, settings, |p| bar.advance(p.tested as u64, p.asked as u64));
-    bar.finish();
-    let accounts = evaluator.accounts();
-    eprintln!("{:?} {:?}", accounts.seconds, accounts.operations);
-    Ok(result?)
-}
-
 /// The values for people.
-fn table(result: &EvaluationResult) -> String {
+pub fn table(result: &EvaluationResult) -> String {
     let mut text = String::new();
     let skipping = if result.skip { ", samples skipped" } else { "" };
     let total = result.utilities.first().map_or(0, |utility| utility.total);
@@ -258,9 +153,30 @@ fn table(result: &EvaluationResult) -> String {
         let wrong: usize = verified.iter().sum();
         let _ = writeln!(text, "wrongly skipped {wrong} of {} skipped predictions", all - tested);
     }
+    if let Some(security) = &result.security {
+        text.push_str(&protection(result, security));
+    }
     text
 }
 
 fn errors_head(result: &EvaluationResult) -> &'static str {
     if result.standard_error.is_some() { "  standard error" } else { "" }
+}
+
+/// What a secure run cost and hid, in a few lines.
+pub fn protection(result: &EvaluationResult, security: &SecurityResult) -> String {
+    let mut text = String::new();
+    let bytes: u64 = result.traffic.iter().map(|link| link.bytes).sum();
+    let memory = result.peak_memory_bytes.map_or(String::new(), |b| format!(", {:.2} GiB of memory", b as f64 / (1u64 << 30) as f64));
+    let _ = writeln!(text, "sent {:.1} MiB in {} messages{memory}", bytes as f64 / (1 << 20) as f64, result.messages.iter().map(|m| m.messages).sum::<u64>());
+    if let Some(bits) = security.statistical_bits_per_reply.filter(|_| security.statistical_claim) {
+        let run = f64::from(bits) - (security.replies.max(1) as f64).log2();
+        let _ = writeln!(text, "statistical distance: {bits} bits per reply, {run:.0} bits for all {} replies", security.replies);
+    } else if security.statistical_bits_per_reply.is_some() {
+        let _ = writeln!(text, "statistical distance: these parameters make no claim (--preset standard does)");
+    }
+    for attack in security.attacks.iter().filter(|attack| !attack.excluded) {
+        let _ = writeln!(text, "not excluded: {}: {}", attack.name, attack.why);
+    }
+    text
 }

@@ -1,7 +1,9 @@
 //! One file per command.
 
 pub mod bench;
+pub mod compare;
 pub mod demo;
 pub mod evaluate;
+pub mod protocols;
 pub mod report;
 pub mod train;

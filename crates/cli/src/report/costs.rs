@@ -74,13 +74,17 @@ fn skip_table(by_round: &BTreeMap<RoundId, Skips>) -> Markup {
 
 /// Seconds by phase.
 pub fn timing(result: &EvaluationResult) -> Markup {
-    let Timing { wall_s, encrypt_s, share_s, linear_s, decrypt_s, activate_s } = result.timing.clone();
+    let Timing { wall_s, encrypt_s, share_s, linear_s, decrypt_s, activate_s, sanitise_s, codec_s, clear_s } =
+        result.timing.clone();
     let phases = [
         ("encrypting", encrypt_s),
         ("splitting into shares", share_s),
         ("linear layers", linear_s),
+        ("re-randomising and flooding replies", sanitise_s),
         ("decrypting", decrypt_s),
         ("activations", activate_s),
+        ("tests by owners themselves", clear_s),
+        ("packing and unpacking messages", codec_s),
     ];
     let spent = phases.into_iter().filter(|(_, took)| *took > 0.0);
     let rows = [("elapsed", wall_s)].into_iter().chain(spent);

@@ -2,10 +2,13 @@
 //! kept in 64 bits, one vector reduction at the end.
 #![expect(unsafe_code, reason = "loads, stores and calls of functions compiled for AVX2")]
 
+mod transform;
+
 use std::{arch::x86_64::*, borrow::BorrowMut};
 
 use super::{
     BLOCK, FOLD_AFTER, Group, Line, Place, SUMS, Sums, TILE, Words, tiles::LOW_BITS, tiles::LOW_MASK,
+    transform::Roots,
 };
 use crate::{ciphertext::Ciphertext, parameters::Limb};
 
@@ -25,10 +28,11 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
         for tile in first..last {
             let mut pair_sums = sums.chunks_exact_mut(place.blocks);
             for row in group.rows {
-                let ciphers = row.stretch(tile, place.limb, place.first_block, place.blocks);
+                let ciphers =
+                    row.stretch(group.first_tile + tile, place.limb, place.first_block, place.blocks);
                 for (column, sums) in group.columns.iter().zip(&mut pair_sums) {
                     let mut plains = [&[] as &[Line]; TILE];
-                    for (i, plain) in plains[..ciphers.1].iter_mut().enumerate() {
+                    for (i, plain) in plains.iter_mut().enumerate().take(ciphers.1) {
                         *plain = column.stretch(tile * TILE + i, place.limb, place.first_block, place.blocks);
                     }
                     let blocks = ciphers.0.chunks_exact(ciphers.1).enumerate();
@@ -38,11 +42,12 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
                 }
             }
         }
+        let fresh = group.first_tile + first == 0;
         for (pair, sums) in sums.chunks_exact(place.blocks).take(pairs).enumerate() {
             let (r, c) = (pair / group.columns.len(), pair % group.columns.len());
             let product = &mut products[(place.row + r) * width + place.column + c];
             for (block, sums) in sums.iter().enumerate() {
-                fold(limb, sums, product, (place.limb, place.first_block + block), first == 0);
+                fold(limb, sums, product, (place.limb, place.first_block + block), fresh);
             }
         }
         first = last;
@@ -50,6 +55,33 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
             return;
         }
     }
+}
+
+/// Asks the system for large pages where lines cover whole ones. Here because it is unsafe, not because it is AVX2.
+#[cfg(target_os = "linux")]
+pub(super) fn prefer_large_pages(lines: &mut [Line]) {
+    const LARGE: usize = 2 << 20;
+    let start = lines.as_mut_ptr().cast::<u8>();
+    let skipped = start.align_offset(LARGE);
+    let length = size_of_val(lines).saturating_sub(skipped) / LARGE * LARGE;
+    if length > 0 {
+        // SAFETY: a hint about pages that lie wholly inside the slice; it changes no byte. Refusal does no harm.
+        let _ = unsafe {
+            rustix::mm::madvise(start.add(skipped).cast(), length, rustix::mm::Advice::LinuxHugepage)
+        };
+    }
+}
+
+/// Coefficients to points.
+pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
+    // SAFETY: as above.
+    unsafe { transform::forward(limb, roots, words) }
+}
+
+/// Points to coefficients.
+pub(super) fn backward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
+    // SAFETY: as above.
+    unsafe { transform::backward(limb, roots, words) }
 }
 
 pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(

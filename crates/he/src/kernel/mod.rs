@@ -10,9 +10,11 @@
 mod avx2;
 mod portable;
 mod tiles;
+mod transform;
 
 pub use tiles::{CipherTiles, PlainRows};
 pub(crate) use tiles::{Line, join, split};
+pub(crate) use transform::Transform;
 
 use std::borrow::BorrowMut;
 
@@ -27,8 +29,9 @@ pub(crate) const BLOCK: usize = 8;
 pub(crate) const FOLD_AFTER: usize = 128;
 /// Rows and columns that meet while their tiles are in the first-level cache.
 const PARTNERS: usize = 4;
-/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time.
-const SUMS: usize = 32;
+/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time: many, because long runs
+/// of memory are read faster.
+const SUMS: usize = 128;
 
 /// Which implementation computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +76,22 @@ pub fn multiply(
     columns: &[&PlainRows],
     products: &mut [Ciphertext],
 ) -> Result<(), HeError> {
-    let inner = check(limbs, rows, columns, products)?;
+    multiply_part(backend, limbs, rows, columns, 0, products)
+}
+
+/// The same for columns that hold only the inputs from tile number `first_tile` on, as many as they have room for:
+/// sums of further tiles are added to the products of those before.
+pub(crate) fn multiply_part(
+    backend: Backend,
+    limbs: &[Limb],
+    rows: &[&CipherTiles],
+    columns: &[&PlainRows],
+    first_tile: usize,
+    products: &mut [Ciphertext],
+) -> Result<(), HeError> {
+    let inner = check(limbs, rows, columns, first_tile, products)?;
     let blocks = products.first().map_or(0, |p| p.degree()) / BLOCK;
-    // As many blocks at a time as their sums fit the first-level cache: long runs of memory are read in order.
+    // As many blocks at a time as there is room for sums: long runs of memory are read in order.
     let partners = rows.len().min(PARTNERS) * columns.len().min(PARTNERS);
     let stretch = (SUMS / partners.max(1)).clamp(1, blocks.max(1));
     for (l, limb) in limbs.iter().enumerate() {
@@ -89,7 +105,7 @@ pub fn multiply(
                         row: r * PARTNERS,
                         column: c * PARTNERS,
                     };
-                    let group = Group { rows: row_group, columns: column_group, inner };
+                    let group = Group { rows: row_group, columns: column_group, first_tile, inner };
                     match backend {
                         #[cfg(target_arch = "x86_64")]
                         Backend::Avx2(_) => avx2::group(limb, group, place, columns.len(), products),
@@ -112,11 +128,12 @@ struct Place {
     column: usize,
 }
 
-/// Rows and columns that meet, and how many inputs each has.
+/// Rows and columns that meet in so many inputs: those of the rows from a tile on.
 #[derive(Clone, Copy)]
 struct Group<'a> {
     rows: &'a [&'a CipherTiles],
     columns: &'a [&'a PlainRows],
+    first_tile: usize,
     inner: usize,
 }
 
@@ -124,6 +141,7 @@ fn check(
     limbs: &[Limb],
     rows: &[&CipherTiles],
     columns: &[&PlainRows],
+    first_tile: usize,
     products: &[Ciphertext],
 ) -> Result<usize, HeError> {
     let expected = rows.len() * columns.len();
@@ -131,24 +149,27 @@ fn check(
         return Err(HeError::Count { what: "products", expected, found: products.len() });
     }
     let inner = rows.first().map_or(0, |r| r.inner());
+    let held = columns.iter().map(|c| c.geometry().0).min().unwrap_or(0);
     let degree = products.first().map_or(0, |p| p.degree());
-    for (what, found) in rows
-        .iter()
-        .map(|r| ("row inputs", r.geometry()))
-        .chain(columns.iter().map(|c| ("column inputs", c.geometry())))
+    if let Some(row) = rows.iter().find(|r| r.inner() != inner) {
+        return Err(HeError::Count { what: "row inputs", expected: inner, found: row.inner() });
+    }
+    // A column may have more inputs than these rows use, or whole tiles of them.
+    let left = inner.saturating_sub(first_tile * TILE);
+    if left == 0 || (held < left && !held.is_multiple_of(TILE)) {
+        return Err(HeError::Count {
+            what: "column inputs",
+            expected: inner,
+            found: first_tile * TILE + held,
+        });
+    }
+    let geometries = rows.iter().map(|r| r.geometry()).chain(columns.iter().map(|c| c.geometry()));
+    if geometries.into_iter().any(|(_, l, d)| (l, d) != (limbs.len(), degree))
+        || products.iter().any(|p| p.limbs() != limbs.len() || p.degree() != degree)
     {
-        // A column may have more inputs than these rows use.
-        if found.0 < inner || (found.0 > inner && what == "row inputs") {
-            return Err(HeError::Count { what, expected: inner, found: found.0 });
-        }
-        if found.1 != limbs.len() || found.2 != degree {
-            return Err(HeError::Mixed { what });
-        }
+        return Err(HeError::Mixed { what: "operands" });
     }
-    if products.iter().any(|p| p.limbs() != limbs.len() || p.degree() != degree) {
-        return Err(HeError::Mixed { what: "products" });
-    }
-    Ok(inner)
+    Ok(left.min(held))
 }
 
 /// `target += a * b`, entrywise modulo the limb.

@@ -10,10 +10,13 @@ pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, p
     for (r, row) in group.rows.iter().enumerate() {
         for (c, column) in group.columns.iter().enumerate() {
             for block in place.first_block..place.first_block + place.blocks {
-                let total = sum(limb, group.inner, row, column, (place.limb, block));
+                let total = sum(limb, group, row, column, (place.limb, block));
                 let product = &mut products[(place.row + r) * width + place.column + c];
                 for (part, sums) in total.iter().enumerate() {
-                    product.block_mut(part, place.limb, block).copy_from_slice(sums);
+                    let target = product.block_mut(part, place.limb, block);
+                    for (t, &s) in target.iter_mut().zip(sums) {
+                        *t = if group.first_tile == 0 { s } else { limb.modulus().add(*t, s) };
+                    }
                 }
             }
         }
@@ -23,17 +26,17 @@ pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, p
 /// Both parts of one output at one limb and block.
 fn sum(
     limb: &Limb,
-    inner: usize,
+    group: Group<'_>,
     row: &CipherTiles,
     column: &PlainRows,
     at: (usize, usize),
 ) -> [[u64; BLOCK]; 2] {
     let mut total = [[0u64; BLOCK]; 2];
-    let tiles: Vec<usize> = (0..inner.div_ceil(TILE)).collect();
+    let tiles: Vec<usize> = (0..group.inner.div_ceil(TILE)).collect();
     for tiles in tiles.chunks(FOLD_AFTER / TILE) {
         let mut sums = [[0u128; BLOCK]; 2];
         for &tile in tiles {
-            let (ciphers, _) = row.stretch(tile, at.0, at.1, 1);
+            let (ciphers, _) = row.stretch(group.first_tile + tile, at.0, at.1, 1);
             for (i, parts) in ciphers.iter().enumerate() {
                 let plain = column.stretch(tile * TILE + i, at.0, at.1, 1)[0];
                 for (sum, part) in sums.iter_mut().zip(parts) {

@@ -100,6 +100,32 @@ proptest! {
     }
 }
 
+/// Columns that hold a few tiles at a time give what whole columns give, whatever the products held before.
+#[test]
+fn products_in_parts_are_the_products() {
+    let (degree, inner) = (32, 3 * TILE + 5);
+    let limbs = limbs(degree);
+    let (ciphers, plains) = operands(&limbs, degree, (2, 1, inner), false, 9);
+    let rows: Vec<&CipherTiles> = ciphers.iter().collect();
+    let whole = products(Backend::Portable, &limbs, degree, &ciphers, &plains);
+    for backend in [Backend::Portable, Backend::detect()] {
+        let mut sums = vec![Ciphertext::zero(limbs.len(), degree); 2];
+        sums.iter_mut().for_each(|sum| sum.part_mut(0).fill(7));
+        let mut part = PlainRows::zero(2 * TILE, limbs.len(), degree);
+        for first in (0..inner).step_by(2 * TILE) {
+            for i in first..inner.min(first + 2 * TILE) {
+                for (l, row) in part.rows_mut(i - first).enumerate() {
+                    row.copy_from_slice(plains[0].row(i, l));
+                }
+            }
+            multiply_part(backend, &limbs, &rows, &[&part], first / TILE, &mut sums).unwrap();
+        }
+        assert!(sums == whole);
+        let beyond = multiply_part(backend, &limbs, &rows, &[&part], 4, &mut sums);
+        assert!(matches!(beyond, Err(HeError::Count { what: "column inputs", .. })));
+    }
+}
+
 proptest! {
     #[test]
     fn entrywise_products_and_sums_agree(seed: u8, extreme: bool, factor: u64, weights in prop::collection::vec(0u32..1 << 27, 1..20)) {

@@ -44,6 +44,16 @@ pub(crate) const fn join(x: u64) -> u64 {
     (x & LOW_MASK) | (x >> 32) << LOW_BITS
 }
 
+/// So many lines, zero, on large pages where the system has them: operands are read in long runs over more memory
+/// than the translation buffers cover.
+fn room(lines: usize) -> Vec<Line> {
+    #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), expect(unused_mut))]
+    let mut room = bytemuck::zeroed_vec(lines);
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    super::avx2::prefer_large_pages(&mut room);
+    room
+}
+
 /// One row of the encrypted matrix, ready to multiply: both parts of each ciphertext side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CipherTiles {
@@ -56,7 +66,7 @@ pub struct CipherTiles {
 impl CipherTiles {
     /// Room for `inner` ciphertexts, zero to begin with.
     pub fn zero(inner: usize, limbs: usize, degree: usize) -> Self {
-        let lines = bytemuck::zeroed_vec(inner * 2 * limbs * degree / BLOCK);
+        let lines = room(inner * 2 * limbs * degree / BLOCK);
         Self { inner, limbs, degree, lines }
     }
 
@@ -155,7 +165,7 @@ impl Drop for PlainRows {
 impl PlainRows {
     /// Room for `inner` plaintexts, zero to begin with.
     pub fn zero(inner: usize, limbs: usize, degree: usize) -> Self {
-        let words = bytemuck::zeroed_vec(inner * limbs * Self::stride(degree));
+        let words = room(inner * limbs * Self::stride(degree));
         Self { inner, limbs, degree, words }
     }
 
@@ -181,6 +191,13 @@ impl PlainRows {
         let start = (input * self.limbs + limb) * Self::stride(self.degree);
         let lines = &mut self.words[start..start + self.degree / BLOCK];
         bytemuck::cast_slice_mut(lines)
+    }
+
+    /// All limbs of one plaintext, each to be written and transformed in place.
+    pub(crate) fn rows_mut(&mut self, input: usize) -> impl Iterator<Item = &mut [u64]> {
+        let (stride, blocks) = (Self::stride(self.degree), self.degree / BLOCK);
+        let lines = &mut self.words[input * self.limbs * stride..][..self.limbs * stride];
+        lines.chunks_exact_mut(stride).map(move |row| bytemuck::cast_slice_mut(&mut row[..blocks]))
     }
 
     /// One limb of one plaintext.

@@ -8,8 +8,11 @@ use super::{EncryptedMatrix, Layout, squaring};
 use crate::{
     EvaluationKey, HeError, Operations, SecretKey, SeededCiphertext,
     ciphertext::Ciphertext,
-    kernel::{self, Backend, CipherTiles, PlainRows},
+    kernel::{self, Backend, CipherTiles, PlainRows, TILE},
 };
+
+/// Inputs of a batch that are extended and multiplied at a time: what the last-level cache holds in the larger basis.
+const CHUNK: usize = 2 * TILE;
 
 /// An encrypted weight matrix in the larger basis.
 pub struct ExtendedMatrix {
@@ -50,14 +53,18 @@ impl Layout {
         let (extension, degree) = (self.parameters.extension()?, self.parameters.degree());
         let limbs = extension.limbs().len();
         let mut source = matrix.ciphertexts.iter();
+        let (mut extended, mut scratch) = (vec![0; limbs * degree], Vec::new());
         let rows = (0..self.rows()).map(|row| {
             let inner = self.row_inner(row);
             let mut tiles = CipherTiles::zero(inner, limbs, degree);
             for (input, seeded) in source.by_ref().take(inner).enumerate() {
                 let ciphertext = seeded.expand(&self.parameters);
                 for part in 0..2 {
-                    extension
-                        .extend(ciphertext.part(part), ops, |l, points| tiles.store(input, part, l, points));
+                    let targets = extended.chunks_exact_mut(degree);
+                    extension.extend(ciphertext.part(part), &mut scratch, ops, targets);
+                    for (l, points) in extended.chunks_exact(degree).enumerate() {
+                        tiles.store(input, part, l, points);
+                    }
                 }
             }
             tiles
@@ -75,33 +82,38 @@ impl Layout {
     ) -> Result<Vec<Ciphertext>, HeError> {
         self.check_made_for(matrix.layout, "extended matrix")?;
         self.check_made_for(batch.layout, "encrypted batch")?;
-        let columns = self.extend_batch(batch, ops)?;
-        let columns = [&columns[0], &columns[1]];
-        let limbs = self.parameters.extension()?.limbs();
-        let outputs = matrix.rows.iter().enumerate().map(|(row, tiles)| {
-            let mut sums = vec![Ciphertext::zero(limbs.len(), self.parameters.degree()); 2];
-            kernel::multiply(Backend::detect(), limbs, &[tiles], &columns, &mut sums)?;
+        let (expected, found) = (self.inner(), batch.ciphertexts.len());
+        if found != expected {
+            return Err(HeError::Count { what: "batch ciphertexts", expected, found });
+        }
+        let (extension, degree) = (self.parameters.extension()?, self.parameters.degree());
+        let limbs = extension.limbs();
+        let mut sums: Vec<[Ciphertext; 2]> =
+            matrix.rows.iter().map(|_| [0, 1].map(|_| Ciphertext::zero(limbs.len(), degree))).collect();
+        let room = batch.ciphertexts.len().min(CHUNK);
+        let mut columns = [0, 1].map(|_| PlainRows::zero(room, limbs.len(), degree));
+        let mut scratch = Vec::new();
+        for (chunk, ciphertexts) in batch.ciphertexts.chunks(CHUNK).enumerate() {
+            for (input, seeded) in ciphertexts.iter().enumerate() {
+                let ciphertext = seeded.expand(&self.parameters);
+                for (part, column) in columns.iter_mut().enumerate() {
+                    extension.extend(ciphertext.part(part), &mut scratch, ops, column.rows_mut(input));
+                }
+            }
+            let columns = [&columns[0], &columns[1]];
+            for (tiles, sums) in matrix.rows.iter().zip(&mut sums) {
+                if tiles.inner() > chunk * CHUNK {
+                    let first_tile = chunk * CHUNK / TILE;
+                    kernel::multiply_part(Backend::detect(), limbs, &[tiles], &columns, first_tile, sums)?;
+                }
+            }
+        }
+        let outputs = matrix.rows.iter().zip(&sums).enumerate().map(|(row, (tiles, sums))| {
             ops.ct_ct_mul += tiles.inner() as u64;
-            let product = self.finish(&sums, evaluation, ops)?;
+            let product = self.finish(sums, evaluation, ops)?;
             squaring::apply(&self.parameters, Some(evaluation), product, self.fold(row), ops)
         });
         outputs.collect()
-    }
-
-    /// The two parts of the batch's ciphertexts in the larger basis, as columns for the kernel.
-    fn extend_batch(&self, batch: &EncryptedBatch, ops: &mut Operations) -> Result<[PlainRows; 2], HeError> {
-        let (extension, degree) = (self.parameters.extension()?, self.parameters.degree());
-        let mut columns =
-            [0, 1].map(|_| PlainRows::zero(batch.ciphertexts.len(), extension.limbs().len(), degree));
-        for (input, seeded) in batch.ciphertexts.iter().enumerate() {
-            let ciphertext = seeded.expand(&self.parameters);
-            for (part, column) in columns.iter_mut().enumerate() {
-                extension.extend(ciphertext.part(part), ops, |l, points| {
-                    column.row_mut(input, l).copy_from_slice(points);
-                });
-            }
-        }
-        Ok(columns)
     }
 
     /// (sum a0 b0, sum a1 b0) and (sum a0 b1, sum a1 b1) to a ciphertext of two parts.

@@ -1,0 +1,122 @@
+//! `secsv compare`: the same federation under several protocols, side by side.
+
+use std::{fmt::Write as _, path::PathBuf};
+
+use clap::Args;
+use secsv_federation::{RunDirectory, skip::SkipMode};
+use secsv_runtime::{EvaluationResult, EvaluationSettings};
+use serde::Serialize;
+
+use super::protocols::{EncryptionArgs, ProtocolName, evaluate_run};
+use crate::{output::Format, target_file};
+
+/// Arguments of `secsv compare`.
+#[derive(Args)]
+pub struct CompareArgs {
+    /// The run directory.
+    run: PathBuf,
+    /// The protocols, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "nssv,secsv,hesv,secretsv")]
+    protocols: Vec<ProtocolName>,
+    /// Skip samples that two models predict right, where the protocol can.
+    #[arg(long)]
+    skip: bool,
+    #[command(flatten)]
+    encryption: EncryptionArgs,
+    /// Also write the comparison to this file, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// One protocol's row.
+#[derive(Serialize)]
+struct Row {
+    /// Euclidean distance of the values from NSSV's; null if NSSV was not run.
+    error: Option<f64>,
+    /// Largest difference of one client's value.
+    largest_error: Option<f64>,
+    /// Right predictions in all, less NSSV's.
+    differing_counts: Option<i64>,
+    result: EvaluationResult,
+}
+
+/// Runs the command.
+pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
+    if let Some(file) = &args.json {
+        target_file::check("--json", file)?;
+    }
+    let run = RunDirectory::open(&args.run)?;
+    run.check()?;
+    let mut rows: Vec<Row> = Vec::new();
+    for &protocol in &args.protocols {
+        let can_skip = args.skip && protocol != ProtocolName::Hesv;
+        let skip = if can_skip { SkipMode::On } else { SkipMode::Off };
+        let settings = EvaluationSettings { skip, ..EvaluationSettings::default() };
+        let encryption = if protocol == ProtocolName::Hesv { args.encryption.for_hesv() } else { args.encryption };
+        let result = evaluate_run(&run, protocol, encryption, &settings)?;
+        rows.push(Row { error: None, largest_error: None, differing_counts: None, result });
+    }
+    let clear = rows.iter().find(|row| row.result.protocol == "nssv").map(|row| row.result.clone());
+    for row in &mut rows {
+        if let Some(clear) = &clear {
+            let differences: Vec<f64> = clear.fsv.iter().map(|(id, v)| row.result.fsv.get(id).map_or(0.0, |x| x - v)).collect();
+            row.error = Some(differences.iter().map(|d| d * d).sum::<f64>().sqrt());
+            row.largest_error = Some(differences.iter().fold(0.0, |most, d| most.max(d.abs())));
+            let counts = row.result.utilities.iter().zip(&clear.utilities);
+            row.differing_counts = Some(counts.map(|(a, b)| (a.correct as i64 - b.correct as i64).abs()).sum());
+        }
+    }
+    if let Some(file) = &args.json {
+        target_file::write_whole(file, &serde_json::to_vec(&rows)?)?;
+    }
+    match format {
+        Format::Json => println!("{}", serde_json::to_string(&rows)?),
+        Format::Text => print!("{}", table(&rows)),
+    }
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::new();
+    let Some(first) = rows.first() else { return text };
+    let width = first.result.clients.iter().map(|id| id.as_str().len()).max().unwrap_or(0).max(26);
+    let _ = write!(text, "{:width$}", "");
+    rows.iter().for_each(|row| {
+        let _ = write!(text, "  {:>12}", row.result.protocol);
+    });
+    text.push('\n');
+    for id in &first.result.clients {
+        let _ = write!(text, "{:width$}", id.as_str());
+        for row in rows {
+            let _ = write!(text, "  {:+12.6}", row.result.fsv.get(id).copied().unwrap_or_default());
+        }
+        text.push('\n');
+    }
+    let mut line = |name: &str, cell: &dyn Fn(&Row) -> String| {
+        let _ = write!(text, "{name:width$}");
+        rows.iter().for_each(|row| {
+            let _ = write!(text, "  {:>12}", cell(row));
+        });
+        text.push('\n');
+    };
+    let seconds = |s: f64| format!("{s:.2}");
+    line("error against nssv", &|row| row.error.map_or("-".to_owned(), |e| format!("{e:.2e}")));
+    line("differing right counts", &|row| row.differing_counts.map_or("-".to_owned(), |n| n.to_string()));
+    line("elapsed s", &|row| seconds(row.result.timing.wall_s));
+    line("encrypting s", &|row| seconds(row.result.timing.encrypt_s));
+    line("sharing s", &|row| seconds(row.result.timing.share_s));
+    line("linear layers s", &|row| seconds(row.result.timing.linear_s));
+    line("sanitising s", &|row| seconds(row.result.timing.sanitise_s));
+    line("decrypting s", &|row| seconds(row.result.timing.decrypt_s));
+    line("activations s", &|row| seconds(row.result.timing.activate_s));
+    line("MiB sent", &|row| {
+        let bytes: u64 = row.result.traffic.iter().map(|link| link.bytes).sum();
+        format!("{:.1}", bytes as f64 / (1 << 20) as f64)
+    });
+    for row in rows {
+        if let Some(security) = &row.result.security {
+            let _ = writeln!(text, "\n{}: {}", row.result.protocol, security.trust);
+        }
+    }
+    text
+}

@@ -1,0 +1,111 @@
+//! Who learns what: everything a party sees in the clear beyond its own input, in one list. Whatever opens a value
+//! names the entry it stands on.
+
+use crate::decryptors::Protocol;
+
+/// One thing that somebody learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Disclosure {
+    /// Norms, ranges, sizes, participation.
+    Published,
+    /// Which predictions of each tested coalition are right.
+    RightOrWrong,
+    /// How many predictions of each tested coalition are right.
+    Counts,
+    /// Right or wrong, for each slot of a batch that is not one's own.
+    SlotsRightOrWrong,
+    /// A layer's outputs for the samples of others.
+    LayerOutputs,
+    /// A recurrent unit's gates of all steps but the first.
+    Gates,
+    /// A recurrent unit's hidden states.
+    HiddenStates,
+    /// The classes predicted for the samples of others.
+    Predictions,
+    /// Factors under one-time masks.
+    MaskedFactors,
+    /// Which samples are tested on which coalition.
+    Schedule,
+    /// The values.
+    Values,
+}
+
+/// One line of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What.
+    pub disclosure: Disclosure,
+    /// Who learns it.
+    pub who: &'static str,
+    /// What exactly.
+    pub what: &'static str,
+    /// Why it cannot be avoided here, or why it does no harm.
+    pub why: &'static str,
+}
+
+/// Everything that is learned under a protocol.
+pub fn disclosures(protocol: Protocol, has_gru: bool, skips: bool) -> Vec<Line> {
+    use Disclosure as D;
+    let line = |disclosure, who, what, why| Line { disclosure, who, what, why };
+    let mut lines = vec![line(
+        D::Published,
+        "everybody",
+        "the model's architecture, training and test set sizes, who took part in which round, and for each layer and client one power of two that bounds its weights and one that bounds its activations",
+        "fixed-point formats that cannot overflow are chosen from them",
+    )];
+    match protocol {
+        Protocol::Hesv => {
+            lines.push(line(D::Counts, "the server", "how many predictions of each tested coalition are right, owner by owner", "utilities are computed from them"));
+            lines.push(line(D::SlotsRightOrWrong, "the counting client of a batch", "right or wrong for each sample of a batch that is not its own, under random factors that hide the classes", "somebody has to count"));
+        }
+        _ => {
+            lines.push(line(D::RightOrWrong, "the principal", "which samples each tested coalition predicts right, as right or wrong alone: differences are blinded by a secret of the clients", "utilities are computed from them, and SampleSkip needs them"));
+            lines.push(line(D::Schedule, "the auxiliary", "which coalition is tested on which samples and when", "it multiplies its share"));
+        }
+    }
+    lines.push(line(D::LayerOutputs, "the decryptor of a layer", "that layer's outputs for samples of others, under a model it does not know", "activations are computed in the clear (the paper's globally encrypted, locally decrypted strategy); who may decrypt what follows the rules of docs/SECURITY.md"));
+    lines.push(line(D::Predictions, "the last decryptor", "the classes predicted for samples of others", "it computes the largest score"));
+    if has_gru {
+        lines.push(line(D::Gates, "the gate decryptor of a unit", "gates of all steps but the first", "it computes them; it never sees a hidden state"));
+        lines.push(line(D::HiddenStates, "the re-sharer of a unit", "the first step's gates and every hidden state", "states are re-encoded without a truncation protocol; it never sees later gates"));
+    }
+    if protocol == Protocol::SecretSv || (has_gru && protocol == Protocol::SecSv) {
+        lines.push(line(D::MaskedFactors, "both servers", "factors of products under one-time masks that a client dealt", "multiplication of shares; uniform to whoever does not hold the masks"));
+    }
+    if skips {
+        lines.push(line(D::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
+    }
+    lines.push(line(D::Values, "everybody", "every client's contribution and the utility of each tested coalition", "the purpose"));
+    lines
+}
+
+/// What collusion opens: the ladder of trust.
+pub fn trust(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Hesv => {
+            "One server, which reads counts and nothing else. A client together with the server opens what the server holds, because clients share a key."
+        }
+        Protocol::SecSv => {
+            "Two servers that must not collude: together they open test data and activations and, by solving equations, all layers but the last. A client together with one server opens what that server holds, because clients share a key."
+        }
+        Protocol::SecretSv => {
+            "Two servers that must not collude: together they open everything. A client together with one server opens the masks it dealt for that server."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_protocol_lists_what_its_server_learns() {
+        for protocol in [Protocol::SecSv, Protocol::Hesv, Protocol::SecretSv] {
+            let lines = disclosures(protocol, true, false);
+            assert!(lines.iter().any(|line| line.disclosure == Disclosure::Values));
+            let counts = lines.iter().any(|line| line.disclosure == Disclosure::Counts);
+            assert_eq!(counts, protocol == Protocol::Hesv, "samples stay hidden from a single server");
+            assert!(!trust(protocol).is_empty());
+        }
+    }
+}

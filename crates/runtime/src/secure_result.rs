@@ -1,0 +1,131 @@
+//! What a secure run adds to a result: time by phase, traffic, operations, parameters, who learned what.
+
+use std::collections::BTreeMap;
+
+use secsv_federation::FederationSpec;
+use secsv_protocol::{
+    PartyId, Preset, Principal,
+    decryptors::FirstLayer,
+    disclosure::{disclosures, trust},
+    message::Kind,
+    role::Phase,
+};
+
+use crate::{
+    AttackResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, SecureEvaluator,
+    SecurityResult, Timing, Traffic, world::Accounts,
+};
+
+impl SecureEvaluator {
+    /// Adds what the run cost and disclosed to its result.
+    pub fn account_for(&self, spec: &FederationSpec, result: &mut EvaluationResult) {
+        let accounts = self.accounts();
+        result.timing = timing(&accounts, result.timing.wall_s);
+        result.traffic = traffic(&accounts, spec);
+        result.messages = messages(&accounts);
+        let counted = accounts.operations;
+        result.operations = crate::Operations {
+            ct_pt_mul: counted.ct_pt_mul,
+            ct_ct_mul: counted.ct_ct_mul,
+            rotate: counted.rotate,
+            ntt: counted.ntt,
+            encrypt: counted.encrypt,
+            decrypt: counted.decrypt,
+        };
+        result.peak_memory_bytes = peak_memory();
+        let replies = accounts.operations.decrypt;
+        let skips = result.skip;
+        let found = self.world().with_principal(|principal| (parameters(principal), security(principal, replies, skips)));
+        let (parameters, security) = found.unwrap_or_default();
+        result.parameters = parameters;
+        result.security = security;
+    }
+}
+
+fn timing(accounts: &Accounts, wall_s: f64) -> Timing {
+    let of = |phase| accounts.seconds.get(&phase).copied().unwrap_or_default();
+    Timing {
+        wall_s,
+        encrypt_s: of(Phase::Encrypt),
+        share_s: of(Phase::Share),
+        linear_s: of(Phase::Linear),
+        decrypt_s: of(Phase::Decrypt),
+        activate_s: of(Phase::Activate),
+        sanitise_s: of(Phase::Sanitise),
+        codec_s: of(Phase::Codec),
+        clear_s: of(Phase::Clear),
+    }
+}
+
+/// A party's name in results.
+pub(crate) fn party_name(spec: &FederationSpec, party: PartyId) -> String {
+    match party {
+        PartyId::Client(position) => {
+            spec.clients.get(position).map_or_else(|| party.to_string(), |client| client.id.to_string())
+        }
+        server => server.to_string(),
+    }
+}
+
+pub(crate) fn traffic(accounts: &Accounts, spec: &FederationSpec) -> Vec<Traffic> {
+    let mut links: BTreeMap<(PartyId, PartyId), u64> = BTreeMap::new();
+    for (&(from, to, _), &(bytes, _)) in &accounts.traffic {
+        *links.entry((from, to)).or_default() += bytes;
+    }
+    let name = |party| party_name(spec, party);
+    links.into_iter().map(|((from, to), bytes)| Traffic { from: name(from), to: name(to), bytes }).collect()
+}
+
+pub(crate) fn messages(accounts: &Accounts) -> Vec<KindTraffic> {
+    let mut kinds: BTreeMap<Kind, (u64, u64)> = BTreeMap::new();
+    for (&(.., kind), &(bytes, frames)) in &accounts.traffic {
+        let entry = kinds.entry(kind).or_default();
+        *entry = (entry.0 + bytes, entry.1 + frames);
+    }
+    kinds
+        .into_iter()
+        .map(|(kind, (bytes, messages))| KindTraffic { kind: kind.name().to_owned(), messages, bytes })
+        .collect()
+}
+
+fn parameters(principal: &Principal) -> Option<EncryptionParameters> {
+    let session = principal.session()?;
+    let parameters = &session.encryption.as_ref()?.parameters;
+    Some(EncryptionParameters {
+        preset: session.federation.settings.preset.name().to_owned(),
+        degree: parameters.degree(),
+        modulus_bits: parameters.limbs().iter().map(|limb| limb.bits()).sum(),
+        plaintext_bits: session.plaintext_bits(),
+        security_bits: 128,
+    })
+}
+
+fn security(principal: &Principal, replies: u64, skips: bool) -> Option<SecurityResult> {
+    let (session, planner) = (principal.session()?, principal.planner()?);
+    let settings = session.federation.settings;
+    let first = session.program().operators[0].shape;
+    let lines = disclosures(settings.protocol, session.program().gru.is_some(), skips);
+    let attacks = planner.attacks(FirstLayer { inputs: first.d_in, outputs: first.d_out });
+    let floodings = session.encryption.as_ref().map(|encryption| &encryption.floodings);
+    Some(SecurityResult {
+        trust: trust(settings.protocol).to_owned(),
+        disclosures: lines
+            .into_iter()
+            .map(|line| DisclosureResult { who: line.who.into(), what: line.what.into(), why: line.why.into() })
+            .collect(),
+        attacks: attacks
+            .into_iter()
+            .map(|row| AttackResult { name: row.attack.name().to_owned(), excluded: row.excluded, why: row.why })
+            .collect(),
+        statistical_bits_per_reply: floodings.and_then(|all| all.iter().map(|f| f.statistical_bits()).min()),
+        replies,
+        statistical_claim: settings.preset == Preset::Standard && session.encryption.is_some(),
+    })
+}
+
+/// The process's high-water mark, where the system has one to tell.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
