@@ -21,10 +21,11 @@ use crate::{
     program::{Input, Receive},
     role::{Effects, Meter, Phase, Role},
     sealed::EnvelopeKeys,
-    secret,
     server::{UnitContext, check_plan, chunk_wants, wanted_batches, wanted_chunks},
     session::{Federation, Session},
 };
+
+mod secret;
 
 /// What a silo brings: its samples and the models it has from training.
 pub struct ClientInput {
@@ -158,9 +159,10 @@ impl Client {
                 self.join_test(&session, &plan)
             }
             (Kind::OwnTest, PartyId::Principal) => self.own_test(&content).map_err(malformed),
-            (Kind::Reply, PartyId::Principal) if session.encryption.is_some() => {
-                self.part(&session, &content, None).map_err(malformed)?
+            (Kind::Reply, PartyId::Principal) if session.encryption.is_none() => {
+                Err(unexpected("outputs are shared"))
             }
+            (Kind::Reply, PartyId::Principal) => self.part(&session, &content, None).map_err(malformed)?,
             (Kind::OutputShare, PartyId::Principal) => {
                 self.part(&session, &content, Some(0)).map_err(malformed)?
             }
@@ -188,40 +190,39 @@ impl Client {
             w.u16(client).raw(&sealed);
             effects.and(self.send(PartyId::Principal, Kind::ClientKeys, &w.finish()));
         }
-        if let Some(encryption) = &session.encryption {
-            let secret = SecretKey::from_seed(&encryption.parameters, key.clone());
-            let public = secret.public_key(&mut Prg::new(&self.seed.derive("public key", 0))).to_bytes();
-            effects.and(self.send(PartyId::Principal, Kind::ServerKeys, &public));
-            effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, &public));
+        if session.encryption.is_none() {
+            effects.and(self.adopt(session, key, labels)?);
+            return Ok(effects);
         }
+        let parameters = &session.encryption()?.parameters;
+        let secret = SecretKey::from_seed(parameters, key.clone());
+        let public = secret.public_key(&mut Prg::new(&self.seed.derive("public key", 0))).to_bytes();
+        effects.and(self.send(PartyId::Principal, Kind::ServerKeys, &public));
+        effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, &public));
         effects.and(self.adopt(session, key, labels)?);
         Ok(effects)
     }
 
     /// Takes the clients' secrets over, and shares the samples (Algorithm 3, step 3).
     fn adopt(&mut self, session: &Arc<Session>, key: Seed, labels: Seed) -> Result<Effects<Self>, Error> {
+        if session.encryption.is_none() {
+            return self.adopt_secret(session, labels);
+        }
+        let parameters = &session.encryption()?.parameters;
+        self.key = Some(Arc::new(SecretKey::from_seed(parameters, key)));
         self.label_secret = Some(labels);
         let mut effects = Effects::default();
-        match &session.encryption {
-            Some(encryption) => {
-                self.key = Some(Arc::new(SecretKey::from_seed(&encryption.parameters, key)));
-            }
-            None => {
-                let [principal, auxiliary] = secret::masks(&self.seed);
-                effects.and(self.send(PartyId::Principal, Kind::ServerKeys, principal.seed().expose()));
-                effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, auxiliary.seed().expose()));
-            }
-        }
         let (session, input, seed) = (session.clone(), self.input.clone(), self.seed.derive("data share", 0));
         if !input.test_set.is_empty() {
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
-                let (seeded, rest) = match session.encryption {
-                    Some(_) => share_samples(session.field(), &session, &input.test_set, seed)?,
-                    None => share_samples(Ring64, &session, &input.test_set, seed)?,
-                };
+                let field = session.field();
+                let values = sample_values(session.program(), &input.test_set);
+                let samples = Secret::new(values.encode(field, session.precision.operators[0].input, 1)?);
+                let (seeded, rest) = share(samples.expose(), seed);
+                let rest = pack(field, rest.expose().elements());
                 Ok(move |role: &mut Self| {
-                    let mut effects = role.send(PartyId::Principal, Kind::Data, seeded.expose());
+                    let mut effects = role.send(PartyId::Principal, Kind::Data, seeded.seed().expose());
                     effects.and(role.send(PartyId::Auxiliary, Kind::Data, &rest));
                     Ok(effects)
                 })
@@ -266,41 +267,6 @@ impl Client {
                 Ok(effects)
             })
         });
-        Ok(effects)
-    }
-
-    /// What a round of SecretSV takes: the shared model if this client took part, masks for its samples if it has any.
-    fn secret_round(&mut self, session: &Arc<Session>, round: RoundId) -> Result<Effects<Self>, CodecError> {
-        let mut effects = Effects::default();
-        let took_part = self.input.local.contains_key(&round)
-            && session.federation.participants(round).contains(self.position);
-        let owns = !self.input.test_set.is_empty() && session.federation.rounds.contains_key(&round);
-        if !took_part && !owns {
-            return Err(CodecError::Value { what: "round" });
-        }
-        if took_part {
-            let (session, input) = (session.clone(), self.input.clone());
-            let seed = self.seed.derive("model", round.0.into());
-            effects.job(move |meter| {
-                meter.enter(Phase::Share);
-                let weights = input.local.get(&round).ok_or(Error::Local { what: "the model of a round" })?;
-                let [principal, auxiliary] = secret::share_model(&session, round, weights, seed)?;
-                Ok(move |role: &mut Self| {
-                    let mut effects = role.send(PartyId::Principal, Kind::Model, &principal);
-                    effects.and(role.send(PartyId::Auxiliary, Kind::Model, &auxiliary));
-                    Ok(effects)
-                })
-            });
-        }
-        if owns {
-            let (session, input, position) = (session.clone(), self.input.clone(), self.position);
-            let masks = secret::masks(&self.seed);
-            effects.job(move |meter| {
-                meter.enter(Phase::Share);
-                let rest = secret::deal_first_layer(&session, position, &input.test_set, round, &masks)?;
-                Ok(move |role: &mut Self| Ok(role.send(PartyId::Auxiliary, Kind::FirstLayer, &rest)))
-            });
-        }
         Ok(effects)
     }
 
@@ -440,24 +406,33 @@ impl Client {
         let Some(mut activator) = state.activator.take() else { return Ok(effects) };
         let parts = state.parts.remove(&hop).unwrap_or_default();
         state.done.push(hop);
-        let key = self.key.clone();
-        let masks = secret::masks(&self.seed);
+        if session.encryption.is_none() {
+            return self.hand_on_secret(session, context, hop, activator, parts);
+        }
+        let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
         let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
         let place = Place::new(id, hop);
         let seed = self.seed.derive("shared", id.test).derive("shared", place.number());
         let last = session.program().hops.len() - 1;
         let session = session.clone();
         effects.job(move |meter| {
-            let hand_on = HandOn { session: &session, context: &context, hop, secret: &secret, seed };
-            let (kind, seeded, rest) = match key {
-                Some(key) => {
-                    let received = receive(&session, &context, hop, &key, &parts, meter)?;
-                    hand_on.run(&mut activator, &received.expose().0, |_| Ok(Vec::new()), meter)?
+            let received = receive(&session, &context, hop, &key, &parts, meter)?;
+            meter.enter(Phase::Activate);
+            let total = session.total_weight(context.round, context.coalition);
+            let received = received.expose();
+            let handed = activator.step(session.program(), &session.precision, hop, total, &received.0)?;
+            meter.enter(Phase::Share);
+            let (kind, seeded, rest) = match handed {
+                Handed::Shared(matrix) => {
+                    let matrix = Secret::new(matrix);
+                    let (seeded, rest) = share(matrix.expose(), seed);
+                    (Kind::Shared, seeded.seed().clone(), pack(session.field(), rest.expose().elements()))
                 }
-                None => {
-                    let received = secret::receive(&session, &context, hop, &parts, FROM_AUXILIARY, meter)?;
-                    let deal = |shared: &_| secret::deal_product(&session, place, shared, &masks);
-                    hand_on.run(&mut activator, &received.expose().0, deal, meter)?
+                Handed::Labels(labels) => {
+                    let labels: Vec<(usize, u64)> =
+                        context.places.iter().copied().zip(labels.into_iter().map(|l| l as u64)).collect();
+                    let (seeded, rest) = blinded(&session, &secret, &context, &labels, seed)?;
+                    (Kind::Predicted, seeded, rest)
                 }
             };
             Ok(move |role: &mut Self| {
@@ -531,19 +506,6 @@ pub fn own_right(
     Ok(correct_samples(architecture, &model, &test_set, samples))
 }
 
-/// A client's samples: a seed for the principal, the rest for the auxiliary.
-fn share_samples<R: Ring>(
-    ring: R,
-    session: &Session,
-    test_set: &TestSet,
-    seed: Seed,
-) -> Result<(Seed, Vec<u8>), Error> {
-    let values = sample_values(session.program(), test_set);
-    let samples = Secret::new(values.encode(ring, session.precision.operators[0].input, 1)?);
-    let (seeded, rest) = share(samples.expose(), seed);
-    Ok((seeded.seed().clone(), pack(ring, rest.expose().elements())))
-}
-
 /// A multiplication triple, entry by entry: the principal's shares from a seed, the auxiliary's factors too.
 fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Seed, Vec<u8>) {
     let (principal, auxiliary) = (seed.derive("principal", 0), seed.derive("auxiliary", 0));
@@ -561,47 +523,6 @@ fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Se
     let mut w = Writer::default();
     w.seed(&auxiliary).raw(&pack(ring, &rest));
     (principal, w.finish())
-}
-
-/// What becomes of what a hop received.
-struct HandOn<'a> {
-    session: &'a Session,
-    context: &'a UnitContext,
-    hop: usize,
-    secret: &'a Seed,
-    seed: Seed,
-}
-
-impl HandOn<'_> {
-    /// Activates and shares: what to send, the principal's seed, and what the auxiliary gets, to which `deal` adds.
-    fn run<R: Ring>(
-        self,
-        activator: &mut Activator,
-        received: &[Matrix<R>],
-        deal: impl FnOnce(&Matrix<R>) -> Result<Vec<u8>, Error>,
-        meter: &mut Meter<'_>,
-    ) -> Result<(Kind, Seed, Vec<u8>), Error> {
-        let Self { session, context, hop, secret, seed } = self;
-        meter.enter(Phase::Activate);
-        let total = session.total_weight(context.round, context.coalition);
-        let handed = activator.step(session.program(), &session.precision, hop, total, received)?;
-        meter.enter(Phase::Share);
-        match handed {
-            Handed::Shared(matrix) => {
-                let matrix = Secret::new(matrix);
-                let (seeded, rest) = share(matrix.expose(), seed);
-                let mut rest = pack(matrix.expose().ring(), rest.expose().elements());
-                rest.extend(deal(matrix.expose())?);
-                Ok((Kind::Shared, seeded.seed().clone(), rest))
-            }
-            Handed::Labels(labels) => {
-                let labels: Vec<(usize, u64)> =
-                    context.places.iter().copied().zip(labels.into_iter().map(|l| l as u64)).collect();
-                let (seeded, rest) = blinded(session, secret, context, &labels, seed)?;
-                Ok((Kind::Predicted, seeded, rest))
-            }
-        }
-    }
 }
 
 /// Shares of labels times blinding factors.

@@ -55,27 +55,62 @@ pub fn disclosures(protocol: Protocol, has_gru: bool, skips: bool) -> Vec<Line> 
     )];
     match protocol {
         Protocol::Hesv => {
-            lines.push(line(D::Counts, "the server", "how many predictions of each tested coalition are right, owner by owner", "utilities are computed from them"));
+            lines.push(line(
+                D::Counts,
+                "the server",
+                "how many predictions of each tested coalition are right, owner by owner",
+                "utilities are computed from them",
+            ));
             lines.push(line(D::SlotsRightOrWrong, "the counting client of a batch", "right or wrong for each sample of a batch that is not its own, under random factors that hide the classes", "somebody has to count"));
         }
         _ => {
             lines.push(line(D::RightOrWrong, "the principal", "which samples each tested coalition predicts right, as right or wrong alone: differences are blinded by a secret of the clients", "utilities are computed from them, and SampleSkip needs them"));
-            lines.push(line(D::Schedule, "the auxiliary", "which coalition is tested on which samples and when", "it multiplies its share"));
+            lines.push(line(
+                D::Schedule,
+                "the auxiliary",
+                "which coalition is tested on which samples and when",
+                "it multiplies its share",
+            ));
         }
     }
     lines.push(line(D::LayerOutputs, "the decryptor of a layer", "that layer's outputs for samples of others, under a model it does not know", "activations are computed in the clear (the paper's globally encrypted, locally decrypted strategy); who may decrypt what follows the rules of docs/SECURITY.md"));
-    lines.push(line(D::Predictions, "the last decryptor", "the classes predicted for samples of others", "it computes the largest score"));
+    lines.push(line(
+        D::Predictions,
+        "the last decryptor",
+        "the classes predicted for samples of others",
+        "it computes the largest score",
+    ));
     if has_gru {
-        lines.push(line(D::Gates, "the gate decryptor of a unit", "gates of all steps but the first", "it computes them; it never sees a hidden state"));
-        lines.push(line(D::HiddenStates, "the re-sharer of a unit", "the first step's gates and every hidden state", "states are re-encoded without a truncation protocol; it never sees later gates"));
+        lines.push(line(
+            D::Gates,
+            "the gate decryptor of a unit",
+            "gates of all steps but the first",
+            "it computes them; it never sees a hidden state",
+        ));
+        lines.push(line(
+            D::HiddenStates,
+            "the re-sharer of a unit",
+            "the first step's gates and every hidden state",
+            "states are re-encoded without a truncation protocol; it never sees later gates",
+        ));
     }
     if protocol == Protocol::SecretSv || (has_gru && protocol == Protocol::SecSv) {
-        lines.push(line(D::MaskedFactors, "both servers", "factors of products under one-time masks that a client dealt", "multiplication of shares; uniform to whoever does not hold the masks"));
+        lines.push(line(
+            D::MaskedFactors,
+            "both servers",
+            "factors of products under one-time masks that a client dealt",
+            "multiplication of shares; uniform to whoever does not hold the masks",
+        ));
     }
     if skips {
         lines.push(line(D::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
     }
-    lines.push(line(D::Values, "everybody", "every client's contribution and the utility of each tested coalition", "the purpose"));
+    lines.push(line(
+        D::Values,
+        "everybody",
+        "every client's contribution and the utility of each tested coalition",
+        "the purpose",
+    ));
     lines
 }
 
@@ -89,7 +124,7 @@ pub fn trust(protocol: Protocol) -> &'static str {
             "Two servers that must not collude: together they open test data and activations and, by solving equations, all layers but the last. A client together with one server opens what that server holds, because clients share a key."
         }
         Protocol::SecretSv => {
-            "Two servers that must not collude: together they open everything. A client together with one server opens the masks it dealt for that server."
+            "Two servers that must not collude: together they open everything. A client together with one server opens the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and from them, by solving equations, samples whose outputs it decrypts; with the principal also differences between predictions and labels, because clients share the secret that blinds them."
         }
     }
 }

@@ -144,8 +144,8 @@ impl Principal {
     pub fn close_round(&mut self, round: RoundId) -> Effects<Self> {
         let mut effects = Effects::default();
         if self.rounds.remove(&round).is_some() {
-            self.store.forget_round(round);
             self.secret.forget_round(round);
+            self.store.forget_round(round);
             let mut w = Writer::default();
             w.u8(1).u64(round.0.into());
             effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));
@@ -172,10 +172,10 @@ impl Principal {
             _ if self.session.is_none() => return Err(unexpected("clients introduce themselves")),
             _ => {}
         }
-        let session = self.agreed()?;
-        if secret::takes(&session, from, kind) {
+        if let Some(session) = self.session.clone().filter(|session| secret::takes(session, from, kind)) {
             return secret::take(self, &session, from, kind, content);
         }
+        let session = self.agreed()?;
         match (kind, from) {
             (Kind::ServerKeys, PartyId::Client(leader)) if leader == session.leader => {
                 let parameters = &session.encryption()?.parameters;
@@ -561,21 +561,26 @@ impl Principal {
     /// Starts whatever a unit has everything for.
     fn advance(&mut self, id: UnitId) -> Result<Effects<Self>, Error> {
         let session = self.agreed()?;
+        if session.encryption.is_none() {
+            return self.advance_secret(&session, id);
+        }
         let mut effects = Effects::default();
         let Some(context) = self.units.get(&id).and_then(|state| state.plan.clone()) else {
             return Ok(effects);
         };
-        if session.encryption.is_none() {
-            effects.and(secret::advance(self, &session, &context)?);
-            effects.and(self.judge(&session, &context)?);
-            return Ok(effects);
-        }
         effects.and(self.first_replies(&session, &context)?);
         effects.and(self.bias_replies(&session, &context)?);
         effects.and(self.own_halves(&session, &context)?);
         effects.and(self.later_replies(&session, &context)?);
         effects.and(self.updates(&session, &context)?);
         effects.and(self.judge(&session, &context)?);
+        Ok(effects)
+    }
+
+    fn advance_secret(&mut self, session: &Arc<Session>, id: UnitId) -> Result<Effects<Self>, Error> {
+        let Some(context) = secret::Host::context(self, id) else { return Ok(Effects::default()) };
+        let mut effects = secret::advance(self, session, &context)?;
+        effects.and(self.judge(session, &context)?);
         Ok(effects)
     }
 
@@ -861,6 +866,7 @@ impl Principal {
         }
         test.units_left.remove(&id.group);
         self.units.remove(&id);
+        self.secret.forget_unit(id);
         self.finish(id.test)
     }
 
@@ -872,7 +878,6 @@ impl Principal {
         if let Some(state) = ended.then(|| self.tests.remove(&test)).flatten() {
             self.results.push((test, state.right));
             self.store.forget_test(test);
-            self.secret.forget_test(test);
             let mut w = Writer::default();
             w.u8(0).u64(test);
             effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));

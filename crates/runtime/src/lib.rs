@@ -38,7 +38,7 @@ pub use error::Error;
 pub use evaluate::{EvaluationSettings, Progress, evaluate};
 pub use evaluator::{Evaluator, Test};
 pub use result::{
-    AttackResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, Operations, RoundResult,
-    SecurityResult, Timing, Traffic, UtilityResult,
+    AttackResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, Operations,
+    RoundResult, SecurityResult, Timing, Traffic, UtilityResult,
 };
 pub use secure::{SecureEvaluator, client_inputs};

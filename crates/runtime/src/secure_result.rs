@@ -35,7 +35,9 @@ impl SecureEvaluator {
         result.peak_memory_bytes = peak_memory();
         let replies = accounts.operations.decrypt;
         let skips = result.skip;
-        let found = self.world().with_principal(|principal| (parameters(principal), security(principal, replies, skips)));
+        let found = self
+            .world()
+            .with_principal(|principal| (parameters(principal), security(principal, replies, skips)));
         let (parameters, security) = found.unwrap_or_default();
         result.parameters = parameters;
         result.security = security;
@@ -111,11 +113,19 @@ fn security(principal: &Principal, replies: u64, skips: bool) -> Option<Security
         trust: trust(settings.protocol).to_owned(),
         disclosures: lines
             .into_iter()
-            .map(|line| DisclosureResult { who: line.who.into(), what: line.what.into(), why: line.why.into() })
+            .map(|line| DisclosureResult {
+                who: line.who.into(),
+                what: line.what.into(),
+                why: line.why.into(),
+            })
             .collect(),
         attacks: attacks
             .into_iter()
-            .map(|row| AttackResult { name: row.attack.name().to_owned(), excluded: row.excluded, why: row.why })
+            .map(|row| AttackResult {
+                name: row.attack.name().to_owned(),
+                excluded: row.excluded,
+                why: row.why,
+            })
             .collect(),
         statistical_bits_per_reply: floodings.and_then(|all| all.iter().map(|f| f.statistical_bits()).min()),
         replies,

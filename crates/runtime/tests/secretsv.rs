@@ -11,16 +11,17 @@ use secsv_federation::{
     SampleSet, Tensor, TestSet, Weights, skip::SkipMode,
 };
 use secsv_protocol::{
-    ClientInput, Preset, Ring64, Seed,
+    ClientInput, Envelope, Error as RoleError, Preset, Ring64, Seed,
     decryptors::{Protocol, knows},
     ideal::Ideal,
     message::Kind,
     model::{EncodedModel, sample_values},
     own_right,
-    session::{Federation, Matmul, Session, Settings},
+    session::{Federation, Matmul, Session, Settings, typical_costs},
 };
 use secsv_runtime::{
-    EvaluationSettings, Evaluator, SecureEvaluator, Test, client_inputs, evaluate, world::Honest,
+    EvaluationSettings, Evaluator, SecureEvaluator, Test, client_inputs, evaluate,
+    world::{Honest, Interceptor},
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -182,8 +183,12 @@ fn federation(shape: Shape, sizes: &[usize], seed: u64) -> Outcome<Run> {
 
 impl Run {
     fn evaluator(&self) -> Outcome<SecureEvaluator> {
+        self.evaluator_with(Box::new(Honest))
+    }
+
+    fn evaluator_with(&self, interceptor: Box<dyn Interceptor>) -> Outcome<SecureEvaluator> {
         let seed = Seed::from_bytes([5; 32]);
-        Ok(SecureEvaluator::new(&self.run, SETTINGS, None, &seed, Box::new(Honest))?)
+        Ok(SecureEvaluator::new(&self.run, SETTINGS, None, &seed, interceptor)?)
     }
 
     /// What a coalition predicts right, without cryptography.
@@ -295,13 +300,29 @@ fn traffic_depends_on_public_shapes_alone() {
                 .map(|coalition| Test { coalition, samples: SampleSet::all(21) })
                 .collect();
             evaluator.test(RoundId(1), &tests).unwrap();
-            evaluator.accounts().traffic
+            let mut traffic = evaluator.accounts().traffic;
+            // Everybody but the leader, who is drawn, gets an envelope.
+            traffic.retain(|(_, _, kind), _| *kind != Kind::ClientKeys);
+            traffic
         };
         let found = traffic(1);
         assert_eq!(found, traffic(2));
         let kinds: std::collections::BTreeSet<Kind> = found.keys().map(|(_, _, kind)| *kind).collect();
         assert!(!kinds.contains(&Kind::Reply) && kinds.contains(&Kind::OutputShare));
     }
+}
+
+#[test]
+fn another_protocol_gives_the_same_values() {
+    let run = federation(Shape::Gru, &[5, 3, 1, 4], 11).unwrap();
+    let settings = EvaluationSettings::default();
+    let secret = evaluate(run.run.spec(), &mut run.evaluator().unwrap(), &settings, |_| {}).unwrap();
+    let encrypted = Settings { protocol: Protocol::SecSv, ..SETTINGS };
+    let (seed, costs) = (Seed::from_bytes([6; 32]), typical_costs(Preset::Standard));
+    let mut evaluator =
+        SecureEvaluator::new(&run.run, encrypted, Some(costs), &seed, Box::new(Honest)).unwrap();
+    let secsv = evaluate(run.run.spec(), &mut evaluator, &settings, |_| {}).unwrap();
+    assert_eq!((secret.fsv, secret.utilities), (secsv.fsv, secsv.utilities));
 }
 
 #[test]
@@ -313,5 +334,38 @@ fn skipping_and_estimating_work_on_top() {
         assert_eq!(result.protocol, "secretsv");
         assert_eq!(result.utilities.len(), 32 + 16);
         assert_eq!(result.skip, skip == SkipMode::On);
+    }
+}
+
+/// A peer that leaves the end of its messages of one kind out, in frames that are whole.
+struct Terse(Kind);
+
+impl Interceptor for Terse {
+    fn pass(&mut self, mut envelope: Envelope) -> Vec<Envelope> {
+        const LENGTH: std::ops::Range<usize> = 33..41;
+        if envelope.kind == self.0 {
+            let bytes = &mut envelope.bytes;
+            bytes.truncate(bytes.len() - 32 - 8);
+            let length = (bytes.len() - LENGTH.end) as u64;
+            bytes[LENGTH].copy_from_slice(&length.to_le_bytes());
+            let tag = *blake3::hash(bytes).as_bytes();
+            bytes.extend(tag);
+        }
+        vec![envelope]
+    }
+}
+
+#[test]
+fn messages_of_another_length_are_refused_by_name() {
+    let run = federation(Shape::Gru, &[3, 2, 4, 1], 9).unwrap();
+    let shared = [Kind::Model, Kind::Data, Kind::ServerKeys, Kind::FirstLayer, Kind::Shared];
+    for terse in shared.into_iter().chain([Kind::Triple, Kind::Opening, Kind::OutputShare]) {
+        let mut evaluator = run.evaluator_with(Box::new(Terse(terse))).unwrap();
+        let coalition = Coalition::first(2);
+        let result = evaluator.test(RoundId(1), &[Test { coalition, samples: SampleSet::all(10) }]);
+        match result {
+            Err(secsv_runtime::Error::Role(RoleError::Malformed { kind, .. })) => assert_eq!(kind, terse),
+            other => panic!("{terse}: {other:?}"),
+        }
     }
 }

@@ -52,18 +52,21 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
         let can_skip = args.skip && protocol != ProtocolName::Hesv;
         let skip = if can_skip { SkipMode::On } else { SkipMode::Off };
         let settings = EvaluationSettings { skip, ..EvaluationSettings::default() };
-        let encryption = if protocol == ProtocolName::Hesv { args.encryption.for_hesv() } else { args.encryption };
+        let encryption =
+            if protocol == ProtocolName::Hesv { args.encryption.for_hesv() } else { args.encryption };
         let result = evaluate_run(&run, protocol, encryption, &settings)?;
         rows.push(Row { error: None, largest_error: None, differing_counts: None, result });
     }
     let clear = rows.iter().find(|row| row.result.protocol == "nssv").map(|row| row.result.clone());
     for row in &mut rows {
         if let Some(clear) = &clear {
-            let differences: Vec<f64> = clear.fsv.iter().map(|(id, v)| row.result.fsv.get(id).map_or(0.0, |x| x - v)).collect();
+            let differences: Vec<f64> =
+                clear.fsv.iter().map(|(id, v)| row.result.fsv.get(id).map_or(0.0, |x| x - v)).collect();
             row.error = Some(differences.iter().map(|d| d * d).sum::<f64>().sqrt());
             row.largest_error = Some(differences.iter().fold(0.0, |most, d| most.max(d.abs())));
             let counts = row.result.utilities.iter().zip(&clear.utilities);
-            row.differing_counts = Some(counts.map(|(a, b)| (a.correct as i64 - b.correct as i64).abs()).sum());
+            row.differing_counts =
+                Some(counts.map(|(a, b)| (a.correct as i64 - b.correct as i64).abs()).sum());
         }
     }
     if let Some(file) = &args.json {

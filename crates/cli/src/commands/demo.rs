@@ -78,8 +78,16 @@ fn train_hospitals(out: &std::path::Path) -> Result<RunDirectory> {
 fn tell(outcome: &Outcome, elapsed: f64) {
     let result = &outcome.secsv;
     let samples = result.utilities.first().map_or(0, |utility| utility.total);
-    println!("Five hospitals trained a classifier together ({} rounds, {:.1} s). Half of {}'s training labels are wrong.", result.ssv.len(), outcome.train_s, outcome.corrupted);
-    println!("SecSV valued them with every party at work: five clients, two servers; {} models on {samples} test cases.\n", result.utilities.len());
+    println!(
+        "Five hospitals trained a classifier together ({} rounds, {:.1} s). Half of {}'s training labels are wrong.",
+        result.ssv.len(),
+        outcome.train_s,
+        outcome.corrupted
+    );
+    println!(
+        "SecSV valued them with every party at work: five clients, two servers; {} models on {samples} test cases.\n",
+        result.utilities.len()
+    );
     println!("{:8}  {:>12}  {:>12}", "hospital", "SecSV", "in the clear");
     for id in &result.clients {
         let of = |result: &EvaluationResult| result.fsv.get(id).copied().unwrap_or_default();

@@ -8,12 +8,7 @@ use secsv_runtime::{EvaluationResult, EvaluationSettings, SecurityResult};
 use secsv_shapley::{Method, Settings, StopRule};
 
 use super::protocols::{EncryptionArgs, ProtocolName, evaluate_run};
-use crate::{
-    failure::BadInput,
-    output::Format,
-    report::render,
-    target_file,
-};
+use crate::{failure::BadInput, output::Format, report::render, target_file};
 
 /// Arguments of `secsv evaluate`.
 #[derive(Args)]
@@ -167,13 +162,25 @@ fn errors_head(result: &EvaluationResult) -> &'static str {
 pub fn protection(result: &EvaluationResult, security: &SecurityResult) -> String {
     let mut text = String::new();
     let bytes: u64 = result.traffic.iter().map(|link| link.bytes).sum();
-    let memory = result.peak_memory_bytes.map_or(String::new(), |b| format!(", {:.2} GiB of memory", b as f64 / (1u64 << 30) as f64));
-    let _ = writeln!(text, "sent {:.1} MiB in {} messages{memory}", bytes as f64 / (1 << 20) as f64, result.messages.iter().map(|m| m.messages).sum::<u64>());
+    let memory = result
+        .peak_memory_bytes
+        .map_or(String::new(), |b| format!(", {:.2} GiB of memory", b as f64 / (1u64 << 30) as f64));
+    let _ = writeln!(
+        text,
+        "sent {:.1} MiB in {} messages{memory}",
+        bytes as f64 / (1 << 20) as f64,
+        result.messages.iter().map(|m| m.messages).sum::<u64>()
+    );
     if let Some(bits) = security.statistical_bits_per_reply.filter(|_| security.statistical_claim) {
         let run = f64::from(bits) - (security.replies.max(1) as f64).log2();
-        let _ = writeln!(text, "statistical distance: {bits} bits per reply, {run:.0} bits for all {} replies", security.replies);
+        let _ = writeln!(
+            text,
+            "statistical distance: {bits} bits per reply, {run:.0} bits for all {} replies",
+            security.replies
+        );
     } else if security.statistical_bits_per_reply.is_some() {
-        let _ = writeln!(text, "statistical distance: these parameters make no claim (--preset standard does)");
+        let _ =
+            writeln!(text, "statistical distance: these parameters make no claim (--preset standard does)");
     }
     for attack in security.attacks.iter().filter(|attack| !attack.excluded) {
         let _ = writeln!(text, "not excluded: {}: {}", attack.name, attack.why);

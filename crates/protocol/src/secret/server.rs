@@ -125,6 +125,10 @@ impl SecretServer {
         self.rounds.remove(&round);
     }
 
+    pub(crate) fn forget_unit(&mut self, unit: UnitId) {
+        self.units.remove(&unit);
+    }
+
     pub(crate) fn forget_test(&mut self, test: u64) {
         self.units.retain(|id, _| id.test != test);
     }
