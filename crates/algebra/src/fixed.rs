@@ -53,7 +53,7 @@ impl FixedPoint {
     pub fn encode_all(self, ring: impl Ring, numbers: &[f64]) -> Result<Vec<u64>, AlgebraError> {
         self.check_fits(ring)?;
         let limit = f64::powi(2.0, self.exponent);
-        if let Some(&bad) = numbers.iter().find(|x| !(x.abs() <= limit)) {
+        if let Some(&bad) = numbers.iter().find(|x| x.is_nan() || x.abs() > limit) {
             // Not a number, or outside the range: say which.
             return self.encode(ring, bad).map(|_| Vec::new());
         }

@@ -146,6 +146,9 @@ fn bad_input_ends_with_2_and_writes_nothing() {
         &["--protocol", "nssv", "--epsilon", "0"],
         &["--protocol", "nssv", "--max-seconds", "-1"],
         &["--protocol", "nssv", "--json", "/nowhere/at/all.json"],
+        &["--protocol", "hesv", "--skip", "on"],
+        &["--protocol", "hesv", "--skip", "auto"],
+        &["--protocol", "hesv", "--preset", "compact"],
         &[],
     ] {
         let parent = tempfile::tempdir().unwrap();
@@ -157,6 +160,21 @@ fn bad_input_ends_with_2_and_writes_nothing() {
     let nothing = secsv(&["--protocol", "nssv"], &parent.path().join("nothing")).unwrap();
     assert_eq!(nothing.status.code(), Some(2));
     assert!(text(&nothing.stderr).contains("federation.toml: file: expected this file, found none"));
+}
+
+#[test]
+fn encrypted_values_are_the_clear_ones() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    let values = |arguments: &[&str]| {
+        let output = secsv(arguments, &run).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let table = without_seconds(&text(&output.stdout));
+        table.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let clear = values(&["--protocol", "nssv"]);
+    assert_eq!(values(&["--protocol", "hesv"]), clear);
+    assert_eq!(values(&["--protocol", "hesv", "--matmul", "reducing"]), clear);
 }
 
 #[test]

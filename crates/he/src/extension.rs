@@ -136,9 +136,12 @@ fn poly(words: Vec<u64>, context: &Arc<Context>, representation: Representation)
         .map_err(|_| HeError::Mixed { what: "polynomial" })
 }
 
-/// Enough further 54-bit primes that a sum of 2^10 products of centred residues stays exact.
+/// Products of two ciphertexts that one sum may have.
+pub(crate) const MOST_PRODUCTS: usize = 1 << 10;
+
+/// Enough further 54-bit primes that a sum of [`MOST_PRODUCTS`] products of centred residues stays exact.
 fn extend_basis(base: &[u64], parameters: &Parameters) -> Result<Vec<u64>, HeError> {
-    let needed = 2 * parameters.modulus_bits() + parameters.degree().ilog2() + 10;
+    let needed = 2 * parameters.modulus_bits() + parameters.degree().ilog2() + MOST_PRODUCTS.ilog2();
     let mut extended = base.to_vec();
     let step = 2 * parameters.degree() as u64;
     let mut candidate = (1u64 << 54) + 1 - step;
@@ -162,7 +165,7 @@ fn extend_basis(base: &[u64], parameters: &Parameters) -> Result<Vec<u64>, HeErr
 
 /// Bits of noise after a sum of products and one relinearisation, estimated from above: products bring about
 /// p n sigma_s times the fresh noise, key switching about the largest limb times the root of n.
-fn check_budget(parameters: &Parameters) -> Result<(), HeError> {
+pub(crate) fn check_budget(parameters: &Parameters) -> Result<(), HeError> {
     let log_degree = parameters.degree().ilog2();
     let product = parameters.field().bits() + log_degree + 2 + 4 + 5;
     let switching = parameters.limbs().iter().map(Limb::bits).max().unwrap_or(0) + log_degree / 2 + 4;

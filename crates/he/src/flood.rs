@@ -45,6 +45,17 @@ impl NoiseBound {
         Self { bits: (product + switching(parameters)).log2() }
     }
 
+    /// A product of two fresh ciphertexts, entry by entry, to which a fresh one is added.
+    pub fn slot_product(parameters: &Parameters) -> Self {
+        let product = Self::full_product(parameters, 1);
+        Self { bits: (product.bits.exp2() + TAIL * fresh_deviation()).log2() }
+    }
+
+    /// The difference of two fresh ciphertexts times a plaintext.
+    pub fn scaled_difference(parameters: &Parameters) -> Self {
+        Self { bits: Self::half_product(parameters, 1).bits + 1.0 }
+    }
+
     /// The sum of both servers' products.
     #[must_use]
     pub fn of_two_servers(self) -> Self {

@@ -62,6 +62,7 @@ pub mod planner;
 mod reply;
 #[cfg(test)]
 mod scheme_tests;
+mod slots;
 mod wire;
 
 pub use ciphertext::{Ciphertext, SeededCiphertext};
@@ -73,3 +74,4 @@ pub use flood::{Flooding, NoiseBound};
 pub use keys::{EvaluationKey, PublicKey, SecretKey};
 pub use parameters::{Limb, Parameters, Preset};
 pub use reply::Reply;
+pub use slots::EncryptedSlots;

@@ -118,6 +118,20 @@ impl Parameters {
         }
     }
 
+    /// The parameters of a preset where ciphertexts meet ciphertexts: one limb more, because products and rotations
+    /// bring noise that replies must be flooded above. `compact` has no room for it and is refused.
+    pub fn for_full_products(preset: Preset) -> Result<Arc<Self>, HeError> {
+        let parameters = match preset {
+            Preset::Standard => {
+                let limbs = [0x3fffffffef8001, 0x3fffffffeb8001, 0x3fffffffe7c001, 0x3fffffffe64001];
+                Self::new(8192, &limbs, Field::standard())?
+            }
+            Preset::Compact => Self::preset(preset)?,
+        };
+        crate::extension::check_budget(&parameters)?;
+        Ok(parameters)
+    }
+
     /// Checks and prepares parameters; those the standard does not rate at 128 bits are refused.
     pub fn new(degree: usize, moduli: &[u64], field: Field) -> Result<Arc<Self>, HeError> {
         let expected = STANDARD_128.iter().find(|(n, _)| *n == degree).map_or(0, |(_, bits)| *bits);
@@ -289,6 +303,14 @@ mod tests {
         let compact = Parameters::preset(Preset::Compact).unwrap();
         assert_eq!((compact.degree(), compact.modulus_bits(), compact.field().bits()), (4096, 109, 40));
         assert_ne!(standard.digest(), compact.digest());
+    }
+
+    #[test]
+    fn full_products_have_a_limb_more_or_are_refused() {
+        let four = Parameters::for_full_products(Preset::Standard).unwrap();
+        assert_eq!((four.degree(), four.modulus_bits(), four.field().bits()), (8192, 216, 41));
+        let refused = Parameters::for_full_products(Preset::Compact).unwrap_err();
+        assert!(matches!(refused, HeError::Budget { .. }), "{refused}");
     }
 
     #[test]

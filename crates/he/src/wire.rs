@@ -8,7 +8,8 @@ use secsv_algebra::Seed;
 use zeroize::Zeroizing;
 
 use crate::{
-    Ciphertext, EvaluationKey, HeError, Parameters, PublicKey, Reply, SecretKey, SeededCiphertext, WireError,
+    Ciphertext, EncryptedSlots, EvaluationKey, HeError, Parameters, PublicKey, Reply, SecretKey,
+    SeededCiphertext, WireError,
     keys::SwitchKey,
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout},
 };
@@ -29,6 +30,7 @@ enum Kind {
     EvaluationKey = 6,
     SecretKey = 7,
     Bias = 8,
+    Slots = 9,
 }
 
 impl EncryptedMatrix {
@@ -85,6 +87,26 @@ impl EncryptedBias {
         let body = open(layout.digest(), Kind::Bias, Self::encoded_len(layout), bytes)?;
         let mut reader = Reader::new(layout.parameters(), body);
         Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.rows())? })
+    }
+}
+
+impl EncryptedSlots {
+    /// Length of the encoding of so many elements.
+    pub fn encoded_len(parameters: &Parameters, elements: usize) -> usize {
+        HEAD + elements.div_ceil(parameters.degree()) * seeded_len(parameters)
+    }
+
+    /// Encodes the vector; how many elements it has is agreed on beforehand.
+    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
+        Writer::new(parameters, self.parameters, Kind::Slots).seeded(&self.ciphertexts).bytes
+    }
+
+    /// Decodes a vector of so many elements.
+    pub fn from_bytes(parameters: &Parameters, elements: usize, bytes: &[u8]) -> Result<Self, WireError> {
+        let expected = Self::encoded_len(parameters, elements);
+        let body = open(parameters.digest(), Kind::Slots, expected, bytes)?;
+        let ciphertexts = Reader::new(parameters, body).seeded(elements.div_ceil(parameters.degree()))?;
+        Ok(Self { parameters: parameters.digest(), ciphertexts })
     }
 }
 

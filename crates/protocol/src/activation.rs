@@ -73,8 +73,14 @@ impl Values {
         }
     }
 
+    /// Numbers that are at most 1 but for this much of rounding.
+    fn saturate(&mut self, slack: f64) {
+        let beyond = self.numbers.iter_mut().filter(|x| x.abs() > 1.0 && x.abs() <= 1.0 + slack);
+        beyond.for_each(|x| *x = x.signum());
+    }
+
     /// The class of the largest number of each sample.
-    fn labels(&mut self) -> Vec<usize> {
+    pub(crate) fn labels(&mut self) -> Vec<usize> {
         let mut labels = Vec::with_capacity(self.columns);
         self.each_sample(|sample| labels.push(predicted(sample)));
         labels
@@ -83,7 +89,7 @@ impl Values {
     /// As elements; numbers outside the format's range are an error that names the layer.
     pub fn encode<R: Ring>(&self, ring: R, format: FixedPoint, layer: usize) -> Result<Matrix<R>, Error> {
         let elements = format.encode_all(ring, &self.numbers).map_err(|error| out_of_range(error, layer))?;
-        let rows = if self.columns == 0 { 0 } else { self.numbers.len() / self.columns };
+        let rows = self.numbers.len().checked_div(self.columns).unwrap_or(0);
         Ok(Matrix::new(ring, rows, self.columns, elements)?)
     }
 }
@@ -165,7 +171,10 @@ impl Activator {
                 let (_, state) = gates(&values[0], 0, &values[1]);
                 Ok(Handed::Shared(encode(&state)?))
             }
-            Then::State => Ok(Handed::Shared(encode(&values[0])?)),
+            Then::State => {
+                values[0].saturate(f64::powi(0.5, precision.gate.fractional_bits() as i32));
+                Ok(Handed::Shared(encode(&values[0])?))
+            }
             Then::Gates { step } => {
                 if values.len() > 1 {
                     self.input_gates = values.pop();
@@ -181,6 +190,25 @@ impl Activator {
             }
         }
     }
+}
+
+/// The scores behind the last hop: what its client takes the class of.
+pub(crate) fn last_scores<R: Ring>(
+    program: &Program,
+    precision: &Precision,
+    total_weight: u32,
+    received: &[Matrix<R>],
+) -> Result<Values, Error> {
+    let last = program.hops.last().zip(received.first());
+    let (Some((hop, matrix)), Some(receive)) = (last, program.hops.last().and_then(|h| h.receives.first()))
+    else {
+        return Err(Error::Local { what: "a hop that receives nothing" });
+    };
+    let mut values = decode(program, precision, receive, total_weight, matrix);
+    if let Then::Label(activations) = &hop.then {
+        values.activate(activations);
+    }
+    Ok(values)
 }
 
 /// The update gate z and (1 - z) n of one step, from the input gates of some steps and the hidden gates of this one.

@@ -20,7 +20,8 @@ use crate::{
     secret::{self, SecretServer},
     server::{
         LocalModel, Opening, Store, Triple, UnitContext, UnitState, check_plan, chunk_columns,
-        coalition_model, gated_sum, masked_factors, may_send, products, products_of, updates_of,
+        coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
+        updates_of, waits_for,
     },
     session::{Federation, Session},
 };
@@ -128,7 +129,7 @@ impl Auxiliary {
                 Ok(Effects::default())
             }
             (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.from_client(session, client, kind, &content)
+                self.client_share(session, client, kind, &content)
             }
             (Kind::Opening, PartyId::Principal) => {
                 let (place, rest) = Place::decode(&content).map_err(malformed)?;
@@ -213,7 +214,7 @@ impl Auxiliary {
         Ok(effects)
     }
 
-    fn from_client(
+    fn client_share(
         &mut self,
         session: Arc<Session>,
         client: usize,
@@ -304,7 +305,7 @@ impl Auxiliary {
             let id = context.id;
             let Some(state) = self.units.get_mut(&id) else { break };
             let Some(input) = state.inputs.get(&from).cloned() else { continue };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let model = match self.store.coalitions.get(&(id.test, operator)) {
@@ -315,7 +316,7 @@ impl Auxiliary {
                     continue;
                 }
             };
-            state.started.insert((hop, item));
+            state.started.insert((hop, item, 0));
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
             let place = Place { item, ..Place::new(id, hop) };
             let seed = self.seed.derive("half", id.test).derive("half", place.number());
@@ -378,7 +379,7 @@ impl Auxiliary {
             else {
                 continue;
             };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let place = Place { item, ..Place::new(context.id, hop) };
@@ -399,7 +400,7 @@ impl Auxiliary {
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
                 effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
-                state.started.insert((hop, item));
+                state.started.insert((hop, item, 0));
                 state.triples.remove(&hop);
                 state.openings.remove(&hop);
             }
@@ -477,8 +478,22 @@ impl Role for Auxiliary {
         }
         match &self.session {
             None => "auxiliary: the session from principal".to_owned(),
-            Some(_) => {
-                format!("auxiliary: {} units under way", self.units.values().filter(|u| !u.judged).count())
+            Some(session) if session.encryption.is_none() => {
+                let units = self.units.values().filter(|unit| !unit.judged);
+                let units = units.filter_map(|state| state.plan.as_ref());
+                let side = PartyId::Auxiliary;
+                waits_for(side, &self.secret.missing(session, side, units))
+            }
+            Some(session) => {
+                let leader = PartyId::Client(session.leader);
+                let mut all = Vec::new();
+                all.extend(self.public.is_none().then(|| format!("{} from {leader}", Kind::ServerKeys)));
+                let rounds: Vec<RoundId> = self.first_layers.iter().copied().collect();
+                all.extend(missing_inputs(session, &self.store, &rounds));
+                for (id, state) in self.units.iter().filter(|(_, state)| !state.judged) {
+                    all.extend(missing(session, *id, state));
+                }
+                waits_for(PartyId::Auxiliary, &all)
             }
         }
     }

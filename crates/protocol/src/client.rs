@@ -1,6 +1,8 @@
 //! A client (silo): encrypts its models, shares its samples, decrypts what it is assigned to, activates and shares
 //! again. One of them, the leader, makes the secrets all clients have in common.
 
+mod hesv;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::{Field, Matrix, Prg, Ring, Ring64, Secret, Seed, share::split as share};
@@ -21,7 +23,7 @@ use crate::{
     program::{Input, Receive},
     role::{Effects, Meter, Phase, Role},
     sealed::EnvelopeKeys,
-    server::{UnitContext, check_plan, chunk_wants, wanted_batches, wanted_chunks},
+    server::{UnitContext, check_plan, chunk_wants, waits_for, wanted_batches, wanted_chunks},
     session::{Federation, Session},
 };
 
@@ -52,6 +54,7 @@ pub struct Client {
     label_secret: Option<Seed>,
     units: BTreeMap<UnitId, UnitState>,
     early: Vec<(PartyId, Kind, Vec<u8>)>,
+    hesv: hesv::State,
 }
 
 #[derive(Default)]
@@ -61,6 +64,32 @@ struct UnitState {
     parts: BTreeMap<usize, BTreeMap<(usize, usize), Vec<u8>>>,
     activator: Option<Activator>,
     done: Vec<usize>,
+}
+
+impl UnitState {
+    /// What is not there yet of the hops that this client has a seat at.
+    fn missing(&self, session: &Session, id: UnitId, own: PartyId) -> Vec<String> {
+        let UnitId { test, group } = id;
+        let Some(context) = &self.context else {
+            return vec![format!("the announcement of test {test} from principal")];
+        };
+        let seated = |hop: &usize| {
+            let seat = context.client(session.program().hops[*hop].seat);
+            seat.is_ok_and(|client| PartyId::Client(client) == own) && !self.done.contains(hop)
+        };
+        let Some(hop) = (0..session.program().hops.len()).find(seated) else { return Vec::new() };
+        let there = self.parts.get(&hop);
+        let absent = |key: &(usize, usize)| !there.is_some_and(|parts| parts.contains_key(key));
+        let name = |(item, part): (usize, usize)| {
+            let (kind, from) = match session.program().hops[hop].receives[item] {
+                Receive::Update { .. } if part == FROM_AUXILIARY => (Kind::OutputShare, PartyId::Auxiliary),
+                Receive::Update { .. } => (Kind::OutputShare, PartyId::Principal),
+                _ => (Kind::Reply, PartyId::Principal),
+            };
+            format!("{kind} of test {test} group {group} hop {hop} from {from}")
+        };
+        expected_parts(session, context, hop).into_iter().filter(absent).map(name).collect()
+    }
 }
 
 /// Messages kept until what they refer to is known.
@@ -85,6 +114,7 @@ impl Client {
             label_secret: None,
             units: BTreeMap::new(),
             early: Vec::new(),
+            hesv: hesv::State::default(),
         }
     }
 
@@ -163,6 +193,9 @@ impl Client {
                 Err(unexpected("outputs are shared"))
             }
             (Kind::Reply, PartyId::Principal) => self.part(&session, &content, None).map_err(malformed)?,
+            (Kind::Differences, PartyId::Principal) if self.is_hesv() => {
+                self.count_right(&session, &content).map_err(malformed)
+            }
             (Kind::OutputShare, PartyId::Principal) => {
                 self.part(&session, &content, Some(0)).map_err(malformed)?
             }
@@ -197,8 +230,13 @@ impl Client {
         let parameters = &session.encryption()?.parameters;
         let secret = SecretKey::from_seed(parameters, key.clone());
         let public = secret.public_key(&mut Prg::new(&self.seed.derive("public key", 0))).to_bytes();
-        effects.and(self.send(PartyId::Principal, Kind::ServerKeys, &public));
-        effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, &public));
+        if self.is_hesv() {
+            let keys = self.evaluation_keys(session, &secret, &public)?;
+            effects.and(self.send(PartyId::Principal, Kind::ServerKeys, &keys));
+        } else {
+            effects.and(self.send(PartyId::Principal, Kind::ServerKeys, &public));
+            effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, &public));
+        }
         effects.and(self.adopt(session, key, labels)?);
         Ok(effects)
     }
@@ -212,8 +250,11 @@ impl Client {
         self.key = Some(Arc::new(SecretKey::from_seed(parameters, key)));
         self.label_secret = Some(labels);
         let mut effects = Effects::default();
+        if self.is_hesv() {
+            effects.and(self.upload_data(session)?);
+        }
         let (session, input, seed) = (session.clone(), self.input.clone(), self.seed.derive("data share", 0));
-        if !input.test_set.is_empty() {
+        if !input.test_set.is_empty() && !self.is_hesv() {
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
                 let field = session.field();
@@ -263,7 +304,9 @@ impl Client {
             let content = w.finish();
             Ok(move |role: &mut Self| {
                 let mut effects = role.send(PartyId::Principal, Kind::Model, &content);
-                effects.and(role.send(PartyId::Auxiliary, Kind::Model, &content));
+                if !role.is_hesv() {
+                    effects.and(role.send(PartyId::Auxiliary, Kind::Model, &content));
+                }
                 Ok(effects)
             })
         });
@@ -281,11 +324,16 @@ impl Client {
         }
         let mut effects = Effects::default();
         let (federation, input, position) = (self.federation.clone(), self.input.clone(), self.position);
+        let counts = self.is_hesv();
         effects.job(move |meter| {
             meter.enter(Phase::Clear);
             let right = own_right(&federation, position, &input, round, coalition, &samples)?;
             let mut w = Writer::default();
-            w.u64(test).samples(&right);
+            if counts {
+                w.u64(test).u64(right.len() as u64);
+            } else {
+                w.u64(test).samples(&right);
+            }
             let content = w.finish();
             Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::OwnResult, &content)))
         });
@@ -297,6 +345,7 @@ impl Client {
         let mut effects = Effects::default();
         for context in UnitContext::of(plan) {
             let (id, context) = (context.id, Arc::new(context));
+            self.await_differences(&context);
             if context.owners(session).any(|owner| owner == self.position) {
                 effects.and(self.truth(session, &context)?);
             }
@@ -320,6 +369,9 @@ impl Client {
 
     /// Shares of the blinded labels (DESIGN 3.12).
     fn truth(&mut self, session: &Arc<Session>, context: &Arc<UnitContext>) -> Result<Effects<Self>, Error> {
+        if self.is_hesv() {
+            return self.encrypted_truth(session, context);
+        }
         let mut effects = Effects::default();
         let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
         let place = Place::new(context.id, 0);
@@ -421,8 +473,10 @@ impl Client {
             let total = session.total_weight(context.round, context.coalition);
             let received = received.expose();
             let handed = activator.step(session.program(), &session.precision, hop, total, &received.0)?;
+            let encrypted = hesv::encrypted(&session, hop, &handed, &key, &seed, meter)?;
             meter.enter(Phase::Share);
             let (kind, seeded, rest) = match handed {
+                _ if encrypted.is_some() => (Kind::Shared, seed, Vec::new()),
                 Handed::Shared(matrix) => {
                     let matrix = Secret::new(matrix);
                     let (seeded, rest) = share(matrix.expose(), seed);
@@ -436,7 +490,10 @@ impl Client {
                 }
             };
             Ok(move |role: &mut Self| {
-                let mut effects = role.send_share(kind, place, &seeded, &rest);
+                let mut effects = match encrypted {
+                    Some((kind, content)) => role.send(PartyId::Principal, kind, &place.encode(&content)),
+                    None => role.send_share(kind, place, &seeded, &rest),
+                };
                 if let Some(state) = role.units.get_mut(&id) {
                     state.activator = Some(activator);
                     let next: Vec<usize> = state.parts.keys().copied().collect();
@@ -551,6 +608,7 @@ fn expected_parts(session: &Session, context: &UnitContext, hop: usize) -> Vec<(
                 wanted_chunks(session, context).map(|chunk| (item, chunk)).collect()
             }
             Receive::Outputs { .. } | Receive::Bias { .. } => vec![(item, 0)],
+            Receive::Update { .. } if crate::hesv::is_hesv(session) => vec![(item, 0)],
             Receive::Update { .. } => vec![(item, 0), (item, FROM_AUXILIARY)],
         })
         .collect()
@@ -610,6 +668,9 @@ fn receive(
                 decrypt(session, operator, positions * count, |_| true, key, part(0)?, meter)?
             }
             Receive::Bias { operator } => decrypt(session, operator, count, |_| true, key, part(0)?, meter)?,
+            Receive::Update { .. } if crate::hesv::is_hesv(session) => {
+                hesv::gated_sum(session, context, key, part(0)?, meter)?
+            }
             Receive::Update { .. } => {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
                 let open = |from, bytes: &[u8]| {
@@ -702,7 +763,11 @@ impl Role for Client {
         match (&self.session, &self.label_secret) {
             (None, _) => format!("{own}: the session from principal"),
             (_, None) => format!("{own}: the leader's envelope"),
-            _ => format!("{own}: {} units under way", self.units.len()),
+            (Some(session), Some(_)) => {
+                let all: Vec<String> =
+                    self.units.iter().flat_map(|(id, state)| state.missing(session, *id, own)).collect();
+                waits_for(own, &all)
+            }
         }
     }
 }

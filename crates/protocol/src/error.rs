@@ -10,12 +10,14 @@ use crate::{PartyId, message::Kind};
 #[non_exhaustive]
 pub enum Error {
     /// Bytes that are no frame, or whose tag does not fit them.
-    #[error("{from} to {to}: damaged on the way: {why}")]
+    #[error("{from} to {to}: {} damaged on the way: {why}", kind.map_or("frame", Kind::name))]
     Damaged {
         /// Who sent them.
         from: PartyId,
         /// Who got them.
         to: PartyId,
+        /// Which message they say they are, as far as that can be read.
+        kind: Option<Kind>,
         /// What is wrong.
         why: FrameDefect,
     },

@@ -7,6 +7,8 @@ use crate::{Error, PartyId, error::FrameDefect, message::Kind};
 
 const MAGIC: [u8; 4] = *b"svf1";
 const HEAD: usize = 4 + 16 + 2 + 2 + 1 + 8 + 8;
+/// Where the kind stands.
+const KIND: usize = 24;
 const TAG: usize = 32;
 /// Frames that may arrive before the one that is due.
 const WINDOW: u64 = 4096;
@@ -64,7 +66,8 @@ impl Links {
     /// Takes a frame; returns the messages that are due, in order. A frame seen before gives nothing.
     pub(crate) fn open(&mut self, from: PartyId, bytes: &[u8]) -> Result<Vec<(Kind, Vec<u8>)>, Error> {
         let (own, session) = (self.own, self.session);
-        let damaged = |why| Error::Damaged { from, to: own, why };
+        let kind = bytes.get(KIND).and_then(|&byte| Kind::from_wire(byte));
+        let damaged = |why| Error::Damaged { from, to: own, kind, why };
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else {
             return Err(damaged(FrameDefect::Length));
         };
@@ -82,7 +85,7 @@ impl Links {
         if (party(20), party(22)) != (from, own) {
             return Err(damaged(FrameDefect::Link));
         }
-        let kind = Kind::from_wire(head[24]).ok_or(damaged(FrameDefect::Kind))?;
+        let kind = kind.ok_or(damaged(FrameDefect::Kind))?;
         if field(33) != content.len() as u64 {
             return Err(damaged(FrameDefect::Length));
         }

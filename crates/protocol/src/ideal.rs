@@ -5,10 +5,10 @@ use secsv_federation::Coalition;
 
 use crate::{
     Error,
-    activation::{Activator, Handed},
+    activation::{Activator, Handed, Values, last_scores},
     model::EncodedModel,
     precision::Precision,
-    program::{Input, Program, Receive},
+    program::{Input, Program, Receive, Then},
 };
 
 /// The models of one round and all samples, as elements.
@@ -28,6 +28,17 @@ impl<R: Ring> Ideal<R> {
         coalition: Coalition,
         samples: &[usize],
     ) -> Result<Vec<usize>, Error> {
+        Ok(self.scores(program, precision, coalition, samples)?.labels())
+    }
+
+    /// The scores behind them: a row for each class, a column for each sample.
+    pub fn scores(
+        &self,
+        program: &Program,
+        precision: &Precision,
+        coalition: Coalition,
+        samples: &[usize],
+    ) -> Result<Values, Error> {
         let members: Vec<(u32, &EncodedModel<R>)> =
             self.models.iter().filter(|(i, ..)| coalition.contains(*i)).map(|(_, k, m)| (*k, m)).collect();
         let model = EncodedModel::weighted_sum(&members)?;
@@ -35,40 +46,54 @@ impl<R: Ring> Ideal<R> {
         let ring = self.samples.ring();
         let data =
             Matrix::from_fn(ring, self.samples.rows(), samples.len(), |i, k| self.samples.at(i, samples[k]));
-        let mut shared: Vec<Option<Matrix<R>>> = Vec::new();
+        let mut shared: Vec<Matrix<R>> = Vec::new();
         let mut activator = Activator::default();
         for (hop, step) in program.hops.iter().enumerate() {
-            let of = |input: &Input| match input {
-                Input::Data => Ok(&data),
-                Input::Hop(hop) => {
-                    shared[*hop].as_ref().ok_or(Error::Local { what: "an input nobody shared" })
-                }
-            };
-            let received = step.receives.iter().map(|receive| match receive {
-                Receive::Outputs { operator, input, first, count } => {
-                    let columns = program.operators[*operator].arrange(of(input)?)?;
-                    let outputs = model.operators[*operator].apply(&columns)?;
-                    Ok(columns_of(&outputs, first * samples.len(), count * samples.len()))
-                }
-                Receive::Bias { operator } => {
-                    let bias = &model.operators[*operator].bias;
-                    Ok(Matrix::from_fn(ring, bias.len(), samples.len(), |j, _| bias[j]))
-                }
-                Receive::Update { gates, state } => {
-                    let (gates, state) = (of(&Input::Hop(*gates))?, of(&Input::Hop(*state))?);
-                    let half = gates.rows() / 2;
-                    Ok(Matrix::from_fn(ring, half, samples.len(), |i, k| {
-                        ring.add(gates.at(half + i, k), ring.mul(gates.at(i, k), state.at(i, k)))
-                    }))
-                }
-            });
+            let received =
+                step.receives.iter().map(|receive| received(program, &model, receive, &data, &shared));
             let received = received.collect::<Result<Vec<_>, Error>>()?;
+            if let Then::Label(_) = step.then {
+                return last_scores(program, precision, total, &received);
+            }
             match activator.step(program, precision, hop, total, &received)? {
-                Handed::Shared(matrix) => shared.push(Some(matrix)),
-                Handed::Labels(labels) => return Ok(labels),
+                Handed::Shared(matrix) => shared.push(matrix),
+                Handed::Labels(_) => return Err(Error::Local { what: "labels before the end" }),
             }
         }
         Err(Error::Local { what: "a program without an end" })
+    }
+}
+
+/// What a hop receives.
+fn received<R: Ring>(
+    program: &Program,
+    model: &EncodedModel<R>,
+    receive: &Receive,
+    data: &Matrix<R>,
+    shared: &[Matrix<R>],
+) -> Result<Matrix<R>, Error> {
+    let (ring, samples) = (data.ring(), data.columns());
+    let of = |input: &Input| match input {
+        Input::Data => Ok(data),
+        Input::Hop(hop) => shared.get(*hop).ok_or(Error::Local { what: "an input nobody shared" }),
+    };
+    match receive {
+        Receive::Outputs { operator, input, first, count } => {
+            let columns = program.operators[*operator].arrange(of(input)?)?;
+            let outputs = model.operators[*operator].apply(&columns)?;
+            Ok(columns_of(&outputs, first * samples, count * samples))
+        }
+        Receive::Bias { operator } => {
+            let bias = &model.operators[*operator].bias;
+            Ok(Matrix::from_fn(ring, bias.len(), samples, |j, _| bias[j]))
+        }
+        Receive::Update { gates, state } => {
+            let (gates, state) = (of(&Input::Hop(*gates))?, of(&Input::Hop(*state))?);
+            let half = gates.rows() / 2;
+            Ok(Matrix::from_fn(ring, half, samples, |i, k| {
+                ring.add(gates.at(half + i, k), ring.mul(gates.at(i, k), state.at(i, k)))
+            }))
+        }
     }
 }
 

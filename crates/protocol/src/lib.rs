@@ -1,4 +1,24 @@
 //! SecSV, HESV and SecretSV as roles that take a message and return messages.
+//!
+//! A role's secrets are fields of its own module, so nobody else can name them:
+//!
+//! ```compile_fail,E0616
+//! fn read(client: &secsv_protocol::Client) {
+//!     let _ = &client.key;
+//! }
+//! ```
+//! ```compile_fail,E0616
+//! fn read(auxiliary: &secsv_protocol::Auxiliary) {
+//!     let _ = &auxiliary.store;
+//! }
+//! ```
+//! ```compile_fail,E0616
+//! fn read(principal: &secsv_protocol::Principal) {
+//!     let _ = &principal.common;
+//! }
+//! ```
+//!
+//! and the servers' code does not name the types that clients' secrets have at all, which a test checks.
 
 pub mod activation;
 mod auxiliary;
@@ -8,6 +28,9 @@ pub mod decryptors;
 pub mod disclosure;
 mod error;
 mod frame;
+mod hesv;
+#[doc(hidden)]
+pub mod hostile;
 pub mod ideal;
 pub mod message;
 pub mod model;
@@ -16,6 +39,7 @@ pub mod precision;
 mod principal;
 pub mod program;
 pub mod role;
+pub mod rounding;
 mod sealed;
 mod secret;
 mod server;
@@ -26,8 +50,50 @@ pub use client::{Client, ClientInput, own_right};
 pub use error::{CodecError, Error, FrameDefect};
 pub use frame::Envelope;
 pub use party::PartyId;
-pub use principal::{Principal, TestRequest};
+pub use principal::{Principal, TestRequest, TestResult};
 pub use program::Program;
 
 pub use secsv_algebra::{Field, Ring64, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};
+
+#[cfg(test)]
+mod tests {
+    /// Code without tests and comments.
+    fn code(source: &str) -> String {
+        let production = source.split("#[cfg(test)]").next().unwrap_or_default();
+        production.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn no_role_names_anothers_secrets() {
+        // The servers have no word for the clients' keys, models, samples or activations.
+        let clients = [
+            "SecretKey",
+            "EnvelopeKeys",
+            "label_secret",
+            "blinds(",
+            "ClientInput",
+            "TestSet",
+            "Weights",
+            "EncodedModel",
+            "Activator",
+            "Values",
+            "decrypt_reply",
+        ];
+        for source in
+            [include_str!("principal.rs"), include_str!("auxiliary.rs"), include_str!("server.rs")].map(code)
+        {
+            for word in clients {
+                assert!(!source.contains(word), "a server names {word}");
+            }
+        }
+        // A client has no word for what the servers hold.
+        let client = code(include_str!("client.rs"));
+        for word in ["Store", "Principal {", "Auxiliary {", "Opening", "gated_sum", "zero sharing"] {
+            assert!(!client.contains(word), "the client names {word}");
+        }
+        // The servers do not reach into each other.
+        assert!(!code(include_str!("principal.rs")).contains("auxiliary::"));
+        assert!(!code(include_str!("auxiliary.rs")).contains("principal::"));
+    }
+}

@@ -197,6 +197,9 @@ pub enum ShareBody {
     Elements(Vec<u8>),
 }
 
+/// Samples that a client may bring: what is laid out for them stays within memory and machine words.
+const MOST_SAMPLES: u64 = 1 << 24;
+
 fn seat(writer: &mut Writer, client: Option<usize>) {
     writer.u16(client.map_or(0xffff, |client| client));
 }
@@ -224,8 +227,8 @@ impl Hello {
 
     pub(crate) fn read(r: &mut Reader<'_>, operators: usize) -> Result<Self, CodecError> {
         let samples = r.u64()?;
-        if samples > 1 << 40 {
-            return Err(CodecError::TooLarge { what: "samples", expected: 1 << 40, found: samples });
+        if samples > MOST_SAMPLES {
+            return Err(CodecError::TooLarge { what: "samples", expected: MOST_SAMPLES, found: samples });
         }
         if r.u16()? != operators {
             return Err(CodecError::Value { what: "layers" });
@@ -271,6 +274,9 @@ impl TestPlan {
             let length = r.count("decryptors", 2)?;
             let chain = (0..length).map(|_| r.u16()).collect::<Result<_, _>>()?;
             let (resharer, gates) = (read_seat(&mut r)?, read_seat(&mut r)?);
+            if resharer.is_some() != gates.is_some() {
+                return Err(CodecError::Value { what: "decryptors" });
+            }
             let gru = resharer.zip(gates);
             units.push(UnitPlan {
                 group,

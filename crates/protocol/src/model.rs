@@ -107,7 +107,7 @@ impl<R: Ring> EncodedOperator<R> {
     }
 }
 
-fn tensor(weights: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
+pub(crate) fn tensor(weights: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
     let mut numbers: Vec<f64> = name
         .and_then(|name| weights.get(name))
         .map_or(Vec::new(), |tensor| tensor.values().iter().map(|&v| f64::from(v)).collect());
@@ -162,10 +162,10 @@ pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set:
             follow(program, weights, &few, &mut largest);
         }
     }
-    for index in 1..program.operators.len() {
+    for (index, &largest) in largest.iter().enumerate().skip(1) {
         let bounded =
             program.hops.iter().filter(|hop| hop.feeds == Some(index)).all(|hop| is_bounded(&hop.then));
-        inputs.push(if bounded { 0 } else { exponent(largest[index]) + MARGIN });
+        inputs.push(if bounded { 0 } else { exponent(largest) + MARGIN });
     }
     Ranges { norms, inputs }
 }

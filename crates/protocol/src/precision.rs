@@ -147,9 +147,60 @@ pub fn exponent(magnitude: f64) -> i32 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use proptest::prelude::*;
+    use secsv_algebra::{Field, Ring64};
+    use secsv_federation::{Architecture, LayerSpec, ModelSpec, Tensor, Weights};
 
     use super::*;
+    use crate::{activation::Values, model::EncodedModel};
+
+    /// One output of so many inputs.
+    fn row(weights: &[f32], bias: f32) -> (Program, Weights) {
+        let inputs = weights.len();
+        let names = ["weight".to_owned(), "bias".to_owned()];
+        let mut model = Weights::new();
+        // Two classes, as every model has: the same row twice.
+        let both = [weights, weights].concat();
+        model.insert(&names[0], Tensor::new(vec![2, inputs], both).unwrap());
+        model.insert(&names[1], Tensor::new(vec![2], vec![bias; 2]).unwrap());
+        let [weight, bias] = names;
+        let layers = vec![LayerSpec::Linear { weight, bias: Some(bias) }];
+        let spec = ModelSpec { input: vec![inputs], classes: 2, layers };
+        let file = Path::new("test");
+        let architecture = Architecture::new(&spec, &model.shapes(), file, file).unwrap();
+        (Program::new(&architecture).unwrap(), model)
+    }
+
+    /// The largest product that encoders let through, in units of half the modulus.
+    fn largest<R: Ring>(ring: R, numbers: &[f32], norm: i32, input: i32, weight_bits: u32) -> Option<f64> {
+        // Scaled to the norm that was published, the bias included.
+        let sum: f64 = numbers.iter().map(|x| f64::from(x.abs())).sum::<f64>().max(1e-9);
+        let scale = f64::powi(2.0, norm) / sum * (1.0 - 1e-6);
+        let numbers: Vec<f32> = numbers.iter().map(|x| (f64::from(*x) * scale) as f32).collect();
+        let (bias, weights) = numbers.split_first().unwrap();
+        let (program, model) = row(weights, *bias);
+        let ranges = Ranges { norms: vec![norm], inputs: vec![input] };
+        let precision = match Precision::new(&program, &ranges, ring, weight_bits) {
+            Ok(precision) => precision,
+            Err(Error::Precision { layer: 1, .. }) => return None,
+            Err(other) => panic!("{other}"),
+        };
+        let encoded = EncodedModel::new(&program, &precision, ring, &model).unwrap();
+        let operator = &encoded.operators[0];
+        let extreme = Values::new(1, vec![f64::powi(2.0, input); weights.len()]);
+        let extreme = extreme.encode(ring, precision.operators[0].input, 1).unwrap();
+        let product: i128 = (0..weights.len())
+            .map(|o| {
+                i128::from(ring.centre(operator.weight.at(0, o)).abs())
+                    * i128::from(ring.centre(extreme.at(o, 0)))
+            })
+            .sum();
+        let product = product + i128::from(ring.centre(operator.bias[0]).abs());
+        let modulus = if ring.modulus() == 0 { 1i128 << 64 } else { i128::from(ring.modulus()) };
+        Some((product << weight_bits) as f64 / (modulus as f64 / 2.0))
+    }
 
     proptest! {
         #[test]
@@ -163,10 +214,56 @@ mod tests {
             }
         }
 
+        /// Whatever the row, at the largest inputs and the largest coalition weight: no product wraps.
+        #[test]
+        fn the_largest_product_does_not_wrap(
+            numbers in prop::collection::vec(-1.0f32..1.0, 2..400),
+            (norm, input, weight_bits) in (-16i32..24, -16i32..12, 0u32..16),
+        ) {
+            for part in [largest(Field::standard(), &numbers, norm, input, weight_bits),
+                largest(Field::compact(), &numbers, norm, input, weight_bits),
+                largest(Ring64, &numbers, norm, input, weight_bits)].into_iter().flatten() {
+                prop_assert!(part < 1.0, "{part}");
+            }
+        }
+
         #[test]
         fn exponents_cover(magnitude in 1e-3f64..1e6) {
             prop_assert!(f64::powi(2.0, exponent(magnitude)) >= magnitude);
         }
+    }
+
+    #[test]
+    fn all_of_the_norm_in_one_place_does_not_wrap() {
+        for numbers in [vec![1.0, 0.0], vec![0.0, 1.0], vec![1.0; 785], vec![0.5; 3]] {
+            for (norm, input) in [(0, 0), (10, 3), (-16, 10), (3, -16)] {
+                let part = largest(Field::standard(), &numbers, norm, input, 8).unwrap();
+                assert!(part < 1.0, "{part}: {norm} {input}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_planted_weight_or_sample_names_its_layer() {
+        let (program, _) = row(&[0.5, 0.25], 0.1);
+        let ranges = Ranges { norms: vec![0], inputs: vec![0] };
+        let precision = Precision::new(&program, &ranges, Field::standard(), 8).unwrap();
+        // One weight beyond the published norm; a row whose norm is beyond it though no weight is.
+        let many = vec![0.9; 2];
+        for weights in [vec![3.0, 0.0], [many.clone(), vec![0.9]].concat(), many.repeat(20)] {
+            let (program, model) = row(&weights, 0.9);
+            let found = EncodedModel::new(&program, &precision, Field::standard(), &model);
+            assert_eq!(found.err(), Some(Error::Norm { layer: 1 }), "{weights:?}");
+        }
+        let sample =
+            Values::new(1, vec![0.5, 1.01]).encode(Field::standard(), precision.operators[0].input, 1);
+        assert!(
+            matches!(sample, Err(Error::OutOfRange { layer: 1, expected_exponent: 0, .. })),
+            "{sample:?}"
+        );
+        let wide = Ranges { norms: vec![40], inputs: vec![0] };
+        let refused = Precision::new(&program, &wide, Field::standard(), 8);
+        assert!(matches!(refused, Err(Error::Precision { layer: 1, .. })));
     }
 
     #[test]

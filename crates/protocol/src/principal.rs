@@ -1,8 +1,10 @@
 //! The first server (the paper's P): plans every test, adds both servers' halves up, sanitises replies and learns which
 //! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
 
+mod hesv;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
     sync::Arc,
 };
 
@@ -22,14 +24,16 @@ use crate::{
     secret::{self, SecretServer},
     server::{
         LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_columns, chunk_wants,
-        coalition_model, gated_sum, masked_factors, may_send, products, products_of, updates_of,
-        wanted_batches, wanted_chunks,
+        coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
+        updates_of, waits_for, wanted_batches, wanted_chunks,
     },
     session::{Federation, Session},
 };
 
-/// Tests that run at the same time: enough to keep every party busy, few enough for memory.
+/// Tests that run at the same time: enough to keep every party busy ...
 const MOST_ACTIVE: usize = 12;
+/// ... and few enough that the coalitions' models of both servers fit this many bytes.
+const MODELS_MEMORY: usize = 1 << 30;
 
 /// A test that somebody wants.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +44,21 @@ pub struct TestRequest {
     pub coalition: Coalition,
     /// Which samples of the collective test set.
     pub samples: SampleSet,
+}
+
+/// What a test found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestResult {
+    /// How many of the samples were predicted right.
+    pub correct: usize,
+    /// Which, where the principal learns it: not in HESV.
+    pub right: Option<SampleSet>,
+}
+
+impl From<SampleSet> for TestResult {
+    fn from(right: SampleSet) -> Self {
+        Self { correct: right.len(), right: Some(right) }
+    }
 }
 
 /// The principal server.
@@ -63,7 +82,8 @@ pub struct Principal {
     verdicts: BTreeMap<UnitId, Vec<u8>>,
     roles: BTreeMap<(RoundId, Coalition, usize), UnitPlan>,
     next_test: u64,
-    results: Vec<(u64, SampleSet)>,
+    results: Vec<(u64, TestResult)>,
+    hesv: hesv::State,
 }
 
 #[derive(Default)]
@@ -78,6 +98,8 @@ struct RoundState {
 struct TestState {
     request: TestRequest,
     right: SampleSet,
+    /// Right predictions that were only counted.
+    counted: usize,
     units_left: BTreeSet<usize>,
     owners_left: BTreeSet<usize>,
 }
@@ -114,6 +136,7 @@ impl Principal {
             roles: BTreeMap::new(),
             next_test: 0,
             results: Vec::new(),
+            hesv: hesv::State::default(),
         }
     }
 
@@ -135,8 +158,8 @@ impl Principal {
         Ok((test, self.pump()?))
     }
 
-    /// Tests that ended, with the samples that were predicted right.
-    pub fn take_results(&mut self) -> Vec<(u64, SampleSet)> {
+    /// Tests that ended, with what they found.
+    pub fn take_results(&mut self) -> Vec<(u64, TestResult)> {
         std::mem::take(&mut self.results)
     }
 
@@ -146,9 +169,11 @@ impl Principal {
         if self.rounds.remove(&round).is_some() {
             self.secret.forget_round(round);
             self.store.forget_round(round);
+            self.hesv.forget_round(round);
             let mut w = Writer::default();
             w.u8(1).u64(round.0.into());
-            effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));
+            let content = w.finish();
+            effects.outbox.extend(self.auxiliary().map(|to| self.links.seal(to, Kind::Done, &content)));
         }
         effects
     }
@@ -176,6 +201,9 @@ impl Principal {
             return secret::take(self, &session, from, kind, content);
         }
         let session = self.agreed()?;
+        if self.is_hesv() && kind != Kind::ClientKeys {
+            return self.take_hesv(&session, from, kind, content);
+        }
         match (kind, from) {
             (Kind::ServerKeys, PartyId::Client(leader)) if leader == session.leader => {
                 let parameters = &session.encryption()?.parameters;
@@ -234,7 +262,7 @@ impl Principal {
                 self.advance(place.unit)
             }
             (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.from_client(&session, client, kind, &content)
+                self.client_share(&session, client, kind, &content)
             }
             (Kind::OwnResult, PartyId::Client(client)) => {
                 self.own_result(&session, client, &content).map_err(malformed)?
@@ -261,7 +289,7 @@ impl Principal {
         )?);
         self.session = Some(Arc::new(session));
         let clients = (0..self.federation.clients).map(PartyId::Client);
-        for to in clients.chain([PartyId::Auxiliary]) {
+        for to in clients.chain(self.auxiliary()) {
             effects.outbox.push(self.links.seal(to, Kind::Session, &proposal));
         }
         Ok(effects)
@@ -373,12 +401,14 @@ impl Principal {
     fn pump(&mut self) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let Some(session) = self.session.clone() else { return Ok(effects) };
-        let held = match session.encryption {
-            Some(_) => self.public.is_some() && self.store.all_data(&session).is_some(),
-            None => self.secret.is_ready(&session),
+        let ready = if self.is_hesv() {
+            self.hesv_ready(&session)
+        } else if session.encryption.is_none() {
+            self.common.is_some() && self.secret.is_ready(&session)
+        } else {
+            self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some()
         };
-        let ready = self.common.is_some() && held;
-        while ready && self.tests.len() < MOST_ACTIVE {
+        while ready && self.tests.len() < self.most_active(&session) {
             let Some((test, request)) = self.queue.pop_front() else { break };
             effects.and(self.start(&session, test, request)?);
         }
@@ -396,6 +426,7 @@ impl Principal {
         let participants = session.federation.participants(round);
         let mut state = TestState {
             right: SampleSet::none(session.samples()),
+            counted: 0,
             units_left: BTreeSet::new(),
             owners_left: BTreeSet::new(),
             request,
@@ -428,7 +459,7 @@ impl Principal {
         if is_secure {
             effects.and(self.open_round(round));
             let content = plan.encode();
-            let mut concerned = BTreeSet::from([PartyId::Auxiliary]);
+            let mut concerned: BTreeSet<PartyId> = self.auxiliary().into_iter().collect();
             for context in UnitContext::of(&plan) {
                 concerned.extend(context.seated().chain(context.owners(session)).map(PartyId::Client));
                 let id = context.id;
@@ -474,8 +505,8 @@ impl Principal {
 
     fn open_round(&mut self, round: RoundId) -> Effects<Self> {
         let mut effects = Effects::default();
-        if !self.rounds.contains_key(&round) {
-            self.rounds.insert(round, RoundState::default());
+        if let Entry::Vacant(vacant) = self.rounds.entry(round) {
+            vacant.insert(RoundState::default());
             let mut concerned = self.federation.participants(round);
             if let Some(session) = self.session.as_ref().filter(|session| session.encryption.is_none()) {
                 // Owners deal for the first layer of every round.
@@ -512,7 +543,7 @@ impl Principal {
         Ok(self.finish(test))
     }
 
-    fn from_client(
+    fn client_share(
         &mut self,
         session: &Arc<Session>,
         client: usize,
@@ -568,6 +599,9 @@ impl Principal {
         let Some(context) = self.units.get(&id).and_then(|state| state.plan.clone()) else {
             return Ok(effects);
         };
+        if self.is_hesv() {
+            return self.advance_hesv(&session, &context);
+        }
         effects.and(self.first_replies(&session, &context)?);
         effects.and(self.bias_replies(&session, &context)?);
         effects.and(self.own_halves(&session, &context)?);
@@ -601,7 +635,7 @@ impl Principal {
                     let place = Place { unit: context.id, hop, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
                     let Some(outputs) = round.outputs.get(&chunk).cloned() else { continue };
-                    if !state.started.insert((hop, item * (1 << 20) + chunk)) {
+                    if !state.started.insert((hop, item, chunk)) {
                         continue;
                     }
                     let to = PartyId::Client(context.client(step.seat)?);
@@ -658,7 +692,7 @@ impl Principal {
                 let &Receive::Bias { operator } = receive else { continue };
                 let Some(models) = self.store.all_models(session, context.round) else { continue };
                 let Some(state) = self.units.get_mut(&context.id) else { break };
-                if !state.started.insert((hop, item)) {
+                if !state.started.insert((hop, item, 0)) {
                     continue;
                 }
                 let place = Place { item, ..Place::new(context.id, hop) };
@@ -696,7 +730,7 @@ impl Principal {
             let id = context.id;
             let Some(state) = self.units.get_mut(&id) else { break };
             let Some(input) = state.inputs.get(&from).cloned() else { continue };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let model = match self.store.coalitions.get(&(id.test, operator)) {
@@ -707,7 +741,7 @@ impl Principal {
                     continue;
                 }
             };
-            state.started.insert((hop, item));
+            state.started.insert((hop, item, 0));
             let place = Place { item, ..Place::new(id, hop) };
             let session = session.clone();
             effects.job(move |meter| {
@@ -805,7 +839,7 @@ impl Principal {
             else {
                 continue;
             };
-            if state.started.contains(&(hop, item)) {
+            if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
             let place = Place { item, ..Place::new(context.id, hop) };
@@ -827,7 +861,7 @@ impl Principal {
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
                 effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
-                state.started.insert((hop, item));
+                state.started.insert((hop, item, 0));
                 state.triples.remove(&hop);
                 state.openings.remove(&hop);
             }
@@ -876,15 +910,29 @@ impl Principal {
         let ended =
             self.tests.get(&test).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
         if let Some(state) = ended.then(|| self.tests.remove(&test)).flatten() {
-            self.results.push((test, state.right));
+            let result = if self.is_hesv() {
+                TestResult { correct: state.counted, right: None }
+            } else {
+                state.right.into()
+            };
+            self.results.push((test, result));
             self.store.forget_test(test);
+            self.hesv.forget_test(test);
             let mut w = Writer::default();
             w.u8(0).u64(test);
-            effects.outbox.push(self.links.seal(PartyId::Auxiliary, Kind::Done, &w.finish()));
+            let content = w.finish();
+            effects.outbox.extend(self.auxiliary().map(|to| self.links.seal(to, Kind::Done, &content)));
             effects.and(self.pump()?);
         }
         Ok(effects)
     }
+}
+
+/// How many tests run at the same time.
+fn most_active(session: &Session) -> usize {
+    let later = session.encryption.iter().flat_map(|encryption| encryption.layouts.iter().skip(1));
+    let of_one: usize = later.map(|layout| 2 * layout.prepared_bytes()).sum();
+    MODELS_MEMORY.checked_div(of_one).unwrap_or(MOST_ACTIVE).clamp(2, MOST_ACTIVE)
 }
 
 /// Replies of one job.
@@ -1026,15 +1074,43 @@ impl Role for Principal {
             let names: Vec<String> = missing.map(|c| PartyId::Client(c).to_string()).collect();
             return format!("principal: introductions of {}", names.join(", "));
         }
-        let first = self.units.iter().next().map(|(id, state)| {
-            let hops: Vec<usize> = state.inputs.keys().copied().collect();
-            format!(", first test {} group {} with answers to hops {hops:?}", id.test, id.group)
-        });
-        format!(
-            "principal: {} units of {} tests under way{}",
-            self.units.len(),
-            self.tests.len(),
-            first.unwrap_or_default()
-        )
+        if let Some(session) = self.session.as_ref().filter(|_| self.is_hesv()) {
+            return self.awaiting_hesv(session);
+        }
+        let Some(session) = &self.session else { return waits_for(PartyId::Principal, &[]) };
+        if session.encryption.is_none() {
+            let units = self.units.values().filter_map(|state| state.plan.as_ref());
+            return waits_for(PartyId::Principal, &self.secret.missing(session, PartyId::Principal, units));
+        }
+        let leader = PartyId::Client(session.leader);
+        let mut all = Vec::new();
+        all.extend(self.public.is_none().then(|| format!("{} from {leader}", Kind::ServerKeys)));
+        all.extend(self.common.is_none().then(|| format!("{} from auxiliary", Kind::Common)));
+        let rounds: Vec<RoundId> = self.rounds.keys().copied().collect();
+        all.extend(missing_inputs(session, &self.store, &rounds));
+        for (round, state) in &self.rounds {
+            let halves = state.own.keys().filter(|chunk| !state.other.contains_key(chunk));
+            all.extend(
+                halves.map(|chunk| format!("{} {chunk} of round {round} from auxiliary", Kind::FirstLayer)),
+            );
+        }
+        for (place, _) in self.halves.iter().filter(|(_, h)| h.own.is_some() && h.other.is_none()) {
+            let (test, group) = (place.unit.test, place.unit.group);
+            let hop = place.hop;
+            all.push(format!("{} of test {test} group {group} hop {hop} from auxiliary", Kind::Half));
+        }
+        for (test, state) in &self.tests {
+            let owners = state.owners_left.iter().map(|&owner| PartyId::Client(owner));
+            all.extend(owners.map(|owner| format!("{} of test {test} from {owner}", Kind::OwnResult)));
+        }
+        for (id, state) in &self.units {
+            let lacks = missing(session, *id, state);
+            if lacks.is_empty() && !self.verdicts.contains_key(id) {
+                let (test, group) = (id.test, id.group);
+                all.push(format!("{} of test {test} group {group} from auxiliary", Kind::Verdict));
+            }
+            all.extend(lacks);
+        }
+        waits_for(PartyId::Principal, &all)
     }
 }

@@ -45,7 +45,7 @@ impl Operator {
     }
 
     /// The number of the sample that is input `o` at a position; `None` where a convolution is padded.
-    fn source(&self, o: usize, position: usize) -> Option<usize> {
+    pub(crate) fn source(&self, o: usize, position: usize) -> Option<usize> {
         match &self.columns {
             Columns::Vectors => Some(position * self.shape.d_in + o),
             Columns::Windows(conv) => {

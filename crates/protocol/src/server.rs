@@ -179,8 +179,8 @@ pub(crate) struct UnitState {
     pub plan: Option<Arc<UnitContext>>,
     /// What clients shared, by hop.
     pub inputs: BTreeMap<usize, Arc<Share<Field>>>,
-    /// Which receives are under way.
-    pub started: BTreeSet<(usize, usize)>,
+    /// Which receives are under way: hop, item and chunk.
+    pub started: BTreeSet<(usize, usize, usize)>,
     pub triples: BTreeMap<usize, Triple>,
     pub openings: BTreeMap<usize, Opening>,
     pub predicted: Option<Share<Field>>,
@@ -394,6 +394,68 @@ pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = (usize, usiz
         Receive::Update { gates, state } => Some((hop, item, *gates, *state)),
         _ => None,
     })
+}
+
+/// What a unit lacks, and from whom: for the message when nothing moves any more.
+pub(crate) fn missing(session: &Session, id: UnitId, state: &UnitState) -> Vec<String> {
+    let UnitId { test, group } = id;
+    let Some(context) = &state.plan else {
+        return vec![format!("the announcement of test {test} from principal")];
+    };
+    let from = |kind: Kind, client: usize, of: String| {
+        format!("{kind} of test {test} group {group}{of} from {}", PartyId::Client(client))
+    };
+    let owners = context.owners(session).filter(|owner| !state.truths.contains_key(owner));
+    let mut missing: Vec<String> = owners.map(|owner| from(Kind::Truth, owner, String::new())).collect();
+    let last = session.program().hops.len() - 1;
+    let open = (0..=last).find(|hop| match hop {
+        hop if *hop == last => state.predicted.is_none(),
+        hop => !state.inputs.contains_key(hop),
+    });
+    if let Some(hop) = open
+        && let Ok(client) = context.client(session.program().hops[hop].seat)
+    {
+        let kind = if hop == last { Kind::Predicted } else { Kind::Shared };
+        missing.push(from(kind, client, format!(" hop {hop}")));
+    }
+    let dealt = updates_of(session).find(|(hop, item, ..)| {
+        !state.triples.contains_key(hop) && !state.started.contains(&(*hop, *item, 0))
+    });
+    if let (Some((hop, ..)), Some(dealer)) = (dealt, context.plan.dealer) {
+        missing.push(from(Kind::Triple, dealer, format!(" hop {hop}")));
+    }
+    let openings = state.openings.iter().filter(|(_, opening)| opening.other.is_none());
+    missing.extend(openings.map(|(hop, _)| {
+        format!("{} of test {test} group {group} hop {hop} from the other server", Kind::Opening)
+    }));
+    missing
+}
+
+/// Models and shares of samples that have not come.
+pub(crate) fn missing_inputs(session: &Session, store: &Store, rounds: &[RoundId]) -> Vec<String> {
+    let owners = session.groups.iter().flat_map(|group| group.owners.members());
+    let data = owners
+        .filter(|owner| !store.data.contains_key(owner))
+        .map(|owner| format!("{} from {}", Kind::Data, PartyId::Client(owner)));
+    let mut missing: Vec<String> = data.collect();
+    for round in rounds {
+        let there =
+            |client: &usize| store.models.get(round).is_some_and(|models| models.contains_key(client));
+        let absent = session.federation.participants(*round).members().filter(|client| !there(client));
+        missing.extend(
+            absent.map(|client| format!("{} of round {round} from {}", Kind::Model, PartyId::Client(client))),
+        );
+    }
+    missing
+}
+
+/// The first few of what a party waits for, in words.
+pub(crate) fn waits_for(party: PartyId, missing: &[String]) -> String {
+    match missing.len() {
+        0 => format!("{party}: nothing"),
+        count if count > 4 => format!("{party}: {} and {} more", missing[..4].join(", "), count - 4),
+        _ => format!("{party}: {}", missing.join(", ")),
+    }
 }
 
 /// Whether a client is the one to send this: the one at the hop's seat, an owner, the dealer.

@@ -67,6 +67,11 @@ impl Federation {
         settings: Settings,
     ) -> Result<Self, Error> {
         let program = Program::new(architecture)?;
+        if settings.protocol == Protocol::Hesv && settings.preset == Preset::Compact {
+            return Err(Error::Unsupported {
+                what: "hesv needs the preset standard: compact has no room for products of two ciphertexts",
+            });
+        }
         let clients = spec.clients.len();
         let rounds: BTreeMap<RoundId, Vec<u64>> = spec
             .round_ids()
@@ -362,6 +367,7 @@ fn weight_bits(federation: &Federation) -> u32 {
 fn parameters(settings: &Settings) -> Result<Option<Arc<Parameters>>, Error> {
     Ok(match settings.protocol {
         Protocol::SecretSv => None,
+        Protocol::Hesv => Some(Parameters::for_full_products(settings.preset)?),
         _ => Some(Parameters::preset(settings.preset)?),
     })
 }
@@ -374,7 +380,12 @@ impl Encryption {
         for (operator, &method) in federation.program.operators.iter().zip(methods) {
             let layout = Layout::new(&parameters, operator.shape, method)?;
             let noise = match federation.settings.protocol {
-                Protocol::Hesv => layout.full_noise(),
+                Protocol::Hesv => {
+                    layout.check_full().map_err(|_| Error::Unsupported {
+                        what: "a layer has more inputs than products of two ciphertexts can be summed under hesv",
+                    })?;
+                    layout.full_noise()
+                }
                 _ => layout.half_noise().of_two_servers(),
             };
             floodings.push(Flooding::new(&parameters, noise.weighted(weight_bits))?);

@@ -5,6 +5,8 @@ use secsv_federation::{
     clear::{ClearRound, Parameters, correct_samples},
 };
 
+use secsv_protocol::TestResult;
+
 use crate::{Error, Evaluator, Test};
 
 /// Rounds are kept for later batches while their first-layer outputs take no more than this.
@@ -72,12 +74,12 @@ impl Evaluator for ClearEvaluator<'_> {
         self.rounds.clone()
     }
 
-    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<SampleSet>, Error> {
+    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
         let (empty, others): (Vec<_>, Vec<_>) =
             tests.iter().enumerate().partition(|(_, test)| test.coalition.is_empty());
-        let mut correct = vec![SampleSet::none(self.samples()); tests.len()];
+        let mut correct = vec![TestResult::from(SampleSet::none(self.samples())); tests.len()];
         for (index, test) in empty {
-            correct[index] = self.test_initial_model(&test.samples)?;
+            correct[index] = self.test_initial_model(&test.samples)?.into();
         }
         if others.is_empty() {
             return Ok(correct);
@@ -86,7 +88,7 @@ impl Evaluator for ClearEvaluator<'_> {
             others.iter().map(|(_, test)| (test.coalition, test.samples.clone())).collect();
         let found = self.round(round)?.correct_samples(&asked);
         for ((index, _), found) in others.into_iter().zip(found) {
-            correct[index] = found;
+            correct[index] = found.into();
         }
         Ok(correct)
     }

@@ -1,9 +1,11 @@
 //! Models accumulated over all rounds, tested in the clear: what the one-round Contribution Index values.
 
 use secsv_federation::{
-    Coalition, CollectiveTestSet, RoundId, RunDirectory, SampleSet,
+    Coalition, CollectiveTestSet, RoundId, RunDirectory,
     clear::{CumulativeModels, correct_samples},
 };
+
+use secsv_protocol::TestResult;
 
 use crate::{Error, Evaluator, Test};
 
@@ -47,11 +49,11 @@ impl Evaluator for CumulativeEvaluator<'_> {
         vec![(self.last_round(), self.models.participants())]
     }
 
-    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<SampleSet>, Error> {
+    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
         self.check(round)?;
         let right = |test: &Test| {
             let model = self.models.model(test.coalition);
-            correct_samples(self.run.architecture(), &model, self.test_set, &test.samples)
+            TestResult::from(correct_samples(self.run.architecture(), &model, self.test_set, &test.samples))
         };
         Ok(tests.iter().map(right).collect())
     }

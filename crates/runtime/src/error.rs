@@ -27,6 +27,15 @@ pub enum Error {
         /// What each party waits for.
         awaiting: String,
     },
+    /// Samples cannot be skipped where nobody learns which were predicted right.
+    #[error(
+        "skip: expected off, because under {protocol} the server learns how many samples a model predicts right and \
+         not which, so it cannot tell what may be skipped"
+    )]
+    CannotSkip {
+        /// The protocol.
+        protocol: &'static str,
+    },
     /// An evaluator gave another number of answers than it was asked for.
     #[error("expected the results of {expected} tests, found {found}")]
     Answers {
@@ -54,6 +63,7 @@ impl Error {
                     | Values::NeedsCumulativeModels { .. }
             ),
             Self::Role(error) => error.is_bad_input(),
+            Self::CannotSkip { .. } => true,
             Self::UnknownRound { .. } | Self::Answers { .. } | Self::Stalled { .. } => false,
         }
     }

@@ -56,6 +56,9 @@ pub fn evaluate(
     mut observe: impl FnMut(Progress),
 ) -> Result<EvaluationResult, Error> {
     let start = Instant::now();
+    if settings.skip != SkipMode::Off && !evaluator.tells_samples() {
+        return Err(Error::CannotSkip { protocol: evaluator.protocol() });
+    }
     let rounds = evaluator.rounds();
     let mut plan = Federated::new(settings.method, &rounds, &settings.estimator)?;
     let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings);

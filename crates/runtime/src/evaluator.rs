@@ -1,6 +1,7 @@
 //! What tests models: in the clear today, under encryption by the same interface.
 
 use secsv_federation::{Coalition, RoundId, SampleSet};
+use secsv_protocol::TestResult;
 
 use crate::Error;
 
@@ -24,9 +25,14 @@ pub trait Evaluator {
     /// The rounds with those who took part in each, ascending.
     fn rounds(&self) -> Vec<(RoundId, Coalition)>;
 
-    /// For each test, which of its samples were predicted right, in the same order. Coalitions are of participants of
-    /// the round; the empty one is asked for in the first round alone.
-    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<SampleSet>, Error>;
+    /// Whether tests tell which samples were predicted right, or only how many. Skipping needs to know which.
+    fn tells_samples(&self) -> bool {
+        true
+    }
+
+    /// For each test, how many of its samples were predicted right and, where it can be told, which, in the same
+    /// order. Coalitions are of participants of the round; the empty one is asked for in the first round alone.
+    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error>;
 
     /// What a test of so many samples costs, counted so that looking for samples to skip costs 1 for every pair of
     /// coalitions and 64 samples. Skipping in mode `auto` compares the two.

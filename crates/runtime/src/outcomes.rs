@@ -8,6 +8,8 @@ use secsv_federation::{
     skip::{Lattice, SkipMode, SkipTable},
 };
 
+use secsv_protocol::TestResult;
+
 use crate::{Error, Evaluator, Test};
 
 /// How one coalition did.
@@ -145,16 +147,15 @@ impl RoundOutcomes {
             .collect();
         let correct = ask(evaluator, round, &tests)?;
         let verified = self.verify_skips(evaluator, round, &skips)?;
-        for (((coalition, skipped), mut correct), wrongly_skipped) in
-            skips.into_iter().zip(correct).zip(verified)
-        {
-            correct.union_with(&skipped);
+        for (((coalition, skipped), found), wrongly_skipped) in skips.into_iter().zip(correct).zip(verified) {
             let tested = self.samples - skipped.len();
-            self.outcomes.insert(coalition, Outcome { correct: correct.len(), tested, wrongly_skipped });
-            if let Some(table) = &mut self.table
+            let correct = found.correct + skipped.len();
+            self.outcomes.insert(coalition, Outcome { correct, tested, wrongly_skipped });
+            if let (Some(table), Some(mut right)) = (&mut self.table, found.right)
                 && !coalition.is_empty()
             {
-                table.record(coalition, correct);
+                right.union_with(&skipped);
+                table.record(coalition, right);
             }
         }
         Ok(())
@@ -176,8 +177,8 @@ impl RoundOutcomes {
             .map(|(coalition, skipped)| Test { coalition: *coalition, samples: skipped.clone() })
             .collect();
         let mut right = ask(evaluator, round, &tests)?.into_iter();
-        let wrong = |skipped: &SampleSet, right: Option<SampleSet>| {
-            Some(skipped.len() - right.map_or(0, |right| right.len()))
+        let wrong = |skipped: &SampleSet, right: Option<TestResult>| {
+            Some(skipped.len() - right.map_or(0, |right| right.correct))
         };
         Ok(skips
             .iter()
@@ -186,7 +187,7 @@ impl RoundOutcomes {
     }
 }
 
-fn ask(evaluator: &mut impl Evaluator, round: RoundId, tests: &[Test]) -> Result<Vec<SampleSet>, Error> {
+fn ask(evaluator: &mut impl Evaluator, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
     if tests.is_empty() {
         return Ok(Vec::new());
     }

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use secsv_federation::{Coalition, RoundId, RunDirectory, SampleSet, WeightedMean};
+use secsv_federation::{Coalition, RoundId, RunDirectory, WeightedMean};
 use secsv_protocol::{
-    ClientInput, Seed, TestRequest, UnitCosts,
+    ClientInput, Seed, TestRequest, TestResult, UnitCosts,
     decryptors::Protocol,
     session::{Federation, Settings},
 };
@@ -19,6 +19,8 @@ pub struct SecureEvaluator {
     world: World,
     federation: Arc<Federation>,
     samples: usize,
+    /// The round whose models the servers hold.
+    open: Option<RoundId>,
 }
 
 impl SecureEvaluator {
@@ -37,7 +39,7 @@ impl SecureEvaluator {
         let inputs = client_inputs(run)?;
         let samples = inputs.iter().map(|input| input.test_set.len()).sum();
         let world = World::new(&federation, inputs, costs, seed, interceptor);
-        Ok(Self { world, federation, samples })
+        Ok(Self { world, federation, samples, open: None })
     }
 
     /// What it cost so far.
@@ -97,22 +99,29 @@ impl Evaluator for SecureEvaluator {
         self.federation.rounds.keys().map(|&round| (round, self.federation.participants(round))).collect()
     }
 
-    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<SampleSet>, Error> {
-        let mut found: BTreeMap<usize, SampleSet> = BTreeMap::new();
+    fn tells_samples(&self) -> bool {
+        self.federation.settings.protocol != Protocol::Hesv
+    }
+
+    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
+        let mut found: BTreeMap<usize, TestResult> = BTreeMap::new();
         let requests: Vec<TestRequest> = tests
             .iter()
             .map(|test| TestRequest { round, coalition: test.coalition, samples: test.samples.clone() })
             .collect();
-        self.world.run(requests, |request, right| {
+        // With SampleSkip a round comes in several batches: its models are sent once.
+        if let Some(before) = self.open.replace(round).filter(|before| *before != round) {
+            self.world.close_round(before);
+        }
+        self.world.run(requests, |request, result| {
             let place = tests.iter().enumerate().position(|(i, test)| {
                 !found.contains_key(&i)
                     && test.coalition == request.coalition
                     && test.samples == request.samples
             });
-            found.extend(place.map(|place| (place, right)));
+            found.extend(place.map(|place| (place, result)));
             Ok(Vec::new())
         })?;
-        self.world.close_round(round);
         Ok(found.into_values().collect())
     }
 

@@ -3,14 +3,14 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Instant,
 };
 
-use secsv_federation::SampleSet;
 use secsv_protocol::{
     Auxiliary, Client, ClientInput, Envelope, Error as RoleError, Operations, PartyId, Principal, Seed,
-    TestRequest, UnitCosts,
+    TestRequest, TestResult, UnitCosts,
     message::Kind,
     role::{Continuation, Effects, Job, Meter, Phase, Probe, Role},
     session::Federation,
@@ -77,7 +77,7 @@ struct Floor {
     accounts: Accounts,
     /// Threads at work.
     busy: usize,
-    results: Vec<(u64, SampleSet)>,
+    results: Vec<(u64, TestResult)>,
     failure: Option<RoleError>,
     stopping: bool,
     /// Whose inbox is looked at first next time: nobody waits for ever.
@@ -158,7 +158,7 @@ impl World {
     pub fn run(
         &mut self,
         requests: Vec<TestRequest>,
-        mut next: impl FnMut(&TestRequest, SampleSet) -> Result<Vec<TestRequest>, Error>,
+        mut next: impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
         self.ask(requests, &mut open)?;
@@ -178,13 +178,13 @@ impl World {
     fn serve(
         &self,
         open: &mut BTreeMap<u64, TestRequest>,
-        next: &mut impl FnMut(&TestRequest, SampleSet) -> Result<Vec<TestRequest>, Error>,
+        next: &mut impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         while !open.is_empty() {
             let results = self.wait()?;
-            for (test, right) in results {
+            for (test, found) in results {
                 let Some(request) = open.remove(&test) else { continue };
-                let more = next(&request, right)?;
+                let more = next(&request, found)?;
                 self.ask(more, open)?;
             }
         }
@@ -199,9 +199,15 @@ impl World {
                 if let Some(principal) = floor.principal.role.take() {
                     break principal;
                 }
+                if floor.failure.is_some() {
+                    return Ok(());
+                }
                 floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
             };
             let asked = principal.request(request.clone());
+            // A test of nothing ends where it begins.
+            let ended = principal.take_results();
+            floor.results.extend(ended);
             floor.principal.role = Some(principal);
             let (test, effects) = asked.map_err(Error::Role)?;
             open.insert(test, request);
@@ -220,7 +226,7 @@ impl World {
         }
     }
 
-    fn wait(&self) -> Result<Vec<(u64, SampleSet)>, Error> {
+    fn wait(&self) -> Result<Vec<(u64, TestResult)>, Error> {
         let mut floor = self.lock();
         loop {
             if let Some(failure) = floor.failure.take() {
@@ -248,17 +254,28 @@ impl World {
                 return;
             }
             let Some(task) = floor.next_task() else {
-                self.moved.notify_all();
+                // Idle threads do not wake each other while one is at work.
+                if floor.is_idle() {
+                    self.moved.notify_all();
+                }
                 floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
                 continue;
             };
             floor.busy += 1;
             drop(floor);
-            let done = perform(task);
+            let done = catch_unwind(AssertUnwindSafe(|| perform(task)));
             floor = self.lock();
             floor.busy -= 1;
-            floor.absorb(done);
             self.moved.notify_all();
+            match done {
+                Ok(done) => floor.absorb(done),
+                Err(panic) => {
+                    // Nobody waits for a party that will not come back.
+                    floor.fail(RoleError::Local { what: "a party panicked" });
+                    drop(floor);
+                    resume_unwind(panic);
+                }
+            }
         }
     }
 }
@@ -389,7 +406,7 @@ impl Floor {
                 for (phase, seconds) in &finding.stopwatch.seconds {
                     *self.accounts.seconds.entry(*phase).or_default() += seconds;
                 }
-                self.accounts.operations = self.accounts.operations + finding.operations;
+                self.accounts.operations += finding.operations;
                 match finding.event {
                     Ok(AnyFound::Principal(next)) => self.principal.inbox.push_back(Event::Found(next)),
                     Ok(AnyFound::Auxiliary(next)) => self.auxiliary.inbox.push_back(Event::Found(next)),

@@ -6,6 +6,7 @@ mod coalitions;
 mod contributions;
 mod costs;
 mod rounds;
+mod security;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub fn render(result: &EvaluationResult, title: &str) -> String {
                     (contributions::bars(result))
                     (rounds::lines(result, &attendance))
                     (rounds::tables(result, &attendance))
+                    (security::disclosed(result))
                     (costs::skipped(result))
                     (costs::timing(result))
                     (costs::traffic(result))

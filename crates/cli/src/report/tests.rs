@@ -73,6 +73,9 @@ fn result(clients: usize, rounds: u32, coalitions: usize, sampled: bool) -> Eval
             security_bits: 128,
         }),
         seed: 4711,
+        security: None,
+        messages: Vec::new(),
+        peak_memory_bytes: None,
     }
 }
 

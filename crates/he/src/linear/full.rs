@@ -12,12 +12,12 @@ use crate::{
 };
 
 /// Inputs of a batch that are extended and multiplied at a time: what the last-level cache holds in the larger basis.
-const CHUNK: usize = 2 * TILE;
+pub(super) const CHUNK: usize = 2 * TILE;
 
 /// An encrypted weight matrix in the larger basis.
 pub struct ExtendedMatrix {
-    layout: u64,
-    rows: Vec<CipherTiles>,
+    pub(super) layout: u64,
+    pub(super) rows: Vec<CipherTiles>,
 }
 
 /// One batch of encrypted samples, as it travels.
@@ -117,7 +117,7 @@ impl Layout {
     }
 
     /// (sum a0 b0, sum a1 b0) and (sum a0 b1, sum a1 b1) to a ciphertext of two parts.
-    fn finish(
+    pub(super) fn finish(
         &self,
         sums: &[Ciphertext],
         evaluation: &EvaluationKey,

@@ -22,6 +22,7 @@ mod half;
 mod packed;
 mod reducing;
 mod squaring;
+mod sums;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ pub use bias::EncryptedBias;
 pub use full::{EncryptedBatch, ExtendedMatrix};
 pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply, multiply_into};
 pub use packed::Knobs;
+pub use sums::Terms;
 
 use crate::{HeError, Packing, Parameters, flood::NoiseBound};
 use {packed::Packed, reducing::Reducing, squaring::Squaring};

@@ -133,6 +133,60 @@ impl SecretServer {
         self.units.retain(|id, _| id.test != test);
     }
 
+    /// What this server waits for, in words.
+    pub(crate) fn missing<'a>(
+        &self,
+        session: &Session,
+        side: PartyId,
+        units: impl Iterator<Item = &'a Arc<UnitContext>>,
+    ) -> Vec<String> {
+        let from = |kind: Kind, client: usize| format!("{kind} from {}", PartyId::Client(client));
+        let masks = (0..session.federation.clients).filter(|client| !self.masks.contains_key(client));
+        let mut missing: Vec<String> = masks.map(|client| from(Kind::ServerKeys, client)).collect();
+        let data = owners(session).filter(|owner| !self.data.contains_key(owner));
+        missing.extend(data.map(|owner| from(Kind::Data, owner)));
+        let contexts: Vec<_> = units.collect();
+        let rounds: BTreeSet<RoundId> = contexts.iter().map(|context| context.round).collect();
+        for round in rounds {
+            missing.extend(self.missing_of_round(session, side, round));
+        }
+        for context in contexts {
+            let unit = self.units.get(&context.id);
+            let hops = session.program().hops.iter().enumerate().take(session.program().hops.len() - 1);
+            let mut open = hops.filter(|(hop, _)| unit.is_none_or(|unit| !unit.inputs.contains_key(hop)));
+            if let Some((hop, step)) = open.next()
+                && let Ok(client) = context.client(step.seat)
+            {
+                let UnitId { test, group } = context.id;
+                missing.push(format!(
+                    "{} of test {test} group {group} hop {hop} from {}",
+                    Kind::Shared,
+                    PartyId::Client(client)
+                ));
+            }
+        }
+        missing
+    }
+
+    fn missing_of_round(&self, session: &Session, side: PartyId, round: RoundId) -> Vec<String> {
+        let of = |kind: Kind, from: PartyId| format!("{kind} of round {round} from {from}");
+        let state = self.rounds.get(&round);
+        let models = session.federation.participants(round).members();
+        let models = models.filter(|i| state.is_none_or(|state| !state.models.contains_key(i)));
+        let mut missing: Vec<String> = models.map(|i| of(Kind::Model, PartyId::Client(i))).collect();
+        for owner in owners(session) {
+            let layer = state.and_then(|state| state.owners.get(&owner));
+            let pending = layer.is_none_or(|layer| !layer.started);
+            if pending && side == PartyId::Auxiliary && layer.is_none_or(|layer| layer.dealt.is_none()) {
+                missing.push(of(Kind::FirstLayer, PartyId::Client(owner)));
+            }
+            if pending && layer.is_none_or(|layer| layer.masking.other.is_none()) {
+                missing.push(format!("{} of round {round} from the other server", Kind::Opening));
+            }
+        }
+        missing
+    }
+
     /// All models of a round in the order of their clients, once everybody's has come.
     fn all_models(&self, session: &Session, round: RoundId) -> Option<Vec<(usize, Arc<SharedModel>)>> {
         let models = &self.rounds.get(&round)?.models;

@@ -1,0 +1,144 @@
+//! A client's part in HESV: it encrypts its samples and labels as well as its models, encrypts again what it makes of
+//! layers' outputs, and counts zeros among blinded differences.
+
+use super::*;
+use crate::hesv::{Upload, encrypt_batches, is_hesv, open_slots, rotation_steps};
+use crate::ideal::columns_of;
+
+/// What only HESV has a client remember.
+#[derive(Default)]
+pub(super) struct State {
+    /// Units whose right answers this client counts.
+    counting: BTreeMap<UnitId, Arc<UnitContext>>,
+}
+
+impl Client {
+    pub(super) fn is_hesv(&self) -> bool {
+        self.federation.settings.protocol == crate::decryptors::Protocol::Hesv
+    }
+
+    /// The leader's keys for the server: to re-randomise, to multiply and to rotate (Algorithm 1, step 2).
+    pub(super) fn evaluation_keys(
+        &self,
+        session: &Session,
+        secret: &SecretKey,
+        public: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let mut rng = Prg::new(&self.seed.derive("evaluation key", 0));
+        let evaluation = secret.evaluation_key(&rotation_steps(session)?, &mut rng);
+        Ok(join(&[public.to_vec(), evaluation.to_bytes(secret.parameters())]))
+    }
+
+    /// Encrypts the samples, chunk by chunk (Algorithm 1, step 3).
+    pub(super) fn upload_data(&mut self, session: &Arc<Session>) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let own = Coalition::EMPTY.with(self.position);
+        let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
+        for group in session.groups.iter().filter(|group| group.owners == own) {
+            for chunk in group.chunks.clone() {
+                let (session, input, key) = (session.clone(), self.input.clone(), key.clone());
+                let seed = self.seed.derive("encrypted data", chunk as u64);
+                effects.job(move |meter| {
+                    meter.enter(Phase::Encrypt);
+                    let values = sample_values(session.program(), &input.test_set);
+                    let format = session.precision.operators[0].input;
+                    let samples = Secret::new(values.encode(session.field(), format, 1)?);
+                    let places = &session.chunks[chunk].places;
+                    let columns = Secret::new(columns_of(samples.expose(), places.start, places.len()));
+                    let columns = Secret::new(session.program().operators[0].arrange(columns.expose())?);
+                    let mut rng = Prg::new(&seed);
+                    let parts = encrypt_batches(&session, 0, columns.expose(), &key, &mut rng, meter)?;
+                    let mut w = Writer::default();
+                    w.u32(chunk as u32).raw(&join(&parts));
+                    let content = w.finish();
+                    Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Data, &content)))
+                });
+            }
+        }
+        Ok(effects)
+    }
+
+    /// Encrypts the labels of a unit's samples, sample by sample.
+    pub(super) fn encrypted_truth(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let place = Place::new(context.id, 0);
+        let seed = self.seed.derive("encrypted truth", context.id.test).derive("truth", place.number());
+        let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
+        let (session, context, input, position) =
+            (session.clone(), context.clone(), self.input.clone(), self.position);
+        effects.job(move |meter| {
+            meter.enter(Phase::Encrypt);
+            let places = session.groups[context.plan.group].places(position);
+            let own = context.places.iter().filter(|place| places.contains(place));
+            let labels = own.map(|place| input.test_set.labels()[place - places.start] as u64);
+            let labels = Secret::new(labels.collect::<Vec<u64>>());
+            let slots = key.encrypt_slots(labels.expose(), &mut Prg::new(&seed), &mut meter.operations)?;
+            let content = place.encode(&slots.to_bytes(key.parameters()));
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Truth, &content)))
+        });
+        Ok(effects)
+    }
+
+    /// Remembers a unit whose right answers this client counts.
+    pub(super) fn await_differences(&mut self, context: &Arc<UnitContext>) {
+        if self.is_hesv() && context.plan.counter == Some(self.position) {
+            self.hesv.counting.insert(context.id, context.clone());
+        }
+    }
+
+    /// Counts zeros (Algorithm 2, step 11). The others are random: the server multiplied them (DESIGN 3.12).
+    pub(super) fn count_right(
+        &mut self,
+        session: &Arc<Session>,
+        content: &[u8],
+    ) -> Result<Effects<Self>, CodecError> {
+        let (place, rest) = Place::decode(content)?;
+        let (Some(context), Some(key)) = (self.hesv.counting.remove(&place.unit), self.key.clone()) else {
+            return Err(CodecError::Value { what: "unit to count" });
+        };
+        let mut effects = Effects::default();
+        let (session, bytes) = (session.clone(), rest.to_vec());
+        effects.job(move |meter| {
+            let samples = context.places.len();
+            let differences = open_slots(&session, samples, &key, Kind::Differences, &bytes, meter)?;
+            let right = differences.expose().iter().filter(|&&difference| difference == 0).count();
+            let content = Place::new(context.id, 0).encode(&(right as u64).to_le_bytes());
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Count, &content)))
+        });
+        Ok(effects)
+    }
+}
+
+/// What a hop handed on, encrypted, where the protocol is HESV.
+pub(super) fn encrypted(
+    session: &Session,
+    hop: usize,
+    handed: &Handed<Field>,
+    key: &SecretKey,
+    seed: &Seed,
+    meter: &mut Meter<'_>,
+) -> Result<Option<(Kind, Vec<u8>)>, Error> {
+    if !is_hesv(session) {
+        return Ok(None);
+    }
+    let mut rng = Prg::new(&seed.derive("encrypted", 0));
+    Upload::encrypt(session, hop, handed, key, &mut rng, meter).map(Some)
+}
+
+/// The gated sum, as the server computed it.
+pub(super) fn gated_sum(
+    session: &Session,
+    context: &UnitContext,
+    key: &SecretKey,
+    bytes: &[u8],
+    meter: &mut Meter<'_>,
+) -> Result<Matrix<Field>, Error> {
+    let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
+    let samples = context.places.len();
+    let opened = open_slots(session, hidden * samples, key, Kind::Reply, bytes, meter)?;
+    Ok(Matrix::new(session.field(), hidden, samples, opened.expose().clone())?)
+}

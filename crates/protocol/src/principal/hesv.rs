@@ -1,0 +1,680 @@
+//! The one server of HESV: multiplies encrypted models with encrypted data and learns how many predictions are right,
+//! not which.
+
+use secsv_he::{
+    EncryptedSlots, EvaluationKey, Flooding, NoiseBound,
+    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Terms},
+};
+
+use super::*;
+use crate::hesv::{Upload, decode_batches, rotation_steps, slot_replies};
+
+/// Bytes of a coalition's weights in the larger basis up to which they are kept for all units and steps of a test;
+/// above, every product extends them anew, a few inputs at a time.
+const KEPT: usize = 128 << 20;
+/// Bytes of such weights and of what clients encrypt again, over all tests under way.
+const KEPT_BY_ALL: usize = 3 << 29;
+
+/// Missing messages that are named when nothing moves any more.
+const MOST_NAMED: usize = 6;
+
+/// What only HESV has a server remember.
+#[derive(Default)]
+pub(super) struct State {
+    evaluation: Option<Arc<EvaluationKey>>,
+    /// Encrypted samples, by chunk.
+    data: BTreeMap<usize, Arc<Vec<EncryptedBatch>>>,
+    /// Weights of local models, operator by operator.
+    models: BTreeMap<RoundId, BTreeMap<usize, Arc<Vec<EncryptedMatrix>>>>,
+    /// Weights of coalitions' models, by test and operator.
+    coalitions: BTreeMap<(u64, usize), Option<Arc<ExtendedMatrix>>>,
+    units: BTreeMap<UnitId, Uploads>,
+}
+
+/// What clients sent about a unit.
+#[derive(Default)]
+struct Uploads {
+    /// By hop; none while it is decoded.
+    hops: BTreeMap<usize, Option<Uploaded>>,
+    truth: Option<Vec<u8>>,
+    predicted: Option<Vec<u8>>,
+    /// Differences are on their way to the counting client.
+    compared: bool,
+}
+
+/// What a client made of a hop.
+struct Uploaded {
+    /// Gone once they are multiplied: one operator takes them, once.
+    batches: Option<Vec<EncryptedBatch>>,
+    slots: Arc<Vec<EncryptedSlots>>,
+}
+
+impl State {
+    pub(super) fn forget_round(&mut self, round: RoundId) {
+        self.models.remove(&round);
+    }
+
+    pub(super) fn forget_test(&mut self, test: u64) {
+        self.coalitions.retain(|(of, _), _| *of != test);
+        self.units.retain(|id, _| id.test != test);
+    }
+}
+
+impl Principal {
+    pub(super) fn is_hesv(&self) -> bool {
+        self.federation.settings.protocol == crate::decryptors::Protocol::Hesv
+    }
+
+    /// The other server, where there is one.
+    pub(super) fn auxiliary(&self) -> Option<PartyId> {
+        (!self.is_hesv()).then_some(PartyId::Auxiliary)
+    }
+
+    /// Whether keys and samples are there.
+    pub(super) fn hesv_ready(&self, session: &Session) -> bool {
+        self.hesv.evaluation.is_some() && (0..session.chunks.len()).all(|c| self.hesv.data.contains_key(&c))
+    }
+
+    /// Tests that run at the same time.
+    pub(super) fn most_active(&self, session: &Session) -> usize {
+        if !self.is_hesv() {
+            return most_active(session);
+        }
+        let layouts = || session.encryption.iter().flat_map(|e| e.layouts.iter().enumerate().skip(1));
+        let kept = layouts().filter_map(|(_, l)| l.extended_bytes().ok()).filter(|b| *b <= KEPT);
+        let upload = |(operator, layout): (usize, &secsv_he::linear::Layout)| {
+            let columns = session.samples() * session.program().operators[operator].positions;
+            let batches = layout.batches(columns).max(session.groups.len());
+            batches * EncryptedBatch::encoded_len(layout)
+        };
+        let of_test = kept.sum::<usize>() + layouts().map(upload).max().unwrap_or(0);
+        (KEPT_BY_ALL / of_test.max(1)).clamp(1, MOST_ACTIVE)
+    }
+
+    /// Takes a message of a session under way.
+    pub(super) fn take_hesv(
+        &mut self,
+        session: &Arc<Session>,
+        from: PartyId,
+        kind: Kind,
+        content: Vec<u8>,
+    ) -> Result<Effects<Self>, Error> {
+        let malformed = |why: CodecError| Error::Malformed { from, kind, why };
+        let unexpected = Error::Unexpected { from, kind, state: "testing" };
+        let PartyId::Client(client) = from else { return Err(unexpected) };
+        match kind {
+            Kind::ServerKeys if client == session.leader && self.hesv.evaluation.is_none() => {
+                self.server_keys(session, from, &content)
+            }
+            Kind::Data => self.encrypted_data(session, client, content),
+            Kind::Model => self.encrypted_model(session, client, content),
+            Kind::Shared | Kind::Truth | Kind::Predicted => {
+                self.encrypted_upload(session, client, kind, &content)
+            }
+            Kind::OwnResult => self.own_count(session, client, &content).map_err(malformed)?,
+            Kind::Count => self.count(client, &content),
+            _ => Err(unexpected),
+        }
+    }
+
+    fn server_keys(
+        &mut self,
+        session: &Session,
+        from: PartyId,
+        content: &[u8],
+    ) -> Result<Effects<Self>, Error> {
+        let malformed = |why: CodecError| Error::Malformed { from, kind: Kind::ServerKeys, why };
+        let parameters = &session.encryption()?.parameters;
+        let parts = split(content).map_err(malformed)?;
+        let [public, evaluation] = parts[..] else {
+            return Err(malformed(CodecError::Value { what: "number of keys" }));
+        };
+        let public = PublicKey::from_bytes(parameters, public).map_err(|e| malformed(e.into()))?;
+        let evaluation = EvaluationKey::from_bytes(parameters, &rotation_steps(session)?, evaluation);
+        let evaluation = evaluation.map_err(|error| match error {
+            secsv_he::HeError::Wire(why) => malformed(why.into()),
+            other => other.into(),
+        })?;
+        self.public = Some(Arc::new(public));
+        self.hesv.evaluation = Some(Arc::new(evaluation));
+        self.pump()
+    }
+
+    /// An owner's samples, one chunk of them.
+    fn encrypted_data(
+        &mut self,
+        session: &Arc<Session>,
+        owner: usize,
+        content: Vec<u8>,
+    ) -> Result<Effects<Self>, Error> {
+        let from = PartyId::Client(owner);
+        let malformed = move |why| Error::Malformed { from, kind: Kind::Data, why };
+        let mut r = Reader::new(&content);
+        let number = r.u32().map_err(malformed)? as usize;
+        let own = |chunk: &crate::session::Chunk| {
+            session.groups[chunk.group].owners == Coalition::EMPTY.with(owner)
+        };
+        if !session.chunks.get(number).is_some_and(own) || self.hesv.data.contains_key(&number) {
+            return Err(malformed(CodecError::Value { what: "chunk" }));
+        }
+        let mut effects = Effects::default();
+        let session = session.clone();
+        effects.job(move |meter| {
+            meter.enter(Phase::Codec);
+            let columns = session.program().operators[0].positions * session.chunks[number].places.len();
+            let parts = split(&content[4..]).map_err(malformed)?;
+            let batches = decode_batches(&session, 0, columns, &parts)?.map_err(malformed)?;
+            Ok(move |role: &mut Self| {
+                role.hesv.data.insert(number, Arc::new(batches));
+                role.pump()
+            })
+        });
+        Ok(effects)
+    }
+
+    /// A client's model of a round.
+    fn encrypted_model(
+        &mut self,
+        session: &Arc<Session>,
+        owner: usize,
+        content: Vec<u8>,
+    ) -> Result<Effects<Self>, Error> {
+        let from = PartyId::Client(owner);
+        let malformed = move |why| Error::Malformed { from, kind: Kind::Model, why };
+        let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
+        if !session.federation.participants(round).contains(owner) || !self.rounds.contains_key(&round) {
+            return Err(malformed(CodecError::Value { what: "round" }));
+        }
+        let mut effects = Effects::default();
+        let session = session.clone();
+        effects.job(move |meter| {
+            meter.enter(Phase::Codec);
+            let parts = split(&content[4..]).map_err(malformed)?;
+            let layouts = &session.encryption()?.layouts;
+            if parts.len() != 2 * layouts.len() {
+                return Err(malformed(CodecError::Value { what: "layers" }));
+            }
+            let mut weights = Vec::with_capacity(layouts.len());
+            let mut model = LocalModel { weights: Vec::new(), biases: Vec::new() };
+            for (layout, part) in layouts.iter().zip(parts.chunks_exact(2)) {
+                let wire = |e: secsv_he::WireError| malformed(e.into());
+                weights.push(EncryptedMatrix::from_bytes(layout, part[0]).map_err(wire)?);
+                let bias = EncryptedBias::from_bytes(layout, part[1]).map_err(wire)?;
+                model.biases.push(layout.expand_bias(&bias)?);
+            }
+            Ok(move |role: &mut Self| {
+                role.hesv.models.entry(round).or_default().insert(owner, Arc::new(weights));
+                role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
+                role.encrypted_first_layer(round)
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Weights of a round's models in the order of their clients, once everybody's are there.
+    fn weights(&self, session: &Session, round: RoundId) -> Option<Vec<(usize, Arc<Vec<EncryptedMatrix>>)>> {
+        let models = self.hesv.models.get(&round)?;
+        let participants = session.federation.participants(round);
+        participants.members().map(|i| models.get(&i).map(|m| (i, m.clone()))).collect()
+    }
+
+    /// First-layer outputs of every local model, chunk by chunk: those of coalitions are weighted sums of theirs
+    /// (DESIGN 3.4).
+    fn encrypted_first_layer(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let session = self.agreed()?;
+        let (Some(weights), Some(models)) =
+            (self.weights(&session, round), self.store.all_models(&session, round))
+        else {
+            return Ok(effects);
+        };
+        match self.rounds.get_mut(&round) {
+            Some(state) if !state.started => state.started = true,
+            _ => return Ok(effects),
+        }
+        let evaluation = self.evaluation()?;
+        for (&chunk, batches) in &self.hesv.data {
+            let (session, weights, models) = (session.clone(), weights.clone(), models.clone());
+            let (batches, evaluation) = (batches.clone(), evaluation.clone());
+            effects.job(move |meter| {
+                meter.enter(Phase::Linear);
+                let layout = &session.encryption()?.layouts[0];
+                let terms: Vec<[(u32, &EncryptedMatrix); 1]> =
+                    weights.iter().map(|(_, weights)| [(1, &weights[0])]).collect();
+                let terms: Vec<&Terms<'_>> = terms.iter().map(|terms| &terms[..]).collect();
+                let mut outputs =
+                    layout.multiply_sums(&terms, &batches, &evaluation, &mut meter.operations)?;
+                let limbs = layout.parameters().limbs();
+                for (outputs, (_, model)) in outputs.iter_mut().zip(&models) {
+                    for (i, output) in outputs.iter_mut().enumerate() {
+                        output.add_assign(limbs, &model.biases[0][i % layout.rows()])?;
+                    }
+                }
+                Ok(move |role: &mut Self| {
+                    if let Some(state) = role.rounds.get_mut(&round) {
+                        state.outputs.insert(chunk, Arc::new(outputs));
+                    }
+                    role.advance_all(|_| true)
+                })
+            });
+        }
+        // Biases alone need no product.
+        effects.and(self.advance_all(|_| true)?);
+        Ok(effects)
+    }
+
+    fn advance_all(&mut self, wanted: impl Fn(&UnitId) -> bool) -> Result<Effects<Self>, Error> {
+        let units: Vec<UnitId> = self.units.keys().filter(|&id| wanted(id)).copied().collect();
+        let mut effects = Effects::default();
+        for unit in units {
+            effects.and(self.advance(unit)?);
+        }
+        Ok(effects)
+    }
+
+    fn evaluation(&self) -> Result<Arc<EvaluationKey>, Error> {
+        self.hesv.evaluation.clone().ok_or(Error::Local { what: "the evaluation key" })
+    }
+
+    fn public_key(&self) -> Result<Arc<PublicKey>, Error> {
+        self.public.clone().ok_or(Error::Local { what: "the public key" })
+    }
+
+    /// What a client has to say about a unit.
+    fn encrypted_upload(
+        &mut self,
+        session: &Arc<Session>,
+        client: usize,
+        kind: Kind,
+        content: &[u8],
+    ) -> Result<Effects<Self>, Error> {
+        let from = PartyId::Client(client);
+        let malformed = |why| Error::Malformed { from, kind, why };
+        let unexpected = Error::Unexpected { from, kind, state: "somebody else's part, or no such test" };
+        let (place, rest) = Place::decode(content).map_err(malformed)?;
+        let id = place.unit;
+        let context = self.units.get(&id).and_then(|state| state.plan.clone());
+        let Some(context) = context.filter(|c| may_send(session, c, client, kind, place.hop)) else {
+            return Err(unexpected);
+        };
+        let samples = context.places.len();
+        let uploads = self.hesv.units.entry(id).or_default();
+        let known = match kind {
+            Kind::Shared => uploads.hops.contains_key(&place.hop),
+            Kind::Truth => uploads.truth.is_some(),
+            _ => uploads.predicted.is_some(),
+        };
+        if known {
+            return Err(unexpected);
+        }
+        if kind != Kind::Shared {
+            let parameters = &session.encryption()?.parameters;
+            let (expected, found) = (EncryptedSlots::encoded_len(parameters, samples), rest.len());
+            if found != expected {
+                return Err(malformed(secsv_he::WireError::Length { expected, found }.into()));
+            }
+            let target = if kind == Kind::Truth { &mut uploads.truth } else { &mut uploads.predicted };
+            *target = Some(rest.to_vec());
+            return self.advance(id);
+        }
+        uploads.hops.insert(place.hop, None);
+        let mut effects = Effects::default();
+        let (session, bytes) = (session.clone(), rest.to_vec());
+        effects.job(move |meter| {
+            let upload = Upload::decode(&session, place.hop, samples, from, &bytes, meter)?;
+            Ok(move |role: &mut Self| {
+                if let Some(uploads) = role.hesv.units.get_mut(&id) {
+                    let Upload { batches, slots } = upload;
+                    let uploaded = Uploaded { batches: Some(batches), slots: Arc::new(slots) };
+                    uploads.hops.insert(place.hop, Some(uploaded));
+                }
+                role.advance(id)
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Starts whatever a unit has everything for.
+    pub(super) fn advance_hesv(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = self.first_replies(session, context)?;
+        effects.and(self.bias_replies(session, context)?);
+        effects.and(self.full_products(session, context)?);
+        effects.and(self.gated_sums(session, context)?);
+        effects.and(self.compare(session, context)?);
+        Ok(effects)
+    }
+
+    fn uploaded(&mut self, unit: UnitId, hop: usize) -> Option<&mut Uploaded> {
+        self.hesv.units.get_mut(&unit)?.hops.get_mut(&hop)?.as_mut()
+    }
+
+    fn slots(&mut self, unit: UnitId, hop: usize) -> Option<Arc<Vec<EncryptedSlots>>> {
+        self.uploaded(unit, hop).map(|uploaded| uploaded.slots.clone())
+    }
+
+    fn is_started(&self, unit: UnitId, key: (usize, usize)) -> bool {
+        self.units.get(&unit).is_none_or(|state| state.started.contains(&(key.0, key.1, 0)))
+    }
+
+    fn set_started(&mut self, unit: UnitId, key: (usize, usize)) {
+        if let Some(state) = self.units.get_mut(&unit) {
+            state.started.insert((key.0, key.1, 0));
+        }
+    }
+
+    /// Replies with later layers' outputs (Algorithm 2, step 2).
+    fn full_products(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let id = context.id;
+        for (hop, item, operator, from) in products_of(session) {
+            if self.is_started(id, (hop, item)) || self.uploaded(id, from).is_none() {
+                continue;
+            }
+            let (Some(weights), Some(models)) =
+                (self.weights(session, context.round), self.store.all_models(session, context.round))
+            else {
+                continue;
+            };
+            let kept = if session.encryption()?.layouts[operator].extended_bytes()? <= KEPT {
+                match self.hesv.coalitions.get(&(id.test, operator)) {
+                    Some(Some(model)) => Some(model.clone()),
+                    Some(None) => continue,
+                    None => {
+                        effects.and(self.extended_coalition(session, context, operator, weights));
+                        continue;
+                    }
+                }
+            } else {
+                None
+            };
+            self.set_started(id, (hop, item));
+            let batches = self.uploaded(id, from).and_then(|uploaded| uploaded.batches.take());
+            let batches = batches.ok_or(Error::Local { what: "batches that were not used yet" })?;
+            let place = Place { item, ..Place::new(id, hop) };
+            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+            let (public, evaluation) = (self.public_key()?, self.evaluation()?);
+            let seed = self.seed.derive("full reply", id.test).derive("reply", place.number());
+            let (session, context) = (session.clone(), context.clone());
+            effects.job(move |meter| {
+                meter.enter(Phase::Linear);
+                let layout = &session.encryption()?.layouts[operator];
+                let limbs = layout.parameters().limbs();
+                let products: Vec<Ciphertext> = match kept {
+                    Some(model) => {
+                        let rows = batches
+                            .iter()
+                            .map(|b| layout.multiply_full(&model, b, &evaluation, &mut meter.operations));
+                        rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
+                    }
+                    None => {
+                        let terms = coalition_terms(&session, &context, operator, &weights);
+                        let ops = &mut meter.operations;
+                        let products = layout.multiply_sums(&[&terms], &batches, &evaluation, ops)?;
+                        products.into_iter().flatten().collect()
+                    }
+                };
+                let columns = session.program().operators[operator].positions * context.places.len();
+                let mut replies = Replies::new(&session, operator, public, &seed)?;
+                for (i, mut sum) in products.into_iter().enumerate() {
+                    meter.enter(Phase::Linear);
+                    let (start, row) = (i / layout.rows() * layout.batch(), i % layout.rows());
+                    sum.add_assign(limbs, &bias_sum(&session, &context, operator, row, &models)?)?;
+                    replies.add(sum, row, |column| start + column < columns, meter)?;
+                }
+                let content = place.encode(&replies.finish());
+                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+            });
+        }
+        Ok(effects)
+    }
+
+    /// The weights of a coalition's model, extended once for all units and steps of a test (Algorithm 1, step 6).
+    fn extended_coalition(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+        operator: usize,
+        weights: Vec<(usize, Arc<Vec<EncryptedMatrix>>)>,
+    ) -> Effects<Self> {
+        let mut effects = Effects::default();
+        let test = context.id.test;
+        self.hesv.coalitions.insert((test, operator), None);
+        let (session, context) = (session.clone(), context.clone());
+        effects.job(move |meter| {
+            meter.enter(Phase::Linear);
+            let terms = coalition_terms(&session, &context, operator, &weights);
+            let layout = &session.encryption()?.layouts[operator];
+            let model = layout.extend_sum(&terms, &mut meter.operations)?;
+            Ok(move |role: &mut Self| {
+                role.hesv.coalitions.insert((test, operator), Some(Arc::new(model)));
+                role.advance_all(|id| id.test == test)
+            })
+        });
+        effects
+    }
+
+    /// Gated sums u + z h for the re-sharer, entry by entry (DESIGN 3.9): nobody sees both factors.
+    fn gated_sums(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let id = context.id;
+        for (hop, item, gates, state) in updates_of(session) {
+            let (Some(gates), Some(state)) = (self.slots(id, gates), self.slots(id, state)) else {
+                continue;
+            };
+            if self.is_started(id, (hop, item)) {
+                continue;
+            }
+            self.set_started(id, (hop, item));
+            let place = Place { item, ..Place::new(id, hop) };
+            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+            let (public, evaluation) = (self.public_key()?, self.evaluation()?);
+            let seed = self.seed.derive("gated sum", id.test).derive("reply", place.number());
+            let (session, samples) = (session.clone(), context.places.len());
+            effects.job(move |meter| {
+                meter.enter(Phase::Linear);
+                let parameters = &session.encryption()?.parameters;
+                let ([z, u], [h]) = (&gates[..], &state[..]) else {
+                    return Err(Error::Local { what: "gates and a state" });
+                };
+                let [z, u, h] = [z, u, h].map(|slots| slots.expand(parameters));
+                let mut sums = Vec::new();
+                for ((z, u), h) in z?.iter().zip(&u?).zip(&h?) {
+                    let mut sum = evaluation.multiply(parameters, z, h, &mut meter.operations)?;
+                    sum.add_assign(parameters.limbs(), u)?;
+                    sums.push(sum);
+                }
+                let flooding = Flooding::new(parameters, NoiseBound::slot_product(parameters))?;
+                let elements = session.program().gru.map_or(0, |gru| gru.hidden) * samples;
+                let rng = &mut Prg::new(&seed);
+                let replies = slot_replies(&session, elements, sums, &public, &flooding, rng, meter)?;
+                let content = place.encode(&replies);
+                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+            });
+        }
+        Ok(effects)
+    }
+
+    /// Differences of predicted and true labels, each times a random number that is not zero, for the counting client
+    /// (Algorithm 2, step 10; DESIGN 3.12).
+    fn compare(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let id = context.id;
+        let Some(uploads) = self.hesv.units.get_mut(&id) else { return Ok(effects) };
+        if uploads.compared || uploads.truth.is_none() || uploads.predicted.is_none() {
+            return Ok(effects);
+        }
+        uploads.compared = true;
+        let (truth, predicted) =
+            (uploads.truth.take().unwrap_or_default(), uploads.predicted.take().unwrap_or_default());
+        let counter = context.plan.counter.ok_or(Error::Local { what: "a counting client" })?;
+        let last = session.program().hops.len() - 1;
+        let owner = context.owners(session).next().ok_or(Error::Local { what: "an owner" })?;
+        let predictor = context.client(session.program().hops[last].seat)?;
+        let public = self.public_key()?;
+        let place = Place::new(id, last);
+        let seed = self.seed.derive("differences", id.test).derive("reply", place.number());
+        let (session, samples) = (session.clone(), context.places.len());
+        effects.job(move |meter| {
+            meter.enter(Phase::Codec);
+            let parameters = &session.encryption()?.parameters;
+            let open = |client, kind, bytes: &[u8]| {
+                let slots = EncryptedSlots::from_bytes(parameters, samples, bytes);
+                let from = PartyId::Client(client);
+                let slots = slots.map_err(|e| Error::Malformed { from, kind, why: e.into() })?;
+                Ok::<_, Error>(slots.expand(parameters)?)
+            };
+            let predicted = open(predictor, Kind::Predicted, &predicted)?;
+            let truth = open(owner, Kind::Truth, &truth)?;
+            meter.enter(Phase::Linear);
+            let mut rng = Prg::new(&seed);
+            let mut factors = secsv_algebra::Secret::new(vec![0; parameters.degree()]);
+            let mut differences = Vec::new();
+            for (mut difference, truth) in predicted.into_iter().zip(truth) {
+                difference.sub_assign(parameters.limbs(), &truth)?;
+                rng.fill_uniform(parameters.field().modulus() - 1, factors.expose_mut());
+                factors.expose_mut().iter_mut().for_each(|factor| *factor += 1);
+                differences.push(difference.scale_slots(
+                    parameters,
+                    factors.expose(),
+                    &mut meter.operations,
+                )?);
+            }
+            let flooding = Flooding::new(parameters, NoiseBound::scaled_difference(parameters))?;
+            let replies = slot_replies(&session, samples, differences, &public, &flooding, &mut rng, meter)?;
+            let content = place.encode(&replies);
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Client(counter), Kind::Differences, &content)))
+        });
+        Ok(effects)
+    }
+
+    /// How many predictions of a unit are right.
+    fn count(&mut self, client: usize, content: &[u8]) -> Result<Effects<Self>, Error> {
+        let (from, kind) = (PartyId::Client(client), Kind::Count);
+        let malformed = |why| Error::Malformed { from, kind, why };
+        let (place, rest) = Place::decode(content).map_err(malformed)?;
+        let mut r = Reader::new(rest);
+        let found = r.u64().map_err(malformed)?;
+        r.end().map_err(malformed)?;
+        let id = place.unit;
+        let asked = self.hesv.units.get(&id).is_some_and(|uploads| uploads.compared);
+        let context = self.units.get(&id).and_then(|state| state.plan.clone());
+        let Some(context) = context.filter(|c| asked && c.plan.counter == Some(client)) else {
+            return Err(Error::Unexpected { from, kind, state: "nothing to count, or somebody else's part" });
+        };
+        let expected = context.places.len() as u64;
+        if found > expected {
+            return Err(malformed(CodecError::TooLarge { what: "right predictions", expected, found }));
+        }
+        if let Some(test) = self.tests.get_mut(&id.test) {
+            test.counted += found as usize;
+            test.units_left.remove(&id.group);
+        }
+        self.units.remove(&id);
+        self.hesv.units.remove(&id);
+        self.finish(id.test)
+    }
+
+    /// How many of its own samples a model predicts right that the owner knows.
+    fn own_count(
+        &mut self,
+        session: &Session,
+        client: usize,
+        content: &[u8],
+    ) -> Result<Result<Effects<Self>, Error>, CodecError> {
+        let mut r = Reader::new(content);
+        let (test, found) = (r.u64()?, r.u64()?);
+        r.end()?;
+        let Some(state) = self.tests.get_mut(&test) else {
+            return Err(CodecError::Value { what: "test" });
+        };
+        let first = session.offset(client);
+        let own = first..first + session.hellos[client].samples as usize;
+        let expected = own.filter(|&sample| state.request.samples.contains(sample)).count() as u64;
+        if found > expected {
+            return Err(CodecError::TooLarge { what: "right predictions", expected, found });
+        }
+        if !state.owners_left.remove(&client) {
+            return Err(CodecError::Value { what: "test" });
+        }
+        state.counted += found as usize;
+        Ok(self.finish(test))
+    }
+}
+
+impl Principal {
+    /// What is missing, and from whom.
+    pub(super) fn awaiting_hesv(&self, session: &Session) -> String {
+        let mut missing = Vec::new();
+        let mut miss =
+            |kind: Kind, client: usize| missing.push(format!("{kind} from {}", PartyId::Client(client)));
+        if self.hesv.evaluation.is_none() {
+            miss(Kind::ServerKeys, session.leader);
+        }
+        for (_, chunk) in session.chunks.iter().enumerate().filter(|(i, _)| !self.hesv.data.contains_key(i)) {
+            session.groups[chunk.group].owners.members().for_each(|owner| miss(Kind::Data, owner));
+        }
+        for (round, _) in self.rounds.iter().filter(|(_, state)| !state.started) {
+            let models = self.hesv.models.get(round);
+            let absent = |i: &usize| models.is_none_or(|models| !models.contains_key(i));
+            session
+                .federation
+                .participants(*round)
+                .members()
+                .filter(absent)
+                .for_each(|i| miss(Kind::Model, i));
+        }
+        for (id, state) in &self.units {
+            let Some(context) = &state.plan else { continue };
+            let nothing = Uploads::default();
+            let uploads = self.hesv.units.get(id).unwrap_or(&nothing);
+            if uploads.compared {
+                context.plan.counter.into_iter().for_each(|client| miss(Kind::Count, client));
+                continue;
+            }
+            if uploads.truth.is_none() {
+                context.owners(session).for_each(|owner| miss(Kind::Truth, owner));
+            }
+            let hops = session.program().hops.iter().enumerate();
+            if let Some((hop, step)) = hops.into_iter().find(|(hop, _)| !uploads.hops.contains_key(hop))
+                && let Ok(client) = context.client(step.seat)
+            {
+                let last = hop + 1 == session.program().hops.len();
+                if !last || uploads.predicted.is_none() {
+                    miss(if last { Kind::Predicted } else { Kind::Shared }, client);
+                }
+            }
+        }
+        let more = missing.len().saturating_sub(MOST_NAMED);
+        missing.truncate(MOST_NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("principal: {}{more}", missing.join(", "))
+    }
+}
+
+/// Members' weights and matrices of one operator.
+fn coalition_terms<'a>(
+    session: &Session,
+    context: &UnitContext,
+    operator: usize,
+    weights: &'a [(usize, Arc<Vec<EncryptedMatrix>>)],
+) -> Vec<(u32, &'a EncryptedMatrix)> {
+    let members = session.members(context.round, context.coalition);
+    let matrix = |i: usize| weights.iter().find(|(client, _)| *client == i).map(|(_, m)| &m[operator]);
+    members.iter().filter_map(|&(i, weight)| Some((weight, matrix(i)?))).collect()
+}

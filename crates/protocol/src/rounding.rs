@@ -1,0 +1,333 @@
+//! How far fixed point may be from double precision, computed for every score.
+//!
+//! Write x for a layer's input in double precision and x' for the fixed-point one with |x' - x| <= e, entry by entry.
+//! A coalition's model is the mean of its members' models, theta = sum_i (w_i / W) theta_i by training sizes in double
+//! precision, and sum_i (k_i / K) round(theta_i) by whole-number weights in fixed point. The products themselves are
+//! exact there, so for one output of a linear layer
+//!
+//! ```text
+//! y' - y =  sum_i (k_i/K) (round(theta_i) - theta_i) x'      at most 2^-(f_w + 1) sum |x'|
+//!         + sum_i (k_i/K) theta_i (x' - x)                   at most sum |theta^k| e
+//!         + sum_i (k_i/K) (round(b_i) - b_i)                 at most 2^-(f_b + 1)
+//!         + sum_i (k_i/K - w_i/W) (theta_i x + b_i)          at most sum_i |k_i/K - w_i/W| |y_i|
+//! ```
+//!
+//! with f_w and f_b fractional bits, theta^k the mean by k, and y_i what member i's model makes of the coalition's x.
+//! Activations stretch errors by no more than their Lipschitz constants: relu 1, sigmoid 1/4, tanh 1, softmax 1/2 in
+//! the largest entry (the rows of its Jacobian have L1 norm 2 s (1 - s)), a square e (2 |y| + e). Encoding adds half a
+//! unit, 2^-(f_x + 1). A recurrent unit is followed step by step through r, z, n and h. The rounding of doubles is
+//! counted too, generously; it is smaller by orders of magnitude.
+
+use secsv_algebra::FixedPoint;
+use secsv_federation::{Activation, TestSet, Weights};
+
+use crate::{
+    Error,
+    activation::Values,
+    model::{sample_values, tensor},
+    precision::Precision,
+    program::{Input, Operator, Program, Receive, Then},
+};
+
+/// A member of a coalition.
+#[derive(Clone, Copy)]
+pub struct Member<'a> {
+    /// Its whole-number weight.
+    pub weight: u32,
+    /// Its training size.
+    pub size: u64,
+    /// Its model.
+    pub model: &'a Weights,
+}
+
+/// Scores in double precision, and how far off those in fixed point may be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScoreBounds {
+    samples: usize,
+    scores: Vec<f64>,
+    bounds: Vec<f64>,
+}
+
+impl ScoreBounds {
+    /// Of a coalition's model on some samples.
+    pub fn new(
+        program: &Program,
+        precision: &Precision,
+        members: &[Member<'_>],
+        samples: &TestSet,
+    ) -> Result<Self, Error> {
+        let coalition = Coalition::new(program, precision, members)?;
+        let scores = coalition.follow(sample_values(program, samples))?;
+        Ok(Self { samples: scores.columns, scores: scores.numbers, bounds: scores.errors })
+    }
+
+    /// A sample's score for a class, in double precision.
+    pub fn score(&self, sample: usize, class: usize) -> f64 {
+        self.scores[class * self.samples + sample]
+    }
+
+    /// How far the fixed-point score may be from it.
+    pub fn bound(&self, sample: usize, class: usize) -> f64 {
+        self.bounds[class * self.samples + sample]
+    }
+
+    /// How far the best score of a sample is ahead of the second.
+    pub fn margin(&self, sample: usize) -> f64 {
+        let mut scores: Vec<f64> = self.of(&self.scores, sample).collect();
+        scores.sort_by(|a, b| b.total_cmp(a));
+        scores.first().zip(scores.get(1)).map_or(f64::INFINITY, |(best, second)| best - second)
+    }
+
+    /// Predictions in fixed and floating point are the same wherever the margin exceeds this.
+    pub fn margin_bound(&self, sample: usize) -> f64 {
+        let mut bounds: Vec<f64> = self.of(&self.bounds, sample).collect();
+        bounds.sort_by(|a, b| b.total_cmp(a));
+        bounds.iter().take(2).sum()
+    }
+
+    fn of<'a>(&'a self, all: &'a [f64], sample: usize) -> impl Iterator<Item = f64> + 'a {
+        all.iter().skip(sample).step_by(self.samples.max(1)).copied()
+    }
+}
+
+/// Numbers in double precision (a row for each number of a sample, a column for each sample) and a bound on what is
+/// wrong with the fixed-point ones.
+#[derive(Clone)]
+struct Tracked {
+    columns: usize,
+    numbers: Vec<f64>,
+    errors: Vec<f64>,
+}
+
+impl Tracked {
+    fn rows(&self) -> usize {
+        self.numbers.len() / self.columns.max(1)
+    }
+
+    fn at(&self, row: usize, column: usize) -> (f64, f64) {
+        let place = row * self.columns + column;
+        (self.numbers[place], self.errors[place])
+    }
+
+    /// Numbers are rounded to a format.
+    fn encoded(mut self, format: FixedPoint) -> Self {
+        self.errors.iter_mut().for_each(|error| *error += half_unit(format));
+        self
+    }
+
+    fn activated(mut self, activations: &[Activation]) -> Self {
+        for activation in activations {
+            let before = std::mem::take(&mut self.numbers);
+            let mut after = Values::new(self.columns, before.clone());
+            after.activate(std::slice::from_ref(activation));
+            self.numbers = after.numbers().to_vec();
+            match *activation {
+                Activation::Relu => {}
+                Activation::Sigmoid => self.errors.iter_mut().for_each(|e| *e = (*e / 4.0).min(1.0)),
+                Activation::Tanh => self.errors.iter_mut().for_each(|e| *e = e.min(2.0)),
+                Activation::Square => {
+                    self.errors.iter_mut().zip(&before).for_each(|(e, y)| *e *= 2.0 * y.abs() + *e);
+                }
+                Activation::Softmax(width) => self.after_softmax(width),
+            }
+            for (error, number) in self.errors.iter_mut().zip(&self.numbers) {
+                *error += DOUBLES * (1.0 + number.abs());
+            }
+        }
+        self
+    }
+
+    fn after_softmax(&mut self, width: usize) {
+        let columns = self.columns;
+        for run in self.errors.chunks_mut((width * columns).max(1)) {
+            for column in 0..columns {
+                let largest = run.iter().skip(column).step_by(columns).fold(0.0f64, |most, e| most.max(*e));
+                run.iter_mut().skip(column).step_by(columns).for_each(|e| *e = (largest / 2.0).min(1.0));
+            }
+        }
+    }
+}
+
+/// What an operation on doubles may be off by, relatively, activations included.
+const DOUBLES: f64 = 8.0 * f64::EPSILON;
+
+fn half_unit(format: FixedPoint) -> f64 {
+    f64::powi(0.5, format.fractional_bits() as i32 + 1)
+}
+
+/// A coalition's members with what double precision and fixed point weigh them by.
+struct Coalition<'a> {
+    program: &'a Program,
+    precision: &'a Precision,
+    /// Share by training size, share by whole-number weight, model.
+    members: Vec<(f64, f64, &'a Weights)>,
+}
+
+impl<'a> Coalition<'a> {
+    fn new(program: &'a Program, precision: &'a Precision, members: &[Member<'a>]) -> Result<Self, Error> {
+        let sizes: f64 = members.iter().map(|member| member.size as f64).sum();
+        let weights: f64 = members.iter().map(|member| f64::from(member.weight)).sum();
+        if sizes == 0.0 || weights == 0.0 {
+            return Err(Error::Local { what: "the mean of no models" });
+        }
+        let shares = |m: &Member<'a>| (m.size as f64 / sizes, f64::from(m.weight) / weights, m.model);
+        Ok(Self { program, precision, members: members.iter().map(shares).collect() })
+    }
+
+    fn follow(&self, samples: Values) -> Result<Tracked, Error> {
+        let (program, precision) = (self.program, self.precision);
+        let numbers = samples.numbers().to_vec();
+        let errors = vec![0.0; numbers.len()];
+        let data = Tracked { columns: samples.columns(), numbers, errors };
+        let data = data.encoded(precision.operators[0].input);
+        let mut shared: Vec<Tracked> = Vec::new();
+        let mut input_gates = None;
+        for hop in &program.hops {
+            let mut received = Vec::new();
+            for receive in &hop.receives {
+                received.push(self.receive(receive, &data, &shared)?);
+            }
+            let missing = Error::Local { what: "a hop that receives nothing" };
+            let mut received = received.into_iter();
+            let first = received.next().ok_or(missing.clone())?;
+            let format = hop.feeds.map(|operator| precision.operators[operator].input);
+            let encoded = |tracked: Tracked| match format {
+                Some(format) => Ok(tracked.encoded(format)),
+                None => Err(Error::Local { what: "a hop that feeds nothing" }),
+            };
+            shared.push(match &hop.then {
+                Then::Label(activations) => return Ok(first.activated(activations)),
+                Then::Activate(activations) => encoded(first.activated(activations))?,
+                Then::FirstState => {
+                    let hidden = received.next().ok_or(missing)?;
+                    encoded(gates(&first, 0, &hidden).1)?
+                }
+                Then::State => encoded(first)?,
+                Then::Gates { step } => {
+                    input_gates = received.next().or(input_gates);
+                    let (z, u) = gates(input_gates.as_ref().ok_or(missing)?, step - 1, &first);
+                    let (z, u) = (z.encoded(precision.gate), u.encoded(precision.update));
+                    Tracked {
+                        columns: z.columns,
+                        numbers: [z.numbers, u.numbers].concat(),
+                        errors: [z.errors, u.errors].concat(),
+                    }
+                }
+            });
+        }
+        Err(Error::Local { what: "a program without an end" })
+    }
+
+    fn receive(&self, receive: &Receive, data: &Tracked, shared: &[Tracked]) -> Result<Tracked, Error> {
+        let of = |hop: usize| shared.get(hop).ok_or(Error::Local { what: "an input nobody shared" });
+        Ok(match receive {
+            Receive::Outputs { operator, input, first, count } => {
+                let input = match input {
+                    Input::Data => data,
+                    Input::Hop(hop) => of(*hop)?,
+                };
+                self.outputs(*operator, input, *first, *count)
+            }
+            Receive::Bias { operator } => {
+                let rows = self.program.operators[*operator].shape.d_in;
+                let (numbers, errors) = (vec![0.0; rows * data.columns], vec![0.0; rows * data.columns]);
+                self.outputs(*operator, &Tracked { columns: data.columns, numbers, errors }, 0, 1)
+            }
+            Receive::Update { gates, state } => update(of(*gates)?, of(*state)?),
+        })
+    }
+
+    /// A linear layer at some positions.
+    fn outputs(&self, index: usize, input: &Tracked, first: usize, count: usize) -> Tracked {
+        let operator = &self.program.operators[index];
+        let format = self.precision.operators[index];
+        let (d_out, d_in) = (operator.shape.d_out, operator.shape.d_in);
+        let models: Vec<(f64, f64, Vec<f64>, Vec<f64>)> = self
+            .members
+            .iter()
+            .map(|(by_size, by_weight, model)| {
+                let weights = tensor(model, Some(&operator.weight), d_out * d_in);
+                (*by_size, *by_weight, weights, tensor(model, operator.bias.as_ref(), d_out))
+            })
+            .collect();
+        let size = d_out * count * input.columns;
+        let mut outputs =
+            Tracked { columns: input.columns, numbers: vec![0.0; size], errors: vec![0.0; size] };
+        for position in 0..count {
+            for column in 0..input.columns {
+                let window = window(operator, input, first + position, column);
+                let inputs: f64 = window.iter().map(|(_, x, e)| x.abs() + e).sum();
+                for j in 0..d_out {
+                    let mut y = 0.0;
+                    let mut error = half_unit(format.weight) * inputs + half_unit(format.bias);
+                    let mut magnitude = 0.0;
+                    for (by_size, by_weight, weights, biases) in &models {
+                        let mut own = biases[j];
+                        for &(o, x, e) in &window {
+                            let weight = weights[j * d_in + o];
+                            own += weight * x;
+                            error += by_weight * weight.abs() * e;
+                            magnitude += (by_size + by_weight) * (weight * x).abs();
+                        }
+                        y += by_size * own;
+                        error += (by_weight - by_size).abs() * own.abs();
+                        magnitude += (by_size + by_weight) * biases[j].abs();
+                    }
+                    let place = operator.target(j, position) * input.columns + column;
+                    outputs.numbers[place] = y;
+                    outputs.errors[place] = error + (d_in + models.len()) as f64 * DOUBLES * magnitude;
+                }
+            }
+        }
+        outputs
+    }
+}
+
+/// What one position of an operator sees of a sample: place among its inputs, number, error. Padding is exact.
+fn window(operator: &Operator, input: &Tracked, position: usize, column: usize) -> Vec<(usize, f64, f64)> {
+    let inputs = (0..operator.shape.d_in).filter_map(|o| operator.source(o, position).map(|row| (o, row)));
+    inputs
+        .map(|(o, row)| {
+            let (x, e) = input.at(row, column);
+            (o, x, e)
+        })
+        .collect()
+}
+
+/// The update gate z and u = (1 - z) n of a step.
+fn gates(inputs: &Tracked, step: usize, hidden: &Tracked) -> (Tracked, Tracked) {
+    use secsv_federation::clear::{sigmoid, tanh};
+    let (size, columns) = (hidden.rows() / 3, hidden.columns);
+    let empty = || Tracked { columns, numbers: Vec::new(), errors: Vec::new() };
+    let (mut update, mut new) = (empty(), empty());
+    for (i, column) in (0..size).flat_map(|i| (0..columns).map(move |column| (i, column))) {
+        let input = |gate: usize| inputs.at(step * 3 * size + gate * size + i, column);
+        let recurrent = |gate: usize| hidden.at(gate * size + i, column);
+        let gate = |g: usize| {
+            let ((x, ex), (y, ey)) = (input(g), recurrent(g));
+            (sigmoid(x + y), ((ex + ey) / 4.0).min(1.0) + DOUBLES)
+        };
+        let ((reset, reset_error), (z, z_error)) = (gate(0), gate(1));
+        let ((x, ex), (y, ey)) = (input(2), recurrent(2));
+        let n = tanh(x + reset * y);
+        let n_error = (ex + reset_error * y.abs() + (reset + reset_error).min(1.0) * ey).min(2.0) + DOUBLES;
+        update.numbers.push(z);
+        update.errors.push(z_error);
+        new.numbers.push((1.0 - z) * n);
+        new.errors.push(z_error * n.abs() + (1.0 - z + z_error).min(1.0) * n_error + DOUBLES);
+    }
+    (update, new)
+}
+
+/// u + z h, exact but for what its parts are off by.
+fn update(gates: &Tracked, state: &Tracked) -> Tracked {
+    let half = gates.rows() / 2;
+    let mut sum = Tracked { columns: gates.columns, numbers: Vec::new(), errors: Vec::new() };
+    for (i, column) in (0..half).flat_map(|i| (0..gates.columns).map(move |column| (i, column))) {
+        let ((z, z_error), (u, u_error)) = (gates.at(i, column), gates.at(half + i, column));
+        let (h, h_error) = state.at(i, column);
+        sum.numbers.push(u + z * h);
+        sum.errors.push(u_error + z_error * h.abs() + (z + z_error) * h_error + DOUBLES);
+    }
+    sum
+}

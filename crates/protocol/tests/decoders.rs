@@ -1,0 +1,178 @@
+//! Every decoder against hostile bytes: a typed error or an object that encodes to the same bytes, no panic, no
+//! allocation beyond what an honest object takes.
+//!
+//! Each target runs as a plain test for a bounded time and count, and under a coverage-guided fuzzer with
+//! `cargo bolero test`.
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        path::Path,
+        sync::{Arc, Mutex},
+        time::Duration,
+    };
+
+    use bolero::TypeGenerator;
+    use peak_alloc::PeakAlloc;
+    use secsv_federation::{
+        Architecture, ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, Tensor, Weights,
+    };
+    use secsv_protocol::{
+        Preset,
+        decryptors::Protocol,
+        hostile,
+        message::Hello,
+        precision::Ranges,
+        session::{Federation, Matmul, Session, Settings, typical_costs},
+    };
+
+    #[global_allocator]
+    static MEMORY: PeakAlloc = PeakAlloc;
+    /// Peaks are of the whole process: one target at a time.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    /// What happens to an honest encoding on its way.
+    #[derive(Debug, TypeGenerator)]
+    enum Damage {
+        Flip { at: u32, bit: u8 },
+        Truncate { to: u32 },
+        Extend { by: u16 },
+        Overwrite { at: u32, with: Vec<u8> },
+        Replace { with: Vec<u8> },
+    }
+
+    impl Damage {
+        fn apply(&self, honest: &[u8]) -> Vec<u8> {
+            let mut bytes = honest.to_vec();
+            let place = |at: u32| at as usize % honest.len();
+            match self {
+                Self::Flip { at, bit } => bytes[place(*at)] ^= 1 << (bit % 8),
+                Self::Truncate { to } => bytes.truncate(place(*to)),
+                Self::Extend { by } => bytes.extend(std::iter::repeat_n(0, usize::from(*by) + 1)),
+                Self::Overwrite { at, with } => {
+                    bytes[place(*at)..].iter_mut().zip(with).for_each(|(b, w)| *b = *w);
+                }
+                Self::Replace { with } => bytes.clone_from(with),
+            }
+            bytes
+        }
+    }
+
+    /// Decodes damaged bytes; `decode` returns what the decoded object encodes to. `bound` is in bytes, beside a few
+    /// times the input.
+    fn attack<E: std::fmt::Debug>(
+        honest: &[u8],
+        bound: usize,
+        decode: impl Fn(&[u8]) -> Result<Vec<u8>, E> + std::panic::RefUnwindSafe,
+    ) {
+        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        assert_eq!(decode(honest).unwrap(), honest, "an honest encoding survives");
+        let honest = honest.to_vec();
+        bolero::check!()
+            .with_type::<Damage>()
+            .with_test_time(Duration::from_millis(500))
+            .with_iterations(2000)
+            .for_each(|damage| {
+                let bytes = damage.apply(&honest);
+                let before = MEMORY.current_usage();
+                MEMORY.reset_peak_usage();
+                let decoded = decode(&bytes);
+                let taken = MEMORY.peak_usage().saturating_sub(before);
+                assert!(
+                    taken <= 16 * bytes.len() + bound,
+                    "{taken} bytes taken for {} bytes of input",
+                    bytes.len()
+                );
+                if let Ok(encoded) = decoded {
+                    assert_eq!(encoded, bytes, "what is accepted is canonical");
+                }
+            });
+        drop(alone);
+    }
+
+    const SMALL: usize = 16 << 10;
+
+    #[test]
+    fn frame() {
+        attack(&hostile::honest_frame(), SMALL, hostile::frame);
+    }
+
+    #[test]
+    fn hello() {
+        let mut honest = 12u64.to_le_bytes().to_vec();
+        honest.extend(2u16.to_le_bytes());
+        [3i32, -2, 0, 64].iter().for_each(|exponent| honest.extend(exponent.to_le_bytes()));
+        honest.extend(32u64.to_le_bytes());
+        honest.extend([7; 32]);
+        attack(&honest, SMALL, hostile::hello);
+    }
+
+    #[test]
+    fn test_plan() {
+        attack(&hostile::honest_plan(), SMALL, hostile::plan);
+    }
+
+    #[test]
+    fn place() {
+        attack(&hostile::honest_place(), SMALL, hostile::place);
+    }
+
+    #[test]
+    fn sample_set() {
+        let honest = [&21u64.to_le_bytes()[..], &[0b1010_0001, 0xff, 0b0001_1111]].concat();
+        attack(&honest, SMALL, hostile::samples);
+    }
+
+    #[test]
+    fn parts() {
+        let part = |bytes: &[u8]| [&(bytes.len() as u64).to_le_bytes()[..], bytes].concat();
+        let honest = [&2u64.to_le_bytes()[..], &part(&[1; 10]), &part(&[])].concat();
+        attack(&honest, SMALL, hostile::parts);
+    }
+
+    #[test]
+    fn elements() {
+        attack(&[0; 47], SMALL, hostile::field_elements);
+        attack(&[0; 72], SMALL, hostile::words);
+    }
+
+    #[test]
+    fn envelope() {
+        attack(&hostile::honest_envelope().unwrap(), SMALL, hostile::envelope);
+    }
+
+    fn federation(protocol: Protocol) -> Arc<Federation> {
+        let linear = |name: &str| LayerSpec::Linear { weight: name.to_owned(), bias: None };
+        let layers = vec![linear("a"), LayerSpec::Relu {}, linear("b")];
+        let client = |i: usize| ClientSpec {
+            id: ClientId::new(format!("c{i}")).unwrap(),
+            train_size: 3,
+            rounds: vec![],
+        };
+        let model = ModelSpec { input: vec![3], classes: 2, layers };
+        let spec =
+            FederationSpec { name: "x".into(), rounds: 1, model, clients: (0..4).map(client).collect() };
+        let mut weights = Weights::new();
+        weights.insert("a", Tensor::new(vec![4, 3], vec![0.0; 12]).unwrap());
+        weights.insert("b", Tensor::new(vec![2, 4], vec![0.0; 8]).unwrap());
+        let file = Path::new("x");
+        let architecture = Architecture::new(&spec.model, &weights.shapes(), file, file).unwrap();
+        let settings = Settings { protocol, preset: Preset::Compact, matmul: Matmul::Packed };
+        Arc::new(Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap())
+    }
+
+    #[test]
+    fn session() {
+        for protocol in [Protocol::SecSv, Protocol::SecretSv] {
+            let federation = federation(protocol);
+            let ranges = Ranges { norms: vec![1, 2], inputs: vec![0, 1] };
+            let hello = |samples| Hello { samples, ranges: ranges.clone(), public_key: vec![5; 32] };
+            let hellos: Vec<Hello> = [4, 0, 1, 9].map(hello).to_vec();
+            let costs = typical_costs(Preset::Compact);
+            let honest = Session::propose(&federation, 2, &hellos, Some(&costs)).unwrap();
+            let federation = std::panic::AssertUnwindSafe(&federation);
+            // What follows is checked against the encryption's tables, which take a few megabytes.
+            attack(&honest, 64 << 20, move |bytes| hostile::session(*federation, bytes));
+        }
+    }
+}
