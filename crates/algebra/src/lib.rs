@@ -23,6 +23,7 @@ mod prg;
 mod ring;
 mod secret;
 pub mod share;
+mod words;
 
 pub use error::AlgebraError;
 pub use field::Field;

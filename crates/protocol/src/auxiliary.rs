@@ -11,12 +11,13 @@ use secsv_federation::RoundId;
 use secsv_he::PublicKey;
 
 use crate::{
-    Error, PartyId,
+    Envelope, Error, PartyId,
     codec::{Reader, Writer, pack, unpack_matrix},
     error::CodecError,
     frame::Links,
     message::{Kind, Place, TestPlan, UnitId, join},
     role::{Effects, Phase, Role},
+    secret::{self, SecretServer},
     server::{
         LocalModel, Opening, Store, Triple, UnitContext, UnitState, check_plan, chunk_columns,
         coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
@@ -33,6 +34,7 @@ pub struct Auxiliary {
     session: Option<Arc<Session>>,
     public: Option<Arc<PublicKey>>,
     store: Store,
+    secret: SecretServer,
     units: BTreeMap<UnitId, UnitState>,
     /// Messages that came before the session did.
     early: Vec<(PartyId, Kind, Vec<u8>)>,
@@ -54,6 +56,7 @@ impl Auxiliary {
             session: None,
             public: None,
             store: Store::default(),
+            secret: SecretServer::default(),
             units: BTreeMap::new(),
             early: Vec::new(),
             first_layers: BTreeSet::new(),
@@ -85,6 +88,9 @@ impl Auxiliary {
             return Ok(Effects::default());
         }
         let session = self.session()?;
+        if secret::takes(&session, from, kind) {
+            return secret::take(self, &session, from, kind, content);
+        }
         match (kind, from) {
             (Kind::ServerKeys, PartyId::Client(leader)) if leader == session.leader => {
                 let parameters = &session.encryption()?.parameters;
@@ -112,9 +118,13 @@ impl Auxiliary {
                 match (r.u8().map_err(malformed)?, r.u64().map_err(malformed)?) {
                     (0, test) => {
                         self.store.forget_test(test);
+                        self.secret.forget_test(test);
                         self.units.retain(|id, _| id.test != test);
                     }
-                    (_, round) => self.store.forget_round(RoundId(round as u32)),
+                    (_, round) => {
+                        self.store.forget_round(RoundId(round as u32));
+                        self.secret.forget_round(RoundId(round as u32));
+                    }
                 }
                 Ok(Effects::default())
             }
@@ -226,6 +236,9 @@ impl Auxiliary {
         if !may_send(&session, &context, client, kind, place.hop) {
             return Err(Error::Unexpected { from, kind, state: "somebody else's part" });
         }
+        if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
+            return secret::take_shared(self, &session, &context, from, kind, place, rest);
+        }
         let (field, count) = (session.field(), context.places.len());
         let state = self.units.entry(place.unit).or_default();
         match kind {
@@ -274,6 +287,11 @@ impl Auxiliary {
         let Some(context) = self.units.get(&id).and_then(|state| state.plan.clone()) else {
             return Ok(effects);
         };
+        if session.encryption.is_none() {
+            effects.and(secret::advance(self, &session, &context)?);
+            effects.and(self.verdict(&session, &context)?);
+            return Ok(effects);
+        }
         effects.and(self.halves(&session, &context)?);
         effects.and(self.updates(&session, &context)?);
         effects.and(self.verdict(&session, &context)?);
@@ -378,7 +396,7 @@ impl Auxiliary {
             }
             if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
                 let zero = self.seed.derive("zero sharing", 0).derive("gated sum", place.number());
-                let share = gated_sum(session, triple, gates, (own, other), false, &zero)?;
+                let share = gated_sum(triple, gates, (own, other), false, &zero)?;
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
                 effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
@@ -411,6 +429,38 @@ impl Auxiliary {
     }
 }
 
+impl secret::Host for Auxiliary {
+    const SIDE: PartyId = PartyId::Auxiliary;
+
+    fn secret(&mut self) -> &mut SecretServer {
+        &mut self.secret
+    }
+
+    fn common(&self) -> Option<Seed> {
+        Some(self.seed.derive("zero sharing", 0))
+    }
+
+    fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope {
+        self.links.seal(to, kind, content)
+    }
+
+    fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>> {
+        self.units.get(&unit).and_then(|state| state.plan.clone())
+    }
+
+    fn under_way(&self) -> Vec<UnitId> {
+        self.units.keys().copied().collect()
+    }
+
+    fn resume(&mut self, unit: UnitId) -> Result<Effects<Self>, Error> {
+        self.advance(unit)
+    }
+
+    fn prepared(&mut self) -> Result<Effects<Self>, Error> {
+        Ok(Effects::default())
+    }
+}
+
 impl Role for Auxiliary {
     fn handle(&mut self, from: PartyId, frame: &[u8]) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
@@ -428,6 +478,12 @@ impl Role for Auxiliary {
         }
         match &self.session {
             None => "auxiliary: the session from principal".to_owned(),
+            Some(session) if session.encryption.is_none() => {
+                let units = self.units.values().filter(|unit| !unit.judged);
+                let units = units.filter_map(|state| state.plan.as_ref());
+                let side = PartyId::Auxiliary;
+                waits_for(side, &self.secret.missing(session, side, units))
+            }
             Some(session) => {
                 let leader = PartyId::Client(session.leader);
                 let mut all = Vec::new();

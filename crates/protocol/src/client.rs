@@ -5,7 +5,7 @@ mod hesv;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use secsv_algebra::{Field, Matrix, Prg, Ring, Secret, Seed, share::split as share};
+use secsv_algebra::{Field, Matrix, Prg, Ring, Ring64, Secret, Seed, share::split as share};
 use secsv_federation::{
     Coalition, CollectiveTestSet, RoundId, SampleSet, TestSet, Weights,
     clear::{Parameters, correct_samples},
@@ -26,6 +26,8 @@ use crate::{
     server::{UnitContext, check_plan, chunk_wants, waits_for, wanted_batches, wanted_chunks},
     session::{Federation, Session},
 };
+
+mod secret;
 
 /// What a silo brings: its samples and the models it has from training.
 pub struct ClientInput {
@@ -173,6 +175,9 @@ impl Client {
             }
             (Kind::RoundStart, PartyId::Principal) => {
                 let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
+                if session.encryption.is_none() {
+                    return self.secret_round(&session, round).map_err(malformed);
+                }
                 if !self.input.local.contains_key(&round) {
                     return Err(malformed(CodecError::Value { what: "round" }));
                 }
@@ -184,6 +189,9 @@ impl Client {
                 self.join_test(&session, &plan)
             }
             (Kind::OwnTest, PartyId::Principal) => self.own_test(&content).map_err(malformed),
+            (Kind::Reply, PartyId::Principal) if session.encryption.is_none() => {
+                Err(unexpected("outputs are shared"))
+            }
             (Kind::Reply, PartyId::Principal) => self.part(&session, &content, None).map_err(malformed)?,
             (Kind::Differences, PartyId::Principal) if self.is_hesv() => {
                 self.count_right(&session, &content).map_err(malformed)
@@ -215,6 +223,10 @@ impl Client {
             w.u16(client).raw(&sealed);
             effects.and(self.send(PartyId::Principal, Kind::ClientKeys, &w.finish()));
         }
+        if session.encryption.is_none() {
+            effects.and(self.adopt(session, key, labels)?);
+            return Ok(effects);
+        }
         let parameters = &session.encryption()?.parameters;
         let secret = SecretKey::from_seed(parameters, key.clone());
         let public = secret.public_key(&mut Prg::new(&self.seed.derive("public key", 0))).to_bytes();
@@ -231,6 +243,9 @@ impl Client {
 
     /// Takes the clients' secrets over, and shares the samples (Algorithm 3, step 3).
     fn adopt(&mut self, session: &Arc<Session>, key: Seed, labels: Seed) -> Result<Effects<Self>, Error> {
+        if session.encryption.is_none() {
+            return self.adopt_secret(session, labels);
+        }
         let parameters = &session.encryption()?.parameters;
         self.key = Some(Arc::new(SecretKey::from_seed(parameters, key)));
         self.label_secret = Some(labels);
@@ -389,24 +404,12 @@ impl Client {
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
-                let (field, columns) = (session.field(), context.places.len());
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
-                let (principal, auxiliary) = (seed.derive("principal", 0), seed.derive("auxiliary", 0));
-                let mut first = Prg::new(&principal);
-                let mut second = Prg::new(&auxiliary);
-                let draw = |prg: &mut Prg| Secret::new(Matrix::<Field>::uniform(field, hidden, columns, prg));
-                let (a1, b1, c1) = (draw(&mut first), draw(&mut first), draw(&mut first));
-                let (a2, b2) = (draw(&mut second), draw(&mut second));
-                let rest: Vec<u64> = (0..hidden * columns)
-                    .map(|i| {
-                        let [a1, b1, c1, a2, b2] =
-                            [&a1, &b1, &c1, &a2, &b2].map(|m| m.expose().elements()[i]);
-                        field.sub(field.mul(field.add(a1, a2), field.add(b1, b2)), c1)
-                    })
-                    .collect();
-                let mut w = Writer::default();
-                w.seed(&auxiliary).raw(&pack(field, &rest));
-                let rest = w.finish();
+                let shape = (hidden, context.places.len());
+                let (principal, rest) = match session.encryption {
+                    Some(_) => triple(session.field(), shape, &seed),
+                    None => triple(Ring64, shape, &seed),
+                };
                 Ok(move |role: &mut Self| Ok(role.send_share(Kind::Triple, place, &principal, &rest)))
             });
         }
@@ -455,6 +458,9 @@ impl Client {
         let Some(mut activator) = state.activator.take() else { return Ok(effects) };
         let parts = state.parts.remove(&hop).unwrap_or_default();
         state.done.push(hop);
+        if session.encryption.is_none() {
+            return self.hand_on_secret(session, context, hop, activator, parts);
+        }
         let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
         let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
         let place = Place::new(id, hop);
@@ -557,6 +563,25 @@ pub fn own_right(
     Ok(correct_samples(architecture, &model, &test_set, samples))
 }
 
+/// A multiplication triple, entry by entry: the principal's shares from a seed, the auxiliary's factors too.
+fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Seed, Vec<u8>) {
+    let (principal, auxiliary) = (seed.derive("principal", 0), seed.derive("auxiliary", 0));
+    let mut first = Prg::new(&principal);
+    let mut second = Prg::new(&auxiliary);
+    let draw = |prg: &mut Prg| Secret::new(Matrix::uniform(ring, rows, columns, prg));
+    let (a1, b1, c1) = (draw(&mut first), draw(&mut first), draw(&mut first));
+    let (a2, b2) = (draw(&mut second), draw(&mut second));
+    let rest: Vec<u64> = (0..rows * columns)
+        .map(|i| {
+            let [a1, b1, c1, a2, b2] = [&a1, &b1, &c1, &a2, &b2].map(|m| m.expose().elements()[i]);
+            ring.sub(ring.mul(ring.add(a1, a2), ring.add(b1, b2)), c1)
+        })
+        .collect();
+    let mut w = Writer::default();
+    w.seed(&auxiliary).raw(&pack(ring, &rest));
+    (principal, w.finish())
+}
+
 /// Shares of labels times blinding factors.
 fn blinded(
     session: &Session,
@@ -578,6 +603,7 @@ fn expected_parts(session: &Session, context: &UnitContext, hop: usize) -> Vec<(
     let receives = session.program().hops[hop].receives.iter().enumerate();
     receives
         .flat_map(|(item, receive)| match receive {
+            _ if session.encryption.is_none() => vec![(item, 0), (item, FROM_AUXILIARY)],
             Receive::Outputs { input: Input::Data, .. } => {
                 wanted_chunks(session, context).map(|chunk| (item, chunk)).collect()
             }

@@ -124,7 +124,7 @@ pub fn trust(protocol: Protocol) -> &'static str {
             "Two servers that must not collude: together they open test data and activations and, by solving equations, all layers but the last. A client together with one server opens what that server holds, because clients share a key."
         }
         Protocol::SecretSv => {
-            "Two servers that must not collude: together they open everything. A client together with one server opens the masks it dealt for that server."
+            "Two servers that must not collude: together they open everything. A client together with one server opens the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and from them, by solving equations, samples whose outputs it decrypts; with the principal also differences between predictions and labels, because clients share the secret that blinds them."
         }
     }
 }

@@ -41,6 +41,7 @@ pub mod program;
 pub mod role;
 pub mod rounding;
 mod sealed;
+mod secret;
 mod server;
 pub mod session;
 
@@ -52,7 +53,7 @@ pub use party::PartyId;
 pub use principal::{Principal, TestRequest, TestResult};
 pub use program::Program;
 
-pub use secsv_algebra::{Field, Seed};
+pub use secsv_algebra::{Field, Ring64, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ pub enum Kind {
     Hello = 1,
     /// Principal to all: everything parties agree on.
     Session = 2,
-    /// Leader to the servers: public and evaluation keys.
+    /// Leader to the servers: public and evaluation keys. In SecretSV every client to the servers: the seed of what it
+    /// deals.
     ServerKeys = 3,
     /// Leader to a client through the principal: the clients' secrets, sealed.
     ClientKeys = 4,
@@ -36,7 +37,8 @@ pub enum Kind {
     OwnTest = 9,
     /// Owner to principal: which of its samples that model predicts right.
     OwnResult = 10,
-    /// Auxiliary to principal: its halves of first-layer outputs.
+    /// Auxiliary to principal: its halves of first-layer outputs. In SecretSV owner to auxiliary: its share of masks
+    /// times samples.
     FirstLayer = 11,
     /// Auxiliary to principal: its halves of a later layer's outputs.
     Half = 12,

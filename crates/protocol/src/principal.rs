@@ -13,7 +13,7 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 
 use crate::{
-    Error, PartyId,
+    Envelope, Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
     decryptors::{Planner, Unit, knows},
     error::CodecError,
@@ -21,6 +21,7 @@ use crate::{
     message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
     program::{Input, Receive},
     role::{Effects, Meter, Phase, Role},
+    secret::{self, SecretServer},
     server::{
         LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_columns, chunk_wants,
         coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
@@ -72,6 +73,7 @@ pub struct Principal {
     public: Option<Arc<PublicKey>>,
     common: Option<Seed>,
     store: Store,
+    secret: SecretServer,
     rounds: BTreeMap<RoundId, RoundState>,
     /// The earliest round first, so that few rounds are open at a time.
     queue: BTreeMap<(RoundId, u64), TestRequest>,
@@ -125,6 +127,7 @@ impl Principal {
             public: None,
             common: None,
             store: Store::default(),
+            secret: SecretServer::default(),
             rounds: BTreeMap::new(),
             queue: BTreeMap::new(),
             tests: BTreeMap::new(),
@@ -165,6 +168,7 @@ impl Principal {
     pub fn close_round(&mut self, round: RoundId) -> Effects<Self> {
         let mut effects = Effects::default();
         if self.rounds.remove(&round).is_some() {
+            self.secret.forget_round(round);
             self.store.forget_round(round);
             self.hesv.forget_round(round);
             let mut w = Writer::default();
@@ -193,6 +197,9 @@ impl Principal {
             }
             _ if self.session.is_none() => return Err(unexpected("clients introduce themselves")),
             _ => {}
+        }
+        if let Some(session) = self.session.clone().filter(|session| secret::takes(session, from, kind)) {
+            return secret::take(self, &session, from, kind, content);
         }
         let session = self.agreed()?;
         if self.is_hesv() && kind != Kind::ClientKeys {
@@ -397,6 +404,8 @@ impl Principal {
         let Some(session) = self.session.clone() else { return Ok(effects) };
         let ready = if self.is_hesv() {
             self.hesv_ready(&session)
+        } else if session.encryption.is_none() {
+            self.common.is_some() && self.secret.is_ready(&session)
         } else {
             self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some()
         };
@@ -499,7 +508,12 @@ impl Principal {
         let mut effects = Effects::default();
         if let Entry::Vacant(vacant) = self.rounds.entry(round) {
             vacant.insert(RoundState::default());
-            for client in self.federation.participants(round).members() {
+            let mut concerned = self.federation.participants(round);
+            if let Some(session) = self.session.as_ref().filter(|session| session.encryption.is_none()) {
+                // Owners deal for the first layer of every round.
+                concerned = session.groups.iter().fold(concerned, |all, group| all.union(group.owners));
+            }
+            for client in concerned.members() {
                 let content = round.0.to_le_bytes();
                 effects.outbox.push(self.links.seal(PartyId::Client(client), Kind::RoundStart, &content));
             }
@@ -532,7 +546,7 @@ impl Principal {
 
     fn client_share(
         &mut self,
-        session: &Session,
+        session: &Arc<Session>,
         client: usize,
         kind: Kind,
         content: &[u8],
@@ -545,6 +559,9 @@ impl Principal {
         let Some(context) = state.plan.clone() else { return Err(unexpected) };
         if !may_send(session, &context, client, kind, place.hop) {
             return Err(unexpected);
+        }
+        if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
+            return secret::take_shared(self, session, &context, from, kind, place, rest);
         }
         let mut r = Reader::new(rest);
         let seed = r.seed().map_err(malformed)?;
@@ -576,6 +593,9 @@ impl Principal {
     /// Starts whatever a unit has everything for.
     fn advance(&mut self, id: UnitId) -> Result<Effects<Self>, Error> {
         let session = self.agreed()?;
+        if session.encryption.is_none() {
+            return self.advance_secret(&session, id);
+        }
         let mut effects = Effects::default();
         let Some(context) = self.units.get(&id).and_then(|state| state.plan.clone()) else {
             return Ok(effects);
@@ -589,6 +609,13 @@ impl Principal {
         effects.and(self.later_replies(&session, &context)?);
         effects.and(self.updates(&session, &context)?);
         effects.and(self.judge(&session, &context)?);
+        Ok(effects)
+    }
+
+    fn advance_secret(&mut self, session: &Arc<Session>, id: UnitId) -> Result<Effects<Self>, Error> {
+        let Some(context) = secret::Host::context(self, id) else { return Ok(Effects::default()) };
+        let mut effects = secret::advance(self, session, &context)?;
+        effects.and(self.judge(session, &context)?);
         Ok(effects)
     }
 
@@ -831,7 +858,7 @@ impl Principal {
             if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
                 let common = self.common.as_ref().ok_or(Error::Local { what: "the common seed" })?;
                 let zero = common.derive("gated sum", place.number());
-                let share = gated_sum(session, triple, gates, (own, other), true, &zero)?;
+                let share = gated_sum(triple, gates, (own, other), true, &zero)?;
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
                 effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
@@ -874,6 +901,7 @@ impl Principal {
         }
         test.units_left.remove(&id.group);
         self.units.remove(&id);
+        self.secret.forget_unit(id);
         self.finish(id.test)
     }
 
@@ -995,6 +1023,38 @@ fn ciphertexts<'a>(
         .map(move |part| Ciphertext::from_bytes(parameters, part).map_err(|e| malformed(e.into()))))
 }
 
+impl secret::Host for Principal {
+    const SIDE: PartyId = PartyId::Principal;
+
+    fn secret(&mut self) -> &mut SecretServer {
+        &mut self.secret
+    }
+
+    fn common(&self) -> Option<Seed> {
+        self.common.clone()
+    }
+
+    fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope {
+        self.links.seal(to, kind, content)
+    }
+
+    fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>> {
+        self.units.get(&unit).and_then(|state| state.plan.clone())
+    }
+
+    fn under_way(&self) -> Vec<UnitId> {
+        self.units.keys().copied().collect()
+    }
+
+    fn resume(&mut self, unit: UnitId) -> Result<Effects<Self>, Error> {
+        self.advance(unit)
+    }
+
+    fn prepared(&mut self) -> Result<Effects<Self>, Error> {
+        self.pump()
+    }
+}
+
 impl Role for Principal {
     fn handle(&mut self, from: PartyId, frame: &[u8]) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
@@ -1019,6 +1079,10 @@ impl Role for Principal {
             return self.awaiting_hesv(session);
         }
         let Some(session) = &self.session else { return waits_for(PartyId::Principal, &[]) };
+        if session.encryption.is_none() {
+            let units = self.units.values().filter_map(|state| state.plan.as_ref());
+            return waits_for(PartyId::Principal, &self.secret.missing(session, PartyId::Principal, units));
+        }
         let leader = PartyId::Client(session.leader);
         let mut all = Vec::new();
         all.extend(self.public.is_none().then(|| format!("{} from {leader}", Kind::ServerKeys)));

@@ -242,40 +242,44 @@ impl UnitContext {
 }
 
 /// One server's share of a multiplication triple: c = a * b, entry by entry.
-pub(crate) struct Triple {
-    pub a: Share<Field>,
-    pub b: Share<Field>,
-    pub c: Share<Field>,
+pub(crate) struct Triple<R: Ring = Field> {
+    pub a: Share<R>,
+    pub b: Share<R>,
+    pub c: Share<R>,
 }
 
 /// Masked factors: the own share once computed, the other server's once received.
-#[derive(Default)]
-pub(crate) struct Opening {
-    pub own: Option<(Matrix<Field>, Matrix<Field>)>,
+pub(crate) struct Opening<R: Ring = Field> {
+    pub own: Option<(Matrix<R>, Matrix<R>)>,
     pub other: Option<Vec<u8>>,
 }
 
+impl<R: Ring> Default for Opening<R> {
+    fn default() -> Self {
+        Self { own: None, other: None }
+    }
+}
+
 /// z - a and h - b, one server's share of each.
-pub(crate) fn masked_factors(
-    triple: &Triple,
-    gates: &Share<Field>,
-    state: &Share<Field>,
-) -> Result<(Matrix<Field>, Matrix<Field>), Error> {
+pub(crate) fn masked_factors<R: Ring>(
+    triple: &Triple<R>,
+    gates: &Share<R>,
+    state: &Share<R>,
+) -> Result<(Matrix<R>, Matrix<R>), Error> {
     let half = gates.expose().rows() / 2;
     let z = rows_of(gates.expose(), 0, half)?;
     Ok((z.sub(triple.a.expose())?, state.expose().sub(triple.b.expose())?))
 }
 
 /// One server's share of u + z h, re-randomised: d b + e a + c, and d e at one of the two.
-pub(crate) fn gated_sum(
-    session: &Session,
-    triple: &Triple,
-    gates: &Share<Field>,
-    opened: (&(Matrix<Field>, Matrix<Field>), &[u8]),
+pub(crate) fn gated_sum<R: Ring>(
+    triple: &Triple<R>,
+    gates: &Share<R>,
+    opened: (&(Matrix<R>, Matrix<R>), &[u8]),
     principal: bool,
     zero: &Seed,
-) -> Result<Matrix<Field>, Error> {
-    let field = session.field();
+) -> Result<Matrix<R>, Error> {
+    let field = gates.expose().ring();
     let ((own_d, own_e), other) = opened;
     let (rows, columns) = own_d.shape();
     let from = if principal { PartyId::Auxiliary } else { PartyId::Principal };
@@ -301,7 +305,7 @@ pub(crate) fn gated_sum(
 }
 
 /// Some rows of a matrix.
-pub(crate) fn rows_of(matrix: &Matrix<Field>, first: usize, count: usize) -> Result<Matrix<Field>, Error> {
+pub(crate) fn rows_of<R: Ring>(matrix: &Matrix<R>, first: usize, count: usize) -> Result<Matrix<R>, Error> {
     let columns = matrix.columns();
     let elements = matrix.elements()[first * columns..(first + count) * columns].to_vec();
     Ok(Matrix::new(matrix.ring(), count, columns, elements)?)

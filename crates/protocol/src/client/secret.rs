@@ -1,0 +1,161 @@
+//! The client in SecretSV: what it sends, and when.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use secsv_algebra::{Ring64, Secret, Seed, share::split as share};
+use secsv_federation::RoundId;
+
+use super::{Client, FROM_AUXILIARY, blinded};
+use crate::{
+    Error, PartyId,
+    activation::{Activator, Handed},
+    codec::pack,
+    error::CodecError,
+    message::{Kind, Place},
+    model::sample_values,
+    role::{Effects, Phase},
+    secret,
+    server::UnitContext,
+    session::Session,
+};
+
+impl Client {
+    /// Takes the clients' secret over, gives the servers the seeds of what this client deals, and shares the samples.
+    pub(super) fn adopt_secret(
+        &mut self,
+        session: &Arc<Session>,
+        labels: Seed,
+    ) -> Result<Effects<Self>, Error> {
+        self.label_secret = Some(labels);
+        let [principal, auxiliary] = secret::masks(&self.seed);
+        let mut effects = self.send(PartyId::Principal, Kind::ServerKeys, principal.seed().expose());
+        effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, auxiliary.seed().expose()));
+        let (session, input, seed) = (session.clone(), self.input.clone(), self.seed.derive("data share", 0));
+        if !input.test_set.is_empty() {
+            effects.job(move |meter| {
+                meter.enter(Phase::Share);
+                let values = sample_values(session.program(), &input.test_set);
+                let samples = Secret::new(values.encode(Ring64, session.precision.operators[0].input, 1)?);
+                let (seeded, rest) = share(samples.expose(), seed);
+                let rest = pack(Ring64, rest.expose().elements());
+                Ok(move |role: &mut Self| {
+                    let mut effects = role.send(PartyId::Principal, Kind::Data, seeded.seed().expose());
+                    effects.and(role.send(PartyId::Auxiliary, Kind::Data, &rest));
+                    Ok(effects)
+                })
+            });
+        }
+        for (from, kind, content) in std::mem::take(&mut self.early) {
+            effects.and(self.take(from, kind, content)?);
+        }
+        Ok(effects)
+    }
+
+    /// What a round takes: the shared model if this client took part, masks for its samples if it has any. A round that
+    /// opens again gets the same bytes again.
+    pub(super) fn secret_round(
+        &mut self,
+        session: &Arc<Session>,
+        round: RoundId,
+    ) -> Result<Effects<Self>, CodecError> {
+        let mut effects = Effects::default();
+        let took_part = self.input.local.contains_key(&round)
+            && session.federation.participants(round).contains(self.position);
+        let owns = !self.input.test_set.is_empty() && !session.federation.participants(round).is_empty();
+        if !took_part && !owns {
+            return Err(CodecError::Value { what: "round" });
+        }
+        if took_part {
+            let (session, input) = (session.clone(), self.input.clone());
+            let seed = self.seed.derive("model", round.0.into());
+            effects.job(move |meter| {
+                meter.enter(Phase::Share);
+                let weights = input.local.get(&round).ok_or(Error::Local { what: "the model of a round" })?;
+                let [principal, auxiliary] = secret::share_model(&session, round, weights, seed)?;
+                Ok(move |role: &mut Self| {
+                    let mut effects = role.send(PartyId::Principal, Kind::Model, &principal);
+                    effects.and(role.send(PartyId::Auxiliary, Kind::Model, &auxiliary));
+                    Ok(effects)
+                })
+            });
+        }
+        if owns {
+            let (session, input, position) = (session.clone(), self.input.clone(), self.position);
+            let masks = secret::masks(&self.seed);
+            effects.job(move |meter| {
+                meter.enter(Phase::Share);
+                let rest = secret::deal_first_layer(&session, position, &input.test_set, round, &masks)?;
+                Ok(move |role: &mut Self| Ok(role.send(PartyId::Auxiliary, Kind::FirstLayer, &rest)))
+            });
+        }
+        Ok(effects)
+    }
+
+    /// Adds up what a hop received, activates, shares and deals for the product that follows.
+    pub(super) fn hand_on_secret(
+        &mut self,
+        session: &Arc<Session>,
+        context: Arc<UnitContext>,
+        hop: usize,
+        mut activator: Activator,
+        parts: BTreeMap<(usize, usize), Vec<u8>>,
+    ) -> Result<Effects<Self>, Error> {
+        let labels = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
+        let place = Place::new(context.id, hop);
+        let seed = self.seed.derive("shared", context.id.test).derive("shared", place.number());
+        let masks = secret::masks(&self.seed);
+        let session = session.clone();
+        let mut effects = Effects::default();
+        effects.job(move |meter| {
+            let received = secret::receive(&session, &context, hop, &parts, FROM_AUXILIARY, meter)?;
+            meter.enter(Phase::Activate);
+            let total = session.total_weight(context.round, context.coalition);
+            let received = &received.expose().0;
+            let handed = activator.step(session.program(), &session.precision, hop, total, received)?;
+            meter.enter(Phase::Share);
+            let (kind, seeded, rest) = match handed {
+                Handed::Shared(matrix) => {
+                    let matrix = Secret::new(matrix);
+                    let (seeded, rest) = share(matrix.expose(), seed);
+                    let mut rest = pack(Ring64, rest.expose().elements());
+                    rest.extend(secret::deal_product(&session, place, matrix.expose(), &masks)?);
+                    (Kind::Shared, seeded.seed().clone(), rest)
+                }
+                Handed::Labels(classes) => {
+                    let classes = classes.into_iter().map(|class| class as u64);
+                    let predicted: Vec<(usize, u64)> = context.places.iter().copied().zip(classes).collect();
+                    let (seeded, rest) = blinded(&session, &labels, &context, &predicted, seed)?;
+                    (Kind::Predicted, seeded, rest)
+                }
+            };
+            Ok(move |role: &mut Self| {
+                let mut effects = role.send_share(kind, place, &seeded, &rest);
+                effects.and(role.after_hop(&session, &context, hop, activator)?);
+                Ok(effects)
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Goes on with what came in the meantime, or lets the unit go after its last hop here.
+    fn after_hop(
+        &mut self,
+        session: &Arc<Session>,
+        context: &UnitContext,
+        hop: usize,
+        activator: Activator,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let later = &session.program().hops[hop + 1..];
+        if !later.iter().any(|step| context.client(step.seat) == Ok(self.position)) {
+            self.units.remove(&context.id);
+        } else if let Some(state) = self.units.get_mut(&context.id) {
+            state.activator = Some(activator);
+            let waiting: Vec<usize> = state.parts.keys().copied().collect();
+            for hop in waiting {
+                effects.and(self.advance(session, context.id, hop)?);
+            }
+        }
+        Ok(effects)
+    }
+}
