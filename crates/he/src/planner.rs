@@ -74,6 +74,15 @@ pub fn plan_packed(
     best(parameters, task, scope, costs, methods)
 }
 
+/// Every packing of a layer whose weights fit the task's memory and whose replies keep their distance.
+pub fn packed_layouts(parameters: &Arc<Parameters>, task: LayerTask) -> Vec<Layout> {
+    packings(task.shape, parameters.degree())
+        .into_iter()
+        .filter_map(|knobs| Layout::new(parameters, task.shape, Method::Packed(knobs)).ok())
+        .filter(|layout| layout.prepared_bytes() <= task.memory && keeps_its_distance(layout, task))
+        .collect()
+}
+
 fn best(
     parameters: &Arc<Parameters>,
     task: LayerTask,
@@ -86,7 +95,7 @@ fn best(
         .filter_map(|method| Layout::new(parameters, task.shape, method).ok())
         .map(|layout| predict(&layout, task, scope, costs))
         .filter(|plan| plan.memory <= task.memory)
-        .filter(|plan| scope == Scope::Products || keeps_its_distance(plan, task));
+        .filter(|plan| scope == Scope::Products || keeps_its_distance(&plan.layout, task));
     plans.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).ok_or(HeError::Count {
         what: "bytes for one model's weights",
         expected: 2 * 8 * parameters.limbs().len() * parameters.degree(),
@@ -95,9 +104,9 @@ fn best(
 }
 
 /// Whether replies can be flooded as far as the parameters promise.
-fn keeps_its_distance(plan: &LayerPlan, task: LayerTask) -> bool {
-    let noise = plan.layout.half_noise().of_two_servers().weighted(task.weight_bits);
-    Flooding::new(plan.layout.parameters(), noise).is_ok()
+fn keeps_its_distance(layout: &Layout, task: LayerTask) -> bool {
+    let noise = layout.half_noise().of_two_servers().weighted(task.weight_bits);
+    Flooding::new(layout.parameters(), noise).is_ok()
 }
 
 /// What a layout costs for a task.

@@ -6,8 +6,8 @@ use secsv_algebra::{Field, Ring64, Seed};
 use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId, SampleSet};
 use secsv_he::{
     Flooding, Parameters, Preset, UnitCosts,
-    linear::{Knobs, LayerShape, Layout, Method},
-    planner::{LayerTask, Scope, plan_packed},
+    linear::{Knobs, Layout, Method},
+    planner::{LayerTask, Scope, packed_layouts, predict},
 };
 
 use crate::{
@@ -395,7 +395,12 @@ impl Encryption {
     }
 }
 
-/// The cheapest packing of every operator, or the method that was asked for.
+/// What it takes to hand over a ciphertext at full modulus, and a reply, beside making them: packing, tags, unpacking.
+/// In units of a transform, like everything a packing is chosen by.
+const CIPHERTEXT_TRANSPORT: f64 = 4.0;
+const REPLY_TRANSPORT: f64 = 1.5;
+
+/// The cheapest packing of every operator for the groups at hand, or the method that was asked for.
 fn methods(
     federation: &Federation,
     parameters: &Arc<Parameters>,
@@ -403,41 +408,67 @@ fn methods(
     costs: &UnitCosts,
 ) -> Result<Vec<Method>, Error> {
     let program = &federation.program;
-    let all: usize = hellos.iter().map(|hello| hello.samples as usize).sum();
-    let owners = hellos.iter().filter(|hello| hello.samples > 0).count();
-    let groups = owners.div_ceil(max_owners(federation.clients, network(program)?)?).max(1);
-    let clients = federation.clients;
-    let coalitions = 1usize << clients.min(16);
-    let choose = |(index, operator): (usize, &crate::program::Operator)| {
-        let shape: LayerShape = operator.shape;
-        match federation.settings.matmul {
-            Matmul::Reducing => return Ok(Method::Reducing),
-            Matmul::Squaring => return Ok(Method::Squaring),
-            Matmul::Packed => {}
-        }
-        let samples = (all.div_ceil(groups) * operator.positions).max(1);
-        let weight_bits = weight_bits(federation);
-        let task = LayerTask {
-            shape,
-            samples,
-            models: clients,
-            sums: coalitions,
-            weight_bits,
-            memory: MODEL_MEMORY,
-        };
-        // Later layers: a model for every coalition, summed from those that were encrypted once.
-        let share = clients as f64 / coalitions as f64;
-        let summing = clients as f64 * costs.weigh;
-        let later =
-            UnitCosts { encrypt: costs.encrypt * share + summing, prepare: costs.prepare * share, ..*costs };
-        let plan = if program.is_first(index) {
-            plan_packed(parameters, task, Scope::TwoServers, costs)
-        } else {
-            plan_packed(parameters, LayerTask { models: 1, sums: 1, ..task }, Scope::TwoServers, &later)
-        };
-        Ok(plan?.layout.method())
+    match federation.settings.matmul {
+        Matmul::Reducing => return Ok(vec![Method::Reducing; program.operators.len()]),
+        Matmul::Squaring => return Ok(vec![Method::Squaring; program.operators.len()]),
+        Matmul::Packed => {}
+    }
+    let sizes: Vec<u64> = hellos.iter().map(|hello| hello.samples).collect();
+    let network = network(program)?;
+    let (clients, coalitions) = (federation.clients, 1usize << federation.clients.min(16));
+    let transport = UnitCosts {
+        rerandomise: costs.rerandomise + CIPHERTEXT_TRANSPORT * costs.encode,
+        sanitise: costs.sanitise + REPLY_TRANSPORT * costs.encode,
+        ..*costs
     };
-    program.operators.iter().enumerate().map(choose).collect()
+    // Later layers: a model for every coalition, summed from those that were encrypted once.
+    let share = clients as f64 / coalitions as f64;
+    let summing = clients as f64 * costs.weigh;
+    let later =
+        UnitCosts { encrypt: costs.encrypt * share + summing, prepare: costs.prepare * share, ..transport };
+    let mut partitions: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+    let mut groups_for = |batch: usize| -> Result<Vec<u64>, Error> {
+        if !partitions.contains_key(&batch) {
+            let batch_size = NonZeroUsize::new(batch).unwrap_or(NonZeroUsize::MIN);
+            let groups = OwnerGroups::new(&sizes, network, batch_size)?;
+            partitions.insert(batch, groups.iter().map(|group| group.samples()).collect());
+        }
+        Ok(partitions.get(&batch).cloned().unwrap_or_default())
+    };
+    let mut methods = Vec::new();
+    let mut groups = Vec::new();
+    for (index, operator) in program.operators.iter().enumerate() {
+        let is_first = program.is_first(index);
+        let (models, sums) = if is_first { (clients, coalitions) } else { (1, 1) };
+        let weight_bits = weight_bits(federation);
+        let task =
+            LayerTask { shape: operator.shape, samples: 1, models, sums, weight_bits, memory: MODEL_MEMORY };
+        let mut best: Option<(f64, Method)> = None;
+        for layout in packed_layouts(parameters, task) {
+            if is_first {
+                groups = groups_for((layout.batch() / operator.positions).max(1))?;
+            }
+            let costs = if is_first { &transport } else { &later };
+            // Weights are uploaded and summed once, whatever the number of groups.
+            let once =
+                layout.weight_ciphertexts() as f64 * models as f64 * (costs.encrypt + 2.0 * costs.prepare);
+            let of_group = |size: &u64| {
+                let samples = *size as usize * operator.positions;
+                predict(&layout, LayerTask { samples, ..task }, Scope::TwoServers, costs).seconds - once
+            };
+            let seconds = once + groups.iter().map(of_group).sum::<f64>();
+            if best.is_none_or(|(least, _)| seconds < least) {
+                best = Some((seconds, layout.method()));
+            }
+        }
+        let (_, method) = best.ok_or(Error::Unsupported { what: "a layer too large for any packing" })?;
+        if is_first {
+            let layout = Layout::new(parameters, operator.shape, method)?;
+            groups = groups_for((layout.batch() / operator.positions).max(1))?;
+        }
+        methods.push(method);
+    }
+    Ok(methods)
 }
 
 fn arrange(owner_groups: &OwnerGroups, sizes: &[u64], per_chunk: usize) -> (Vec<Group>, Vec<Chunk>) {
@@ -470,16 +501,16 @@ pub fn typical_costs(preset: Preset) -> UnitCosts {
     let scale = if preset == Preset::Compact { 0.32 } else { 1.0 };
     UnitCosts {
         encrypt: 700e-6 * scale,
-        prepare: 120e-6 * scale,
-        encode: 150e-6 * scale,
+        prepare: 300e-6 * scale,
+        encode: 110e-6 * scale,
         slots: 55e-6 * scale,
         product: 14e-6 * scale,
         streamed_product: 30e-6 * scale,
         output: 70e-6 * scale,
         rotate: 1600e-6 * scale,
-        rerandomise: 800e-6 * scale,
-        sanitise: 1250e-6 * scale,
-        decrypt: 150e-6 * scale,
+        rerandomise: 650e-6 * scale,
+        sanitise: 1200e-6 * scale,
+        decrypt: 110e-6 * scale,
         weigh: 20e-6 * scale,
     }
 }
