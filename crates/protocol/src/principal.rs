@@ -4,7 +4,7 @@
 mod hesv;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -75,7 +75,8 @@ pub struct Principal {
     store: Store,
     secret: SecretServer,
     rounds: BTreeMap<RoundId, RoundState>,
-    queue: VecDeque<(u64, TestRequest)>,
+    /// The earliest round first, so that few rounds are open at a time.
+    queue: BTreeMap<(RoundId, u64), TestRequest>,
     tests: BTreeMap<u64, TestState>,
     units: BTreeMap<UnitId, UnitState>,
     halves: BTreeMap<Place, Halves>,
@@ -128,7 +129,7 @@ impl Principal {
             store: Store::default(),
             secret: SecretServer::default(),
             rounds: BTreeMap::new(),
-            queue: VecDeque::new(),
+            queue: BTreeMap::new(),
             tests: BTreeMap::new(),
             units: BTreeMap::new(),
             halves: BTreeMap::new(),
@@ -154,7 +155,7 @@ impl Principal {
     pub fn request(&mut self, request: TestRequest) -> Result<(u64, Effects<Self>), Error> {
         let test = self.next_test;
         self.next_test += 1;
-        self.queue.push_back((test, request));
+        self.queue.insert((request.round, test), request);
         Ok((test, self.pump()?))
     }
 
@@ -409,7 +410,7 @@ impl Principal {
             self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some()
         };
         while ready && self.tests.len() < self.most_active(&session) {
-            let Some((test, request)) = self.queue.pop_front() else { break };
+            let Some(((_, test), request)) = self.queue.pop_first() else { break };
             effects.and(self.start(&session, test, request)?);
         }
         Ok(effects)

@@ -2,12 +2,12 @@
 
 use secsv_federation::{
     Coalition, CollectiveTestSet, RoundId, RunDirectory, SampleSet,
-    clear::{ClearRound, Parameters, correct_samples},
+    clear::{ClearRound, Parameters, correct_samples, cost},
 };
 
 use secsv_protocol::TestResult;
 
-use crate::{Error, Evaluator, Test};
+use crate::{CostModel, Error, Evaluator, Test};
 
 /// Rounds are kept for later batches while their first-layer outputs take no more than this.
 const KEPT_BYTES: usize = 2 << 30;
@@ -93,7 +93,8 @@ impl Evaluator for ClearEvaluator<'_> {
         Ok(correct)
     }
 
-    fn cost(&mut self, round: RoundId, coalition: Coalition, samples: usize) -> Result<f64, Error> {
-        Ok(self.round(round)?.cost(coalition, samples))
+    fn cost_model(&self) -> CostModel {
+        let (architecture, all) = (self.run.architecture().clone(), self.samples());
+        Box::new(move |coalition, samples| cost(&architecture, all, coalition, samples))
     }
 }

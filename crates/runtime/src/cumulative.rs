@@ -7,7 +7,7 @@ use secsv_federation::{
 
 use secsv_protocol::TestResult;
 
-use crate::{Error, Evaluator, Test};
+use crate::{CostModel, Error, Evaluator, Test};
 
 /// One game instead of one per round: a coalition's model is rebuilt from its members' updates of all rounds. It
 /// goes by the number of the last round.
@@ -58,8 +58,8 @@ impl Evaluator for CumulativeEvaluator<'_> {
         Ok(tests.iter().map(right).collect())
     }
 
-    fn cost(&mut self, round: RoundId, _coalition: Coalition, samples: usize) -> Result<f64, Error> {
-        self.check(round)?;
-        Ok(samples as f64 * self.multiplications as f64)
+    fn cost_model(&self) -> CostModel {
+        let multiplications = self.multiplications;
+        Box::new(move |_, samples| samples as f64 * multiplications as f64)
     }
 }

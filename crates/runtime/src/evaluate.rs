@@ -72,9 +72,9 @@ pub fn evaluate(
         for (round, coalition) in batch {
             by_round.entry(round).or_default().push(coalition);
         }
-        for (round, coalitions) in by_round {
-            outcomes.test(evaluator, round, &coalitions, &mut observe)?;
-            for coalition in coalitions {
+        outcomes.test(evaluator, &by_round, &mut observe)?;
+        for (&round, coalitions) in &by_round {
+            for &coalition in coalitions {
                 let outcome = outcomes.get(round, coalition)?;
                 plan.absorb(round, coalition, outcome.utility(evaluator.samples()))?;
             }
@@ -105,33 +105,60 @@ impl Outcomes {
         known.ok_or(Error::UnknownRound { found: round })
     }
 
+    /// Tests coalitions of all rounds at once.
     fn test(
         &mut self,
         evaluator: &mut impl Evaluator,
-        round: RoundId,
-        coalitions: &[Coalition],
+        coalitions: &BTreeMap<RoundId, Vec<Coalition>>,
         observe: &mut impl FnMut(Progress),
     ) -> Result<(), Error> {
-        let mut wanted: BTreeSet<Coalition> = coalitions.iter().copied().collect();
-        let before =
-            self.rounds.range(..round).next_back().map(|(id, outcomes)| (*id, outcomes.participants()));
-        if let Some((before, everybody)) = before
-            && wanted.remove(&Coalition::EMPTY)
-        {
-            if self.get(before, everybody).is_err() {
-                self.test(evaluator, before, &[everybody], observe)?;
-            }
+        let mut wanted: BTreeMap<RoundId, BTreeSet<Coalition>> =
+            coalitions.iter().map(|(round, list)| (*round, list.iter().copied().collect())).collect();
+        let inherited = self.inherit(&mut wanted);
+        let cost = evaluator.cost_model();
+        let mut tests = Vec::new();
+        for (round, wanted) in wanted {
+            let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
+            tests.extend(outcomes.begin(wanted, &cost).into_iter().map(|test| (round, test)));
+        }
+        evaluator.drive(tests, &mut |round, test, result| {
+            let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
+            let more = outcomes.complete(test, result, &cost);
+            let tested = self.rounds.values().map(RoundOutcomes::len).sum();
+            observe(Progress { round, tested, asked: self.asked });
+            Ok(more.into_iter().map(|test| (round, test)).collect())
+        })?;
+        for (round, before, everybody) in inherited {
             let outcome = self.get(before, everybody)?;
             if let Some(outcomes) = self.rounds.get_mut(&round) {
                 outcomes.insert(Coalition::EMPTY, outcome);
             }
         }
-        let others: usize = self.rounds.iter().filter(|(id, _)| **id != round).map(|(_, o)| o.len()).sum();
-        let asked = self.asked;
-        let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
-        outcomes.test(evaluator, round, wanted, |tested| {
-            observe(Progress { round, tested: others + tested, asked });
-        })
+        Ok(())
+    }
+
+    /// After the first round nobody's model is that of everybody in the round before: wanted there instead.
+    fn inherit(
+        &self,
+        wanted: &mut BTreeMap<RoundId, BTreeSet<Coalition>>,
+    ) -> Vec<(RoundId, RoundId, Coalition)> {
+        let mut inherited = Vec::new();
+        // The latest first: a round without anybody passes the question on to the one before it.
+        for &round in self.rounds.keys().rev() {
+            let before = self.rounds.range(..round).next_back();
+            let Some((&before, everybody)) = before.map(|(id, outcomes)| (id, outcomes.participants()))
+            else {
+                continue;
+            };
+            if wanted.get_mut(&round).is_some_and(|wanted| wanted.remove(&Coalition::EMPTY)) {
+                if self.get(before, everybody).is_err() {
+                    wanted.entry(before).or_default().insert(everybody);
+                }
+                inherited.push((round, before, everybody));
+            }
+        }
+        inherited.reverse();
+        inherited
     }
 
     fn into_result(

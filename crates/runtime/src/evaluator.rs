@@ -1,4 +1,6 @@
-//! What tests models: in the clear today, under encryption by the same interface.
+//! What tests models: in the clear or under encryption, by the same interface.
+
+use std::collections::BTreeMap;
 
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_protocol::TestResult;
@@ -34,7 +36,32 @@ pub trait Evaluator {
     /// order. Coalitions are of participants of the round; the empty one is asked for in the first round alone.
     fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error>;
 
-    /// What a test of so many samples costs, counted so that looking for samples to skip costs 1 for every pair of
-    /// coalitions and 64 samples. Skipping in mode `auto` compares the two.
-    fn cost(&mut self, round: RoundId, coalition: Coalition, samples: usize) -> Result<f64, Error>;
+    /// Runs tests of any rounds; `next` is told of each result, in any order, and may ask for more. Unless an evaluator
+    /// can do better: batch by batch, the earliest round first.
+    fn drive(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
+        let mut queue: BTreeMap<RoundId, Vec<Test>> = BTreeMap::new();
+        tests.into_iter().for_each(|(round, test)| queue.entry(round).or_default().push(test));
+        while let Some((round, tests)) = queue.pop_first() {
+            let found = self.test(round, &tests)?;
+            if found.len() != tests.len() {
+                return Err(Error::Answers { expected: tests.len(), found: found.len() });
+            }
+            for (test, result) in tests.iter().zip(found) {
+                for (round, more) in next(round, test, result)? {
+                    queue.entry(round).or_default().push(more);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a test of a coalition on so many samples costs, counted so that looking for samples to skip costs 1 for every
+    /// pair of coalitions and 64 samples. Skipping in mode `auto` compares the two.
+    fn cost_model(&self) -> CostModel;
 }
+
+/// Told of each result; returns what to test next.
+pub type Next<'a> = dyn FnMut(RoundId, &Test, TestResult) -> Result<Vec<(RoundId, Test)>, Error> + 'a;
+
+/// Costs by coalition and number of samples.
+pub type CostModel = Box<dyn Fn(Coalition, usize) -> f64>;

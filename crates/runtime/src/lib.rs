@@ -36,7 +36,7 @@ pub use clear::ClearEvaluator;
 pub use cumulative::CumulativeEvaluator;
 pub use error::Error;
 pub use evaluate::{EvaluationSettings, Progress, evaluate};
-pub use evaluator::{Evaluator, Test};
+pub use evaluator::{CostModel, Evaluator, Next, Test};
 pub use result::{
     AttackResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, Operations,
     RoundResult, SecurityResult, Timing, Traffic, UtilityResult,

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 use secsv_federation::{
-    Coalition, RoundId, SampleSet,
+    Coalition, SampleSet,
     skip::{Lattice, SkipMode, SkipTable},
 };
 
 use secsv_protocol::TestResult;
 
-use crate::{Error, Evaluator, Test};
+use crate::{CostModel, Test};
 
 /// How one coalition did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,11 +38,22 @@ pub(crate) struct RoundOutcomes {
     /// The sets of right samples, kept only where something may be skipped.
     table: Option<SkipTable>,
     outcomes: BTreeMap<Coalition, Outcome>,
+    lattice: Option<Lattice>,
+    running: BTreeMap<Coalition, Running>,
 }
 
 impl RoundOutcomes {
     pub(crate) fn new(participants: Coalition, samples: usize, mode: SkipMode, verify: bool) -> Self {
-        Self { participants, samples, mode, verify, table: None, outcomes: BTreeMap::new() }
+        Self {
+            participants,
+            samples,
+            mode,
+            verify,
+            table: None,
+            outcomes: BTreeMap::new(),
+            lattice: None,
+            running: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn participants(&self) -> Coalition {
@@ -65,135 +76,95 @@ impl RoundOutcomes {
         self.outcomes.insert(coalition, outcome);
     }
 
-    /// Tests coalitions, whatever can run together at once.
-    pub(crate) fn test(
-        &mut self,
-        evaluator: &mut impl Evaluator,
-        round: RoundId,
-        mut wanted: BTreeSet<Coalition>,
-        mut observe: impl FnMut(usize),
-    ) -> Result<(), Error> {
+    /// Notes which coalitions are wanted, and returns the tests that can begin.
+    pub(crate) fn begin(&mut self, mut wanted: BTreeSet<Coalition>, cost: &CostModel) -> Vec<Test> {
         wanted.retain(|coalition| !self.outcomes.contains_key(coalition));
         if self.mode == SkipMode::Off {
-            let nothing = SampleSet::none(self.samples);
-            let tests = wanted.into_iter().map(|coalition| (coalition, nothing.clone())).collect();
-            self.run(evaluator, round, tests)?;
-            observe(self.outcomes.len());
-            return Ok(());
+            return wanted.into_iter().map(|coalition| self.start(coalition, None)).collect();
         }
-        let table = self.table.take().unwrap_or_else(|| SkipTable::new(self.participants, self.samples));
-        let mut lattice = Lattice::new(wanted, |coalition| table.get(coalition).is_some());
-        self.table = Some(table);
-        while !lattice.is_done() {
-            let ready = lattice.take_ready();
-            let tests = self.skippable(evaluator, round, &ready)?;
-            self.run(evaluator, round, tests)?;
-            ready.into_iter().for_each(|coalition| lattice.complete(coalition));
-            observe(self.outcomes.len());
-        }
-        Ok(())
+        let table = self.table.get_or_insert_with(|| SkipTable::new(self.participants, self.samples));
+        self.lattice = Some(Lattice::new(wanted, |coalition| table.get(coalition).is_some()));
+        self.ready(cost)
     }
 
-    /// The samples each coalition may skip.
-    fn skippable(
-        &self,
-        evaluator: &mut impl Evaluator,
-        round: RoundId,
-        coalitions: &[Coalition],
-    ) -> Result<Vec<(Coalition, SampleSet)>, Error> {
-        let nothing = || SampleSet::none(self.samples);
-        let Some(table) = &self.table else {
-            return Ok(coalitions.iter().map(|&coalition| (coalition, nothing())).collect());
-        };
-        let mut worth_a_search = Vec::with_capacity(coalitions.len());
-        for &coalition in coalitions {
-            let worth = match self.mode {
-                SkipMode::Off => false,
-                SkipMode::On => true,
-                SkipMode::Auto => {
-                    coalition.len() > 1
-                        && table.search_cost(coalition) < evaluator.cost(round, coalition, self.samples)?
-                }
-            };
-            worth_a_search.push((coalition, worth));
+    /// Takes a result, and returns the tests that can begin now.
+    pub(crate) fn complete(&mut self, test: &Test, found: TestResult, cost: &CostModel) -> Vec<Test> {
+        let coalition = test.coalition;
+        let Some(Running { skipped, verifies }) = self.running.remove(&coalition) else { return Vec::new() };
+        if let Some(outcome) = verifies {
+            let wrongly_skipped = Some(skipped.len() - found.correct);
+            self.outcomes.insert(coalition, Outcome { wrongly_skipped, ..outcome });
+            return Vec::new();
         }
-        let mut found: Vec<(Coalition, SampleSet)> = worth_a_search
+        let tested = self.samples - skipped.len();
+        let is_verified = self.verify && self.mode != SkipMode::Off;
+        let wrongly_skipped = is_verified.then_some(0);
+        let outcome = Outcome { correct: found.correct + skipped.len(), tested, wrongly_skipped };
+        self.outcomes.insert(coalition, outcome);
+        if let (Some(table), Some(mut right)) = (&mut self.table, found.right)
+            && !coalition.is_empty()
+        {
+            right.union_with(&skipped);
+            table.record(coalition, right);
+        }
+        if let Some(lattice) = &mut self.lattice {
+            lattice.complete(coalition);
+        }
+        let mut more = self.ready(cost);
+        if is_verified && !skipped.is_empty() {
+            more.push(Test { coalition, samples: skipped.clone() });
+            self.running.insert(coalition, Running { skipped, verifies: Some(outcome) });
+        }
+        more
+    }
+
+    fn start(&mut self, coalition: Coalition, skipped: Option<SampleSet>) -> Test {
+        let skipped = skipped.unwrap_or_else(|| SampleSet::none(self.samples));
+        let samples = SampleSet::all(self.samples).difference(&skipped);
+        self.running.insert(coalition, Running { skipped, verifies: None });
+        Test { coalition, samples }
+    }
+
+    /// Coalitions whose parts are all tested, with what each may skip.
+    fn ready(&mut self, cost: &CostModel) -> Vec<Test> {
+        let Some(lattice) = &mut self.lattice else { return Vec::new() };
+        let ready = lattice.take_ready();
+        let this = &*self;
+        let worth: Vec<(Coalition, bool)> =
+            ready.into_iter().map(|c| (c, this.is_worth_a_search(c, cost))).collect();
+        let found: Vec<(Coalition, Option<SampleSet>)> = worth
             .into_par_iter()
-            .map(|(c, worth)| (c, if worth { table.skippable(c) } else { nothing() }))
+            .map(|(c, worth)| (c, this.table.as_ref().filter(|_| worth).map(|table| table.skippable(c))))
             .collect();
-        if self.mode == SkipMode::Auto {
-            for (coalition, skipped) in found.iter_mut().filter(|(_, skipped)| !skipped.is_empty()) {
-                let left = self.samples - skipped.len();
-                let rest = evaluator.cost(round, *coalition, left)? + table.search_cost(*coalition);
-                if rest >= evaluator.cost(round, *coalition, self.samples)? {
-                    *skipped = nothing();
-                }
-            }
-        }
-        Ok(found)
+        let kept: Vec<(Coalition, Option<SampleSet>)> = found
+            .into_iter()
+            .map(|(c, skipped)| (c, skipped.filter(|skipped| this.saves_work(c, skipped, cost))))
+            .collect();
+        kept.into_iter().map(|(coalition, skipped)| self.start(coalition, skipped)).collect()
     }
 
-    /// Tests coalitions on what is not skipped.
-    fn run(
-        &mut self,
-        evaluator: &mut impl Evaluator,
-        round: RoundId,
-        skips: Vec<(Coalition, SampleSet)>,
-    ) -> Result<(), Error> {
-        let all = SampleSet::all(self.samples);
-        let tests: Vec<Test> = skips
-            .iter()
-            .map(|(coalition, skipped)| Test { coalition: *coalition, samples: all.difference(skipped) })
-            .collect();
-        let correct = ask(evaluator, round, &tests)?;
-        let verified = self.verify_skips(evaluator, round, &skips)?;
-        for (((coalition, skipped), found), wrongly_skipped) in skips.into_iter().zip(correct).zip(verified) {
-            let tested = self.samples - skipped.len();
-            let correct = found.correct + skipped.len();
-            self.outcomes.insert(coalition, Outcome { correct, tested, wrongly_skipped });
-            if let (Some(table), Some(mut right)) = (&mut self.table, found.right)
-                && !coalition.is_empty()
-            {
-                right.union_with(&skipped);
-                table.record(coalition, right);
-            }
+    fn is_worth_a_search(&self, coalition: Coalition, cost: &CostModel) -> bool {
+        let search = self.table.as_ref().map_or(f64::INFINITY, |table| table.search_cost(coalition));
+        match self.mode {
+            SkipMode::Off => false,
+            SkipMode::On => true,
+            SkipMode::Auto => coalition.len() > 1 && search < cost(coalition, self.samples),
         }
-        Ok(())
     }
 
-    /// How many of the skipped samples each model would have predicted wrong, where that is asked for.
-    fn verify_skips(
-        &self,
-        evaluator: &mut impl Evaluator,
-        round: RoundId,
-        skips: &[(Coalition, SampleSet)],
-    ) -> Result<Vec<Option<usize>>, Error> {
-        if !self.verify || self.mode == SkipMode::Off {
-            return Ok(vec![None; skips.len()]);
+    fn saves_work(&self, coalition: Coalition, skipped: &SampleSet, cost: &CostModel) -> bool {
+        if self.mode != SkipMode::Auto {
+            return true;
         }
-        let tests: Vec<Test> = skips
-            .iter()
-            .filter(|(_, skipped)| !skipped.is_empty())
-            .map(|(coalition, skipped)| Test { coalition: *coalition, samples: skipped.clone() })
-            .collect();
-        let mut right = ask(evaluator, round, &tests)?.into_iter();
-        let wrong = |skipped: &SampleSet, right: Option<TestResult>| {
-            Some(skipped.len() - right.map_or(0, |right| right.correct))
-        };
-        Ok(skips
-            .iter()
-            .map(|(_, skipped)| if skipped.is_empty() { Some(0) } else { wrong(skipped, right.next()) })
-            .collect())
+        let search = self.table.as_ref().map_or(0.0, |table| table.search_cost(coalition));
+        let rest = cost(coalition, self.samples - skipped.len()) + search;
+        !skipped.is_empty() && rest < cost(coalition, self.samples)
     }
 }
 
-fn ask(evaluator: &mut impl Evaluator, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
-    if tests.is_empty() {
-        return Ok(Vec::new());
-    }
-    let found = evaluator.test(round, tests)?;
-    if found.len() != tests.len() {
-        return Err(Error::Answers { expected: tests.len(), found: found.len() });
-    }
-    Ok(found)
+/// A test under way.
+struct Running {
+    skipped: SampleSet,
+    /// What is known already, if the test looks into what was skipped.
+    verifies: Option<Outcome>,
 }

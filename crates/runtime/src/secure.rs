@@ -10,7 +10,7 @@ use secsv_protocol::{
 };
 
 use crate::{
-    Error, Evaluator, Test,
+    CostModel, Error, Evaluator, Next, Test,
     world::{Accounts, Interceptor, World},
 };
 
@@ -19,8 +19,6 @@ pub struct SecureEvaluator {
     world: World,
     federation: Arc<Federation>,
     samples: usize,
-    /// The round whose models the servers hold.
-    open: Option<RoundId>,
 }
 
 impl SecureEvaluator {
@@ -39,7 +37,7 @@ impl SecureEvaluator {
         let inputs = client_inputs(run)?;
         let samples = inputs.iter().map(|input| input.test_set.len()).sum();
         let world = World::new(&federation, inputs, costs, seed, interceptor);
-        Ok(Self { world, federation, samples, open: None })
+        Ok(Self { world, federation, samples })
     }
 
     /// What it cost so far.
@@ -105,28 +103,42 @@ impl Evaluator for SecureEvaluator {
 
     fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
         let mut found: BTreeMap<usize, TestResult> = BTreeMap::new();
-        let requests: Vec<TestRequest> = tests
-            .iter()
-            .map(|test| TestRequest { round, coalition: test.coalition, samples: test.samples.clone() })
-            .collect();
-        // With SampleSkip a round comes in several batches: its models are sent once.
-        if let Some(before) = self.open.replace(round).filter(|before| *before != round) {
-            self.world.close_round(before);
-        }
-        self.world.run(requests, |request, result| {
-            let place = tests.iter().enumerate().position(|(i, test)| {
-                !found.contains_key(&i)
-                    && test.coalition == request.coalition
-                    && test.samples == request.samples
-            });
+        let asked = tests.iter().map(|test| (round, test.clone())).collect();
+        self.drive(asked, &mut |_, test, result| {
+            let place =
+                tests.iter().enumerate().position(|(i, other)| !found.contains_key(&i) && other == test);
             found.extend(place.map(|place| (place, result)));
             Ok(Vec::new())
         })?;
         Ok(found.into_values().collect())
     }
 
-    fn cost(&mut self, _round: RoundId, _coalition: Coalition, samples: usize) -> Result<f64, Error> {
-        // Microseconds beside nanoseconds: any sample that is not tested pays for the search.
-        Ok(samples as f64 * 1e4)
+    /// All rounds at once: the principal takes the earliest first and fills idle time with the next.
+    fn drive(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
+        let mut left: BTreeMap<RoundId, usize> = BTreeMap::new();
+        tests.iter().for_each(|(round, _)| *left.entry(*round).or_default() += 1);
+        self.world.run(tests.into_iter().map(request).collect(), |asked, result| {
+            let round = asked.round;
+            let test = Test { coalition: asked.coalition, samples: asked.samples.clone() };
+            let more = next(round, &test, result)?;
+            for (round, _) in &more {
+                *left.entry(*round).or_default() += 1;
+            }
+            let done = left.get_mut(&round).map(|left| {
+                *left -= 1;
+                *left == 0
+            });
+            let over = if done == Some(true) { vec![round] } else { Vec::new() };
+            Ok((more.into_iter().map(request).collect(), over))
+        })
     }
+
+    fn cost_model(&self) -> CostModel {
+        // Microseconds beside nanoseconds: any sample that is not tested pays for the search.
+        Box::new(|_, samples| samples as f64 * 1e4)
+    }
+}
+
+fn request((round, test): (RoundId, Test)) -> TestRequest {
+    TestRequest { round, coalition: test.coalition, samples: test.samples }
 }

@@ -8,6 +8,7 @@ use std::{
     time::Instant,
 };
 
+use secsv_federation::RoundId;
 use secsv_protocol::{
     Auxiliary, Client, ClientInput, Envelope, Error as RoleError, Operations, PartyId, Principal, Seed,
     TestRequest, TestResult, UnitCosts,
@@ -158,7 +159,7 @@ impl World {
     pub fn run(
         &mut self,
         requests: Vec<TestRequest>,
-        mut next: impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
+        mut next: impl FnMut(&TestRequest, TestResult) -> Result<(Vec<TestRequest>, Vec<RoundId>), Error>,
     ) -> Result<(), Error> {
         let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
         self.ask(requests, &mut open)?;
@@ -178,51 +179,48 @@ impl World {
     fn serve(
         &self,
         open: &mut BTreeMap<u64, TestRequest>,
-        next: &mut impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
+        next: &mut impl FnMut(&TestRequest, TestResult) -> Result<(Vec<TestRequest>, Vec<RoundId>), Error>,
     ) -> Result<(), Error> {
         while !open.is_empty() {
             let results = self.wait()?;
             for (test, found) in results {
                 let Some(request) = open.remove(&test) else { continue };
-                let more = next(&request, found)?;
+                let (more, over) = next(&request, found)?;
                 self.ask(more, open)?;
+                over.into_iter().for_each(|round| self.close_round(round));
             }
         }
         Ok(())
     }
 
-    /// Hands requests to the principal, as soon as it is at its desk.
+    /// Hands requests to the principal.
     fn ask(&self, requests: Vec<TestRequest>, open: &mut BTreeMap<u64, TestRequest>) -> Result<(), Error> {
-        let mut floor = self.lock();
         for request in requests {
-            let mut principal = loop {
-                if let Some(principal) = floor.principal.role.take() {
-                    break principal;
-                }
-                if floor.failure.is_some() {
-                    return Ok(());
-                }
-                floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
-            };
-            let asked = principal.request(request.clone());
-            // A test of nothing ends where it begins.
-            let ended = principal.take_results();
-            floor.results.extend(ended);
-            floor.principal.role = Some(principal);
-            let (test, effects) = asked.map_err(Error::Role)?;
+            let test = self.at_desk(|principal| match principal.request(request.clone()) {
+                Ok((test, effects)) => (effects, Ok(test)),
+                Err(error) => (Effects::default(), Err(Error::Role(error))),
+            })?;
             open.insert(test, request);
-            floor.absorb_principal(effects);
         }
-        self.moved.notify_all();
         Ok(())
     }
 
     /// Lets go of what a round needed.
-    pub fn close_round(&mut self, round: secsv_federation::RoundId) {
+    fn close_round(&self, round: RoundId) {
+        self.at_desk(|principal| (principal.close_round(round), ()));
+    }
+
+    /// Waits until the principal is at its desk, and has it do something.
+    fn at_desk<T>(&self, act: impl FnOnce(&mut Principal) -> (Effects<Principal>, T)) -> T {
         let mut floor = self.lock();
-        if let Some(principal) = floor.principal.role.as_deref_mut() {
-            let effects = principal.close_round(round);
-            floor.absorb_principal(effects);
+        loop {
+            if let Some(principal) = floor.principal.role.as_deref_mut() {
+                let (effects, answer) = act(principal);
+                floor.absorb_principal(effects);
+                self.moved.notify_all();
+                return answer;
+            }
+            floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 

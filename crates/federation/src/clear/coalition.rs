@@ -34,6 +34,24 @@ pub fn up_to_scores(layers: &[Layer]) -> &[Layer] {
     &layers[..=last]
 }
 
+/// What a test of a coalition on so many of all samples costs, in multiplications: `skip auto` weighs it against the
+/// search for samples to skip.
+pub fn cost(architecture: &Architecture, all: usize, coalition: Coalition, samples: usize) -> f64 {
+    let layers = up_to_scores(architecture.layers());
+    let Some(first) = layers.iter().position(|layer| !matches!(layer, Layer::Activation(..))) else {
+        return 0.0;
+    };
+    let tail: usize = layers[first..].iter().map(Layer::multiplications).sum();
+    let width = linear_size(&layers[first]);
+    let products = match &layers[first] {
+        Layer::Gru(gru) => width * gru.features,
+        layer => layer.multiplications(),
+    };
+    // On all samples one addition makes the first layer's outputs, on some of them one for each member.
+    let sums = if samples == all { 1 } else { coalition.len() };
+    samples as f64 * (tail.saturating_sub(products) + sums * width) as f64
+}
+
 /// The local models of one round, ready to be tested in any coalition.
 pub struct ClearRound<'a> {
     pub(super) architecture: &'a Architecture,
@@ -124,22 +142,6 @@ impl<'a> ClearRound<'a> {
             correct[test] = samples;
         }
         correct
-    }
-
-    /// What a test costs, in multiplications: `skip auto` weighs it against the search for samples to skip.
-    pub fn cost(&self, coalition: Coalition, samples: usize) -> f64 {
-        let tail: usize = self.layers[self.first..].iter().map(Layer::multiplications).sum();
-        let first = match &self.layers[self.first] {
-            Layer::Gru(gru) => self.width() * gru.features,
-            layer => layer.multiplications(),
-        };
-        // On all samples one addition makes the first layer's outputs, on some of them one for each member.
-        let sums = if samples == self.test_set.len() { 1 } else { coalition.len() };
-        samples as f64 * (tail.saturating_sub(first) + sums * self.width()) as f64
-    }
-
-    fn width(&self) -> usize {
-        linear_size(&self.layers[self.first])
     }
 
     /// Bytes that the first layer's outputs take.

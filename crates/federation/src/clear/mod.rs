@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use crate::{Architecture, CollectiveTestSet, SampleSet, Weights};
 
 pub use activation::{activate, sigmoid, tanh};
-pub use coalition::{ClearRound, up_to_scores};
+pub use coalition::{ClearRound, cost, up_to_scores};
 pub use cumulative::CumulativeModels;
 use forward::{Scratch, forward};
 pub use parameters::Parameters;

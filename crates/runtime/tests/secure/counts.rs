@@ -23,7 +23,7 @@ fn operations(clients: usize, step: usize) -> (usize, Operations) {
         .map(|&(round, coalition)| TestRequest { round, coalition, samples: samples.clone() })
         .collect();
     assert_eq!(fixture.participants[&RoundId(1)].len(), clients);
-    world.run(requests, |_, _| Ok(Vec::new())).unwrap();
+    world.run(requests, |_, _| Ok(Default::default())).unwrap();
     (coalitions.len(), world.accounts().operations)
 }
 

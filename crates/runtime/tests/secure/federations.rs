@@ -375,8 +375,8 @@ impl Fixture {
         let mut world = self.world(settings, interceptor).map_err(Error::Role)?;
         let mut right = BTreeMap::new();
         world.run(self.requests(), |request, found| {
-            right.insert((request.round, request.coalition), found);
-            Ok(Vec::new())
+            right.insert((request.round, request.coalition), found.right.unwrap());
+            Ok(Default::default())
         })?;
         let session = world.with_principal(|principal| principal.session().cloned()).flatten();
         Ok(Found { right, session: session.unwrap() })
