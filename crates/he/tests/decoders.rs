@@ -15,8 +15,8 @@ mod tests {
     use peak_alloc::PeakAlloc;
     use secsv_algebra::{Matrix, Prg, Seed};
     use secsv_he::{
-        Ciphertext, EvaluationKey, Flooding, Operations, Parameters, Preset, PublicKey, Reply, SecretKey,
-        WireError,
+        Ciphertext, EncryptedSlots, EvaluationKey, Flooding, Operations, Parameters, Preset, PublicKey,
+        Reply, SecretKey, WireError,
         linear::{
             EncodedBatch, EncryptedBatch, EncryptedMatrix, Knobs, LayerShape, Layout, Method, multiply,
         },
@@ -61,6 +61,7 @@ mod tests {
         layout: Layout,
         matrix: Vec<u8>,
         batch: Vec<u8>,
+        slots: Vec<u8>,
         ciphertext: Vec<u8>,
         reply: Vec<u8>,
         public: Vec<u8>,
@@ -92,6 +93,7 @@ mod tests {
         Honest {
             matrix: encrypted.to_bytes(&parameters),
             batch: batch.to_bytes(&parameters),
+            slots: key.encrypt_slots(&[5; 4097], &mut rng, &mut ops).unwrap().to_bytes(&parameters),
             ciphertext,
             reply: reply.to_bytes(&parameters),
             public: public.to_bytes(),
@@ -139,6 +141,14 @@ mod tests {
     fn encrypted_batch() {
         let h = &*HONEST;
         attack(&h.batch, |b| EncryptedBatch::from_bytes(&h.layout, b).map(|m| m.to_bytes(&h.parameters)));
+    }
+
+    #[test]
+    fn encrypted_slots() {
+        let h = &*HONEST;
+        attack(&h.slots, |b| {
+            EncryptedSlots::from_bytes(&h.parameters, 4097, b).map(|s| s.to_bytes(&h.parameters))
+        });
     }
 
     #[test]
