@@ -669,7 +669,7 @@ fn receive(
             }
             Receive::Bias { operator } => decrypt(session, operator, count, |_| true, key, part(0)?, meter)?,
             Receive::Update { .. } if crate::hesv::is_hesv(session) => {
-                hesv::gated_sum(session, context, key, part(0)?, meter)?
+                hesv::opened_sum(session, context, key, part(0)?, meter)?
             }
             Receive::Update { .. } => {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);

@@ -80,17 +80,25 @@ mod tests {
             "Values",
             "decrypt_reply",
         ];
-        for source in
-            [include_str!("principal.rs"), include_str!("auxiliary.rs"), include_str!("server.rs")].map(code)
-        {
+        let servers = [
+            include_str!("principal.rs"),
+            include_str!("auxiliary.rs"),
+            include_str!("server.rs"),
+            include_str!("secret/server.rs"),
+            include_str!("secret/mod.rs"),
+        ];
+        for source in servers.map(code) {
             for word in clients {
                 assert!(!source.contains(word), "a server names {word}");
             }
         }
         // A client has no word for what the servers hold.
-        let client = code(include_str!("client.rs"));
-        for word in ["Store", "Principal {", "Auxiliary {", "Opening", "gated_sum", "zero sharing"] {
-            assert!(!client.contains(word), "the client names {word}");
+        let client =
+            [include_str!("client.rs"), include_str!("client/secret.rs"), include_str!("secret/dealer.rs")];
+        for source in client.map(code) {
+            for word in ["Store", "Principal {", "Auxiliary {", "Opening", "gated_sum", "zero sharing"] {
+                assert!(!source.contains(word), "the client names {word}");
+            }
         }
         // The servers do not reach into each other.
         assert!(!code(include_str!("principal.rs")).contains("auxiliary::"));

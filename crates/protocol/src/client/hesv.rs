@@ -130,7 +130,7 @@ pub(super) fn encrypted(
 }
 
 /// The gated sum, as the server computed it.
-pub(super) fn gated_sum(
+pub(super) fn opened_sum(
     session: &Session,
     context: &UnitContext,
     key: &SecretKey,

@@ -6,7 +6,7 @@ use secsv_algebra::{Matrix, Ring64, Secret, Seed, share::split};
 use secsv_federation::{RoundId, TestSet, Weights};
 use zeroize::Zeroize;
 
-use super::{Masks, SharedModel};
+use super::Masks;
 use crate::{
     Error, PartyId,
     codec::{Writer, pack, unpack_matrix},
@@ -40,7 +40,7 @@ pub(crate) fn share_model(
     seed: Seed,
 ) -> Result<[Vec<u8>; 2], Error> {
     let model = Secret::new(EncodedModel::new(session.program(), &session.precision, Ring64, weights)?);
-    let flat = Secret::new(SharedModel::flatten(model.expose())?);
+    let flat = Secret::new(flatten(model.expose())?);
     let (seeded, rest) = split(flat.expose(), seed);
     let content = |share: &[u8]| {
         let mut w = Writer::default();
@@ -48,6 +48,13 @@ pub(crate) fn share_model(
         w.finish()
     };
     Ok([content(seeded.seed().expose()), content(&pack(Ring64, rest.expose().elements()))])
+}
+
+/// All elements of a model, operator by operator, biases behind weights.
+fn flatten(model: &EncodedModel<Ring64>) -> Result<Matrix<Ring64>, Error> {
+    let parts = model.operators.iter().flat_map(|o| [o.weight.elements(), &o.bias]);
+    let elements: Vec<u64> = parts.flatten().copied().collect();
+    Ok(Matrix::new(Ring64, 1, elements.len(), elements)?)
 }
 
 /// The auxiliary's share of a round's first-layer masks times the client's samples.

@@ -31,7 +31,6 @@ use secsv_federation::RoundId;
 use crate::{
     Error,
     message::{Place, UnitId},
-    model::EncodedModel,
     program::Program,
     session::Session,
 };
@@ -98,14 +97,7 @@ impl SharedModel {
         program.operators.iter().map(|operator| operator.shape.d_out * (operator.shape.d_in + 1)).sum()
     }
 
-    /// All elements of a model, operator by operator, biases behind weights.
-    fn flatten(model: &EncodedModel<Ring64>) -> Result<Matrix<Ring64>, Error> {
-        let parts = model.operators.iter().flat_map(|o| [o.weight.elements(), &o.bias]);
-        let elements: Vec<u64> = parts.flatten().copied().collect();
-        Ok(Matrix::new(Ring64, 1, elements.len(), elements)?)
-    }
-
-    /// From a share of all elements.
+    /// From a share of all elements, operator by operator, biases behind weights.
     fn new(program: &Program, share: &Share<Ring64>) -> Result<Self, Error> {
         let mut rest = share.expose().elements();
         let mut cut = |rows: usize, columns: usize| -> Result<Share<Ring64>, Error> {
