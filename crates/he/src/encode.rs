@@ -57,9 +57,30 @@ impl Parameters {
         out: &mut [u64],
         ops: &mut Operations,
     ) {
+        self.lift_centred_short(coefficients, coefficients.len(), limb, out, ops);
+    }
+
+    /// The same for coefficients that are zero from `filled` on.
+    pub(crate) fn lift_centred_short(
+        &self,
+        coefficients: &[u64],
+        filled: usize,
+        limb: usize,
+        out: &mut [u64],
+        ops: &mut Operations,
+    ) {
         let limb = &self.limbs()[limb];
-        kernel::lift(Backend::detect(), limb, self.field().modulus(), coefficients, out);
-        limb.forward(out);
+        // Whole blocks of the kernel; zero lifts to zero.
+        let lifted = filled.next_multiple_of(64).min(coefficients.len());
+        kernel::lift(
+            Backend::detect(),
+            limb,
+            self.field().modulus(),
+            &coefficients[..lifted],
+            &mut out[..lifted],
+        );
+        out[lifted..].fill(0);
+        limb.forward_short(out, filled);
         ops.ntt += 1;
     }
 

@@ -80,7 +80,12 @@ impl Limb {
 
     /// Coefficients to points, in place.
     pub(crate) fn forward(&self, words: &mut [u64]) {
-        self.transform.forward(Backend::detect(), self, &self.plan, words);
+        self.forward_short(words, words.len());
+    }
+
+    /// Coefficients to points, in place, where all coefficients from `filled` on are zero.
+    pub(crate) fn forward_short(&self, words: &mut [u64], filled: usize) {
+        self.transform.forward(Backend::detect(), self, &self.plan, words, filled);
     }
 
     /// Points to coefficients, in place.

@@ -73,9 +73,9 @@ pub(super) fn prefer_large_pages(lines: &mut [Line]) {
 }
 
 /// Coefficients to points.
-pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
+pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64], filled: usize) {
     // SAFETY: as above.
-    unsafe { transform::forward(limb, roots, words) }
+    unsafe { transform::forward(limb, roots, words, filled) }
 }
 
 /// Points to coefficients.

@@ -52,11 +52,18 @@ impl Transform {
         Some(Self { forward: roots(forward), backward: roots(backward) })
     }
 
-    /// Coefficients to points, in place.
-    pub(crate) fn forward(&self, backend: Backend, limb: &Limb, plan: &Plan, words: &mut [u64]) {
+    /// Coefficients to points, in place; all coefficients from `filled` on are zero, which saves stages.
+    pub(crate) fn forward(
+        &self,
+        backend: Backend,
+        limb: &Limb,
+        plan: &Plan,
+        words: &mut [u64],
+        filled: usize,
+    ) {
         match backend {
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx2(_) => super::avx2::forward(limb, &self.forward, words),
+            Backend::Avx2(_) => super::avx2::forward(limb, &self.forward, words, filled),
             _ => plan.fwd(words),
         }
     }
@@ -148,10 +155,18 @@ mod tests {
                     rng.fill_uniform(prime, &mut words);
                     cases.push(words);
                 }
+                for filled in [1, 15, 16, 17, 85, 300, 2047, degree / 2, degree - 1] {
+                    let mut words = vec![0; degree];
+                    rng.fill_uniform(prime, &mut words[..filled.min(degree)]);
+                    let [mut ours, mut theirs] = [words.clone(), words];
+                    transform.forward(Backend::detect(), &limb, &plan, &mut ours, filled.min(degree));
+                    transform.forward(Backend::Portable, &limb, &plan, &mut theirs, degree);
+                    assert!(ours == theirs, "forward, degree {degree}, filled {filled}, prime {prime:x}");
+                }
                 for words in cases {
                     let [mut ours, mut theirs] = [words.clone(), words.clone()];
-                    transform.forward(Backend::detect(), &limb, &plan, &mut ours);
-                    transform.forward(Backend::Portable, &limb, &plan, &mut theirs);
+                    transform.forward(Backend::detect(), &limb, &plan, &mut ours, degree);
+                    transform.forward(Backend::Portable, &limb, &plan, &mut theirs, degree);
                     assert!(ours == theirs, "forward, degree {degree}, prime {prime:x}");
                     let [mut ours, mut theirs] = [words.clone(), words];
                     transform.backward(Backend::detect(), &limb, &plan, &mut ours);

@@ -108,11 +108,13 @@ impl Layout {
             });
         }
         let mut coefficients = Secret::new(vec![0; self.parameters.degree()]);
+        let filled = self.sample_extent();
         for input in 0..self.inner() {
             self.place_samples(b, batch, input, coefficients.expose_mut());
             self.parameters.to_coefficients(self.packing(), coefficients.expose_mut(), ops);
             for l in 0..self.parameters.limbs().len() {
-                self.parameters.lift_centred(coefficients.expose(), l, target.rows.row_mut(input, l), ops);
+                let target = target.rows.row_mut(input, l);
+                self.parameters.lift_centred_short(coefficients.expose(), filled, l, target, ops);
             }
         }
         Ok(())

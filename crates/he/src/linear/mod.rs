@@ -302,6 +302,14 @@ impl Layout {
         each!(self, p => p.weight(row, input, |position, j, o| out[position] = a.at(j, o)));
     }
 
+    /// Coefficients of a sample polynomial from here on are zero.
+    fn sample_extent(&self) -> usize {
+        match &self.placement {
+            AnyPlacement::Packed(packed) => packed.sample_extent(),
+            AnyPlacement::Squaring(_) | AnyPlacement::Reducing(_) => self.parameters.degree(),
+        }
+    }
+
     /// One sample polynomial of one batch, in the packing's order; samples past the last are zero.
     fn place_samples(&self, b: &Matrix<Field>, batch: usize, input: usize, out: &mut [u64]) {
         out.fill(0);

@@ -25,6 +25,11 @@ pub(super) struct Packed {
 }
 
 impl Packed {
+    /// Samples fill the first w s coefficients.
+    pub(super) fn sample_extent(&self) -> usize {
+        self.knobs.w * self.knobs.s
+    }
+
     pub(super) fn new(shape: LayerShape, knobs: Knobs, degree: usize) -> Result<Self, HeError> {
         let Knobs { r, w, s } = knobs;
         let size = r.checked_mul(w).and_then(|rw| rw.checked_mul(s));

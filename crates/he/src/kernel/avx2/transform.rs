@@ -20,12 +20,12 @@ use crate::{
 /// Words of a block whose passes run one after the other while it is in the first-level cache.
 const CACHED: usize = 1024;
 
-/// Coefficients to points.
+/// Coefficients to points; all coefficients from `filled` on are zero.
 #[target_feature(enable = "avx2")]
-pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
+pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64], filled: usize) {
     match limb.bits() {
-        54 => forward_at::<54, 27>(limb, roots, words),
-        _ => forward_at::<55, 28>(limb, roots, words),
+        54 => forward_at::<54, 27>(limb, roots, words, filled),
+        _ => forward_at::<55, 28>(limb, roots, words, filled),
     }
 }
 
@@ -173,8 +173,25 @@ impl<const BITS: i32, const HIGH: i32> Prime<BITS, HIGH> {
 }
 
 #[target_feature(enable = "avx2")]
-fn forward_at<const BITS: i32, const HIGH: i32>(limb: &Limb, roots: &Roots, words: &mut [u64]) {
+fn forward_at<const BITS: i32, const HIGH: i32>(
+    limb: &Limb,
+    roots: &Roots,
+    words: &mut [u64],
+    filled: usize,
+) {
     let prime = Prime::<BITS, HIGH>::new(limb);
+    // A stage whose second half is zero copies the first: so many stages are copies, and an even number remains.
+    let block = filled.next_power_of_two().max(TAIL);
+    let block = if block.ilog2().is_multiple_of(2) { block } else { 2 * block };
+    if block < words.len() {
+        let (first, rest) = words.split_at_mut(block);
+        rest.chunks_exact_mut(block).for_each(|copy| copy.copy_from_slice(first));
+        let copies = words.len() / block;
+        for (i, words) in words.chunks_exact_mut(block).enumerate() {
+            forward_block(prime, roots, copies + i, words);
+        }
+        return;
+    }
     if words.len().ilog2().is_multiple_of(2) {
         return forward_block(prime, roots, 1, words);
     }
