@@ -127,10 +127,11 @@ fn drowning(
 ) -> Secret<Vec<u64>> {
     use secsv_algebra::Ring;
     let mut elements = Secret::new(vec![0; planned.len()]);
-    parameters.field().fill_uniform(prg, elements.expose_mut());
-    for (x, &planned) in elements.expose_mut().iter_mut().zip(planned) {
-        *x *= u64::from(!planned);
-    }
+    // Which positions are planned is public.
+    let mut drawn = Secret::new(vec![0; planned.iter().filter(|planned| !**planned).count()]);
+    parameters.field().fill_uniform(prg, drawn.expose_mut());
+    let targets = elements.expose_mut().iter_mut().zip(planned).filter(|(_, planned)| !**planned);
+    targets.zip(drawn.expose()).for_each(|((x, _), &drawn)| *x = drawn);
     parameters.to_coefficients(packing, elements.expose_mut(), ops);
     elements
 }

@@ -292,19 +292,48 @@ impl<'a> Writer<'a> {
     }
 
     fn limb(mut self, limb: usize, words: &[u64]) -> Self {
-        let bits = self.parameters.limbs()[limb].bits();
-        let (mut pending, mut held) = (0u128, 0);
-        for &word in words {
-            pending |= u128::from(word) << held;
-            held += bits;
-            if held >= 64 {
-                self.bytes.extend_from_slice(&(pending as u64).to_le_bytes());
-                pending >>= 64;
-                held -= 64;
+        match self.parameters.limbs()[limb].bits() {
+            54 => pack::<54>(words, &mut self.bytes),
+            _ => pack::<55>(words, &mut self.bytes),
+        }
+        self
+    }
+}
+
+/// Packs words of BITS bits, eight of them into BITS bytes.
+fn pack<const BITS: usize>(words: &[u64], bytes: &mut Vec<u8>) {
+    for eight in words.as_chunks::<8>().0 {
+        let mut packed = [0u64; 8];
+        for (i, &word) in eight.iter().enumerate() {
+            let (place, shift) = (i * BITS / 64, i * BITS % 64);
+            packed[place] |= word << shift;
+            if shift + BITS > 64 {
+                packed[place + 1] |= word >> (64 - shift);
             }
         }
-        self.bytes.extend_from_slice(&(pending as u64).to_le_bytes()[..held as usize / 8]);
-        self
+        let mut all = [0; 64];
+        for (target, word) in all.as_chunks_mut::<8>().0.iter_mut().zip(packed) {
+            *target = word.to_le_bytes();
+        }
+        bytes.extend_from_slice(&all[..BITS]);
+    }
+}
+
+/// Unpacks what [`pack`] packed; the bytes are those of the words exactly.
+fn unpack<const BITS: usize>(bytes: &[u8], words: &mut [u64]) {
+    for (eight, bytes) in words.as_chunks_mut::<8>().0.iter_mut().zip(bytes.chunks_exact(BITS)) {
+        let mut all = [0; 72];
+        all[..BITS].copy_from_slice(bytes);
+        let mut packed = [0u64; 9];
+        for (word, bytes) in packed.iter_mut().zip(all.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        for (i, word) in eight.iter_mut().enumerate() {
+            let (place, shift) = (i * BITS / 64, i * BITS % 64);
+            let low = packed[place] >> shift;
+            let high = if shift == 0 { 0 } else { packed[place + 1] << (64 - shift) };
+            *word = (low | high) & ((1 << BITS) - 1);
+        }
     }
 }
 
@@ -346,26 +375,19 @@ impl<'a> Reader<'a> {
     }
 
     fn limb(&mut self, limb: usize, words: &mut [u64]) -> Result<(), WireError> {
-        let mut bytes = self.take(limb_len(self.parameters, limb))?;
+        let bytes = self.take(limb_len(self.parameters, limb))?;
         let (bits, modulus) = {
             let limb = &self.parameters.limbs()[limb];
             (limb.bits(), limb.modulus().value())
         };
-        let (mut pending, mut held) = (0u128, 0);
-        for word in words.iter_mut() {
-            if held < bits {
-                let count = bytes.len().min(8);
-                let mut next = [0; 8];
-                next[..count].copy_from_slice(&bytes[..count]);
-                bytes = &bytes[count..];
-                pending |= u128::from(u64::from_le_bytes(next)) << held;
-                held += 8 * count as u32;
-            }
-            *word = pending as u64 & ((1 << bits) - 1);
-            pending >>= bits;
-            held -= bits;
+        match bits {
+            54 => unpack::<54>(bytes, words),
+            _ => unpack::<55>(bytes, words),
         }
-        match words.iter().position(|&w| w >= modulus) {
+        // Nearly always none is: look at all at once before looking for one.
+        let largest = words.iter().fold(0, |largest: u64, &w| largest.max(w));
+        let unreduced = if largest < modulus { None } else { words.iter().position(|&w| w >= modulus) };
+        match unreduced {
             Some(index) => Err(WireError::Unreduced { index: self.read + index, modulus }),
             None => {
                 self.read += words.len();
