@@ -79,8 +79,7 @@ impl Parameters {
             &coefficients[..lifted],
             &mut out[..lifted],
         );
-        out[lifted..].fill(0);
-        limb.forward_short(out, filled);
+        limb.forward_short(out, lifted);
         ops.ntt += 1;
     }
 

@@ -83,7 +83,7 @@ impl Limb {
         self.forward_short(words, words.len());
     }
 
-    /// Coefficients to points, in place, where all coefficients from `filled` on are zero.
+    /// Coefficients to points, in place, where all coefficients from `filled` on count as zero, whatever is there.
     pub(crate) fn forward_short(&self, words: &mut [u64], filled: usize) {
         self.transform.forward(Backend::detect(), self, &self.plan, words, filled);
     }

@@ -52,7 +52,7 @@ impl Transform {
         Some(Self { forward: roots(forward), backward: roots(backward) })
     }
 
-    /// Coefficients to points, in place; all coefficients from `filled` on are zero, which saves stages.
+    /// Coefficients to points, in place; all coefficients from `filled` on count as zero, which saves stages.
     pub(crate) fn forward(
         &self,
         backend: Backend,
@@ -64,7 +64,10 @@ impl Transform {
         match backend {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2(_) => super::avx2::forward(limb, &self.forward, words, filled),
-            _ => plan.fwd(words),
+            _ => {
+                words[filled..].fill(0);
+                plan.fwd(words);
+            }
         }
     }
 
@@ -156,10 +159,11 @@ mod tests {
                     cases.push(words);
                 }
                 for filled in [1, 15, 16, 17, 85, 300, 2047, degree / 2, degree - 1] {
-                    let mut words = vec![0; degree];
-                    rng.fill_uniform(prime, &mut words[..filled.min(degree)]);
+                    let (mut words, filled) = (vec![7; degree], filled.min(degree));
+                    rng.fill_uniform(prime, &mut words[..filled]);
                     let [mut ours, mut theirs] = [words.clone(), words];
-                    transform.forward(Backend::detect(), &limb, &plan, &mut ours, filled.min(degree));
+                    transform.forward(Backend::detect(), &limb, &plan, &mut ours, filled);
+                    theirs[filled..].fill(0);
                     transform.forward(Backend::Portable, &limb, &plan, &mut theirs, degree);
                     assert!(ours == theirs, "forward, degree {degree}, filled {filled}, prime {prime:x}");
                 }

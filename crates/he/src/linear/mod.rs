@@ -312,7 +312,8 @@ impl Layout {
 
     /// One sample polynomial of one batch, in the packing's order; samples past the last are zero.
     fn place_samples(&self, b: &Matrix<Field>, batch: usize, input: usize, out: &mut [u64]) {
-        out.fill(0);
+        // Beyond the extent nothing is ever placed.
+        out[..self.sample_extent()].fill(0);
         let (first, columns) = (batch * self.batch(), b.columns());
         if let AnyPlacement::Packed(packed) = &self.placement {
             // The hot one: whole rows of B at a time.

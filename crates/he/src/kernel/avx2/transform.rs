@@ -20,7 +20,7 @@ use crate::{
 /// Words of a block whose passes run one after the other while it is in the first-level cache.
 const CACHED: usize = 1024;
 
-/// Coefficients to points; all coefficients from `filled` on are zero.
+/// Coefficients to points; all coefficients from `filled` on count as zero.
 #[target_feature(enable = "avx2")]
 pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64], filled: usize) {
     match limb.bits() {
@@ -183,6 +183,8 @@ fn forward_at<const BITS: i32, const HIGH: i32>(
     // A stage whose second half is zero copies the first: so many stages are copies, and an even number remains.
     let block = filled.next_power_of_two().max(TAIL);
     let block = if block.ilog2().is_multiple_of(2) { block } else { 2 * block };
+    let zeros = block.min(words.len());
+    words[filled..zeros].fill(0);
     if block < words.len() {
         let (first, rest) = words.split_at_mut(block);
         rest.chunks_exact_mut(block).for_each(|copy| copy.copy_from_slice(first));
