@@ -5,6 +5,7 @@
 //! are estimated from.
 
 mod hesv;
+mod memory;
 mod secretsv;
 mod secsv;
 mod tally;
@@ -41,6 +42,8 @@ pub struct Prediction {
     pub traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
     /// What seconds are estimated from.
     pub work: Work,
+    /// Memory of all parties in one process, estimated.
+    pub memory: u64,
     /// Who decrypts what, and what that leaves to be known.
     pub planner: Planner,
 }
@@ -96,7 +99,8 @@ pub fn predict(session: &Session, tests: &[TestRequest]) -> Result<Prediction, E
     }
     rounds.iter().for_each(|_| done(&mut tally));
     let Tally { operations, traffic, work, .. } = tally;
-    Ok(Prediction { operations, traffic, work, planner })
+    let memory = memory::estimate(session, crate::principal::most_active(session))?;
+    Ok(Prediction { operations, traffic, work, memory, planner })
 }
 
 /// Until everybody knows the session and clients have their secrets.
