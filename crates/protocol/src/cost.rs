@@ -6,6 +6,7 @@
 
 mod hesv;
 mod memory;
+mod rehearsal;
 mod secretsv;
 mod secsv;
 mod tally;
@@ -15,21 +16,21 @@ use std::{
     sync::Arc,
 };
 
-use secsv_algebra::{Matrix, Prg, Ring, Seed, share::split};
+use secsv_algebra::{Prg, Seed};
 use secsv_federation::{RoundId, SampleSet, Weights};
 use secsv_he::{Operations, UnitCosts};
 
 use crate::{
     ClientInput, Error, PartyId, TestRequest,
-    codec::{Writer, pack, unpack},
+    codec::Writer,
     decryptors::{Planner, Protocol, Unit, knows},
-    frame::Links,
     message::{Hello, Kind, TestPlan, UnitPlan},
     model::ranges,
     sealed::EnvelopeKeys,
     server::UnitContext,
     session::{Federation, Session},
 };
+pub use rehearsal::{rehearse_activation, rehearse_frame, rehearse_sharing, rehearse_sum};
 use tally::Tally;
 pub use tally::{LayerWork, Work};
 
@@ -226,21 +227,4 @@ fn announce(tally: &mut Tally<'_>, plan: &TestPlan) {
     for to in concerned {
         tally.send(PartyId::Principal, to, Kind::Test, content);
     }
-}
-
-/// One frame's way, to be timed: sealed by one party, opened by another.
-pub fn rehearse_frame(content: &[u8]) -> Result<usize, Error> {
-    let (from, to) = (PartyId::Client(0), PartyId::Principal);
-    let [mut sender, mut receiver] = [from, to].map(|party| Links::new(party, [0; 16]));
-    let frame = sender.seal(to, Kind::Data, content);
-    Ok(receiver.open(from, &frame.bytes)?.len())
-}
-
-/// What becomes of shared elements, to be timed: one share drawn twice, the other packed and unpacked.
-pub fn rehearse_sharing<R: Ring>(ring: R, elements: &Matrix<R>) -> Result<usize, Error> {
-    let (seeded, rest) = split(elements, Seed::from_bytes([3; 32]));
-    let bytes = pack(ring, rest.expose().elements());
-    let rest = unpack(ring, elements.elements().len(), &bytes)
-        .map_err(|_| Error::Local { what: "elements that unpack" })?;
-    Ok(rest.len() + seeded.expand().expose().columns())
 }

@@ -10,7 +10,7 @@ use crate::{
     Error, PartyId,
     codec::packed_len,
     message::{Kind, TestPlan},
-    program::Receive,
+    program::{Input, Receive},
     secret::{SharedModel, first_columns, stacked},
     server::{UnitContext, products_of, updates_of},
 };
@@ -86,7 +86,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: usize) -> Result<
         both_ways(tally, kind_and_place + packed(weights));
         // Masks and their opening, and the members' weights added up.
         tally.work.shared += (2 * weights) as u64;
-        tally.work.word_products += (2 * weights * members) as u64;
+        tally.work.scaled += (2 * weights * members) as u64;
     }
     let hidden = program.gru.map_or(0, |gru| gru.hidden) * samples;
     for _ in updates_of(session) {
@@ -108,11 +108,15 @@ fn outputs(tally: &mut Tally<'_>, context: &UnitContext, hop: usize, members: us
     let to = PartyId::Client(context.client(program.hops[hop].seat)?);
     for receive in &program.hops[hop].receives {
         let (elements, products) = match *receive {
-            Receive::Outputs { operator, input, count, .. } => {
+            Receive::Outputs { operator, input: Input::Data, count, .. } => {
+                let elements = program.operators[operator].shape.d_out * count * samples;
+                tally.work.scaled += 2 * (elements * members) as u64;
+                (elements, 0)
+            }
+            Receive::Outputs { operator, count, .. } => {
                 let shape = program.operators[operator].shape;
                 let elements = shape.d_out * count * samples;
-                let inner = if input == crate::program::Input::Data { members } else { shape.d_in };
-                (elements, 2 * elements * inner)
+                (elements, 2 * elements * shape.d_in)
             }
             Receive::Bias { operator } => (program.operators[operator].shape.d_out * samples, 0),
             Receive::Update { .. } => (program.gru.map_or(0, |gru| gru.hidden) * samples, 0),
@@ -131,7 +135,7 @@ fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<(
     let (program, samples) = (tally.session.program(), context.places.len());
     let client = context.client(program.hops[hop].seat)?;
     if hop + 1 == program.hops.len() {
-        tally.share_labels(client, Kind::Predicted, samples);
+        tally.share_labels(client, Kind::Predicted, context.plan.group, samples);
         return Ok(());
     }
     let elements = program.shared_size(hop) * samples;

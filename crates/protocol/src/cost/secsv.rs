@@ -118,7 +118,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
     for (hop, step) in session.program().hops.iter().enumerate() {
         let client = context.client(step.seat)?;
         if hop == last {
-            tally.share_labels(client, Kind::Predicted, samples);
+            tally.share_labels(client, Kind::Predicted, context.plan.group, samples);
         } else {
             let elements = session.program().shared_size(hop) * samples;
             tally.share(client, Kind::Shared, elements, packed_len(session.field(), elements));
@@ -133,7 +133,7 @@ pub(super) fn labels(tally: &mut Tally<'_>, context: &UnitContext) {
     for owner in context.owners(session) {
         let places = session.groups[context.plan.group].places(owner);
         let own = places.filter(|&place| context.plan.samples.contains(place)).count();
-        tally.share_labels(owner, Kind::Truth, own);
+        tally.share_labels(owner, Kind::Truth, context.plan.group, own);
     }
     let differences = packed_len(session.field(), context.places.len());
     tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Verdict, differences);

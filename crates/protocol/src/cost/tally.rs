@@ -38,8 +38,10 @@ pub struct Work {
     pub unpacked_bytes: u64,
     /// Elements shared, or as much work as sharing them.
     pub shared: u64,
-    /// Multiplications of words (SecretSV).
+    /// Multiplications of words in matrix products (SecretSV).
     pub word_products: u64,
+    /// Elements scaled and added to weighted sums (SecretSV).
+    pub scaled: u64,
     /// Products of two ciphertexts slot by slot (HESV).
     pub slot_products: u64,
     /// Samples that decryptors take through all hops, once for each model.
@@ -117,9 +119,10 @@ impl<'a> Tally<'a> {
         self.work.shared += elements as u64;
     }
 
-    /// Blinded labels, which lie in the field under every protocol.
-    pub fn share_labels(&mut self, client: usize, kind: Kind, count: usize) {
-        self.share(client, kind, count, packed_len(self.session.field(), count));
+    /// Blinded labels, which lie in the field under every protocol. Blinds are drawn for the whole group.
+    pub fn share_labels(&mut self, client: usize, kind: Kind, group: usize, count: usize) {
+        let elements = count + self.session.groups[group].size;
+        self.share(client, kind, elements, packed_len(self.session.field(), count));
     }
 
     pub fn encrypt(&mut self, packing: Packing, count: u64) -> Result<(), Error> {

@@ -104,7 +104,7 @@ fn absent_clients_and_several_rounds() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 12, ..ProptestConfig::default() })]
 
     #[test]
     fn random_federations(recipe in recipe(4..6, 1..3), which in 0usize..5) {

@@ -3,7 +3,7 @@
 use std::{hint::black_box, sync::Arc};
 
 use anyhow::Result;
-use secsv_algebra::{Matrix, Prg, Ring, Ring64, Seed};
+use secsv_algebra::{Matrix, Prg, Ring64, Seed};
 use secsv_federation::{Coalition, SampleSet};
 use secsv_he::{
     Ciphertext, Operations, Parameters, SecretKey, UnitCosts,
@@ -11,11 +11,8 @@ use secsv_he::{
     linear::{Layout, multiply_into},
 };
 use secsv_protocol::{
-    activation::Activator,
-    cost::{LayerWork, Work, rehearse_frame, rehearse_sharing},
+    cost::{LayerWork, Work, rehearse_activation, rehearse_frame, rehearse_sharing, rehearse_sum},
     own_right,
-    program::Receive,
-    session::Session,
 };
 use secsv_runtime::Plan;
 
@@ -23,6 +20,8 @@ use secsv_runtime::Plan;
 const BATCHES: usize = 4;
 /// Samples that are activated or tested to see how long it takes.
 const REHEARSED: usize = 128;
+/// Elements that are shared for the same purpose.
+const SHARED: usize = 1 << 16;
 
 /// What pieces of work take, in seconds of processor time.
 pub struct Rates {
@@ -32,6 +31,7 @@ pub struct Rates {
     layers: Vec<LayerRates>,
     share: f64,
     word_product: f64,
+    scale: f64,
     activate: f64,
     clear: f64,
     frame: f64,
@@ -74,11 +74,11 @@ impl Rates {
                 layers.push(LayerRates::measure(layout, &key, work)?);
             }
         }
-        let (share, word_product, activate) = if session.encryption.is_some() {
-            (sharing(session.field()), 0.0, activating(session, session.field())?)
-        } else {
-            (sharing(Ring64), word_product(), activating(session, Ring64)?)
-        };
+        rehearse_activation(session, REHEARSED).map_err(secsv_runtime::Error::Role)?;
+        let activate = fastest(|| drop(black_box(rehearse_activation(session, REHEARSED))));
+        let activate = activate / REHEARSED as f64;
+        let share = fastest(|| drop(black_box(rehearse_sharing(session, SHARED)))) / SHARED as f64;
+        let scale = fastest(|| drop(black_box(rehearse_sum(SHARED)))) / SHARED as f64;
         let mebibyte = vec![7; 1 << 20];
         let frame = fastest(|| drop(black_box(rehearse_frame(&mebibyte[..64]))));
         let frame_byte = fastest(|| drop(black_box(rehearse_frame(&mebibyte)))) / mebibyte.len() as f64;
@@ -89,7 +89,8 @@ impl Rates {
             encrypted,
             layers,
             share,
-            word_product,
+            word_product: word_product(),
+            scale,
             activate,
             clear,
             frame,
@@ -103,6 +104,7 @@ impl Rates {
         let of = |count: u64, rate: f64| count as f64 * rate;
         let mut jobs = of(work.shared, self.share)
             + of(work.word_products, self.word_product)
+            + of(work.scaled, self.scale)
             + of(work.activated_samples, self.activate)
             + of(work.clear_samples, self.clear)
             + of(work.frames, self.frame)
@@ -187,44 +189,11 @@ impl LayerRates {
     }
 }
 
-fn sharing<R: Ring>(ring: R) -> f64 {
-    let elements = Matrix::uniform(ring, 64, 1024, &mut rng(7));
-    fastest(|| drop(black_box(rehearse_sharing(ring, &elements)))) / elements.elements().len() as f64
-}
-
 fn word_product() -> f64 {
     let (rows, inner, columns) = (16, 256, 256);
     let left = Matrix::uniform(Ring64, rows, inner, &mut rng(8));
     let right = Matrix::uniform(Ring64, inner, columns, &mut rng(9));
     fastest(|| drop(black_box(left.product(&right)))) / (rows * inner * columns) as f64
-}
-
-/// All hops of one sample: outputs read, activated and encoded again.
-fn activating<R: Ring>(session: &Session, ring: R) -> Result<f64> {
-    let program = session.program();
-    let hidden = program.gru.map_or(0, |gru| gru.hidden);
-    let outputs = |receive: &Receive| {
-        let (rows, columns) = match *receive {
-            Receive::Outputs { operator, count, .. } => {
-                (program.operators[operator].shape.d_out, count * REHEARSED)
-            }
-            Receive::Bias { operator } => (program.operators[operator].shape.d_out, REHEARSED),
-            Receive::Update { .. } => (hidden, REHEARSED),
-        };
-        Matrix::zero(ring, rows, columns)
-    };
-    let received: Vec<Vec<Matrix<R>>> =
-        program.hops.iter().map(|hop| hop.receives.iter().map(outputs).collect()).collect();
-    let mut failed = None;
-    let all = fastest(|| {
-        let mut activator = Activator::default();
-        for (hop, received) in received.iter().enumerate() {
-            if let Err(error) = activator.step(program, &session.precision, hop, 1, received) {
-                failed = Some(error);
-            }
-        }
-    });
-    failed.map_or(Ok(all / REHEARSED as f64), |error| Err(secsv_runtime::Error::Role(error).into()))
 }
 
 /// One sample that its owner tests itself.
