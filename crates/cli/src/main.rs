@@ -35,6 +35,8 @@ enum Command {
     Evaluate(Box<commands::evaluate::EvaluateArgs>),
     /// Value every client under several protocols, side by side.
     Compare(Box<commands::compare::CompareArgs>),
+    /// What an evaluation would cost and disclose, before anything runs.
+    Plan(commands::plan::PlanArgs),
     /// Write the HTML report of a result that `evaluate --json` wrote.
     Report(commands::report::ReportArgs),
 }
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Train(train) => commands::train::run(&train, args.format),
         Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
         Command::Compare(compare) => commands::compare::run(&compare, args.format),
+        Command::Plan(plan) => commands::plan::run(&plan, args.format),
         Command::Report(report) => commands::report::run(&report, args.format),
     };
     match result {

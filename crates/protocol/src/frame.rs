@@ -10,6 +10,8 @@ const HEAD: usize = 4 + 16 + 2 + 2 + 1 + 8 + 8;
 /// Where the kind stands.
 const KIND: usize = 24;
 const TAG: usize = 32;
+/// Bytes of a frame beside its content.
+pub(crate) const OVERHEAD: usize = HEAD + TAG;
 /// Frames that may arrive before the one that is due.
 const WINDOW: u64 = 4096;
 

@@ -18,6 +18,10 @@ use crate::{
     session::Session,
 };
 
+/// Bytes of a coalition's weights in the larger basis up to which they are kept for all units and steps of a test;
+/// above, every product extends them anew, a few inputs at a time.
+pub(crate) const KEPT: usize = 128 << 20;
+
 /// Whether this is the protocol with one server.
 pub(crate) fn is_hesv(session: &Session) -> bool {
     session.federation.settings.protocol == Protocol::Hesv
@@ -39,7 +43,7 @@ pub(crate) struct Upload {
 }
 
 /// How many vectors in slots a hop's upload has, and the elements of each.
-fn slots_of(session: &Session, hop: usize, samples: usize) -> (usize, usize) {
+pub(crate) fn slots_of(session: &Session, hop: usize, samples: usize) -> (usize, usize) {
     let elements = session.program().gru.map_or(0, |gru| gru.hidden) * samples;
     match session.program().hops[hop].then {
         Then::Gates { .. } => (2, elements),

@@ -24,6 +24,7 @@ pub mod activation;
 mod auxiliary;
 mod client;
 mod codec;
+pub mod cost;
 pub mod decryptors;
 pub mod disclosure;
 mod error;

@@ -930,7 +930,7 @@ impl Principal {
 }
 
 /// How many tests run at the same time.
-fn most_active(session: &Session) -> usize {
+pub(crate) fn most_active(session: &Session) -> usize {
     let later = session.encryption.iter().flat_map(|encryption| encryption.layouts.iter().skip(1));
     let of_one: usize = later.map(|layout| 2 * layout.prepared_bytes()).sum();
     MODELS_MEMORY.checked_div(of_one).unwrap_or(MOST_ACTIVE).clamp(2, MOST_ACTIVE)

@@ -193,25 +193,18 @@ impl Session {
         hellos: &[Hello],
         costs: Option<&UnitCosts>,
     ) -> Result<Vec<u8>, Error> {
-        let mut w = Writer::default();
-        w.u16(leader);
-        hellos.iter().for_each(|hello| {
-            w.raw(&hello.encode());
-        });
         let methods = match (parameters(&federation.settings)?, costs) {
             (Some(parameters), Some(costs)) => methods(federation, &parameters, hellos, costs)?,
             (Some(_), None) => return Err(Error::Local { what: "unit costs" }),
             (None, _) => Vec::new(),
         };
-        for method in &methods {
-            let (kind, knobs) = match method {
-                Method::Squaring => (0, Knobs { r: 0, w: 0, s: 0 }),
-                Method::Reducing => (1, Knobs { r: 0, w: 0, s: 0 }),
-                Method::Packed(knobs) => (2, *knobs),
-            };
-            w.u8(kind).u32(knobs.r as u32).u32(knobs.w as u32).u32(knobs.s as u32);
-        }
-        Ok(w.finish())
+        Ok(encode(leader, hellos, methods))
+    }
+
+    /// The proposal that this follows from.
+    pub(crate) fn proposal(&self) -> Vec<u8> {
+        let layouts = self.encryption.iter().flat_map(|encryption| &encryption.layouts);
+        encode(self.leader, &self.hellos, layouts.map(Layout::method))
     }
 
     /// What follows from a proposal.
@@ -352,6 +345,23 @@ impl Session {
         blinds.iter_mut().for_each(|blind| *blind += 1);
         blinds
     }
+}
+
+fn encode(leader: usize, hellos: &[Hello], methods: impl IntoIterator<Item = Method>) -> Vec<u8> {
+    let mut w = Writer::default();
+    w.u16(leader);
+    hellos.iter().for_each(|hello| {
+        w.raw(&hello.encode());
+    });
+    for method in methods {
+        let (kind, knobs) = match method {
+            Method::Squaring => (0, Knobs { r: 0, w: 0, s: 0 }),
+            Method::Reducing => (1, Knobs { r: 0, w: 0, s: 0 }),
+            Method::Packed(knobs) => (2, knobs),
+        };
+        w.u8(kind).u32(knobs.r as u32).u32(knobs.w as u32).u32(knobs.s as u32);
+    }
+    w.finish()
 }
 
 /// Coalition weights grow the noise of replies: where sums are short there is room for finer ones.

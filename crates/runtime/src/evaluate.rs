@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, skip::SkipMode};
@@ -84,6 +84,19 @@ pub fn evaluate(
     let mut result = outcomes.into_result(spec, evaluator, settings, &values);
     result.timing.wall_s = start.elapsed().as_secs_f64();
     Ok(result)
+}
+
+/// The coalitions that an exact evaluation without SampleSkip tests, in the order it asks for them.
+pub(crate) fn exact_tests(rounds: &[(RoundId, Coalition)]) -> Result<Vec<(RoundId, Coalition)>, Error> {
+    let settings = EvaluationSettings::default();
+    let mut wanted: BTreeMap<RoundId, BTreeSet<Coalition>> = BTreeMap::new();
+    for (round, coalition) in
+        Federated::new(settings.method, rounds, &settings.estimator)?.next_batch(Duration::ZERO)?
+    {
+        wanted.entry(round).or_default().insert(coalition);
+    }
+    Outcomes::new(rounds, 0, &settings).inherit(&mut wanted);
+    Ok(wanted.into_iter().flat_map(|(round, wanted)| wanted.into_iter().map(move |c| (round, c))).collect())
 }
 
 /// What every round's tests gave.

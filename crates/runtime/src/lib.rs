@@ -27,6 +27,7 @@ mod error;
 mod evaluate;
 mod evaluator;
 mod outcomes;
+mod plan;
 mod result;
 mod secure;
 mod secure_result;
@@ -37,6 +38,7 @@ pub use cumulative::CumulativeEvaluator;
 pub use error::Error;
 pub use evaluate::{EvaluationSettings, Progress, evaluate};
 pub use evaluator::{CostModel, Evaluator, Next, Test};
+pub use plan::{Plan, PlanResult, PlannedCost};
 pub use result::{
     AttackResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, Operations,
     RoundResult, SecurityResult, Timing, Traffic, UtilityResult,

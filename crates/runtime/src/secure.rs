@@ -80,13 +80,18 @@ pub fn client_inputs(run: &RunDirectory) -> Result<Vec<ClientInput>, Error> {
     Ok(inputs)
 }
 
+/// A protocol's name in results.
+pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::SecSv => "secsv",
+        Protocol::Hesv => "hesv",
+        Protocol::SecretSv => "secretsv",
+    }
+}
+
 impl Evaluator for SecureEvaluator {
     fn protocol(&self) -> &'static str {
-        match self.federation.settings.protocol {
-            Protocol::SecSv => "secsv",
-            Protocol::Hesv => "hesv",
-            Protocol::SecretSv => "secretsv",
-        }
+        protocol_name(self.federation.settings.protocol)
     }
 
     fn samples(&self) -> usize {

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use secsv_federation::FederationSpec;
 use secsv_protocol::{
-    PartyId, Preset, Principal,
-    decryptors::FirstLayer,
+    PartyId, Preset,
+    decryptors::{FirstLayer, Planner},
     disclosure::{disclosures, trust},
     message::Kind,
     role::Phase,
+    session::Session,
 };
 
 use crate::{
@@ -21,28 +22,38 @@ impl SecureEvaluator {
     pub fn account_for(&self, spec: &FederationSpec, result: &mut EvaluationResult) {
         let accounts = self.accounts();
         result.timing = timing(&accounts, result.timing.wall_s);
-        result.traffic = traffic(&accounts, spec);
-        result.messages = messages(&accounts);
-        let counted = accounts.operations;
-        result.operations = crate::Operations {
+        result.traffic = traffic(&accounts.traffic, spec);
+        result.messages = messages(&accounts.traffic);
+        result.operations = accounts.operations.into();
+        result.peak_memory_bytes = peak_memory();
+        let replies = accounts.operations.decrypt;
+        let skips = result.skip;
+        let found = self.world().with_principal(|principal| {
+            let (session, planner) = (principal.session()?, principal.planner()?);
+            Some((parameters(session), security(session, planner, replies, skips)))
+        });
+        if let Some((parameters, security)) = found.flatten() {
+            result.parameters = parameters;
+            result.security = Some(security);
+        }
+    }
+}
+
+impl From<secsv_protocol::Operations> for crate::Operations {
+    fn from(counted: secsv_protocol::Operations) -> Self {
+        Self {
             ct_pt_mul: counted.ct_pt_mul,
             ct_ct_mul: counted.ct_ct_mul,
             rotate: counted.rotate,
             ntt: counted.ntt,
             encrypt: counted.encrypt,
             decrypt: counted.decrypt,
-        };
-        result.peak_memory_bytes = peak_memory();
-        let replies = accounts.operations.decrypt;
-        let skips = result.skip;
-        let found = self
-            .world()
-            .with_principal(|principal| (parameters(principal), security(principal, replies, skips)));
-        let (parameters, security) = found.unwrap_or_default();
-        result.parameters = parameters;
-        result.security = security;
+        }
     }
 }
+
+/// Bytes and frames by sender, receiver and kind.
+type ByKind = BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>;
 
 fn timing(accounts: &Accounts, wall_s: f64) -> Timing {
     let of = |phase| accounts.seconds.get(&phase).copied().unwrap_or_default();
@@ -69,18 +80,18 @@ pub(crate) fn party_name(spec: &FederationSpec, party: PartyId) -> String {
     }
 }
 
-pub(crate) fn traffic(accounts: &Accounts, spec: &FederationSpec) -> Vec<Traffic> {
+pub(crate) fn traffic(accounts: &ByKind, spec: &FederationSpec) -> Vec<Traffic> {
     let mut links: BTreeMap<(PartyId, PartyId), u64> = BTreeMap::new();
-    for (&(from, to, _), &(bytes, _)) in &accounts.traffic {
+    for (&(from, to, _), &(bytes, _)) in accounts {
         *links.entry((from, to)).or_default() += bytes;
     }
     let name = |party| party_name(spec, party);
     links.into_iter().map(|((from, to), bytes)| Traffic { from: name(from), to: name(to), bytes }).collect()
 }
 
-pub(crate) fn messages(accounts: &Accounts) -> Vec<KindTraffic> {
+pub(crate) fn messages(accounts: &ByKind) -> Vec<KindTraffic> {
     let mut kinds: BTreeMap<Kind, (u64, u64)> = BTreeMap::new();
-    for (&(.., kind), &(bytes, frames)) in &accounts.traffic {
+    for (&(.., kind), &(bytes, frames)) in accounts {
         let entry = kinds.entry(kind).or_default();
         *entry = (entry.0 + bytes, entry.1 + frames);
     }
@@ -90,8 +101,7 @@ pub(crate) fn messages(accounts: &Accounts) -> Vec<KindTraffic> {
         .collect()
 }
 
-fn parameters(principal: &Principal) -> Option<EncryptionParameters> {
-    let session = principal.session()?;
+pub(crate) fn parameters(session: &Session) -> Option<EncryptionParameters> {
     let parameters = &session.encryption.as_ref()?.parameters;
     Some(EncryptionParameters {
         preset: session.federation.settings.preset.name().to_owned(),
@@ -102,14 +112,13 @@ fn parameters(principal: &Principal) -> Option<EncryptionParameters> {
     })
 }
 
-fn security(principal: &Principal, replies: u64, skips: bool) -> Option<SecurityResult> {
-    let (session, planner) = (principal.session()?, principal.planner()?);
+pub(crate) fn security(session: &Session, planner: &Planner, replies: u64, skips: bool) -> SecurityResult {
     let settings = session.federation.settings;
     let first = session.program().operators[0].shape;
     let lines = disclosures(settings.protocol, session.program().gru.is_some(), skips);
     let attacks = planner.attacks(FirstLayer { inputs: first.d_in, outputs: first.d_out });
     let floodings = session.encryption.as_ref().map(|encryption| &encryption.floodings);
-    Some(SecurityResult {
+    SecurityResult {
         trust: trust(settings.protocol).to_owned(),
         disclosures: lines
             .into_iter()
@@ -130,7 +139,7 @@ fn security(principal: &Principal, replies: u64, skips: bool) -> Option<Security
         statistical_bits_per_reply: floodings.and_then(|all| all.iter().map(|f| f.statistical_bits()).min()),
         replies,
         statistical_claim: settings.preset == Preset::Standard && session.encryption.is_some(),
-    })
+    }
 }
 
 /// The process's high-water mark, where the system has one to tell.

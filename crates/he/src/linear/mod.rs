@@ -17,6 +17,7 @@ macro_rules! each {
 }
 
 mod bias;
+mod counted;
 mod full;
 mod half;
 mod packed;

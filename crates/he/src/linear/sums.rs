@@ -15,6 +15,13 @@ pub type Terms<'a> = [(u32, &'a EncryptedMatrix)];
 /// Bytes of unfinished sums in the larger basis that [`Layout::multiply_sums`] holds at a time.
 const SUMS_BYTES: usize = 128 << 20;
 
+/// Batches whose unfinished sums are held together.
+pub(super) fn batches_at_once(layout: &Layout, models: usize) -> Result<usize, HeError> {
+    let words = layout.parameters.extension()?.limbs().len() * layout.parameters.degree();
+    let of_batch = models * layout.rows() * 4 * words * 8;
+    Ok((SUMS_BYTES / of_batch.max(1)).max(1))
+}
+
 impl Layout {
     /// Checks that full products of this layout are exact: the larger basis holds so many products and no more.
     pub fn check_full(&self) -> Result<(), HeError> {
@@ -67,9 +74,7 @@ impl Layout {
                 return Err(HeError::Count { what: "batch ciphertexts", expected, found });
             }
         }
-        let words = self.parameters.extension()?.limbs().len() * self.parameters.degree();
-        let of_batch = models.len() * self.rows() * 4 * words * 8;
-        let group = (SUMS_BYTES / of_batch.max(1)).max(1);
+        let group = batches_at_once(self, models.len())?;
         let mut outputs: Vec<Vec<Ciphertext>> = models.iter().map(|_| Vec::new()).collect();
         for batches in batches.chunks(group) {
             let sums = self.sums_of(models, batches, ops)?;

@@ -7,11 +7,8 @@ use secsv_he::{
 };
 
 use super::*;
-use crate::hesv::{Upload, decode_batches, rotation_steps, slot_replies};
+use crate::hesv::{KEPT, Upload, decode_batches, rotation_steps, slot_replies};
 
-/// Bytes of a coalition's weights in the larger basis up to which they are kept for all units and steps of a test;
-/// above, every product extends them anew, a few inputs at a time.
-const KEPT: usize = 128 << 20;
 /// Bytes of such weights and of what clients encrypt again, over all tests under way.
 const KEPT_BY_ALL: usize = 3 << 29;
 

@@ -77,12 +77,12 @@ impl Masks {
 }
 
 /// Rows of all first-layer models of a round.
-fn stacked(session: &Session, round: RoundId) -> usize {
+pub(crate) fn stacked(session: &Session, round: RoundId) -> usize {
     session.federation.participants(round).len() * session.program().operators[0].shape.d_out
 }
 
 /// Columns that a client's samples fill in the first layer.
-fn first_columns(session: &Session, client: usize) -> usize {
+pub(crate) fn first_columns(session: &Session, client: usize) -> usize {
     session.program().operators[0].positions * session.hellos[client].samples as usize
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct SharedModel {
 
 impl SharedModel {
     /// Elements of a whole model.
-    fn size(program: &Program) -> usize {
+    pub(crate) fn size(program: &Program) -> usize {
         program.operators.iter().map(|operator| operator.shape.d_out * (operator.shape.d_in + 1)).sum()
     }
 

@@ -1,8 +1,8 @@
 //! Whole federations under the secure protocols, every party a role that sees frames alone.
 //!
 //! What counts as failure: a set of right samples that is not the fixed-point run's, bit for bit; a prediction that
-//! differs from the clear one's beyond the computed rounding; a message that depends on data; a fault that ends in a
-//! wrong value, a panic or a hang.
+//! differs from the clear one's beyond the computed rounding; a message that depends on data; operations or bytes that
+//! were not predicted; a fault that ends in a wrong value, a panic or a hang.
 
 #![cfg(test)]
 
@@ -11,5 +11,6 @@ mod counts;
 mod faults;
 mod federations;
 mod nssv;
+mod plan;
 mod ranges;
 mod views;

@@ -1,0 +1,109 @@
+//! The plan for people.
+
+use std::fmt::Write as _;
+
+use secsv_runtime::{PlanResult, PlannedCost};
+
+/// Everything that is known beforehand.
+pub fn text(plan: &PlanResult) -> String {
+    let mut text = String::new();
+    let exactness = if plan.skip { "at most, samples may be skipped" } else { "exact" };
+    let _ = writeln!(
+        text,
+        "{}: {} clients, {} models to test, {} samples; operations and bytes are {exactness}",
+        plan.protocol,
+        plan.clients.len(),
+        plan.tests,
+        plan.samples
+    );
+    costs(&mut text, plan);
+    links(&mut text, &plan.cost);
+    protection(&mut text, plan);
+    text
+}
+
+fn costs(text: &mut String, plan: &PlanResult) {
+    let least = plan.at_least.as_ref();
+    let mut line = |name: &str, of: &dyn Fn(&PlannedCost) -> String| {
+        let from = least.map_or(String::new(), |least| format!("{} to ", of(least)));
+        let _ = writeln!(text, "  {name:26}  {from}{}", of(&plan.cost));
+    };
+    line("ciphertext times plaintext", &|cost| cost.operations.ct_pt_mul.to_string());
+    line("ciphertext times ciphertext", &|cost| cost.operations.ct_ct_mul.to_string());
+    line("rotations", &|cost| cost.operations.rotate.to_string());
+    line("transforms", &|cost| cost.operations.ntt.to_string());
+    line("encryptions", &|cost| cost.operations.encrypt.to_string());
+    line("decryptions", &|cost| cost.operations.decrypt.to_string());
+    line("messages", &|cost| cost.messages.iter().map(|kind| kind.messages).sum::<u64>().to_string());
+    line("bytes", &|cost| size(cost.messages.iter().map(|kind| kind.bytes).sum()));
+    line("processor time, about", &|cost| duration(cost.cpu_s));
+    line("elapsed here, about", &|cost| duration(cost.wall_s));
+    let _ = writeln!(text, "  {:26}  {}", "memory, about", size(plan.memory_bytes));
+}
+
+fn links(text: &mut String, cost: &PlannedCost) {
+    let width = cost.traffic.iter().map(|link| link.from.len().max(link.to.len())).max().unwrap_or(0);
+    let _ = writeln!(text, "links");
+    for link in &cost.traffic {
+        let _ = writeln!(text, "  {:width$}  to  {:width$}  {:>12}", link.from, link.to, size(link.bytes));
+    }
+    let _ = writeln!(text, "messages");
+    for kind in &cost.messages {
+        let _ = writeln!(text, "  {:20}  {:>8}  {:>12}", kind.kind, kind.messages, size(kind.bytes));
+    }
+}
+
+fn protection(text: &mut String, plan: &PlanResult) {
+    let security = &plan.security;
+    if let Some(parameters) = &plan.parameters {
+        let _ = writeln!(
+            text,
+            "encryption: {}, degree {}, modulus {} bits, plaintexts {} bits, {} bits of security",
+            parameters.preset,
+            parameters.degree,
+            parameters.modulus_bits,
+            parameters.plaintext_bits,
+            parameters.security_bits
+        );
+    }
+    if let Some(bits) = security.statistical_bits_per_reply.filter(|_| security.statistical_claim) {
+        let run = f64::from(bits) - (security.replies.max(1) as f64).log2();
+        let _ = writeln!(
+            text,
+            "statistical distance: {bits} bits per reply, {run:.0} bits for all {} replies",
+            security.replies
+        );
+    } else if security.statistical_bits_per_reply.is_some() {
+        let _ =
+            writeln!(text, "statistical distance: these parameters make no claim (--preset standard does)");
+    }
+    let _ = writeln!(text, "trust: {}", security.trust);
+    let _ = writeln!(text, "who learns what");
+    for line in &security.disclosures {
+        let _ = writeln!(text, "  {}: {}", line.who, line.what);
+    }
+    let _ = writeln!(text, "attacks by one curious client");
+    for attack in &security.attacks {
+        let excluded = if attack.excluded { "excluded" } else { "NOT excluded" };
+        let _ = writeln!(text, "  {}: {excluded}; {}", attack.name, attack.why);
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..0x400 => format!("{bytes} B"),
+        0x400..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64),
+        _ => format!("{:.2} GiB", bytes as f64 / (1 << 30) as f64),
+    }
+}
+
+fn duration(seconds: f64) -> String {
+    if seconds < 120.0 {
+        format!("{seconds:.1} s")
+    } else if seconds < 7200.0 {
+        format!("{:.1} min", seconds / 60.0)
+    } else {
+        format!("{:.1} h", seconds / 3600.0)
+    }
+}

@@ -1,0 +1,70 @@
+//! `secsv plan` as a user sees it: what it says beforehand is what `evaluate` counts.
+
+use std::{
+    error::Error,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn secsv(arguments: &[&str]) -> Outcome<Output> {
+    Ok(Command::new(env!("CARGO_BIN_EXE_secsv")).args(arguments).output()?)
+}
+
+fn json(arguments: &[&str]) -> Outcome<Value> {
+    let output = secsv(&[arguments, &["--format", "json"]].concat())?;
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(serde_json::from_slice(&output.stdout)?) } else { Err(errors.into()) }
+}
+
+/// The embedded breast-cancer federation.
+fn trained(out: &Path) -> Outcome<String> {
+    let out = out.to_str().ok_or("a path")?;
+    let model = ["--model", "logistic", "--clients", "5", "--rounds", "2"];
+    json(&[&["train", "--dataset", "breast-cancer", "--out", out], &model[..]].concat())?;
+    Ok(out.to_owned())
+}
+
+#[test]
+fn what_is_planned_is_what_evaluate_counts() -> Outcome<()> {
+    let directory = tempfile::tempdir()?;
+    let run = trained(&directory.path().join("run"))?;
+    for protocol in ["secsv", "secretsv"] {
+        let plan = json(&["plan", &run, "--protocol", protocol])?;
+        let result = json(&["evaluate", &run, "--protocol", protocol])?;
+        for field in ["protocol", "clients", "operations", "traffic", "messages", "parameters", "security"] {
+            assert_eq!(plan[field], result[field], "{protocol} {field}");
+        }
+        assert_eq!(plan["tests"], result["utilities"].as_array().map_or(0, |all| all.len() - 1));
+        assert!(plan["cpu_s"].as_f64() > Some(0.0) && plan["wall_s"].as_f64() <= plan["cpu_s"].as_f64());
+        assert!(plan["memory_bytes"].as_u64() > Some(1 << 20) && plan["at_least"].is_null());
+        let range = json(&["plan", &run, "--protocol", protocol, "--skip", "on"])?;
+        let skipped = json(&["evaluate", &run, "--protocol", protocol, "--skip", "on"])?;
+        assert_eq!(range["operations"], plan["operations"]);
+        let bytes = |messages: &Value| -> u64 {
+            messages.as_array().into_iter().flatten().filter_map(|kind| kind["bytes"].as_u64()).sum()
+        };
+        let [least, found, most] =
+            [&range["at_least"]["messages"], &skipped["messages"], &range["messages"]].map(bytes);
+        assert!(least <= found && found <= most, "{least} {found} {most}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_evaluate_refuses_is_not_planned_either() -> Outcome<()> {
+    for (arguments, named) in [
+        (&["--protocol", "nssv"][..], "--protocol"),
+        (&["--protocol", "hesv", "--skip", "on"], "--skip"),
+        (&["--protocol", "hesv", "--matmul", "packed"], "--matmul"),
+        (&["--protocol", "secsv", "--matmul", "squaring"], "--matmul"),
+    ] {
+        let output = secsv(&[&["plan", "nowhere"], arguments].concat())?;
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(named), "{arguments:?}");
+    }
+    Ok(())
+}

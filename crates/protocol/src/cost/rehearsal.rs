@@ -1,0 +1,68 @@
+//! Pieces of a session's work, to be timed by whoever has a clock.
+
+use secsv_algebra::{Matrix, Ring, Ring64, Seed, share::split};
+
+use crate::{
+    Error, PartyId,
+    activation::Activator,
+    codec::{pack, unpack},
+    frame::Links,
+    message::Kind,
+    program::Receive,
+    session::Session,
+};
+
+/// One frame's way: sealed by one party, opened by another.
+pub fn rehearse_frame(content: &[u8]) -> Result<usize, Error> {
+    let (from, to) = (PartyId::Client(0), PartyId::Principal);
+    let [mut sender, mut receiver] = [from, to].map(|party| Links::new(party, [0; 16]));
+    let frame = sender.seal(to, Kind::Data, content);
+    Ok(receiver.open(from, &frame.bytes)?.len())
+}
+
+/// What becomes of so many shared elements: one share drawn twice, the other packed and unpacked.
+pub fn rehearse_sharing(session: &Session, elements: usize) -> Result<usize, Error> {
+    match session.encryption {
+        Some(_) => sharing(session.field(), elements),
+        None => sharing(Ring64, elements),
+    }
+}
+
+fn sharing<R: Ring>(ring: R, elements: usize) -> Result<usize, Error> {
+    let (seeded, rest) = split(&Matrix::zero(ring, 1, elements), Seed::from_bytes([3; 32]));
+    let bytes = pack(ring, rest.expose().elements());
+    let rest = unpack(ring, elements, &bytes).map_err(|_| Error::Local { what: "elements that unpack" })?;
+    Ok(rest.len() + seeded.expand().expose().columns())
+}
+
+/// So many elements scaled and added to a sum.
+pub fn rehearse_sum(elements: usize) -> Result<usize, Error> {
+    let matrix = Matrix::zero(Ring64, 1, elements);
+    Ok(matrix.add(&matrix.scale(3))?.columns())
+}
+
+/// All hops of so many samples: outputs read, activated and encoded again.
+pub fn rehearse_activation(session: &Session, samples: usize) -> Result<(), Error> {
+    match session.encryption {
+        Some(_) => activation(session, session.field(), samples),
+        None => activation(session, Ring64, samples),
+    }
+}
+
+fn activation<R: Ring>(session: &Session, ring: R, samples: usize) -> Result<(), Error> {
+    let program = session.program();
+    let mut activator = Activator::default();
+    for (hop, step) in program.hops.iter().enumerate() {
+        let outputs = |receive: &Receive| {
+            let (rows, columns) = match *receive {
+                Receive::Outputs { operator, count, .. } => (program.operators[operator].shape.d_out, count),
+                Receive::Bias { operator } => (program.operators[operator].shape.d_out, 1),
+                Receive::Update { .. } => (program.gru.map_or(0, |gru| gru.hidden), 1),
+            };
+            Matrix::zero(ring, rows, columns * samples)
+        };
+        let received: Vec<Matrix<R>> = step.receives.iter().map(outputs).collect();
+        activator.step(program, &session.precision, hop, 1, &received)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! SecSV: models encrypted, test data shared.
+
+use secsv_federation::RoundId;
+use secsv_he::{
+    PublicKey,
+    linear::{EncryptedBias, EncryptedMatrix},
+};
+
+use super::{
+    SEED,
+    tally::{Tally, lists_len},
+};
+use crate::{
+    Error, PartyId,
+    codec::packed_len,
+    message::{Kind, TestPlan},
+    program::{Input, Receive},
+    server::{UnitContext, chunk_wants, products_of, updates_of, wanted_batches, wanted_chunks},
+};
+
+/// Keys and shares of samples.
+pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
+    let session = tally.session;
+    let key = PublicKey::encoded_len(tally.parameters()?);
+    for server in [PartyId::Principal, PartyId::Auxiliary] {
+        tally.send(PartyId::Client(session.leader), server, Kind::ServerKeys, key);
+    }
+    for (client, hello) in session.hellos.iter().enumerate().filter(|(_, hello)| hello.samples > 0) {
+        let elements = session.program().input_size * hello.samples as usize;
+        let rest = packed_len(session.field(), elements);
+        tally.send(PartyId::Client(client), PartyId::Principal, Kind::Data, SEED);
+        tally.send(PartyId::Client(client), PartyId::Auxiliary, Kind::Data, rest);
+        tally.work.shared += elements as u64;
+    }
+    Ok(())
+}
+
+/// Models of a round, and first-layer outputs of all of them.
+pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> {
+    let session = tally.session;
+    models(tally, round, &[PartyId::Principal, PartyId::Auxiliary])?;
+    let models = session.federation.participants(round).len() as u64;
+    let layout = &tally.encryption()?.layouts[0];
+    for chunk in &session.chunks {
+        let columns = session.program().operators[0].positions * chunk.places.len();
+        let batches = layout.batches(columns) as u64;
+        half_products(tally, 0, models, batches)?;
+        let outputs = tally.rerandomise(models * batches * layout.rows() as u64)?;
+        let head = 2 * size_of::<u32>();
+        tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::FirstLayer, head + outputs);
+    }
+    Ok(())
+}
+
+/// Every participant's encrypted model, for the servers.
+pub(super) fn models(tally: &mut Tally<'_>, round: RoundId, servers: &[PartyId]) -> Result<(), Error> {
+    let layouts = &tally.encryption()?.layouts;
+    for client in tally.session.federation.participants(round).members() {
+        for layout in layouts {
+            let (weights, biases) = (layout.weight_ciphertexts() as u64, layout.rows() as u64);
+            tally.encrypt(layout.packing(), weights + biases)?;
+            if servers.len() > 1 {
+                tally.work.prepared += weights * servers.len() as u64;
+            }
+            tally.work.expanded += biases;
+            tally.carry(EncryptedMatrix::encoded_len(layout), servers.len() as u64);
+            tally.carry(EncryptedBias::encoded_len(layout), 1);
+        }
+        let parts =
+            layouts.iter().flat_map(|l| [EncryptedMatrix::encoded_len(l), EncryptedBias::encoded_len(l)]);
+        let model = size_of::<u32>() + lists_len(parts);
+        for &server in servers {
+            tally.send(PartyId::Client(client), server, Kind::Model, model);
+        }
+    }
+    Ok(())
+}
+
+/// Both servers' products.
+fn half_products(tally: &mut Tally<'_>, operator: usize, models: u64, batches: u64) -> Result<(), Error> {
+    let layout = &tally.encryption()?.layouts[operator];
+    tally.operations += layout.half_operations(models, batches) * 2;
+    let work = &mut tally.work.layers[operator];
+    work.encoded += 2 * batches;
+    work.multiplied += 2 * models * batches;
+    Ok(())
+}
+
+/// A test's units.
+pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
+    let session = tally.session;
+    let members = session.members(plan.round, plan.coalition).len() as u64;
+    for layout in tally.encryption()?.layouts.iter().skip(1) {
+        tally.work.weighed += 2 * members * layout.weight_ciphertexts() as u64;
+    }
+    for context in UnitContext::of(plan) {
+        unit(tally, &context, members)?;
+    }
+    Ok(())
+}
+
+fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<(), Error> {
+    let (session, samples) = (tally.session, context.places.len());
+    let layouts = &tally.encryption()?.layouts;
+    labels(tally, context);
+    for (_, _, operator, _) in products_of(session) {
+        let layout = &layouts[operator];
+        let batches = layout.batches(session.program().operators[operator].positions * samples) as u64;
+        half_products(tally, operator, 1, batches)?;
+        let halves = tally.rerandomise(batches * layout.rows() as u64)?;
+        tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Half, halves);
+    }
+    replies(tally, context, members)?;
+    for (hop, ..) in updates_of(session) {
+        update(tally, context, hop)?;
+    }
+    let last = session.program().hops.len() - 1;
+    for (hop, step) in session.program().hops.iter().enumerate() {
+        let client = context.client(step.seat)?;
+        if hop == last {
+            tally.share_labels(client, Kind::Predicted, context.plan.group, samples);
+        } else {
+            let elements = session.program().shared_size(hop) * samples;
+            tally.share(client, Kind::Shared, elements, packed_len(session.field(), elements));
+        }
+    }
+    Ok(())
+}
+
+/// Shares of labels, and what comes of them.
+pub(super) fn labels(tally: &mut Tally<'_>, context: &UnitContext) {
+    let session = tally.session;
+    for owner in context.owners(session) {
+        let places = session.groups[context.plan.group].places(owner);
+        let own = places.filter(|&place| context.plan.samples.contains(place)).count();
+        tally.share_labels(owner, Kind::Truth, context.plan.group, own);
+    }
+    let differences = packed_len(session.field(), context.places.len());
+    tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Verdict, differences);
+}
+
+/// Replies with layers' outputs, or biases alone.
+pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<(), Error> {
+    let session = tally.session;
+    let layouts = &tally.encryption()?.layouts;
+    for step in &session.program().hops {
+        let to = PartyId::Client(context.client(step.seat)?);
+        for receive in &step.receives {
+            let mut reply = |operator: usize, batches: usize| -> Result<(), Error> {
+                let layout = &layouts[operator];
+                let count = (batches * layout.rows()) as u64;
+                let list = tally.reply(layout.packing(), count)?;
+                tally.work.weighed += count * members;
+                tally.send_about_unit(PartyId::Principal, to, Kind::Reply, list);
+                Ok(())
+            };
+            match *receive {
+                Receive::Outputs { operator, input: Input::Data, first, count } => {
+                    for chunk in wanted_chunks(session, context) {
+                        let places = session.chunks[chunk].places.len();
+                        let columns = session.program().operators[operator].positions * places;
+                        let wants = chunk_wants(session, context, chunk, first, count);
+                        reply(operator, wanted_batches(&layouts[operator], columns, wants).len())?;
+                    }
+                }
+                Receive::Outputs { operator, count, .. } => {
+                    reply(operator, layouts[operator].batches(count * context.places.len()))?;
+                }
+                Receive::Bias { operator } => {
+                    reply(operator, layouts[operator].batches(context.places.len()))?;
+                }
+                Receive::Update { .. } => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A gated sum: the dealer's triple, masked factors both ways, shares for the re-sharer.
+fn update(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<(), Error> {
+    let session = tally.session;
+    let hidden = session.program().gru.map_or(0, |gru| gru.hidden) * context.places.len();
+    let packed = |elements| packed_len(session.field(), elements);
+    if let Some(dealer) = context.plan.dealer {
+        tally.share(dealer, Kind::Triple, 6 * hidden, SEED + packed(hidden));
+    }
+    let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+    let servers = [PartyId::Principal, PartyId::Auxiliary];
+    for (from, other) in [(servers[0], servers[1]), (servers[1], servers[0])] {
+        tally.send_about_unit(from, other, Kind::Opening, packed(2 * hidden));
+        tally.send_about_unit(from, to, Kind::OutputShare, packed(hidden));
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Sums of what parties will do.
+
+use std::collections::BTreeMap;
+
+use secsv_he::{Ciphertext, Operations, Packing, Parameters, Reply};
+
+use crate::{
+    Error, PartyId,
+    codec::packed_len,
+    decryptors::Protocol,
+    frame::OVERHEAD,
+    message::{Kind, Place, UnitId},
+    session::{Encryption, Session},
+};
+
+/// What takes time, of all parties together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// For each operator of the model.
+    pub layers: Vec<LayerWork>,
+    /// Symmetric encryptions.
+    pub encryptions: u64,
+    /// Transforms modulo p that slots take.
+    pub slot_transforms: u64,
+    /// Weight ciphertexts expanded and tiled for half products.
+    pub prepared: u64,
+    /// Seeded ciphertexts expanded beside those.
+    pub expanded: u64,
+    /// Outputs re-randomised.
+    pub rerandomised: u64,
+    /// Replies sanitised, and decrypted.
+    pub replies: u64,
+    /// Ciphertexts added to weighted sums.
+    pub weighed: u64,
+    /// Bytes of ciphertexts packed.
+    pub packed_bytes: u64,
+    /// Bytes of ciphertexts unpacked.
+    pub unpacked_bytes: u64,
+    /// Elements shared, or as much work as sharing them.
+    pub shared: u64,
+    /// Multiplications of words in matrix products (SecretSV).
+    pub word_products: u64,
+    /// Elements scaled and added to weighted sums (SecretSV).
+    pub scaled: u64,
+    /// Products of two ciphertexts slot by slot (HESV).
+    pub slot_products: u64,
+    /// Samples that decryptors take through all hops, once for each model.
+    pub activated_samples: u64,
+    /// Samples that owners test themselves, once for each model.
+    pub clear_samples: u64,
+    /// Bytes of all frames.
+    pub frame_bytes: u64,
+    /// Frames.
+    pub frames: u64,
+}
+
+/// What takes time in one operator's products.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayerWork {
+    /// Batches encoded for half products.
+    pub encoded: u64,
+    /// Half products of a model and a batch.
+    pub multiplied: u64,
+    /// Models brought to the larger basis (HESV).
+    pub extended_models: u64,
+    /// Encrypted batches brought to the larger basis (HESV).
+    pub extended_batches: u64,
+    /// Full products of a model and a batch (HESV).
+    pub full: u64,
+}
+
+/// The sums so far.
+pub(super) struct Tally<'a> {
+    pub session: &'a Session,
+    pub operations: Operations,
+    pub traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
+    pub work: Work,
+}
+
+impl<'a> Tally<'a> {
+    pub fn new(session: &'a Session) -> Self {
+        let layers = vec![LayerWork::default(); session.program().operators.len()];
+        let work = Work { layers, ..Work::default() };
+        Self { session, operations: Operations::default(), traffic: BTreeMap::new(), work }
+    }
+
+    /// The other server, where there is one.
+    pub fn auxiliary(&self) -> Option<PartyId> {
+        (self.session.federation.settings.protocol != Protocol::Hesv).then_some(PartyId::Auxiliary)
+    }
+
+    pub fn encryption(&self) -> Result<&'a Encryption, Error> {
+        self.session.encryption()
+    }
+
+    pub fn parameters(&self) -> Result<&'a Parameters, Error> {
+        Ok(&self.encryption()?.parameters)
+    }
+
+    /// A frame with so much content.
+    pub fn send(&mut self, from: PartyId, to: PartyId, kind: Kind, content: usize) {
+        let bytes = (OVERHEAD + content) as u64;
+        let entry = self.traffic.entry((from, to, kind)).or_default();
+        *entry = (entry.0 + bytes, entry.1 + 1);
+        self.work.frame_bytes += bytes;
+        self.work.frames += 1;
+    }
+
+    /// A frame about a unit.
+    pub fn send_about_unit(&mut self, from: PartyId, to: PartyId, kind: Kind, content: usize) {
+        self.send(from, to, kind, place_len() + content);
+    }
+
+    /// Shares of elements from a client to both servers about a unit: a seed, and the rest packed.
+    pub fn share(&mut self, client: usize, kind: Kind, elements: usize, packed: usize) {
+        let from = PartyId::Client(client);
+        self.send_about_unit(from, PartyId::Principal, kind, super::SEED);
+        self.send_about_unit(from, PartyId::Auxiliary, kind, packed);
+        self.work.shared += elements as u64;
+    }
+
+    /// Blinded labels, which lie in the field under every protocol. Blinds are drawn for the whole group.
+    pub fn share_labels(&mut self, client: usize, kind: Kind, group: usize, count: usize) {
+        let elements = count + self.session.groups[group].size;
+        self.share(client, kind, elements, packed_len(self.session.field(), count));
+    }
+
+    pub fn encrypt(&mut self, packing: Packing, count: u64) -> Result<(), Error> {
+        self.operations += self.parameters()?.encryption_operations(packing) * count;
+        self.work.encryptions += count;
+        self.in_slots(packing, count);
+        Ok(())
+    }
+
+    fn in_slots(&mut self, packing: Packing, count: u64) {
+        self.work.slot_transforms += if packing == Packing::Slots { count } else { 0 };
+    }
+
+    /// So many bytes of ciphertexts packed once and unpacked by so many.
+    pub fn carry(&mut self, bytes: usize, readers: u64) {
+        self.work.packed_bytes += bytes as u64;
+        self.work.unpacked_bytes += bytes as u64 * readers;
+    }
+
+    /// Outputs that the auxiliary re-randomises for the principal; the length of their list.
+    pub fn rerandomise(&mut self, count: u64) -> Result<usize, Error> {
+        let parameters = self.parameters()?;
+        self.operations += parameters.rerandomisation_operations() * count;
+        self.work.rerandomised += count;
+        let length = Ciphertext::encoded_len(parameters);
+        self.carry(length * count as usize, 1);
+        Ok(list_len(count as usize, length))
+    }
+
+    /// Replies that the principal sanitises and a client decrypts; the length of their list.
+    pub fn reply(&mut self, packing: Packing, count: u64) -> Result<usize, Error> {
+        let parameters = self.parameters()?;
+        self.operations += parameters.sanitising_operations(packing) * count;
+        self.operations += parameters.decryption_operations(packing) * count;
+        self.work.replies += count;
+        self.in_slots(packing, 2 * count);
+        let length = Reply::encoded_len(parameters);
+        self.carry(length * count as usize, 1);
+        Ok(list_len(count as usize, length))
+    }
+}
+
+/// The length of a list of equally long parts.
+pub(super) fn list_len(count: usize, length: usize) -> usize {
+    lists_len(std::iter::repeat_n(length, count))
+}
+
+/// The length of a list of parts.
+pub(super) fn lists_len(parts: impl Iterator<Item = usize>) -> usize {
+    size_of::<u64>() + parts.map(|length| size_of::<u64>() + length).sum::<usize>()
+}
+
+/// The length of the head of messages about a unit.
+pub(super) fn place_len() -> usize {
+    Place::new(UnitId { test: 0, group: 0 }, 0).encode(&[]).len()
+}

@@ -1,0 +1,131 @@
+//! What an evaluation will cost, from a run directory, before anything runs.
+
+use std::sync::Arc;
+
+use secsv_federation::{ClientId, RoundId, RunDirectory, SampleSet};
+use secsv_protocol::{
+    ClientInput, TestRequest,
+    cost::{self, Prediction, predict},
+    session::{Federation, Session, Settings, typical_costs},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Traffic, client_inputs,
+    evaluate::exact_tests,
+    secure::protocol_name,
+    secure_result::{messages, parameters, security, traffic},
+};
+
+/// The plan of an exact evaluation.
+pub struct Plan {
+    /// What the parties will agree on.
+    pub session: Session,
+    /// What each client brings.
+    pub inputs: Vec<ClientInput>,
+    /// Models that will be tested.
+    pub tests: Vec<(RoundId, secsv_federation::Coalition)>,
+    /// The cost if no sample is skipped.
+    pub at_most: Prediction,
+    /// The cost if every sample is skipped that SampleSkip might skip; none without it.
+    pub at_least: Option<Prediction>,
+}
+
+/// A plan as outsiders read it: fields have the names they have in an evaluation's result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanResult {
+    /// `secsv`, `hesv` or `secretsv`.
+    pub protocol: String,
+    /// How values will be computed from utilities.
+    pub estimator: String,
+    /// Whether samples may be skipped: then costs are upper bounds.
+    pub skip: bool,
+    /// All clients, in the order of `federation.toml`.
+    pub clients: Vec<ClientId>,
+    /// Samples of all clients together.
+    pub samples: usize,
+    /// Models that will be tested.
+    pub tests: usize,
+    /// The cost: exact without SampleSkip, at most this with it.
+    #[serde(flatten)]
+    pub cost: PlannedCost,
+    /// The least it can be with SampleSkip; null without.
+    pub at_least: Option<PlannedCost>,
+    /// Memory of all parties in one process, estimated.
+    pub memory_bytes: u64,
+    /// The encryption's parameters; null without encryption.
+    pub parameters: Option<EncryptionParameters>,
+    /// Who will learn what, and which attacks are excluded by the planned roles.
+    pub security: SecurityResult,
+}
+
+/// What a run costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedCost {
+    /// Cryptographic operations.
+    pub operations: Operations,
+    /// Bytes between parties.
+    pub traffic: Vec<Traffic>,
+    /// Bytes and messages by kind.
+    pub messages: Vec<KindTraffic>,
+    /// Seconds of processor time on this machine, estimated.
+    pub cpu_s: f64,
+    /// Seconds until the values are there if all parties share this machine and nobody else does, estimated.
+    pub wall_s: f64,
+}
+
+impl Plan {
+    /// The plan of a run that [`RunDirectory::check`] has passed.
+    pub fn new(run: &RunDirectory, settings: Settings, skips: bool) -> Result<Self, Error> {
+        let federation =
+            Federation::new(run.spec(), run.architecture(), |round| run.participants(round), settings)
+                .map_err(Error::Role)?;
+        let (federation, inputs) = (Arc::new(federation), client_inputs(run)?);
+        let costs = typical_costs(settings.preset);
+        let session = cost::session(&federation, &inputs, Some(&costs)).map_err(Error::Role)?;
+        let rounds: Vec<_> =
+            federation.rounds.keys().map(|&round| (round, federation.participants(round))).collect();
+        let tests = exact_tests(&rounds)?;
+        let total = session.samples();
+        let requests = |all: bool| -> Vec<TestRequest> {
+            let request = |&(round, coalition): &(RoundId, secsv_federation::Coalition)| {
+                // Nothing is known yet that the samples of a local model could be skipped by.
+                let is_tested = all || coalition.len() <= 1;
+                let samples = if is_tested { SampleSet::all(total) } else { SampleSet::none(total) };
+                TestRequest { round, coalition, samples }
+            };
+            tests.iter().map(request).collect()
+        };
+        let at_most = predict(&session, &requests(true)).map_err(Error::Role)?;
+        let at_least = skips.then(|| predict(&session, &requests(false))).transpose().map_err(Error::Role)?;
+        Ok(Self { session, inputs, tests, at_most, at_least })
+    }
+
+    /// What outsiders read, with what `seconds` says of a prediction: processor time and elapsed time.
+    pub fn result(&self, run: &RunDirectory, seconds: impl Fn(&Prediction) -> (f64, f64)) -> PlanResult {
+        let cost = |prediction: &Prediction| {
+            let (cpu_s, wall_s) = seconds(prediction);
+            PlannedCost {
+                operations: prediction.operations.into(),
+                traffic: traffic(&prediction.traffic, run.spec()),
+                messages: messages(&prediction.traffic),
+                cpu_s,
+                wall_s,
+            }
+        };
+        let skips = self.at_least.is_some();
+        PlanResult {
+            protocol: protocol_name(self.session.federation.settings.protocol).to_owned(),
+            estimator: "exact".to_owned(),
+            skip: skips,
+            clients: run.spec().ids().cloned().collect(),
+            samples: self.session.samples(),
+            tests: self.tests.len(),
+            cost: cost(&self.at_most),
+            at_least: self.at_least.as_ref().map(cost),
+            memory_bytes: self.at_most.memory,
+            parameters: parameters(&self.session),
+            security: security(&self.session, &self.at_most.planner, self.at_most.operations.decrypt, skips),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What is predicted before a session is what its parties count.
+
+use std::collections::BTreeMap;
+
+use proptest::{prelude::*, test_runner::TestCaseError};
+use secsv_federation::RoundId;
+use secsv_protocol::{
+    Error as RoleError, Preset,
+    cost::{predict, session},
+    decryptors::Protocol,
+    session::{Matmul, Settings, typical_costs},
+};
+use secsv_runtime::{
+    Error,
+    world::{Accounts, Honest},
+};
+
+use crate::federations::{Act, Fixture, Recipe, Shape, recipe, settings};
+
+/// Runs all tests, closing each round after its last one, as an evaluator does.
+fn counted(fixture: &Fixture, settings: Settings) -> Result<Accounts, Error> {
+    let mut world = fixture.world(settings, Box::new(Honest)).map_err(Error::Role)?;
+    let requests = fixture.requests();
+    let mut left: BTreeMap<RoundId, usize> = BTreeMap::new();
+    requests.iter().for_each(|request| *left.entry(request.round).or_default() += 1);
+    world.run(requests, |request, _| {
+        let left = left.get_mut(&request.round).unwrap();
+        *left -= 1;
+        Ok((Vec::new(), if *left == 0 { vec![request.round] } else { Vec::new() }))
+    })?;
+    Ok(world.accounts())
+}
+
+/// Says whether there was something to compare.
+fn check(recipe: &Recipe, settings: Settings) -> Result<bool, TestCaseError> {
+    let fixture = recipe.build();
+    let costs = typical_costs(settings.preset);
+    let federation = fixture.federation(settings);
+    let predicted = federation.and_then(|federation| {
+        let session = session(&federation, &fixture.inputs(), Some(&costs))?;
+        predict(&session, &fixture.requests())
+    });
+    match (predicted, counted(&fixture, settings)) {
+        (Ok(predicted), Ok(counted)) => {
+            prop_assert_eq!(predicted.operations, counted.operations, "{:?} {:?}", recipe, settings);
+            prop_assert_eq!(predicted.traffic, counted.traffic, "{:?} {:?}", recipe, settings);
+            Ok(true)
+        }
+        // Nobody is left to decrypt, or numbers are too large: what is published already tells.
+        (Err(predicted), Err(Error::Role(counted))) => {
+            prop_assert_eq!(predicted.to_string(), counted.to_string());
+            Ok(false)
+        }
+        // An activation that exceeds its range is met on the way.
+        (Ok(_), Err(Error::Role(RoleError::OutOfRange { .. }))) => Ok(false),
+        (predicted, counted) => {
+            let (predicted, counted) = (predicted.err(), counted.err());
+            Err(TestCaseError::fail(format!("{predicted:?} {counted:?}: {recipe:?} {settings:?}")))
+        }
+    }
+}
+
+fn all_settings() -> [Settings; 5] {
+    [
+        settings(Protocol::SecSv, Preset::Compact, Matmul::Packed),
+        settings(Protocol::SecSv, Preset::Compact, Matmul::Reducing),
+        settings(Protocol::SecretSv, Preset::Standard, Matmul::Packed),
+        settings(Protocol::Hesv, Preset::Standard, Matmul::Reducing),
+        settings(Protocol::Hesv, Preset::Standard, Matmul::Squaring),
+    ]
+}
+
+fn shapes() -> Vec<Shape> {
+    let (channels, side, outputs, kernel, stride, padding) = (2, 4, 2, 3, 2, 1);
+    vec![
+        Shape::Logistic { features: 5 },
+        Shape::Dense { features: 3, width: 4, hidden: vec![Act::Square, Act::Tanh] },
+        Shape::Positions { positions: 3, features: 2, act: Act::Sigmoid },
+        Shape::Convolution { channels, side, outputs, kernel, stride, padding, act: Act::Relu },
+        Shape::Gru { steps: 3, features: 2, hidden: 2, tail: None },
+        Shape::Gru { steps: 1, features: 2, hidden: 2, tail: Some(Act::Relu) },
+    ]
+}
+
+#[test]
+fn every_model_under_every_protocol() {
+    for shape in shapes() {
+        for settings in all_settings() {
+            let samples = vec![3, 0, 1, 2];
+            let shape = shape.clone();
+            let recipe = Recipe { shape, classes: 3, samples, rounds: 1, absence: 0, size_bits: 9, seed: 11 };
+            assert!(check(&recipe, settings).unwrap(), "{recipe:?} {settings:?}");
+        }
+    }
+}
+
+#[test]
+fn absent_clients_and_several_rounds() {
+    for settings in all_settings() {
+        let (shape, samples) = (Shape::Logistic { features: 4 }, vec![3, 1, 0, 5, 2, 1]);
+        let recipe = Recipe { shape, classes: 2, samples, rounds: 3, absence: 3, size_bits: 6, seed: 4 };
+        assert!(check(&recipe, settings).unwrap(), "{recipe:?} {settings:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_federations(recipe in recipe(4..6, 1..3), which in 0usize..5) {
+        // Under HESV fewer rounds: products of two ciphertexts take long.
+        let settings = all_settings()[which];
+        let rounds = if settings.protocol == Protocol::Hesv { 1 } else { recipe.rounds };
+        let answered = check(&Recipe { rounds, ..recipe }, settings)?;
+        println!("{:?}: {answered}", settings.protocol);
+    }
+}
