@@ -11,6 +11,7 @@ mod secretsv;
 mod secsv;
 mod tally;
 
+use std::collections::btree_map::Entry;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -167,7 +168,7 @@ fn plan(
             continue;
         }
         let key = (round, coalition.bits(), index);
-        if !planned.contains_key(&key) {
+        if let Entry::Vacant(entry) = planned.entry(key) {
             let unit = Unit { round, participants, group: index, coalition };
             let roles = planner.assign(unit, secsv_federation::Coalition::EMPTY)?;
             let unit = UnitPlan {
@@ -178,7 +179,7 @@ fn plan(
                 dealer: roles.dealer(),
                 counter: roles.counter(),
             };
-            planned.insert(key, unit);
+            entry.insert(unit);
         }
         plan.units.extend(planned.get(&key).map(|known| UnitPlan { samples, ..known.clone() }));
     }

@@ -438,12 +438,14 @@ fn methods(
         UnitCosts { encrypt: costs.encrypt * share + summing, prepare: costs.prepare * share, ..transport };
     let mut partitions: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
     let mut groups_for = |batch: usize| -> Result<Vec<u64>, Error> {
-        if !partitions.contains_key(&batch) {
-            let batch_size = NonZeroUsize::new(batch).unwrap_or(NonZeroUsize::MIN);
-            let groups = OwnerGroups::new(&sizes, network, batch_size)?;
-            partitions.insert(batch, groups.iter().map(|group| group.samples()).collect());
+        if let Some(known) = partitions.get(&batch) {
+            return Ok(known.clone());
         }
-        Ok(partitions.get(&batch).cloned().unwrap_or_default())
+        let batch_size = NonZeroUsize::new(batch).unwrap_or(NonZeroUsize::MIN);
+        let groups = OwnerGroups::new(&sizes, network, batch_size)?;
+        let samples: Vec<u64> = groups.iter().map(|group| group.samples()).collect();
+        partitions.insert(batch, samples.clone());
+        Ok(samples)
     };
     let mut methods = Vec::new();
     let mut groups = Vec::new();
