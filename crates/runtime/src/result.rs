@@ -142,14 +142,20 @@ pub struct Timing {
     /// Activations, by the clients that decrypt.
     pub activate_s: f64,
     /// Re-randomising and flooding of replies.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub sanitise_s: f64,
     /// Packing and unpacking of messages.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub codec_s: f64,
     /// Tests that owners do themselves.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub clear_s: f64,
+}
+
+/// Phases that only secure tests have are left out in the clear.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 /// Bytes from one party to another.
