@@ -26,6 +26,7 @@ mod cumulative;
 mod error;
 mod evaluate;
 mod evaluator;
+pub mod journal;
 mod outcomes;
 mod plan;
 mod result;
