@@ -53,8 +53,9 @@ pub use frame::Envelope;
 pub use party::PartyId;
 pub use principal::{Principal, TestRequest, TestResult};
 pub use program::Program;
+pub use sealed::EnvelopeKeys;
 
-pub use secsv_algebra::{Field, Ring64, Seed};
+pub use secsv_algebra::{Field, Ring64, Secret, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};
 
 #[cfg(test)]
