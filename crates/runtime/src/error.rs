@@ -36,6 +36,12 @@ pub enum Error {
         /// The protocol.
         protocol: &'static str,
     },
+    /// A kit cannot be used.
+    #[error(transparent)]
+    Kit(#[from] crate::kit::KitError),
+    /// An audit log cannot be kept.
+    #[error(transparent)]
+    Audit(#[from] crate::audit::AuditError),
     /// An evaluator gave another number of answers than it was asked for.
     #[error("expected the results of {expected} tests, found {found}")]
     Answers {
@@ -64,6 +70,8 @@ impl Error {
             ),
             Self::Role(error) => error.is_bad_input(),
             Self::CannotSkip { .. } => true,
+            Self::Kit(error) => error.is_bad_input(),
+            Self::Audit(error) => error.is_bad_input(),
             Self::UnknownRound { .. } | Self::Answers { .. } | Self::Stalled { .. } => false,
         }
     }
