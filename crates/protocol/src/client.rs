@@ -97,9 +97,20 @@ const MOST_EARLY: usize = 100_000;
 const FROM_AUXILIARY: usize = usize::MAX;
 
 impl Client {
-    /// A client whose randomness follows from a seed.
+    /// A client whose randomness follows from a seed, its envelope keys too.
     pub fn new(federation: Arc<Federation>, position: usize, input: ClientInput, seed: Seed) -> Self {
         let envelopes = EnvelopeKeys::derive(&seed.derive("envelopes", 0));
+        Self::with_envelope_keys(federation, position, input, seed, envelopes)
+    }
+
+    /// A client whose envelope keys the others know already (see [`Federation::among`]).
+    pub fn with_envelope_keys(
+        federation: Arc<Federation>,
+        position: usize,
+        input: ClientInput,
+        seed: Seed,
+        envelopes: EnvelopeKeys,
+    ) -> Self {
         Self {
             federation,
             position,

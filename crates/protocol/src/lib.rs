@@ -55,8 +55,9 @@ pub use party::PartyId;
 pub use principal::{Assignment, Principal, TestRequest, TestResult};
 pub use program::Program;
 pub use scope::Scope;
+pub use sealed::EnvelopeKeys;
 
-pub use secsv_algebra::{Field, Ring64, Seed};
+pub use secsv_algebra::{Field, Ring64, Secret, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};
 
 #[cfg(test)]

@@ -198,6 +198,9 @@ impl Principal {
             {
                 let hello =
                     Hello::decode(&content, self.federation.program.operators.len()).map_err(malformed)?;
+                if !self.federation.is_envelope_key(client, &hello.public_key) {
+                    return Err(malformed(CodecError::Value { what: "envelope key" }));
+                }
                 self.hellos.insert(client, hello);
                 return self.propose();
             }

@@ -79,6 +79,7 @@ impl TestResult {
 pub(super) struct Memory {
     earlier: Vec<Assignment>,
     new: Vec<Assignment>,
+    published: bool,
 }
 
 impl Principal {
@@ -118,9 +119,15 @@ impl Principal {
     /// Tells everybody the values.
     pub fn publish(&mut self, values: Vec<u8>) -> Effects<Self> {
         let values = Arc::new(values);
+        self.memory.published = true;
         let everybody = (0..self.federation.clients).map(PartyId::Client).chain([PartyId::Auxiliary]);
         let outbox = everybody.map(|to| Outgoing::new(to, Kind::Values, values.clone())).collect();
         Effects { outbox, ..Effects::default() }
+    }
+
+    /// Whether everybody was told the values.
+    pub fn has_published(&self) -> bool {
+        self.memory.published
     }
 
     pub(super) fn repeat_assignments(&mut self) -> Result<(), Error> {

@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::JournalError;
+use super::{Body, JournalError};
 
 /// A BLAKE3 digest.
 pub type Digest = [u8; 32];
@@ -51,6 +51,20 @@ impl Shelf {
     /// Where content of this digest is once it is kept.
     pub fn path(&self, digest: &Digest) -> PathBuf {
         self.0.join(blake3::Hash::from(*digest).to_hex().as_str())
+    }
+
+    /// Content of a message.
+    pub fn read(&self, body: &Body, digest: &Digest) -> Result<Vec<u8>, JournalError> {
+        let path = match body {
+            Body::Inline(content) => return Ok(content.to_vec()),
+            Body::File(path) => path,
+        };
+        let content = fs::read(path).map_err(JournalError::system(path))?;
+        if blake3::hash(&content) != *digest {
+            let (path, what) = (path.clone(), "its content is not what its name says");
+            return Err(JournalError::Damaged { path, what });
+        }
+        Ok(content)
     }
 
     /// Writes content, to be kept later.
@@ -132,14 +146,5 @@ impl Blobs {
             fs::remove_file(entry.path()).map_err(JournalError::system(&entry.path()))?;
         }
         Ok(())
-    }
-
-    pub fn read(&self, digest: &Digest) -> Result<Vec<u8>, JournalError> {
-        let path = self.path(digest);
-        let content = fs::read(&path).map_err(JournalError::system(&path))?;
-        if blake3::hash(&content) != *digest {
-            return Err(JournalError::Damaged { path, what: "its content is not what its name says" });
-        }
-        Ok(content)
     }
 }

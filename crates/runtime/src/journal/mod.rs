@@ -282,14 +282,6 @@ impl Journal {
         self.store.tests()
     }
 
-    /// Content of a message.
-    pub fn content(&self, body: &Body, digest: &Digest) -> Result<Vec<u8>, JournalError> {
-        match body {
-            Body::Inline(content) => Ok(content.to_vec()),
-            Body::File(_) => self.blobs.read(digest),
-        }
-    }
-
     /// Keeps batches in this order, all or none. When this returns, the disk has them. Returns what is to be sent:
     /// emissions that no earlier process made.
     pub fn commit(

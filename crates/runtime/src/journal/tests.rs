@@ -73,7 +73,7 @@ fn what_was_received_is_replayed_in_order_until_it_is_over() {
     assert_eq!(journal.next_in(PartyId::Principal), 3);
     let replayed = journal.replay().unwrap();
     assert_eq!(replayed.iter().map(|m| m.number).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(journal.content(&replayed[1].body, &replayed[1].digest).unwrap(), large);
+    assert_eq!(journal.shelf().read(&replayed[1].body, &replayed[1].digest).unwrap(), large);
     journal.commit([Batch { over: vec![Scope::Test(4)], ..Batch::default() }]).unwrap();
     assert_eq!(blobs(directory.path()), 0);
     drop(journal);
@@ -99,7 +99,7 @@ fn leftovers_and_strangers_are_noticed() {
     let message = journal.replay().unwrap().remove(0);
     let Body::File(path) = &message.body else { panic!("large content is in a file") };
     std::fs::write(path, [8; 5]).unwrap();
-    assert!(matches!(journal.content(&message.body, &message.digest), Err(JournalError::Damaged { .. })));
+    assert!(matches!(journal.shelf().read(&message.body, &message.digest), Err(JournalError::Damaged { .. })));
     drop(journal);
     let other = Owner { party: PartyId::Client(2), ..owner() };
     let found = Journal::open(directory.path(), &other, || [5; 48]).err();

@@ -5,11 +5,12 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, mpsc::Sender},
+    time::{Duration, Instant},
 };
 
 use secsv_protocol::{
     Assignment, Auxiliary, Client, Error as RoleError, PartyId, Principal, Scope, TestRequest, TestResult,
-    message::Kind,
+    message::{Kind, replies_in},
     role::{Continuation, Effects, Job, Meter, Outgoing, Role},
     session::Federation,
 };
@@ -109,6 +110,17 @@ struct Seat<R> {
     held: Vec<Event<R>>,
     /// Requests of tests under way.
     requests: BTreeMap<u64, Vec<u8>>,
+    /// Bytes and messages by sender, receiver and kind.
+    traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
+    /// Ciphertexts that others were to decrypt.
+    replies: u64,
+}
+
+impl<R> Seat<R> {
+    fn count(&mut self, from: PartyId, to: PartyId, kind: Kind, bytes: u64) {
+        let entry = self.traffic.entry((from, to, kind)).or_default();
+        *entry = (entry.0 + bytes, entry.1 + 1);
+    }
 }
 
 struct Floor<R> {
@@ -152,8 +164,8 @@ pub(crate) struct Beginning<R> {
 impl<R: Hosted> Desk<R> {
     pub fn new(beginning: Beginning<R>) -> Self {
         let Beginning { own, federation, role, due, finished, resuming, scribe, shelf, peers } = beginning;
-        let (held, requests) = (Vec::new(), BTreeMap::new());
-        let seat = Seat { role, due, finished, resuming, held, requests };
+        let (held, requests, traffic) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let seat = Seat { role, due, finished, resuming, held, requests, traffic, replies: 0 };
         let floor = Floor {
             seat: Some(Box::new(seat)),
             inbox: VecDeque::new(),
@@ -210,14 +222,41 @@ impl<R: Hosted> Desk<R> {
         }
     }
 
-    /// What the role's work cost so far.
-    pub fn accounts(&self) -> Accounts {
-        self.lock().accounts.clone()
+    /// What this process's work and messages cost so far, and how many ciphertexts it had others decrypt.
+    pub fn accounts(&self) -> (Accounts, u64) {
+        let mut floor = self.lock();
+        loop {
+            if let Some(seat) = &floor.seat {
+                let accounts = Accounts { traffic: seat.traffic.clone(), ..floor.accounts.clone() };
+                return (accounts, seat.replies);
+            }
+            floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
     }
 
-    /// Why nothing goes on, once.
-    pub fn take_failure(&self) -> Option<Error> {
-        self.lock().failure.take()
+    /// Looks at the role until there is something to see, the time is over or nothing goes on.
+    pub fn wait_for<T>(&self, time: Duration, look: impl Fn(&R) -> Option<T>) -> Result<Option<T>, Error> {
+        let until = Instant::now() + time;
+        let mut floor = self.lock();
+        loop {
+            if let Some(failure) = floor.failure.take() {
+                return Err(failure);
+            }
+            if let Some(seen) = floor.seat.as_ref().and_then(|seat| look(&seat.role)) {
+                return Ok(Some(seen));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let woken = self.moved.wait_timeout(floor, left);
+            floor = woken.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+    }
+
+    /// Messages of the journal that the role has not taken yet.
+    pub fn replaying(&self) -> usize {
+        self.lock().replaying
     }
 
     /// Nothing goes on.
@@ -396,13 +435,17 @@ impl<R: Hosted> Desk<R> {
         *due += 1;
         peer.into_iter().for_each(|peer| peer.take(number + 1));
         batch.received.push((message, fresh));
+        seat.count(from, self.own, kind, length);
         Ok(Some(effects))
     }
 
     fn settle(&self, seat: &mut Seat<R>, effects: Effects<R>, mut batch: Batch) -> Result<Vec<Job<R>>, Error> {
         let Effects { outbox, jobs } = effects;
         for message in outbox {
-            batch.sent.push(self.emission(message)?);
+            seat.replies += replies_in(message.kind, &message.content);
+            let emission = self.emission(message)?;
+            seat.count(self.own, emission.to, emission.kind, emission.length);
+            batch.sent.push(emission);
         }
         let harvest = seat.role.harvest();
         batch.assigned = harvest.assigned.iter().map(Assignment::encode).collect();

@@ -10,6 +10,7 @@ use std::{
 };
 
 use secsv_protocol::{PartyId, TestResult};
+use tokio::sync::oneshot;
 
 use super::peer::Peer;
 use crate::{
@@ -25,7 +26,7 @@ pub(crate) enum Order {
     /// Keep this.
     Keep(Batch),
     /// Which instance of a peer was met first?
-    Meet(PartyId, [u8; 16], SyncSender<[u8; 16]>),
+    Meet(PartyId, [u8; 16], oneshot::Sender<[u8; 16]>),
     /// Keep everything so far, and say so.
     Flush(SyncSender<()>),
 }
