@@ -61,7 +61,8 @@ pub async fn handshake(address: &Address, config: ClientConfig) -> String {
         }
     };
     let found: Result<Result<(), std::io::Error>, _> = timeout(PATIENCE, attempt).await;
-    found.map_or_else(|_| "let in".to_owned(), |found| found.err().map_or_else(String::new, |e| e.to_string()))
+    found
+        .map_or_else(|_| "let in".to_owned(), |found| found.err().map_or_else(String::new, |e| e.to_string()))
 }
 
 /// A stream that the other side has opened.
