@@ -45,6 +45,8 @@ pub struct Recipe {
     /// Numbers between two layers; one layer without.
     pub hidden: Option<usize>,
     pub skip: SkipMode,
+    /// How many clients bring samples: the first ones.
+    pub owners: usize,
     /// Where the servers are said to be, if something stands before them.
     pub addresses: Option<[Address; 2]>,
 }
@@ -52,7 +54,7 @@ pub struct Recipe {
 impl Default for Recipe {
     fn default() -> Self {
         let (protocol, skip) = (Protocol::SecSv, SkipMode::Off);
-        Self { protocol, rounds: 1, samples: 4, hidden: None, skip, addresses: None }
+        Self { protocol, rounds: 1, samples: 4, hidden: None, skip, owners: CLIENTS.len(), addresses: None }
     }
 }
 
@@ -100,7 +102,7 @@ fn written(path: &Path, recipe: &Recipe) {
     let writer = RunWriter::create(path, &spec).unwrap();
     writer.initial_model(&model(recipe, 99)).unwrap();
     for (i, id) in spec.ids().enumerate() {
-        let count = recipe.samples + i;
+        let count = if i < recipe.owners { recipe.samples + i } else { 0 };
         let x: Vec<f32> = (0..3 * count).map(|k| number(7000 + i * 500 + k)).collect();
         let y = x.chunks(3).map(|x| i64::from(x[0] + 0.3 * x[1] > x[2])).collect();
         writer.test_set(id, &TestSet::new(vec![3], x, y).unwrap()).unwrap();

@@ -4,6 +4,7 @@
 //! does not open, a stranger who is let in or refused without a reason, a run that a stranger disturbs.
 
 mod attacker;
+mod away;
 mod chaos;
 mod equal;
 mod federation;

@@ -33,6 +33,7 @@ pub fn parties() -> Vec<String> {
 #[test]
 fn be_a_party() {
     let Ok(party) = std::env::var(PARTY) else { return };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let directory = PathBuf::from(std::env::var(DIRECTORY).unwrap());
     let kit = Kit::open(&directory.join("kits").join(&party)).unwrap();
     let options =
@@ -96,6 +97,11 @@ impl<'a> Processes<'a> {
         self.fixture.path().join(format!("{party}.log"))
     }
 
+    /// What a party has logged.
+    pub fn log(&self, party: &str) -> String {
+        fs::read_to_string(self.log_file(party)).unwrap_or_default()
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self, party: &str) -> bool {
         let Some(mut child) = self.running.remove(party) else { return false };
@@ -107,6 +113,17 @@ impl<'a> Processes<'a> {
         child.kill().unwrap();
         child.wait().unwrap();
         true
+    }
+
+    /// Waits for something.
+    pub fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let since = Instant::now();
+        while !is_so() {
+            if since.elapsed() > Duration::from_secs(90) {
+                panic!("{what}: not yet\n{}", tail(self.fixture.path(), "principal"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Waits until everybody has ended well, and compares what they learned.

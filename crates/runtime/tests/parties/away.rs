@@ -1,0 +1,67 @@
+//! A client that stays away: others decrypt for it where the rules leave somebody, and the run waits where they do not.
+
+use std::{fs, time::Duration};
+
+use secsv_protocol::decryptors::Protocol;
+
+use crate::{
+    federation::{Fixture, Recipe},
+    process::Processes,
+};
+
+/// Only the first client has samples, so in round 1 the outsiders c, d and e close the circle that can take everything;
+/// b takes what it may beside them.
+fn recipe(protocol: Protocol) -> Recipe {
+    Recipe { protocol, samples: 60, owners: 1, ..Recipe::default() }
+}
+
+/// Starts everybody, and kills a client as soon as the servers have its model: most tests are still to come.
+fn lose<'a>(fixture: &'a Fixture, client: &str) -> Processes<'a> {
+    let mut processes = Processes::new(fixture);
+    processes.away_after = Some(Duration::from_millis(1500));
+    processes.start_all();
+    let has_model = |party: &str| {
+        let log = fs::read_to_string(fixture.options(party).state.join("audit.jsonl")).unwrap_or_default();
+        let peer = format!("\"{client}\"");
+        let is_it =
+            |line: &str| [r#""received""#, r#""model""#, &peer].iter().all(|word| line.contains(word));
+        log.lines().any(is_it)
+    };
+    processes.wait_until("the servers have its model", || has_model("principal") && has_model("auxiliary"));
+    assert!(processes.kill(client));
+    processes
+}
+
+fn without_b(protocol: Protocol) {
+    let fixture = Fixture::new(&recipe(protocol));
+    let mut processes = lose(&fixture, "b");
+    let result = fixture.options("principal").state.join("result.json");
+    processes.wait_until("the values are there without b", || result.exists());
+    assert!(processes.log("principal").contains("others take over"), "b was not missed");
+    // It learns the values as soon as it is back.
+    processes.start("b");
+    processes.finish();
+}
+
+#[test]
+fn others_take_over_from_a_client_that_stays_away() {
+    without_b(Protocol::SecSv);
+}
+
+#[test]
+fn others_take_over_under_secretsv() {
+    without_b(Protocol::SecretSv);
+}
+
+#[test]
+fn where_the_rules_leave_nobody_the_run_waits_and_says_for_whom() {
+    let fixture = Fixture::new(&recipe(Protocol::SecSv));
+    let mut processes = lose(&fixture, "e");
+    processes.wait_until("e is awaited", || {
+        let log = processes.log("principal");
+        log.lines().any(|line| line.contains("awaited: the run goes on") && line.contains("\"e\""))
+    });
+    assert!(!fixture.options("principal").state.join("result.json").exists());
+    processes.start("e");
+    processes.finish();
+}
