@@ -32,9 +32,11 @@ mod fingerprint;
 pub mod kit;
 mod outcomes;
 mod plan;
+pub mod preflight;
 mod result;
 mod secure;
 mod secure_result;
+pub mod status;
 pub mod verify;
 pub mod world;
 
