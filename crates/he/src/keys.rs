@@ -11,7 +11,7 @@ use crate::{
     ciphertext::{Ciphertext, SeededCiphertext, uniform_points},
     count::Operations,
     encode::Packing,
-    kernel::{self, Backend},
+    kernel::{self, Backend, vectorised},
     parameters::{Parameters, VARIANCE},
 };
 
@@ -32,7 +32,9 @@ impl SecretKey {
     /// The key that a seed stands for. The draw is the library's own, so that the library, given the same seed,
     /// has the same key.
     pub fn from_seed(parameters: &Arc<Parameters>, seed: Seed) -> Self {
-        let points = Secret::new(small_points(parameters, &mut Prg::new(&seed)));
+        let drawn = sample_vec_cbd(parameters.degree(), VARIANCE, &mut Prg::new(&seed))
+            .expect("the variance lies in the sampler's range");
+        let points = Secret::new(points_of(parameters, &Secret::new(drawn)));
         Self { parameters: parameters.clone(), seed, points }
     }
 
@@ -281,28 +283,39 @@ pub(crate) fn padded(parameters: &Parameters, elements: &[u64]) -> Result<Secret
     Ok(padded)
 }
 
+/// Bits that a small coefficient counts: a centred binomial number of so many has the scheme's variance.
+const BINOMIAL: u32 = 4 * VARIANCE as u32;
+
 /// Small coefficients: centred binomial of the scheme's variance.
 pub(crate) fn small(parameters: &Parameters, rng: &mut impl CryptoRng) -> Secret<Vec<i64>> {
-    Secret::new(
-        sample_vec_cbd(parameters.degree(), VARIANCE, rng).expect("the variance lies in the sampler's range"),
-    )
+    let mut words = Secret::new(vec![0; parameters.degree()]);
+    Prg::new(&Seed::random(rng)).fill_words(words.expose_mut());
+    let counted = |&word: &u64| i64::from((word >> (64 - BINOMIAL)).count_ones()) - i64::from(BINOMIAL / 2);
+    Secret::new(vectorised(|| words.expose().iter().map(counted).collect()))
 }
 
 /// Adds small coefficients to one limb.
 pub(crate) fn add_small(parameters: &Parameters, limb: usize, small: &Secret<Vec<i64>>, out: &mut [u64]) {
     let modulus = parameters.limbs()[limb].modulus();
-    for (o, &x) in out.iter_mut().zip(small.expose()) {
-        *o = modulus.add(*o, modulus.embed(x));
-    }
+    vectorised(|| {
+        for (o, &x) in out.iter_mut().zip(small.expose()) {
+            *o = modulus.add(*o, modulus.embed(x));
+        }
+    });
 }
 
 /// A small polynomial at points, limb after limb.
 pub(crate) fn small_points(parameters: &Parameters, rng: &mut impl CryptoRng) -> Vec<u64> {
-    let coefficients = small(parameters, rng);
+    points_of(parameters, &small(parameters, rng))
+}
+
+/// Small coefficients at points, limb after limb.
+fn points_of(parameters: &Parameters, small: &Secret<Vec<i64>>) -> Vec<u64> {
     let mut points = vec![0; parameters.words()];
-    for (l, words) in points.chunks_exact_mut(parameters.degree()).enumerate() {
-        add_small(parameters, l, &coefficients, words);
-        parameters.limbs()[l].forward(words);
+    for (limb, words) in parameters.limbs().iter().zip(points.chunks_exact_mut(parameters.degree())) {
+        let modulus = limb.modulus();
+        vectorised(|| words.iter_mut().zip(small.expose()).for_each(|(w, &x)| *w = modulus.embed(x)));
+        limb.forward(words);
     }
     points
 }

@@ -3,7 +3,7 @@
 //! at full modulus, then switched to one limb.
 
 use rand::CryptoRng;
-use secsv_algebra::{Prg, Secret, Seed};
+use secsv_algebra::{Modulus, Prg, Secret, Seed};
 
 use crate::{
     HeError,
@@ -11,8 +11,8 @@ use crate::{
     count::Operations,
     encode::Packing,
     flood::Flooding,
-    kernel::{self, Backend},
-    keys::{PublicKey, add_small, small, small_points, to_coefficients},
+    kernel::{self, BLOCK, Backend, vectorised},
+    keys::{PublicKey, small_points, to_coefficients},
     parameters::Parameters,
 };
 
@@ -69,14 +69,25 @@ impl PublicKey {
         }
         let mut prg = Prg::new(&Seed::random(rng));
         self.add_zero_without_errors(&mut product, &mut prg, ops);
-        let drown = drowning(parameters, packing, planned, &mut prg, ops);
         for part in 0..2 {
             to_coefficients(parameters, product.part_mut(part), ops);
-            let error = small(parameters, &mut prg);
-            for l in 0..parameters.limbs().len() {
-                add_small(parameters, l, &error, product.limb_mut(part, l));
-            }
         }
+        let c0 = match packing {
+            Packing::Coefficients => flooded_where(parameters, product.part(0), planned, flooding, &mut prg),
+            Packing::Slots => {
+                self.drown_slots(&mut product, planned, &mut prg, ops);
+                flooding.switch(parameters, product.part_mut(0), &mut prg)
+            }
+        };
+        // The second part needs no error of its own: one of variance 10 changes what rounding to one limb leaves
+        // with a probability below 2^-80 (`standard`), so it may as well not be added.
+        Ok(Reply { c0, c1: switch(parameters, product.part_mut(1)) })
+    }
+
+    /// Adds uniform field elements to every slot that is not planned; c0 is given as coefficients.
+    fn drown_slots(&self, product: &mut Ciphertext, planned: &[bool], prg: &mut Prg, ops: &mut Operations) {
+        let parameters = &self.parameters;
+        let drown = drowning(parameters, planned, prg, ops);
         let remainders = parameters.scaling_remainders(drown.expose());
         let mut scaled = Secret::new(vec![0; parameters.degree()]);
         for (l, limb) in parameters.limbs().iter().enumerate() {
@@ -84,8 +95,6 @@ impl PublicKey {
             let target = product.limb_mut(0, l).iter_mut();
             target.zip(scaled.expose()).for_each(|(c, &x)| *c = limb.modulus().add(*c, x));
         }
-        flooding.add_to(product.part_mut(0), &mut prg);
-        Ok(Reply { c0: switch(parameters, product.part_mut(0)), c1: switch(parameters, product.part_mut(1)) })
     }
 
     /// Adds u times the public key for a fresh small u; the caller adds the errors.
@@ -117,40 +126,75 @@ impl PublicKey {
     }
 }
 
-/// Uniform field elements at every position that is not planned, as coefficients.
+/// Uniform field elements in every slot that is not planned, as coefficients.
 fn drowning(
     parameters: &Parameters,
-    packing: Packing,
     planned: &[bool],
     prg: &mut Prg,
     ops: &mut Operations,
 ) -> Secret<Vec<u64>> {
     use secsv_algebra::Ring;
     let mut elements = Secret::new(vec![0; planned.len()]);
+    parameters.field().fill_uniform(prg, elements.expose_mut());
     // Which positions are planned is public.
-    let mut drawn = Secret::new(vec![0; planned.iter().filter(|planned| !**planned).count()]);
-    parameters.field().fill_uniform(prg, drawn.expose_mut());
-    let targets = elements.expose_mut().iter_mut().zip(planned).filter(|(_, planned)| !**planned);
-    targets.zip(drawn.expose()).for_each(|((x, _), &drawn)| *x = drawn);
-    parameters.to_coefficients(packing, elements.expose_mut(), ops);
+    let planned = elements.expose_mut().iter_mut().zip(planned).filter(|(_, planned)| **planned);
+    planned.for_each(|(element, _)| *element = 0);
+    parameters.to_coefficients(Packing::Slots, elements.expose_mut(), ops);
     elements
+}
+
+/// Coefficients under one limb: flooded where planned. Elsewhere uniform: that is what a number uniform modulo q, added
+/// before the switch, leaves.
+fn flooded_where(
+    parameters: &Parameters,
+    words: &[u64],
+    planned: &[bool],
+    flooding: &Flooding,
+    prg: &mut Prg,
+) -> Vec<u64> {
+    let positions: Vec<u32> = (0..).zip(planned).filter(|(_, planned)| **planned).map(|(k, _)| k).collect();
+    // Whole vectors of the kernel.
+    let count = positions.len().next_multiple_of(BLOCK);
+    let mut gathered = vec![0; count * parameters.limbs().len()];
+    for (words, gathered) in words.chunks_exact(planned.len()).zip(gathered.chunks_exact_mut(count.max(1))) {
+        gathered.iter_mut().zip(&positions).for_each(|(g, &k)| *g = words[k as usize]);
+    }
+    let flooded = flooding.switch(parameters, &mut gathered, prg);
+    let mut uniform = vec![0; planned.len() - positions.len()];
+    prg.fill_uniform(parameters.limbs()[0].modulus().value(), &mut uniform);
+    let (mut flooded, mut uniform) = (flooded.into_iter(), uniform.into_iter());
+    let pick = |&planned: &bool| if planned { flooded.next() } else { uniform.next() };
+    planned.iter().filter_map(pick).collect()
 }
 
 /// Scales coefficients from the whole modulus to its first limb, dropping one limb after the other and rounding.
 pub(crate) fn switch(parameters: &Parameters, words: &mut [u64]) -> Vec<u64> {
-    let degree = parameters.degree();
+    switch_with(parameters, words, |modulus, remainders| {
+        vectorised(|| remainders.iter_mut().for_each(|r| *r = modulus.centre(*r) as u64));
+    })
+}
+
+/// The same, with the rounding left to the caller: it turns the remainders of a limb to be dropped into the signed
+/// numbers, below that limb in magnitude, that are subtracted before the division.
+pub(crate) fn switch_with(
+    parameters: &Parameters,
+    words: &mut [u64],
+    mut round: impl FnMut(Modulus, &mut [u64]),
+) -> Vec<u64> {
+    let count = words.len() / parameters.limbs().len();
     for dropped in (1..parameters.limbs().len()).rev() {
-        let (kept, last) = words.split_at_mut(dropped * degree);
-        let own = parameters.limbs()[dropped].modulus();
-        for (l, kept) in kept.chunks_exact_mut(degree).enumerate() {
+        let (kept, rest) = words.split_at_mut(dropped * count);
+        let last = &mut rest[..count];
+        round(parameters.limbs()[dropped].modulus(), last);
+        for (l, kept) in kept.chunks_exact_mut(count.max(1)).enumerate() {
             let limb = &parameters.limbs()[l];
-            // x - r with r centred: twice the limb keeps it positive, also where the dropped limb is longer.
+            // Twice the limb keeps the difference positive.
             let lift = 2 * limb.modulus().value();
-            for (x, &r) in kept.iter_mut().zip(last.iter()) {
-                *x = (*x + lift).wrapping_sub(own.centre(r) as u64);
-            }
+            vectorised(|| {
+                kept.iter_mut().zip(last.iter()).for_each(|(x, &r)| *x = (*x + lift).wrapping_sub(r));
+            });
             kernel::scale(Backend::detect(), limb, parameters.dropped_inverse(dropped, l), kept);
         }
     }
-    words[..degree].to_vec()
+    words[..count].to_vec()
 }
