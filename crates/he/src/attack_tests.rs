@@ -156,7 +156,7 @@ fn a_decryptor_cannot_confirm_a_guessed_share_on_a_sanitised_reply() {
     let planned = scene.layout.planned(0, |_| true).unwrap();
     let product = scene.products[0].clone();
     let reply = public
-        .sanitise(product, scene.layout.packing(), &planned, &flooding, &mut scene.rng, &mut ops)
+        .sanitise(&product, scene.layout.packing(), &planned, &flooding, &mut scene.rng, &mut ops)
         .unwrap();
     let agreeing = reply.c1.iter().zip(&guessed).filter(|(a, b)| a == b).count();
     assert_eq!(agreeing, 0, "coefficients that confirm the guess");
@@ -175,7 +175,7 @@ fn flooding_covers_the_noise_of_the_product() {
     let (planned, packing, mut ops) =
         (vec![true; scene.parameters.degree()], scene.layout.packing(), Operations::default());
     let product = scene.products[0].clone();
-    let reply = public.sanitise(product, packing, &planned, &flooding, &mut scene.rng, &mut ops).unwrap();
+    let reply = public.sanitise(&product, packing, &planned, &flooding, &mut scene.rng, &mut ops).unwrap();
     let after = scene.key.measure_reply_noise(&reply).unwrap();
     assert!(after >= flooding.magnitude_bits() && after <= scene.parameters.noise_capacity_bits() + 1);
     let log_degree = scene.parameters.degree().ilog2();
