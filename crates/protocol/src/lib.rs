@@ -41,6 +41,7 @@ mod principal;
 pub mod program;
 pub mod role;
 pub mod rounding;
+pub mod scope;
 mod sealed;
 mod secret;
 mod server;
@@ -49,12 +50,14 @@ pub mod session;
 pub use auxiliary::Auxiliary;
 pub use client::{Client, ClientInput, own_right};
 pub use error::{CodecError, Error, FrameDefect};
-pub use frame::Envelope;
+pub use frame::{Envelope, Links};
 pub use party::PartyId;
-pub use principal::{Principal, TestRequest, TestResult};
+pub use principal::{Assignment, Principal, TestRequest, TestResult};
 pub use program::Program;
+pub use scope::Scope;
+pub use sealed::EnvelopeKeys;
 
-pub use secsv_algebra::{Field, Ring64, Seed};
+pub use secsv_algebra::{Field, Ring64, Secret, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};
 
 #[cfg(test)]

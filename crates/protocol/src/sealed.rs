@@ -12,19 +12,38 @@ use crate::{Error, PartyId};
 type Kem = X25519HkdfSha256;
 
 /// A client's key pair for envelopes.
-pub(crate) struct EnvelopeKeys {
+#[derive(Clone)]
+pub struct EnvelopeKeys {
     private: <Kem as hpke::Kem>::PrivateKey,
     public: <Kem as hpke::Kem>::PublicKey,
 }
 
 impl EnvelopeKeys {
-    pub(crate) fn derive(seed: &Seed) -> Self {
+    /// The pair that follows from a seed.
+    pub fn derive(seed: &Seed) -> Self {
         let (private, public) = Kem::derive_keypair(seed.expose());
         Self { private, public }
     }
 
+    /// The pair of a private key that was kept; none if the bytes are no such key.
+    pub fn from_private(private: &Secret<[u8; 32]>) -> Option<Self> {
+        let private = <Kem as hpke::Kem>::PrivateKey::from_bytes(private.expose()).ok()?;
+        let public = Kem::sk_to_pk(&private);
+        Some(Self { private, public })
+    }
+
+    /// The private key, to be kept where nobody else reads it.
+    pub fn private(&self) -> Secret<[u8; 32]> {
+        Secret::new(self.private.to_bytes().into())
+    }
+
+    /// The public key, for everybody.
+    pub fn public_key(&self) -> [u8; 32] {
+        self.public.to_bytes().into()
+    }
+
     pub(crate) fn public(&self) -> Vec<u8> {
-        self.public.to_bytes().to_vec()
+        self.public_key().to_vec()
     }
 
     pub(crate) fn seal(
@@ -79,6 +98,14 @@ impl EnvelopeKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_was_kept_is_the_same_pair() {
+        let keys = EnvelopeKeys::derive(&Seed::from_bytes([4; 32]));
+        let again = EnvelopeKeys::from_private(&keys.private()).unwrap();
+        assert_eq!(again.public_key(), keys.public_key());
+        assert_ne!(keys.public_key(), EnvelopeKeys::derive(&Seed::from_bytes([5; 32])).public_key());
+    }
 
     #[test]
     fn only_the_addressee_opens_and_only_from_the_sender() {

@@ -33,6 +33,8 @@ pub struct Federation {
     pub rounds: BTreeMap<RoundId, Vec<u64>>,
     /// How models are tested.
     pub settings: Settings,
+    /// Public keys of the clients' envelopes, where they were agreed on before; otherwise clients publish them.
+    envelope_keys: Option<Vec<[u8; 32]>>,
     digest: [u8; 16],
 }
 
@@ -89,7 +91,31 @@ impl Federation {
         hash.update(format!("{spec:?} {program:?} {rounds:?} {settings:?}").as_bytes());
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
-        Ok(Self { architecture: architecture.clone(), program, clients, rounds, settings, digest })
+        let architecture = architecture.clone();
+        Ok(Self { architecture, program, clients, rounds, settings, envelope_keys: None, digest })
+    }
+
+    /// The same among parties that have agreed on more beforehand: the public keys of all clients' envelopes, in order, and
+    /// whatever else `agreement` is the digest of. Other keys are not accepted then, whoever publishes them, and parties
+    /// of another agreement are not understood.
+    pub fn among(self, envelope_keys: Vec<[u8; 32]>, agreement: &[u8; 32]) -> Result<Self, Error> {
+        if envelope_keys.len() != self.clients {
+            return Err(Error::Unsupported { what: "a federation needs one envelope key for each client" });
+        }
+        let mut hash = blake3::Hasher::new();
+        hash.update(b"secsv session among known parties, format 1");
+        hash.update(&self.digest).update(agreement);
+        envelope_keys.iter().for_each(|key| {
+            hash.update(key);
+        });
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        Ok(Self { envelope_keys: Some(envelope_keys), digest, ..self })
+    }
+
+    /// Whether a client may have published this key.
+    pub(crate) fn is_envelope_key(&self, client: usize, key: &[u8]) -> bool {
+        self.envelope_keys.as_ref().is_none_or(|keys| keys.get(client).is_some_and(|agreed| agreed == key))
     }
 
     /// A fingerprint of it all: parties with another one are not understood.
@@ -217,6 +243,10 @@ impl Session {
         let operators = federation.program.operators.len();
         let hellos: Vec<Hello> =
             (0..federation.clients).map(|_| Hello::read(&mut r, operators)).collect::<Result<_, _>>()?;
+        // Whoever relays the keys must not be able to put its own in their place.
+        if (0..).zip(&hellos).any(|(client, hello)| !federation.is_envelope_key(client, &hello.public_key)) {
+            return Err(CodecError::Value { what: "envelope key" });
+        }
         let mut methods = Vec::new();
         if federation.settings.protocol != Protocol::SecretSv {
             for _ in 0..operators {

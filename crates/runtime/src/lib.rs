@@ -21,16 +21,26 @@
 //!
 //! It holds no arithmetic on shares or ciphertexts, and no estimator.
 
+pub mod audit;
 mod clear;
+pub mod crypto;
 mod cumulative;
 mod error;
 mod evaluate;
 mod evaluator;
+mod fingerprint;
+pub mod journal;
+pub mod kit;
+pub mod link;
+pub mod node;
 mod outcomes;
+pub mod party;
 mod plan;
 mod result;
 mod secure;
 mod secure_result;
+pub mod tls;
+pub mod verify;
 pub mod world;
 
 pub use clear::ClearEvaluator;
@@ -38,6 +48,7 @@ pub use cumulative::CumulativeEvaluator;
 pub use error::Error;
 pub use evaluate::{EvaluationSettings, Progress, evaluate};
 pub use evaluator::{CostModel, Evaluator, Next, Test};
+pub use fingerprint::{Fingerprint, FingerprintError};
 pub use plan::{Plan, PlanResult, PlannedCost};
 pub use result::{
     AttackResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, Operations,

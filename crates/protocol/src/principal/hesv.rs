@@ -426,7 +426,7 @@ impl Principal {
                     replies.add(&terms, row, |column| start + column < columns, meter)?;
                 }
                 let content = place.encode(&replies.finish());
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
             });
         }
         Ok(effects)
@@ -496,7 +496,7 @@ impl Principal {
                 let rng = &mut Prg::new(&seed);
                 let replies = slot_replies(&session, elements, sums, &public, &flooding, rng, meter)?;
                 let content = place.encode(&replies);
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
             });
         }
         Ok(effects)
@@ -554,7 +554,7 @@ impl Principal {
             let flooding = Flooding::new(parameters, NoiseBound::scaled_difference(parameters))?;
             let replies = slot_replies(&session, samples, differences, &public, &flooding, &mut rng, meter)?;
             let content = place.encode(&replies);
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Client(counter), Kind::Differences, &content)))
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Client(counter), Kind::Differences, content)))
         });
         Ok(effects)
     }

@@ -1,0 +1,207 @@
+//! Whether what parties wrote down fits together: each log in itself, logs against each other, and the values against
+//! the utilities they were computed from. Works offline, on copies of the parties' state directories.
+
+mod links;
+mod log;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::{
+    fmt, fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use crate::{
+    EvaluationResult, Fingerprint,
+    audit::{Event, FEDERATION_FILE, LOG_FILE, RESULT_FILE, fields},
+    kit::FederationFile,
+};
+use log::ReadLog;
+
+/// Something that does not fit, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, counted from 1, where it has lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// What was expected and what was found.
+    pub what: String,
+}
+
+impl Finding {
+    fn new(file: &Path, line: Option<usize>, what: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// What was looked at, and what did not fit.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Verification {
+    /// One for each log.
+    pub logs: Vec<LogSummary>,
+    /// Frames that two logs agree on.
+    pub frames_agreed: usize,
+    /// Frames whose other end's log was not given.
+    pub frames_unmatched: usize,
+    /// Values that were computed again.
+    pub values: usize,
+    /// What does not fit.
+    pub findings: Vec<Finding>,
+    /// What is not wrong but worth knowing.
+    pub notes: Vec<Finding>,
+}
+
+/// One log.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogSummary {
+    /// Its owner.
+    pub party: String,
+    /// Where it is.
+    pub file: PathBuf,
+    /// Its lines.
+    pub lines: usize,
+    /// Frames sent.
+    pub sent: usize,
+    /// Frames received.
+    pub received: usize,
+    /// Times the process was started again.
+    pub restarts: usize,
+    /// Whether the party did its part to the end.
+    pub is_complete: bool,
+}
+
+/// A directory in which there is nothing to verify.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {what}: {source}", file.display())]
+pub struct VerifyError {
+    /// The file or directory.
+    pub file: PathBuf,
+    /// What it should be.
+    pub what: &'static str,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// Verifies state directories; `result` is a copy of the result to look at instead of the principal's own.
+pub fn verify(states: &[PathBuf], result: Option<&Path>) -> Result<Verification, VerifyError> {
+    let mut found = Verification::default();
+    let mut logs: Vec<ReadLog> = Vec::new();
+    for state in states {
+        let file = state.join(LOG_FILE);
+        let bytes = fs::read(&file).map_err(|source| VerifyError {
+            file: file.clone(),
+            what: "expected a party's audit log",
+            source,
+        })?;
+        let log = ReadLog::read(&file, &bytes, &mut found.findings);
+        found.logs.push(log.summary());
+        if let Some(other) = logs.iter().find(|other| other.party.is_some() && other.party == log.party) {
+            let what = format!("expected one log of each party, found another in {}", other.file.display());
+            found.findings.push(Finding::new(&file, Some(1), what));
+        }
+        logs.push(log);
+    }
+    let mut federation = None;
+    for (state, log) in states.iter().zip(&logs) {
+        let file = check_federation(state, log, &mut found)?;
+        federation = federation.or(file.map(|file| (state.join(FEDERATION_FILE), file)));
+    }
+    links::check(&logs, &mut found);
+    for (state, log) in states.iter().zip(&logs) {
+        check_result(state, log, result, federation.as_ref(), &mut found)?;
+    }
+    Ok(found)
+}
+
+/// The federation file is the one that the log's first line names.
+fn check_federation(
+    state: &Path,
+    log: &ReadLog,
+    found: &mut Verification,
+) -> Result<Option<FederationFile>, VerifyError> {
+    let file = state.join(FEDERATION_FILE);
+    let what = "expected the federation file beside the log";
+    let bytes = fs::read(&file).map_err(|source| VerifyError { file: file.clone(), what, source })?;
+    let digest = Fingerprint(FederationFile::digest(&bytes));
+    if log.federation.is_some_and(|expected| expected != digest) {
+        let expected = log.federation.map(|expected| expected.to_string()).unwrap_or_default();
+        let what = format!(
+            "expected the federation file with digest {expected} that {} was begun with, found one with {digest}: it was \
+             changed",
+            log.file.display()
+        );
+        found.findings.push(Finding::new(&file, None, what));
+        return Ok(None);
+    }
+    match FederationFile::parse(&bytes, &file) {
+        Ok(parsed) => Ok(Some(parsed)),
+        Err(error) => {
+            found.findings.push(Finding::new(&file, None, format!("{}: {}", error.field, error.defect)));
+            Ok(None)
+        }
+    }
+}
+
+/// The result is the one that the log recorded, and its values follow from its utilities.
+fn check_result(
+    state: &Path,
+    log: &ReadLog,
+    copy: Option<&Path>,
+    federation: Option<&(PathBuf, FederationFile)>,
+    found: &mut Verification,
+) -> Result<(), VerifyError> {
+    let Some((line, recorded)) = log.result() else { return Ok(()) };
+    let file = copy.map_or_else(|| state.join(RESULT_FILE), Path::to_owned);
+    let what = "expected the result that the log recorded";
+    let bytes = match fs::read(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && copy.is_none() => {
+            let what = format!("{what} (line {line} of {}), found no file", log.file.display());
+            found.findings.push(Finding::new(&file, None, what));
+            return Ok(());
+        }
+        read => read.map_err(|source| VerifyError { file: file.clone(), what, source })?,
+    };
+    let Event::Result { digest, fields: expected, .. } = recorded else { return Ok(()) };
+    if Fingerprint::blake3(&bytes) != *digest {
+        let now = fields(&bytes);
+        let changed: Vec<&str> = expected
+            .keys()
+            .chain(now.keys().filter(|name| !expected.contains_key(*name)))
+            .filter(|name| expected.get(*name) != now.get(*name))
+            .map(String::as_str)
+            .collect();
+        let place = match (now.is_empty(), changed.is_empty()) {
+            (true, _) => "it is no JSON object any more".to_owned(),
+            (false, true) => "the spaces between its fields were changed".to_owned(),
+            (false, false) => format!("these fields were changed: {}", changed.join(", ")),
+        };
+        let what = format!("{what} (line {line} of {}), found another: {place}", log.file.display());
+        found.findings.push(Finding::new(&file, None, what));
+    }
+    match serde_json::from_slice::<EvaluationResult>(&bytes) {
+        Err(error) => {
+            let what = format!("expected a result, found something else: {error}");
+            found.findings.push(Finding::new(&file, Some(error.line()), what));
+        }
+        Ok(result) => {
+            let Some((_, federation)) = federation else { return Ok(()) };
+            values::check(&file, &result, federation, found);
+        }
+    }
+    Ok(())
+}
