@@ -42,10 +42,7 @@ pub(super) fn fit_weighted(
 }
 
 /// The inverse of the normal matrix and psi.
-fn solve(
-    game: &Game<'_>,
-    weighted: &[(u128, f64)],
-) -> Result<Option<(DMatrix<f64>, DVector<f64>)>, Error> {
+fn solve(game: &Game<'_>, weighted: &[(u128, f64)]) -> Result<Option<(DMatrix<f64>, DVector<f64>)>, Error> {
     let n = game.n;
     let mut normal = DMatrix::from_element(n, n, 1.0 / n as f64);
     let mut right = DVector::zeros(n);
