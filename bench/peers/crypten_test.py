@@ -9,7 +9,9 @@ numpy below 2, omegaconf, onnx, pyyaml, safetensors.
 """
 
 import os
+import tempfile
 import warnings
+from pathlib import Path
 
 warnings.filterwarnings("ignore")
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -86,13 +88,18 @@ def main():
             forward(federation, weights, data)
             comm.get().barrier()
 
-        return fastest(test, args.repeat), found.tolist()
+        if comm.get().get_rank() == 0:
+            np.save(answer, found.numpy())
+        return fastest(test, args.repeat)
 
-    results = party()
-    if not results:
-        raise SystemExit("a party failed")
-    seconds, found = max(result[0] for result in results), results[0][1]
-    report(f"CrypTen, {args.parties} parties", federation, batch, seconds, np.array(found), expected, TRUST)
+    # CrypTen joins its processes before it reads what they return, so anything larger than a pipe's buffer would block.
+    with tempfile.TemporaryDirectory() as place:
+        answer = Path(place) / "scores.npy"
+        seconds = party()
+        if not seconds:
+            raise SystemExit("a party failed")
+        found = np.load(answer)
+    report(f"CrypTen, {args.parties} parties", federation, batch, max(seconds), found, expected, TRUST)
 
 
 if __name__ == "__main__":

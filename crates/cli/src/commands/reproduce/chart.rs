@@ -12,6 +12,8 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 46.0;
+/// Pieces of a fitted line.
+const PIECES: u32 = 40;
 /// Told apart by people who see colours otherwise, too (Okabe and Ito).
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
@@ -121,9 +123,14 @@ fn line(series: &Series, number: usize, x: &Scale, y: &Scale) -> Markup {
         let _ = write!(path, "{}{px:.1} {py:.1}", if place == 0 { 'M' } else { 'L' });
         let _ = write!(dots, "M{px:.1} {py:.1}h0");
     }
+    // On a logarithmic scale a straight line bends, so it is drawn in many pieces.
     let dashed = series.fit.as_ref().map(|fit| {
-        let ends = [x.low, x.high].map(|at| (x.at(at), y.at(fit.at(at))));
-        format!("M{:.1} {:.1}L{:.1} {:.1}", ends[0].0, ends[0].1, ends[1].0, ends[1].1)
+        let piece = |piece: u32| {
+            let at = x.low + (x.high - x.low) * f64::from(piece) / f64::from(PIECES);
+            let pen = if piece == 0 { 'M' } else { 'L' };
+            format!("{pen}{:.1} {:.1}", x.at(at), y.at(fit.at(at)))
+        };
+        (0..=PIECES).map(piece).collect::<String>()
     });
     let legend = TOP + 10.0 + 18.0 * number as f64;
     html! {

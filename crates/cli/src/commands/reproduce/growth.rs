@@ -213,7 +213,7 @@ pub fn sample_section(study: &Study) -> Section {
     let at_rounds = |task, rounds, skip| of_rounds(scope, task, rounds, skip);
     let mut section = Section::new("fig-samples", "Test samples and rounds (figure \"Effect of M\")");
     section.about = vec![
-        "SecSV with every party, wall clock; M and T vary, everything else as in table-eval. Lines are least-squares fits (in the charts, dashed; y is logarithmic, so a straight line looks bent). The paper plots the speedup by SampleSkip and prints no numbers.".to_owned(),
+        "SecSV with every party, wall clock; M and T vary, everything else as in table-eval. Lines are least-squares fits (dashed in the charts, whose y is logarithmic, so a straight line looks bent). The paper plots the speedup by SampleSkip and prints no numbers.".to_owned(),
     ];
     for sweep in sample_sweeps(&at_share, &at_rounds, scope) {
         sweep.add_to(&mut section, study);

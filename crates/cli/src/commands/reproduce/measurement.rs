@@ -4,6 +4,7 @@ use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_protocol::decryptors::Protocol;
 use secsv_runtime::{EvaluationResult, EvaluationSettings};
 use secsv_shapley::{Method, Settings};
+use secsv_training::ModelKind;
 use serde::{Deserialize, Serialize};
 
 use super::{machine::reset_peak_memory, runs::Runs, runs::Trained, tasks::Task};
@@ -102,12 +103,15 @@ impl Measurement {
     /// A guess at the work relative to other cells, for the time left.
     pub fn weight(&self) -> f64 {
         let models = 2f64.powi(self.trained.clients as i32) * f64::from(self.rounds);
-        let per_sample = match (self.task(), self.protocol) {
-            (_, ProtocolName::Nssv) => 1.0,
-            (task, ProtocolName::Hesv) if task.is_linear() => 400.0,
-            (_, ProtocolName::Hesv) => 4000.0,
-            (task, _) if task.is_linear() => 10.0,
-            _ => 300.0,
+        let layers = match self.trained.model {
+            ModelKind::Logistic => 1.0,
+            ModelKind::Cnn | ModelKind::Gru => 30.0,
+            ModelKind::Dnn { layers } => 10.0 * layers as f64,
+        };
+        let per_sample = match self.protocol {
+            ProtocolName::Nssv => 1.0,
+            ProtocolName::Hesv => 200.0 * layers,
+            ProtocolName::Secsv | ProtocolName::Secretsv => 10.0 * layers,
         };
         let skipped = if self.skip { 0.4 } else { 1.0 };
         let samples = super::paper::samples(self.task()).unwrap_or(300.0) * self.trained.scale * self.share;

@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use super::{
     Target,
     study::{Section, Study},
+    table::{Cell, Table},
 };
 use crate::target_file;
 use clap::ValueEnum as _;
@@ -32,6 +33,9 @@ pub fn write(out: &Path, sections: &mut [Section], study: &Study, command: &str)
         }
         let made = format!("{}\nMade by `{command}` on {}.\n", markdown(section), study.store.machine());
         target_file::write_whole(&parts.join(format!("{}.md", section.name)), made.as_bytes())?;
+    }
+    if let Some(section) = sections.iter().find(|section| section.name == "table-eval") {
+        target_file::write_whole(&out.join("headline.md"), headline(section, study, command).as_bytes())?;
     }
     let page = out.join("RESULTS.md");
     target_file::write_whole(&page, whole(&parts, study).as_bytes())?;
@@ -72,7 +76,30 @@ fn whole(parts: &Path, study: &Study) -> String {
             text.push_str(&section);
         }
     }
+    // bench/compare leaves its table here.
+    if let Ok(peers) = fs::read_to_string(parts.join("peers.md")) {
+        text.push_str("\n## Peers: one secure test\n\n");
+        text.push_str(&peers);
+    }
     text
+}
+
+/// The few columns of table-eval that a README has room for.
+fn headline(section: &Section, study: &Study, command: &str) -> String {
+    let picked = ["Data set (model)", "Protocol", "M", "Total, wall s", "Against the authors' code", "Error"];
+    let mut short = Table::new("headline", &picked);
+    for table in &section.tables {
+        let places: Vec<usize> =
+            picked.iter().filter_map(|name| table.columns.iter().position(|column| column == name)).collect();
+        let row = |row: &Vec<Cell>| places.iter().filter_map(|&place| row.get(place).cloned()).collect();
+        short.rows.extend(table.rows.iter().map(row));
+    }
+    format!(
+        "{}\n**Ours** / the paper's (times faster per test sample and round); T = {}, n = 5; `{command}` on {}.\n",
+        short.markdown(),
+        study.scope.rounds,
+        study.store.machine()
+    )
 }
 
 /// A section of the page.
