@@ -20,7 +20,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if is_bad_input(error) { 2 } else { 1 })
 }
 
-fn is_bad_input(error: &anyhow::Error) -> bool {
+/// Whether the user can mend it.
+pub fn is_bad_input(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<BadInput>()
             || cause.downcast_ref().is_some_and(secsv_federation::Error::is_bad_input)

@@ -39,6 +39,8 @@ enum Command {
     Plan(commands::plan::PlanArgs),
     /// Write the HTML report of a result that `evaluate --json` wrote.
     Report(commands::report::ReportArgs),
+    /// The paper's tables and figures on this machine, beside the paper's own.
+    Reproduce(Box<commands::reproduce::ReproduceArgs>),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
         Command::Compare(compare) => commands::compare::run(&compare, args.format),
         Command::Plan(plan) => commands::plan::run(&plan, args.format),
+        Command::Reproduce(reproduce) => commands::reproduce::run(&reproduce, args.format),
         Command::Report(report) => commands::report::run(&report, args.format),
     };
     match result {

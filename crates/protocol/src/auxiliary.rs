@@ -11,16 +11,16 @@ use secsv_federation::RoundId;
 use secsv_he::PublicKey;
 
 use crate::{
-    Envelope, Error, PartyId,
+    Error, PartyId,
     codec::{Reader, Writer, pack, unpack_matrix},
     error::CodecError,
-    frame::Links,
     message::{Kind, Place, TestPlan, UnitId, join},
-    role::{Effects, Phase, Role},
+    role::{Effects, Outgoing, Phase, Role},
+    scope::Scope,
     secret::{self, SecretServer},
     server::{
-        LocalModel, Opening, Store, Triple, UnitContext, UnitState, check_plan, chunk_columns,
-        coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
+        LocalModel, Opening, Store, Triple, UnitContext, UnitState, check_plan, coalition_model,
+        first_products, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
         updates_of, waits_for,
     },
     session::{Federation, Session},
@@ -29,7 +29,6 @@ use crate::{
 /// The auxiliary server.
 pub struct Auxiliary {
     federation: Arc<Federation>,
-    links: Links,
     seed: Seed,
     session: Option<Arc<Session>>,
     public: Option<Arc<PublicKey>>,
@@ -40,6 +39,8 @@ pub struct Auxiliary {
     early: Vec<(PartyId, Kind, Vec<u8>)>,
     /// Rounds whose first layers have not begun.
     first_layers: BTreeSet<RoundId>,
+    over: Vec<Scope>,
+    values: Option<Vec<u8>>,
 }
 
 /// Messages kept until the session is known.
@@ -48,10 +49,8 @@ const MOST_EARLY: usize = 100_000;
 impl Auxiliary {
     /// An auxiliary whose randomness follows from a seed.
     pub fn new(federation: Arc<Federation>, seed: Seed) -> Self {
-        let links = Links::new(PartyId::Auxiliary, federation.digest());
         Self {
             federation,
-            links,
             seed,
             session: None,
             public: None,
@@ -60,7 +59,14 @@ impl Auxiliary {
             units: BTreeMap::new(),
             early: Vec::new(),
             first_layers: BTreeSet::new(),
+            over: Vec::new(),
+            values: None,
         }
+    }
+
+    /// The values, once the principal has told them.
+    pub fn values(&self) -> Option<&[u8]> {
+        self.values.as_deref()
     }
 
     fn session(&self) -> Result<Arc<Session>, Error> {
@@ -74,11 +80,15 @@ impl Auxiliary {
             self.session = Some(session);
             let mut effects = Effects::default();
             let common = self.seed.derive("zero sharing", 0);
-            effects.outbox.push(self.links.seal(PartyId::Principal, Kind::Common, common.expose()));
+            effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Common, common.expose().to_vec()));
             for (from, kind, content) in std::mem::take(&mut self.early) {
                 effects.and(self.take(from, kind, content)?);
             }
             return Ok(effects);
+        }
+        if kind == Kind::Values && from == PartyId::Principal && self.values.is_none() {
+            self.values = Some(content);
+            return Ok(Effects::default());
         }
         if self.session.is_none() {
             if self.early.len() >= MOST_EARLY {
@@ -120,10 +130,12 @@ impl Auxiliary {
                         self.store.forget_test(test);
                         self.secret.forget_test(test);
                         self.units.retain(|id, _| id.test != test);
+                        self.over.push(Scope::Test(test));
                     }
                     (_, round) => {
                         self.store.forget_round(RoundId(round as u32));
                         self.secret.forget_round(RoundId(round as u32));
+                        self.over.push(Scope::Round(RoundId(round as u32)));
                     }
                 }
                 Ok(Effects::default())
@@ -188,11 +200,10 @@ impl Auxiliary {
                 let (session, data, models, public) =
                     (session.clone(), data.clone(), models.clone(), public.clone());
                 let seed = self.seed.derive("first layer", round.0.into()).derive("chunk", chunk as u64);
+                let encoded = self.store.encoded.clone();
                 effects.job(move |meter| {
                     let encryption = session.encryption()?;
-                    let columns = chunk_columns(&session, chunk, &data)?;
-                    let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
-                    let outputs = products(&encryption.layouts[0], &weights, &columns, meter)?;
+                    let outputs = first_products(&session, chunk, &data, &models, &encoded, meter)?;
                     meter.enter(Phase::Sanitise);
                     let mut rng = Prg::new(&seed);
                     let mut parts = Vec::new();
@@ -203,9 +214,9 @@ impl Auxiliary {
                     let mut w = Writer::default();
                     w.u32(round.0).u32(chunk as u32).raw(&join(&parts));
                     let content = w.finish();
-                    Ok(move |role: &mut Self| {
+                    Ok(move |_: &mut Self| {
                         let mut effects = Effects::default();
-                        effects.outbox.push(role.links.seal(PartyId::Principal, Kind::FirstLayer, &content));
+                        effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::FirstLayer, content));
                         Ok(effects)
                     })
                 });
@@ -333,9 +344,9 @@ impl Auxiliary {
                     parts.push(output.to_bytes(&encryption.parameters));
                 }
                 let content = place.encode(&join(&parts));
-                Ok(move |role: &mut Self| {
+                Ok(move |_: &mut Self| {
                     let mut effects = Effects::default();
-                    effects.outbox.push(role.links.seal(PartyId::Principal, Kind::Half, &content));
+                    effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Half, content));
                     Ok(effects)
                 })
             });
@@ -387,11 +398,7 @@ impl Auxiliary {
             if opening.own.is_none() {
                 let (d, e) = masked_factors(triple, gates, held)?;
                 let content = pack(session.field(), &[d.elements(), e.elements()].concat());
-                effects.outbox.push(self.links.seal(
-                    PartyId::Principal,
-                    Kind::Opening,
-                    &place.encode(&content),
-                ));
+                effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Opening, place.encode(&content)));
                 opening.own = Some((d, e));
             }
             if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
@@ -399,7 +406,7 @@ impl Auxiliary {
                 let share = gated_sum(triple, gates, (own, other), false, &zero)?;
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
-                effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
+                effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
                 state.started.insert((hop, item, 0));
                 state.triples.remove(&hop);
                 state.openings.remove(&hop);
@@ -423,7 +430,7 @@ impl Auxiliary {
         let difference: Vec<u64> =
             predicted.expose().elements().iter().zip(truth).map(|(&p, &t)| field.sub(p, t)).collect();
         let content = Place::new(context.id, 0).encode(&pack(field, &difference));
-        effects.outbox.push(self.links.seal(PartyId::Principal, Kind::Verdict, &content));
+        effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Verdict, content));
         state.judged = true;
         Ok(effects)
     }
@@ -438,10 +445,6 @@ impl secret::Host for Auxiliary {
 
     fn common(&self) -> Option<Seed> {
         Some(self.seed.derive("zero sharing", 0))
-    }
-
-    fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope {
-        self.links.seal(to, kind, content)
     }
 
     fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>> {
@@ -462,20 +465,15 @@ impl secret::Host for Auxiliary {
 }
 
 impl Role for Auxiliary {
-    fn handle(&mut self, from: PartyId, frame: &[u8]) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        for (kind, content) in self.links.open(from, frame)? {
-            effects.and(self.take(from, kind, content)?);
-        }
-        Ok(effects)
+    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
+        self.take(from, kind, content)
+    }
+
+    fn take_over(&mut self) -> Vec<Scope> {
+        std::mem::take(&mut self.over)
     }
 
     fn awaiting(&self) -> String {
-        let gaps = self.links.gaps();
-        if !gaps.is_empty() {
-            let from: Vec<String> = gaps.iter().map(ToString::to_string).collect();
-            return format!("auxiliary: a message from {} is missing", from.join(", "));
-        }
         match &self.session {
             None => "auxiliary: the session from principal".to_owned(),
             Some(session) if session.encryption.is_none() => {

@@ -17,11 +17,10 @@ use crate::{
     activation::{Activator, Handed},
     codec::{Reader, Writer, pack, unpack_matrix},
     error::CodecError,
-    frame::Links,
     message::{Hello, Kind, Place, TestPlan, UnitId, join, split},
     model::{EncodedModel, ranges, sample_values},
     program::{Input, Receive},
-    role::{Effects, Meter, Phase, Role},
+    role::{Effects, Meter, Outgoing, Phase, Role},
     sealed::EnvelopeKeys,
     server::{UnitContext, check_plan, chunk_wants, waits_for, wanted_batches, wanted_chunks},
     session::{Federation, Session},
@@ -46,7 +45,6 @@ pub struct Client {
     federation: Arc<Federation>,
     position: usize,
     input: Arc<ClientInput>,
-    links: Links,
     seed: Seed,
     envelopes: EnvelopeKeys,
     session: Option<Arc<Session>>,
@@ -54,6 +52,7 @@ pub struct Client {
     label_secret: Option<Seed>,
     units: BTreeMap<UnitId, UnitState>,
     early: Vec<(PartyId, Kind, Vec<u8>)>,
+    values: Option<Vec<u8>>,
     hesv: hesv::State,
 }
 
@@ -112,12 +111,10 @@ impl Client {
         seed: Seed,
         envelopes: EnvelopeKeys,
     ) -> Self {
-        let links = Links::new(PartyId::Client(position), federation.digest());
         Self {
             federation,
             position,
             input: Arc::new(input),
-            links,
             seed,
             envelopes,
             session: None,
@@ -125,8 +122,14 @@ impl Client {
             label_secret: None,
             units: BTreeMap::new(),
             early: Vec::new(),
+            values: None,
             hesv: hesv::State::default(),
         }
+    }
+
+    /// The values, once the principal has told them.
+    pub fn values(&self) -> Option<&[u8]> {
+        self.values.as_deref()
     }
 
     /// Publishes what the others need to know (DESIGN 3.2).
@@ -140,14 +143,14 @@ impl Client {
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
             let ranges = ranges(&federation.program, &own, &known, &input.test_set);
             let hello = Hello { samples: input.test_set.len() as u64, ranges, public_key };
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Hello, &hello.encode())))
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Hello, hello.encode())))
         });
         effects
     }
 
-    fn send(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Effects<Self> {
+    fn send(&self, to: PartyId, kind: Kind, content: impl Into<Arc<Vec<u8>>>) -> Effects<Self> {
         let mut effects = Effects::default();
-        effects.outbox.push(self.links.seal(to, kind, content));
+        effects.outbox.push(Outgoing::new(to, kind, content));
         effects
     }
 
@@ -199,6 +202,10 @@ impl Client {
                 check_plan(&session, &plan).map_err(malformed)?;
                 self.join_test(&session, &plan)
             }
+            (Kind::Values, PartyId::Principal) if self.values.is_none() => {
+                self.values = Some(content);
+                Ok(Effects::default())
+            }
             (Kind::OwnTest, PartyId::Principal) => self.own_test(&content).map_err(malformed),
             (Kind::Reply, PartyId::Principal) if session.encryption.is_none() => {
                 Err(unexpected("outputs are shared"))
@@ -232,7 +239,7 @@ impl Client {
             let sealed = self.envelopes.seal(from, to, receiver, &info, secrets.expose(), &mut rng)?;
             let mut w = Writer::default();
             w.u16(client).raw(&sealed);
-            effects.and(self.send(PartyId::Principal, Kind::ClientKeys, &w.finish()));
+            effects.and(self.send(PartyId::Principal, Kind::ClientKeys, w.finish()));
         }
         if session.encryption.is_none() {
             effects.and(self.adopt(session, key, labels)?);
@@ -243,10 +250,11 @@ impl Client {
         let public = secret.public_key(&mut Prg::new(&self.seed.derive("public key", 0))).to_bytes();
         if self.is_hesv() {
             let keys = self.evaluation_keys(session, &secret, &public)?;
-            effects.and(self.send(PartyId::Principal, Kind::ServerKeys, &keys));
+            effects.and(self.send(PartyId::Principal, Kind::ServerKeys, keys));
         } else {
-            effects.and(self.send(PartyId::Principal, Kind::ServerKeys, &public));
-            effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, &public));
+            let public = Arc::new(public);
+            effects.and(self.send(PartyId::Principal, Kind::ServerKeys, public.clone()));
+            effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, public));
         }
         effects.and(self.adopt(session, key, labels)?);
         Ok(effects)
@@ -274,8 +282,9 @@ impl Client {
                 let (seeded, rest) = share(samples.expose(), seed);
                 let rest = pack(field, rest.expose().elements());
                 Ok(move |role: &mut Self| {
-                    let mut effects = role.send(PartyId::Principal, Kind::Data, seeded.seed().expose());
-                    effects.and(role.send(PartyId::Auxiliary, Kind::Data, &rest));
+                    let mut effects =
+                        role.send(PartyId::Principal, Kind::Data, seeded.seed().expose().to_vec());
+                    effects.and(role.send(PartyId::Auxiliary, Kind::Data, rest));
                     Ok(effects)
                 })
             });
@@ -305,18 +314,22 @@ impl Client {
             let mut rng = Prg::new(&seed);
             let mut parts = Vec::new();
             for (layout, operator) in encryption.layouts.iter().zip(&model.expose().operators) {
-                let matrix = layout.encrypt(&key, &operator.weight, &mut rng, &mut meter.operations)?;
-                parts.push(matrix.to_bytes(&encryption.parameters));
+                parts.push(layout.encrypt_to_bytes(
+                    &key,
+                    &operator.weight,
+                    &mut rng,
+                    &mut meter.operations,
+                )?);
                 let bias = layout.encrypt_bias(&key, &operator.bias, &mut rng, &mut meter.operations)?;
                 parts.push(bias.to_bytes(&encryption.parameters));
             }
             let mut w = Writer::default();
             w.u32(round.0).raw(&join(&parts));
-            let content = w.finish();
+            let content = Arc::new(w.finish());
             Ok(move |role: &mut Self| {
-                let mut effects = role.send(PartyId::Principal, Kind::Model, &content);
+                let mut effects = role.send(PartyId::Principal, Kind::Model, content.clone());
                 if !role.is_hesv() {
-                    effects.and(role.send(PartyId::Auxiliary, Kind::Model, &content));
+                    effects.and(role.send(PartyId::Auxiliary, Kind::Model, content));
                 }
                 Ok(effects)
             })
@@ -346,7 +359,7 @@ impl Client {
                 w.u64(test).samples(&right);
             }
             let content = w.finish();
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::OwnResult, &content)))
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::OwnResult, content)))
         });
         Ok(effects)
     }
@@ -402,8 +415,8 @@ impl Client {
     }
 
     fn send_share(&mut self, kind: Kind, place: Place, seed: &Seed, rest: &[u8]) -> Effects<Self> {
-        let mut effects = self.send(PartyId::Principal, kind, &place.encode(seed.expose()));
-        effects.and(self.send(PartyId::Auxiliary, kind, &place.encode(rest)));
+        let mut effects = self.send(PartyId::Principal, kind, place.encode(seed.expose()));
+        effects.and(self.send(PartyId::Auxiliary, kind, place.encode(rest)));
         effects
     }
 
@@ -502,7 +515,7 @@ impl Client {
             };
             Ok(move |role: &mut Self| {
                 let mut effects = match encrypted {
-                    Some((kind, content)) => role.send(PartyId::Principal, kind, &place.encode(&content)),
+                    Some((kind, content)) => role.send(PartyId::Principal, kind, place.encode(&content)),
                     None => role.send_share(kind, place, &seeded, &rest),
                 };
                 if let Some(state) = role.units.get_mut(&id) {
@@ -747,30 +760,21 @@ fn decrypt(
 }
 
 impl Role for Client {
-    fn handle(&mut self, from: PartyId, frame: &[u8]) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        for (kind, content) in self.links.open(from, frame)? {
-            let needs_key = !matches!(kind, Kind::Session | Kind::ClientKeys | Kind::OwnTest);
-            if needs_key && self.label_secret.is_none() && self.session.is_some() {
-                // The leader's envelope is still on its way.
-                if self.early.len() >= MOST_EARLY {
-                    return Err(Error::Unexpected { from, kind, state: "the clients' key has not come" });
-                }
-                self.early.push((from, kind, content));
-                continue;
+    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
+        let needs_key = !matches!(kind, Kind::Session | Kind::ClientKeys | Kind::OwnTest);
+        if needs_key && self.label_secret.is_none() && self.session.is_some() {
+            // The leader's envelope is still on its way.
+            if self.early.len() >= MOST_EARLY {
+                return Err(Error::Unexpected { from, kind, state: "the clients' key has not come" });
             }
-            effects.and(self.take(from, kind, content)?);
+            self.early.push((from, kind, content));
+            return Ok(Effects::default());
         }
-        Ok(effects)
+        self.take(from, kind, content)
     }
 
     fn awaiting(&self) -> String {
-        let gaps = self.links.gaps();
         let own = self.id();
-        if !gaps.is_empty() {
-            let from: Vec<String> = gaps.iter().map(ToString::to_string).collect();
-            return format!("{own}: a message from {} is missing", from.join(", "));
-        }
         match (&self.session, &self.label_secret) {
             (None, _) => format!("{own}: the session from principal"),
             (_, None) => format!("{own}: the leader's envelope"),

@@ -29,7 +29,7 @@ pub struct Envelope {
 }
 
 /// One party's ends of all its links.
-pub(crate) struct Links {
+pub struct Links {
     own: PartyId,
     session: [u8; 16],
     sent: BTreeMap<PartyId, u64>,
@@ -43,12 +43,13 @@ struct Incoming {
 }
 
 impl Links {
-    pub(crate) fn new(own: PartyId, session: [u8; 16]) -> Self {
+    /// The links of a party in a session.
+    pub fn new(own: PartyId, session: [u8; 16]) -> Self {
         Self { own, session, sent: BTreeMap::new(), received: BTreeMap::new() }
     }
 
     /// Puts content into the next frame to a party.
-    pub(crate) fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope {
+    pub fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope {
         let number = self.sent.entry(to).or_insert(0);
         let mut bytes = Vec::with_capacity(HEAD + content.len() + TAG);
         bytes.extend(MAGIC);
@@ -66,7 +67,7 @@ impl Links {
     }
 
     /// Takes a frame; returns the messages that are due, in order. A frame seen before gives nothing.
-    pub(crate) fn open(&mut self, from: PartyId, bytes: &[u8]) -> Result<Vec<(Kind, Vec<u8>)>, Error> {
+    pub fn open(&mut self, from: PartyId, bytes: &[u8]) -> Result<Vec<(Kind, Vec<u8>)>, Error> {
         let (own, session) = (self.own, self.session);
         let kind = bytes.get(KIND).and_then(|&byte| Kind::from_wire(byte));
         let damaged = |why| Error::Damaged { from, to: own, kind, why };
@@ -108,7 +109,7 @@ impl Links {
     }
 
     /// Whether frames arrived whose predecessors did not, and from whom.
-    pub(crate) fn gaps(&self) -> Vec<PartyId> {
+    pub fn gaps(&self) -> Vec<PartyId> {
         self.received
             .iter()
             .filter(|(_, incoming)| !incoming.early.is_empty())

@@ -66,11 +66,13 @@ pub enum Kind {
     Differences = 23,
     /// Counting client to principal: how many are zero.
     Count = 24,
+    /// Principal to all: the values, and the utilities behind them.
+    Values = 25,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Hello,
         Self::Session,
         Self::ServerKeys,
@@ -95,9 +97,11 @@ impl Kind {
         Self::Done,
         Self::Differences,
         Self::Count,
+        Self::Values,
     ];
 
-    pub(crate) fn from_wire(byte: u8) -> Option<Self> {
+    /// From the byte it has in frames.
+    pub fn from_wire(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
@@ -128,6 +132,7 @@ impl Kind {
             Self::Done => "done",
             Self::Differences => "blinded differences",
             Self::Count => "count",
+            Self::Values => "values",
         }
     }
 }
@@ -338,9 +343,15 @@ impl Place {
     }
 }
 
+/// How many ciphertexts a message has somebody decrypt.
+pub fn replies_in(kind: Kind, content: &[u8]) -> u64 {
+    let parts = Place::decode(content).and_then(|(_, rest)| split(rest).map(|parts| parts.len() as u64));
+    if kind == Kind::Reply { parts.unwrap_or(0) } else { 0 }
+}
+
 /// Several byte strings one after the other.
 pub(crate) fn join(parts: &[Vec<u8>]) -> Vec<u8> {
-    let mut w = Writer::default();
+    let mut w = Writer::with_room(8 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
     w.u64(parts.len() as u64);
     parts.iter().for_each(|part| {
         w.counted(part);

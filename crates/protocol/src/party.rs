@@ -15,7 +15,7 @@ pub enum PartyId {
 
 impl PartyId {
     /// As two bytes.
-    pub(crate) fn to_wire(self) -> u16 {
+    pub fn to_wire(self) -> u16 {
         match self {
             Self::Principal => 0xffff,
             Self::Auxiliary => 0xfffe,
@@ -24,7 +24,7 @@ impl PartyId {
     }
 
     /// From two bytes.
-    pub(crate) fn from_wire(word: u16) -> Self {
+    pub fn from_wire(word: u16) -> Self {
         match word {
             0xffff => Self::Principal,
             0xfffe => Self::Auxiliary,

@@ -2,6 +2,9 @@
 //! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
 
 mod hesv;
+mod memory;
+
+pub use memory::Assignment;
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -13,18 +16,18 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 
 use crate::{
-    Envelope, Error, PartyId,
+    Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
-    decryptors::{Planner, Unit, knows},
+    decryptors::{Planner, Unit, UnitRoles, knows},
     error::CodecError,
-    frame::Links,
     message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
     program::{Input, Receive},
-    role::{Effects, Meter, Phase, Role},
+    role::{Effects, Meter, Outgoing, Phase, Role},
+    scope::Scope,
     secret::{self, SecretServer},
     server::{
-        LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_columns, chunk_wants,
-        coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
+        LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_wants, coalition_model,
+        first_products, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
         updates_of, waits_for, wanted_batches, wanted_chunks,
     },
     session::{Federation, Session},
@@ -64,7 +67,6 @@ impl From<SampleSet> for TestResult {
 /// The principal server.
 pub struct Principal {
     federation: Arc<Federation>,
-    links: Links,
     seed: Seed,
     costs: Option<UnitCosts>,
     hellos: BTreeMap<usize, Hello>,
@@ -81,9 +83,13 @@ pub struct Principal {
     units: BTreeMap<UnitId, UnitState>,
     halves: BTreeMap<Place, Halves>,
     verdicts: BTreeMap<UnitId, Vec<u8>>,
-    roles: BTreeMap<(RoundId, Coalition, usize), UnitPlan>,
+    roles: BTreeMap<(RoundId, Coalition, usize), UnitRoles>,
+    /// Clients that stay away: nothing is planned for them.
+    away: Coalition,
     next_test: u64,
     results: Vec<(u64, TestResult)>,
+    over: Vec<Scope>,
+    memory: memory::Memory,
     hesv: hesv::State,
 }
 
@@ -115,10 +121,8 @@ impl Principal {
     /// A principal whose randomness follows from a seed. `costs` are this machine's, to choose packings by; needed
     /// wherever something is encrypted.
     pub fn new(federation: Arc<Federation>, costs: Option<UnitCosts>, seed: Seed) -> Self {
-        let links = Links::new(PartyId::Principal, federation.digest());
         Self {
             federation,
-            links,
             seed,
             costs,
             hellos: BTreeMap::new(),
@@ -135,8 +139,11 @@ impl Principal {
             halves: BTreeMap::new(),
             verdicts: BTreeMap::new(),
             roles: BTreeMap::new(),
+            away: Coalition::EMPTY,
             next_test: 0,
             results: Vec::new(),
+            over: Vec::new(),
+            memory: memory::Memory::default(),
             hesv: hesv::State::default(),
         }
     }
@@ -154,9 +161,7 @@ impl Principal {
     /// Asks for a test; returns its number.
     pub fn request(&mut self, request: TestRequest) -> Result<(u64, Effects<Self>), Error> {
         let test = self.next_test;
-        self.next_test += 1;
-        self.queue.insert((request.round, test), request);
-        Ok((test, self.pump()?))
+        Ok((test, self.request_as(test, request)?))
     }
 
     /// Tests that ended, with what they found.
@@ -168,13 +173,14 @@ impl Principal {
     pub fn close_round(&mut self, round: RoundId) -> Effects<Self> {
         let mut effects = Effects::default();
         if self.rounds.remove(&round).is_some() {
+            self.over.push(Scope::Round(round));
             self.secret.forget_round(round);
             self.store.forget_round(round);
             self.hesv.forget_round(round);
             let mut w = Writer::default();
             w.u8(1).u64(round.0.into());
             let content = w.finish();
-            effects.outbox.extend(self.auxiliary().map(|to| self.links.seal(to, Kind::Done, &content)));
+            effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
         }
         effects
     }
@@ -222,7 +228,7 @@ impl Principal {
                     return Err(malformed(CodecError::Value { what: "addressee" }));
                 }
                 let mut effects = Effects::default();
-                effects.outbox.push(self.links.seal(PartyId::Client(to), Kind::ClientKeys, r.rest()));
+                effects.outbox.push(Outgoing::new(PartyId::Client(to), Kind::ClientKeys, r.rest().to_vec()));
                 Ok(effects)
             }
             (Kind::Common, PartyId::Auxiliary) => {
@@ -292,9 +298,11 @@ impl Principal {
             session.network()?,
         )?);
         self.session = Some(Arc::new(session));
+        self.repeat_assignments()?;
         let clients = (0..self.federation.clients).map(PartyId::Client);
+        let proposal = Arc::new(proposal);
         for to in clients.chain(self.auxiliary()) {
-            effects.outbox.push(self.links.seal(to, Kind::Session, &proposal));
+            effects.outbox.push(Outgoing::new(to, Kind::Session, proposal.clone()));
         }
         Ok(effects)
     }
@@ -338,11 +346,9 @@ impl Principal {
         }
         for chunk in 0..session.chunks.len() {
             let (session, data, models) = (session.clone(), data.clone(), models.clone());
+            let encoded = self.store.encoded.clone();
             effects.job(move |meter| {
-                let layout = &session.encryption()?.layouts[0];
-                let columns = chunk_columns(&session, chunk, &data)?;
-                let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
-                let outputs = products(layout, &weights, &columns, meter)?;
+                let outputs = first_products(&session, chunk, &data, &models, &encoded, meter)?;
                 Ok(move |role: &mut Self| {
                     if let Some(state) = role.rounds.get_mut(&round) {
                         state.own.insert(chunk, outputs);
@@ -449,7 +455,7 @@ impl Principal {
                 if !own.is_empty() {
                     let mut w = Writer::default();
                     w.u64(test).u32(round.0).u128(coalition.bits()).samples(&own);
-                    effects.outbox.push(self.links.seal(PartyId::Client(owner), Kind::OwnTest, &w.finish()));
+                    effects.outbox.push(Outgoing::new(PartyId::Client(owner), Kind::OwnTest, w.finish()));
                     state.owners_left.insert(owner);
                 }
             }
@@ -462,7 +468,7 @@ impl Principal {
         self.tests.insert(test, state);
         if is_secure {
             effects.and(self.open_round(round));
-            let content = plan.encode();
+            let content = Arc::new(plan.encode());
             let mut concerned: BTreeSet<PartyId> = self.auxiliary().into_iter().collect();
             for context in UnitContext::of(&plan) {
                 concerned.extend(context.seated().chain(context.owners(session)).map(PartyId::Client));
@@ -470,7 +476,7 @@ impl Principal {
                 self.units.insert(id, UnitState { plan: Some(Arc::new(context)), ..UnitState::default() });
             }
             for to in concerned {
-                effects.outbox.push(self.links.seal(to, Kind::Test, &content));
+                effects.outbox.push(Outgoing::new(to, Kind::Test, content.clone()));
             }
             for unit in plan.units {
                 effects.and(self.advance(UnitId { test, group: unit.group })?);
@@ -491,20 +497,12 @@ impl Principal {
     ) -> Result<UnitPlan, Error> {
         let key = (round, coalition, group);
         if let Some(known) = self.roles.get(&key) {
-            return Ok(UnitPlan { samples, ..known.clone() });
+            return Ok(plan_of(known, samples));
         }
-        let planner = self.planner.as_mut().ok_or(Error::Local { what: "the planner" })?;
-        let roles = planner.assign(Unit { round, participants, group, coalition }, Coalition::EMPTY)?;
-        let plan = UnitPlan {
-            group,
-            samples,
-            chain: roles.decryptors().to_vec(),
-            gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
-            dealer: roles.dealer(),
-            counter: roles.counter(),
-        };
-        self.roles.insert(key, plan.clone());
-        Ok(plan)
+        let unit = Unit { round, participants, group, coalition };
+        self.assign(Assignment { unit, away: self.away, sent: None })?;
+        let roles = self.roles.get(&key).ok_or(Error::Local { what: "assigned roles" })?;
+        Ok(plan_of(roles, samples))
     }
 
     fn open_round(&mut self, round: RoundId) -> Effects<Self> {
@@ -517,8 +515,8 @@ impl Principal {
                 concerned = session.groups.iter().fold(concerned, |all, group| all.union(group.owners));
             }
             for client in concerned.members() {
-                let content = round.0.to_le_bytes();
-                effects.outbox.push(self.links.seal(PartyId::Client(client), Kind::RoundStart, &content));
+                let content = round.0.to_le_bytes().to_vec();
+                effects.outbox.push(Outgoing::new(PartyId::Client(client), Kind::RoundStart, content));
             }
         }
         effects
@@ -657,7 +655,6 @@ impl Principal {
                         let mut replies = Replies::new(&session, operator, public, &seed)?;
                         for batch in wanted_batches(layout, columns, &wants) {
                             for row in 0..layout.rows() {
-                                meter.enter(Phase::Linear);
                                 let terms: Vec<(u32, &Ciphertext)> = members
                                     .iter()
                                     .filter_map(|(i, w)| {
@@ -665,10 +662,9 @@ impl Principal {
                                         outputs.get(model)?.get(batch * layout.rows() + row).map(|c| (*w, c))
                                     })
                                     .collect();
-                                let sum = Ciphertext::weighted_sum(layout.parameters().limbs(), &terms)?;
                                 let start = batch * layout.batch();
                                 replies.add(
-                                    sum,
+                                    &terms,
                                     row,
                                     |column| start + column < columns && wants(start + column),
                                     meter,
@@ -676,7 +672,7 @@ impl Principal {
                             }
                         }
                         let content = place.encode(&replies.finish());
-                        Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+                        Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
                     });
                 }
             }
@@ -710,13 +706,13 @@ impl Principal {
                     let mut replies = Replies::new(&session, operator, public, &seed)?;
                     for batch in 0..layout.batches(columns) {
                         for row in 0..layout.rows() {
-                            let sum = bias_sum(&session, &context, operator, row, &models)?;
+                            let terms = biases(&session, &context, operator, row, &models);
                             let start = batch * layout.batch();
-                            replies.add(sum, row, |column| start + column < columns, meter)?;
+                            replies.add(&terms, row, |column| start + column < columns, meter)?;
                         }
                     }
                     let content = place.encode(&replies.finish());
-                    Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+                    Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
                 });
             }
         }
@@ -807,29 +803,27 @@ impl Principal {
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
                 let layout = &session.encryption()?.layouts[operator];
-                let limbs = layout.parameters().limbs();
                 let columns = session.program().operators[operator].positions * context.places.len();
                 let mut others = ciphertexts(&session, Kind::Half, &other, own.len(), meter)?;
                 let mut replies = Replies::new(&session, operator, public, &seed)?;
-                for (i, mut sum) in own.into_iter().enumerate() {
+                for (i, own) in own.into_iter().enumerate() {
                     let (batch, row) = (i / layout.rows(), i % layout.rows());
                     let half = others.next().ok_or(Error::Local { what: "halves" })??;
-                    meter.enter(Phase::Linear);
-                    sum.add_assign(limbs, &half)?;
-                    sum.add_assign(limbs, &bias_sum(&session, &context, operator, row, &models)?)?;
+                    let mut terms = biases(&session, &context, operator, row, &models);
+                    terms.extend([(1, &own), (1, &half)]);
                     let start = batch * layout.batch();
-                    replies.add(sum, row, |column| start + column < columns, meter)?;
+                    replies.add(&terms, row, |column| start + column < columns, meter)?;
                 }
                 let content = place.encode(&replies.finish());
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, &content)))
+                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
             });
         }
         Ok(effects)
     }
 
-    fn send(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Effects<Self> {
+    fn send(&self, to: PartyId, kind: Kind, content: Vec<u8>) -> Effects<Self> {
         let mut effects = Effects::default();
-        effects.outbox.push(self.links.seal(to, kind, content));
+        effects.outbox.push(Outgoing::new(to, kind, content));
         effects
     }
 
@@ -851,11 +845,7 @@ impl Principal {
             if opening.own.is_none() {
                 let (d, e) = masked_factors(triple, gates, held)?;
                 let content = pack(session.field(), &[d.elements(), e.elements()].concat());
-                effects.outbox.push(self.links.seal(
-                    PartyId::Auxiliary,
-                    Kind::Opening,
-                    &place.encode(&content),
-                ));
+                effects.outbox.push(Outgoing::new(PartyId::Auxiliary, Kind::Opening, place.encode(&content)));
                 opening.own = Some((d, e));
             }
             if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
@@ -864,7 +854,7 @@ impl Principal {
                 let share = gated_sum(triple, gates, (own, other), true, &zero)?;
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
-                effects.outbox.push(self.links.seal(to, Kind::OutputShare, &content));
+                effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
                 state.started.insert((hop, item, 0));
                 state.triples.remove(&hop);
                 state.openings.remove(&hop);
@@ -920,15 +910,28 @@ impl Principal {
                 state.right.into()
             };
             self.results.push((test, result));
+            self.over.push(Scope::Test(test));
             self.store.forget_test(test);
             self.hesv.forget_test(test);
             let mut w = Writer::default();
             w.u8(0).u64(test);
             let content = w.finish();
-            effects.outbox.extend(self.auxiliary().map(|to| self.links.seal(to, Kind::Done, &content)));
+            effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
             effects.and(self.pump()?);
         }
         Ok(effects)
+    }
+}
+
+/// Who does what, as it travels.
+fn plan_of(roles: &UnitRoles, samples: SampleSet) -> UnitPlan {
+    UnitPlan {
+        group: roles.unit().group,
+        samples,
+        chain: roles.decryptors().to_vec(),
+        gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
+        dealer: roles.dealer(),
+        counter: roles.counter(),
     }
 }
 
@@ -958,10 +961,10 @@ impl<'a> Replies<'a> {
         Ok(Self { session, operator, public, rng: Prg::new(seed), parts: Vec::new() })
     }
 
-    /// Sanitises an output of which some columns are wanted (DESIGN 3.3).
+    /// Sanitises a weighted sum of outputs of which some columns are wanted (DESIGN 3.3).
     fn add(
         &mut self,
-        sum: Ciphertext,
+        terms: &[(u32, &Ciphertext)],
         row: usize,
         wanted: impl Fn(usize) -> bool,
         meter: &mut Meter<'_>,
@@ -971,8 +974,8 @@ impl<'a> Replies<'a> {
         let layout = &encryption.layouts[self.operator];
         let planned = layout.planned(row, wanted)?;
         let flooding = &encryption.floodings[self.operator];
-        let reply = self.public.sanitise(
-            sum,
+        let reply = self.public.sanitise_sum(
+            terms,
             layout.packing(),
             &planned,
             flooding,
@@ -988,22 +991,18 @@ impl<'a> Replies<'a> {
     }
 }
 
-/// The weighted sum of the members' biases, for one row of outputs.
-fn bias_sum(
+/// The members' biases for one row of outputs, with their weights.
+fn biases<'a>(
     session: &Session,
     context: &UnitContext,
     operator: usize,
     row: usize,
-    models: &[(usize, Arc<LocalModel>)],
-) -> Result<Ciphertext, Error> {
+    models: &'a [(usize, Arc<LocalModel>)],
+) -> Vec<(u32, &'a Ciphertext)> {
     let members = session.members(context.round, context.coalition);
-    let terms: Vec<(u32, &Ciphertext)> = members
-        .iter()
-        .filter_map(|(i, w)| {
-            models.iter().find(|(client, _)| client == i).map(|(_, m)| (*w, &m.biases[operator][row]))
-        })
-        .collect();
-    Ok(Ciphertext::weighted_sum(session.encryption()?.parameters.limbs(), &terms)?)
+    let bias =
+        |i: usize| models.iter().find(|(client, _)| *client == i).map(|(_, m)| &m.biases[operator][row]);
+    members.iter().filter_map(|(i, w)| bias(*i).map(|bias| (*w, bias))).collect()
 }
 
 /// Decodes exactly so many ciphertexts, one at a time.
@@ -1037,10 +1036,6 @@ impl secret::Host for Principal {
         self.common.clone()
     }
 
-    fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope {
-        self.links.seal(to, kind, content)
-    }
-
     fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>> {
         self.units.get(&unit).and_then(|state| state.plan.clone())
     }
@@ -1059,20 +1054,15 @@ impl secret::Host for Principal {
 }
 
 impl Role for Principal {
-    fn handle(&mut self, from: PartyId, frame: &[u8]) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        for (kind, content) in self.links.open(from, frame)? {
-            effects.and(self.take(from, kind, content)?);
-        }
-        Ok(effects)
+    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
+        self.take(from, kind, content)
+    }
+
+    fn take_over(&mut self) -> Vec<Scope> {
+        std::mem::take(&mut self.over)
     }
 
     fn awaiting(&self) -> String {
-        let gaps = self.links.gaps();
-        if !gaps.is_empty() {
-            let from: Vec<String> = gaps.iter().map(ToString::to_string).collect();
-            return format!("principal: a message from {} is missing", from.join(", "));
-        }
         if self.session.is_none() {
             let missing = (0..self.federation.clients).filter(|c| !self.hellos.contains_key(c));
             let names: Vec<String> = missing.map(|c| PartyId::Client(c).to_string()).collect();

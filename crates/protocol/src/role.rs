@@ -1,10 +1,30 @@
-//! What all roles have in common: they take frames and return frames and jobs. A job is work that needs nothing but
+//! What all roles have in common: they take messages and return messages and jobs. A job is work that needs nothing but
 //! what it was given, so it may run anywhere; what it finds is handed back by its continuation. A role has no clock,
 //! thread or randomness of its own: whoever runs it brings them.
 
+use std::sync::Arc;
+
 use secsv_he::Operations;
 
-use crate::{Envelope, Error, PartyId};
+use crate::{Error, PartyId, message::Kind, scope::Scope};
+
+/// A message as its sender hands it over: whoever runs the role numbers and frames it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The receiver.
+    pub to: PartyId,
+    /// What it holds.
+    pub kind: Kind,
+    /// The content; a message to several parties is in memory once.
+    pub content: Arc<Vec<u8>>,
+}
+
+impl Outgoing {
+    /// A message to a party.
+    pub fn new(to: PartyId, kind: Kind, content: impl Into<Arc<Vec<u8>>>) -> Self {
+        Self { to, kind, content: content.into() }
+    }
+}
 
 /// What a job is busy with, for the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,7 +81,7 @@ pub type Job<R> = Box<dyn FnOnce(&mut Meter<'_>) -> Result<Continuation<R>, Erro
 /// What a role wants done.
 pub struct Effects<R> {
     /// To be delivered.
-    pub outbox: Vec<Envelope>,
+    pub outbox: Vec<Outgoing>,
     /// To be run.
     pub jobs: Vec<Job<R>>,
 }
@@ -91,8 +111,13 @@ impl<R> Effects<R> {
 
 /// A party's state machine.
 pub trait Role: Sized + Send + 'static {
-    /// Takes a frame.
-    fn handle(&mut self, from: PartyId, frame: &[u8]) -> Result<Effects<Self>, Error>;
+    /// Takes a message.
+    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error>;
+
+    /// What has ended since this was last asked: messages about it are not needed any more.
+    fn take_over(&mut self) -> Vec<Scope> {
+        Vec::new()
+    }
 
     /// What it waits for, in words, and from whom: for the message when nothing moves any more.
     fn awaiting(&self) -> String;

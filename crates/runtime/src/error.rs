@@ -42,6 +42,33 @@ pub enum Error {
     /// An audit log cannot be kept.
     #[error(transparent)]
     Audit(#[from] crate::audit::AuditError),
+    /// A state directory cannot be used.
+    #[error(transparent)]
+    Journal(#[from] crate::journal::JournalError),
+    /// There can be no connection.
+    #[error(transparent)]
+    Tls(#[from] crate::tls::TlsError),
+    /// A silo's data are not those of the federation.
+    #[error("{field}: expected {expected}, found {found}")]
+    Data {
+        /// What differs.
+        field: &'static str,
+        /// Of the kit.
+        expected: String,
+        /// Of the data.
+        found: String,
+    },
+    /// The system refuses something that every process needs.
+    #[error("{what}: {source}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The process was told to stop.
+    #[error("stopped before the values were there: start again to go on")]
+    Stopped,
     /// An evaluator gave another number of answers than it was asked for.
     #[error("expected the results of {expected} tests, found {found}")]
     Answers {
@@ -72,6 +99,9 @@ impl Error {
             Self::CannotSkip { .. } => true,
             Self::Kit(error) => error.is_bad_input(),
             Self::Audit(error) => error.is_bad_input(),
+            Self::Journal(error) => error.is_bad_input(),
+            Self::Data { .. } => true,
+            Self::Tls(_) | Self::System { .. } | Self::Stopped => false,
             Self::UnknownRound { .. } | Self::Answers { .. } | Self::Stalled { .. } => false,
         }
     }

@@ -21,21 +21,31 @@ impl SecureEvaluator {
     /// Adds what the run cost and disclosed to its result.
     pub fn account_for(&self, spec: &FederationSpec, result: &mut EvaluationResult) {
         let accounts = self.accounts();
-        result.timing = timing(&accounts, result.timing.wall_s);
-        result.traffic = traffic(&accounts.traffic, spec);
-        result.messages = messages(&accounts.traffic);
-        result.operations = accounts.operations.into();
-        result.peak_memory_bytes = peak_memory();
         let replies = accounts.operations.decrypt;
         let skips = result.skip;
         let found = self.world().with_principal(|principal| {
             let (session, planner) = (principal.session()?, principal.planner()?);
             Some((parameters(session), security(session, planner, replies, skips)))
         });
-        if let Some((parameters, security)) = found.flatten() {
-            result.parameters = parameters;
-            result.security = Some(security);
-        }
+        account(&accounts, spec, result, found.flatten());
+    }
+}
+
+/// Enters cost, parameters and disclosures in a result.
+pub(crate) fn account(
+    accounts: &Accounts,
+    spec: &FederationSpec,
+    result: &mut EvaluationResult,
+    found: Option<(Option<EncryptionParameters>, SecurityResult)>,
+) {
+    result.timing = timing(accounts, result.timing.wall_s);
+    result.traffic = traffic(&accounts.traffic, spec);
+    result.messages = messages(&accounts.traffic);
+    result.operations = accounts.operations.into();
+    result.peak_memory_bytes = peak_memory();
+    if let Some((parameters, security)) = found {
+        result.parameters = parameters;
+        result.security = Some(security);
     }
 }
 

@@ -10,10 +10,10 @@ use std::{
 
 use secsv_federation::RoundId;
 use secsv_protocol::{
-    Auxiliary, Client, ClientInput, Envelope, Error as RoleError, Operations, PartyId, Principal, Seed,
-    TestRequest, TestResult, UnitCosts,
+    Auxiliary, Client, ClientInput, Envelope, Error as RoleError, Links, Operations, PartyId, Principal,
+    Seed, TestRequest, TestResult, UnitCosts,
     message::Kind,
-    role::{Continuation, Effects, Job, Meter, Phase, Probe, Role},
+    role::{Continuation, Effects, Job, Meter, Outgoing, Phase, Probe, Role},
     session::Federation,
 };
 
@@ -56,15 +56,64 @@ enum Event<R> {
     Found(Continuation<R>),
 }
 
+/// A role with its ends of the links.
+struct Party<R> {
+    role: R,
+    links: Links,
+}
+
+/// What a party wants done, in frames.
+struct Step<R> {
+    outbox: Vec<Envelope>,
+    jobs: Vec<Job<R>>,
+}
+
+impl<R: Role> Party<R> {
+    fn handle(&mut self, event: Event<R>) -> Result<Step<R>, RoleError> {
+        let effects = match event {
+            Event::Frame(from, bytes) => {
+                let mut effects = Effects::default();
+                for (kind, content) in self.links.open(from, &bytes)? {
+                    effects.and(self.role.handle(from, kind, content)?);
+                }
+                effects
+            }
+            Event::Found(next) => next(&mut self.role)?,
+        };
+        Ok(self.seal(effects))
+    }
+
+    fn seal(&mut self, effects: Effects<R>) -> Step<R> {
+        let Effects { outbox, jobs } = effects;
+        let seal = |message: Outgoing| self.links.seal(message.to, message.kind, &message.content);
+        Step { outbox: outbox.into_iter().map(seal).collect(), jobs }
+    }
+
+    fn awaiting(&self, own: PartyId) -> String {
+        let gaps: Vec<String> = self.links.gaps().iter().map(ToString::to_string).collect();
+        if gaps.is_empty() {
+            self.role.awaiting()
+        } else {
+            format!("{own}: a message from {} is missing", gaps.join(", "))
+        }
+    }
+}
+
 /// A party and what waits for it.
 struct Desk<R> {
-    role: Option<Box<R>>,
+    party: Option<Box<Party<R>>>,
+    own: PartyId,
     inbox: VecDeque<Event<R>>,
 }
 
-impl<R> Desk<R> {
-    fn new(role: R) -> Self {
-        Self { role: Some(Box::new(role)), inbox: VecDeque::new() }
+impl<R: Role> Desk<R> {
+    fn new(role: R, own: PartyId, session: [u8; 16]) -> Self {
+        let party = Party { role, links: Links::new(own, session) };
+        Self { party: Some(Box::new(party)), own, inbox: VecDeque::new() }
+    }
+
+    fn awaiting(&self) -> Option<String> {
+        self.party.as_ref().map(|party| party.awaiting(self.own))
     }
 }
 
@@ -92,9 +141,9 @@ enum AnyJob {
 }
 
 enum Task {
-    Principal(Box<Principal>, Event<Principal>),
-    Auxiliary(Box<Auxiliary>, Event<Auxiliary>),
-    Client(usize, Box<Client>, Event<Client>),
+    Principal(Box<Party<Principal>>, Event<Principal>),
+    Auxiliary(Box<Party<Auxiliary>>, Event<Auxiliary>),
+    Client(usize, Box<Party<Client>>, Event<Client>),
     Job(AnyJob),
 }
 
@@ -116,9 +165,10 @@ impl World {
     ) -> Self {
         let principal = Principal::new(federation.clone(), costs, seed.derive("principal", 0));
         let auxiliary = Auxiliary::new(federation.clone(), seed.derive("auxiliary", 0));
+        let session = federation.digest();
         let mut floor = Floor {
-            principal: Desk::new(principal),
-            auxiliary: Desk::new(auxiliary),
+            principal: Desk::new(principal, PartyId::Principal, session),
+            auxiliary: Desk::new(auxiliary, PartyId::Auxiliary, session),
             clients: Vec::new(),
             jobs: VecDeque::new(),
             interceptor,
@@ -133,7 +183,7 @@ impl World {
             let mut client =
                 Client::new(federation.clone(), position, input, seed.derive("client", position as u64));
             let effects = client.start();
-            floor.clients.push(Desk::new(client));
+            floor.clients.push(Desk::new(client, PartyId::Client(position), session));
             floor.jobs.extend(effects.jobs.into_iter().map(|job| AnyJob::Client(position, job)));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -147,7 +197,7 @@ impl World {
 
     /// Looks at the principal while nothing runs.
     pub fn with_principal<T>(&self, look: impl FnOnce(&Principal) -> T) -> Option<T> {
-        self.lock().principal.role.as_deref().map(look)
+        self.lock().principal.party.as_deref().map(|party| look(&party.role))
     }
 
     fn lock(&self) -> MutexGuard<'_, Floor> {
@@ -214,12 +264,13 @@ impl World {
     fn at_desk<T>(&self, act: impl FnOnce(&mut Principal) -> (Effects<Principal>, T)) -> T {
         let mut floor = self.lock();
         loop {
-            if let Some(principal) = floor.principal.role.as_deref_mut() {
-                let (effects, answer) = act(principal);
+            if let Some(principal) = floor.principal.party.as_deref_mut() {
+                let (effects, answer) = act(&mut principal.role);
+                let step = principal.seal(effects);
                 // A test of no sample ends as it is asked for.
-                let ended = principal.take_results();
+                let ended = principal.role.take_results();
                 floor.results.extend(ended);
-                floor.absorb_principal(effects);
+                floor.absorb_step(step, AnyJob::Principal);
                 self.moved.notify_all();
                 return answer;
             }
@@ -283,9 +334,9 @@ impl World {
 
 /// What a thread brings back.
 enum Done {
-    Principal(Box<Principal>, Result<Effects<Principal>, RoleError>),
-    Auxiliary(Box<Auxiliary>, Result<Effects<Auxiliary>, RoleError>),
-    Client(usize, Box<Client>, Result<Effects<Client>, RoleError>),
+    Principal(Box<Party<Principal>>, Result<Step<Principal>, RoleError>),
+    Auxiliary(Box<Party<Auxiliary>>, Result<Step<Auxiliary>, RoleError>),
+    Client(usize, Box<Party<Client>>, Result<Step<Client>, RoleError>),
     Found(Box<Finding>),
 }
 
@@ -301,26 +352,19 @@ enum AnyFound {
     Client(usize, Continuation<Client>),
 }
 
-fn handle<R: Role>(role: &mut R, event: Event<R>) -> Result<Effects<R>, RoleError> {
-    match event {
-        Event::Frame(from, bytes) => role.handle(from, &bytes),
-        Event::Found(next) => next(role),
-    }
-}
-
 fn perform(task: Task) -> Done {
     match task {
-        Task::Principal(mut role, event) => {
-            let effects = handle(&mut *role, event);
-            Done::Principal(role, effects)
+        Task::Principal(mut party, event) => {
+            let step = party.handle(event);
+            Done::Principal(party, step)
         }
-        Task::Auxiliary(mut role, event) => {
-            let effects = handle(&mut *role, event);
-            Done::Auxiliary(role, effects)
+        Task::Auxiliary(mut party, event) => {
+            let step = party.handle(event);
+            Done::Auxiliary(party, step)
         }
-        Task::Client(position, mut role, event) => {
-            let effects = handle(&mut *role, event);
-            Done::Client(position, role, effects)
+        Task::Client(position, mut party, event) => {
+            let step = party.handle(event);
+            Done::Client(position, party, step)
         }
         Task::Job(job) => {
             let mut stopwatch = Stopwatch::default();
@@ -348,9 +392,9 @@ impl Floor {
 
     fn awaiting(&self) -> String {
         let mut all = Vec::new();
-        all.extend(self.principal.role.as_deref().map(Role::awaiting));
-        all.extend(self.auxiliary.role.as_deref().map(Role::awaiting));
-        all.extend(self.clients.iter().filter_map(|desk| desk.role.as_deref().map(Role::awaiting)));
+        all.extend(self.principal.awaiting());
+        all.extend(self.auxiliary.awaiting());
+        all.extend(self.clients.iter().filter_map(Desk::awaiting));
         all.join("; ")
     }
 
@@ -360,10 +404,10 @@ impl Floor {
         for k in 0..parties {
             let party = (self.turn + k) % parties;
             let task = match party {
-                0 => take(&mut self.principal).map(|(role, event)| Task::Principal(role, event)),
-                1 => take(&mut self.auxiliary).map(|(role, event)| Task::Auxiliary(role, event)),
+                0 => take(&mut self.principal).map(|(party, event)| Task::Principal(party, event)),
+                1 => take(&mut self.auxiliary).map(|(party, event)| Task::Auxiliary(party, event)),
                 client => take(&mut self.clients[client - 2])
-                    .map(|(role, event)| Task::Client(client - 2, role, event)),
+                    .map(|(party, event)| Task::Client(client - 2, party, event)),
             };
             if task.is_some() {
                 self.turn = party + 1;
@@ -375,33 +419,18 @@ impl Floor {
 
     fn absorb(&mut self, done: Done) {
         match done {
-            Done::Principal(mut role, effects) => {
-                self.results.extend(role.take_results());
-                self.principal.role = Some(role);
-                match effects {
-                    Ok(effects) => self.absorb_principal(effects),
-                    Err(error) => self.fail(error),
-                }
+            Done::Principal(mut party, step) => {
+                self.results.extend(party.role.take_results());
+                self.principal.party = Some(party);
+                self.absorb_result(step, AnyJob::Principal);
             }
-            Done::Auxiliary(role, effects) => {
-                self.auxiliary.role = Some(role);
-                match effects {
-                    Ok(effects) => {
-                        self.jobs.extend(effects.jobs.into_iter().map(AnyJob::Auxiliary));
-                        effects.outbox.into_iter().for_each(|envelope| self.post(envelope));
-                    }
-                    Err(error) => self.fail(error),
-                }
+            Done::Auxiliary(party, step) => {
+                self.auxiliary.party = Some(party);
+                self.absorb_result(step, AnyJob::Auxiliary);
             }
-            Done::Client(position, role, effects) => {
-                self.clients[position].role = Some(role);
-                match effects {
-                    Ok(effects) => {
-                        self.jobs.extend(effects.jobs.into_iter().map(|job| AnyJob::Client(position, job)));
-                        effects.outbox.into_iter().for_each(|envelope| self.post(envelope));
-                    }
-                    Err(error) => self.fail(error),
-                }
+            Done::Client(position, party, step) => {
+                self.clients[position].party = Some(party);
+                self.absorb_result(step, |job| AnyJob::Client(position, job));
             }
             Done::Found(finding) => {
                 for (phase, seconds) in &finding.stopwatch.seconds {
@@ -418,9 +447,16 @@ impl Floor {
         }
     }
 
-    fn absorb_principal(&mut self, effects: Effects<Principal>) {
-        self.jobs.extend(effects.jobs.into_iter().map(AnyJob::Principal));
-        effects.outbox.into_iter().for_each(|envelope| self.post(envelope));
+    fn absorb_result<R>(&mut self, step: Result<Step<R>, RoleError>, job: impl Fn(Job<R>) -> AnyJob) {
+        match step {
+            Ok(step) => self.absorb_step(step, job),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn absorb_step<R>(&mut self, step: Step<R>, job: impl Fn(Job<R>) -> AnyJob) {
+        self.jobs.extend(step.jobs.into_iter().map(job));
+        step.outbox.into_iter().for_each(|envelope| self.post(envelope));
     }
 
     fn fail(&mut self, error: RoleError) {
@@ -449,23 +485,23 @@ impl Floor {
     }
 }
 
-fn take<R>(desk: &mut Desk<R>) -> Option<(Box<R>, Event<R>)> {
+fn take<R>(desk: &mut Desk<R>) -> Option<(Box<Party<R>>, Event<R>)> {
     if desk.inbox.is_empty() {
         return None;
     }
-    let role = desk.role.take()?;
-    desk.inbox.pop_front().map(|event| (role, event))
+    let party = desk.party.take()?;
+    desk.inbox.pop_front().map(|event| (party, event))
 }
 
 /// Seconds by phase.
 #[derive(Default)]
-struct Stopwatch {
-    seconds: BTreeMap<Phase, f64>,
+pub(crate) struct Stopwatch {
+    pub(crate) seconds: BTreeMap<Phase, f64>,
     current: Option<(Phase, Instant)>,
 }
 
 impl Stopwatch {
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some((phase, since)) = self.current.take() {
             *self.seconds.entry(phase).or_default() += since.elapsed().as_secs_f64();
         }

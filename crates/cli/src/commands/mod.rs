@@ -7,4 +7,5 @@ pub mod evaluate;
 pub mod plan;
 pub mod protocols;
 pub mod report;
+pub mod reproduce;
 pub mod train;

@@ -51,7 +51,7 @@ impl Client {
                     let mut w = Writer::default();
                     w.u32(chunk as u32).raw(&join(&parts));
                     let content = w.finish();
-                    Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Data, &content)))
+                    Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Data, content)))
                 });
             }
         }
@@ -78,7 +78,7 @@ impl Client {
             let labels = Secret::new(labels.collect::<Vec<u64>>());
             let slots = key.encrypt_slots(labels.expose(), &mut Prg::new(&seed), &mut meter.operations)?;
             let content = place.encode(&slots.to_bytes(key.parameters()));
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Truth, &content)))
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Truth, content)))
         });
         Ok(effects)
     }
@@ -107,7 +107,7 @@ impl Client {
             let differences = open_slots(&session, samples, &key, Kind::Differences, &bytes, meter)?;
             let right = differences.expose().iter().filter(|&&difference| difference == 0).count();
             let content = Place::new(context.id, 0).encode(&(right as u64).to_le_bytes());
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Count, &content)))
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Count, content)))
         });
         Ok(effects)
     }

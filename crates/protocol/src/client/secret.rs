@@ -28,8 +28,8 @@ impl Client {
     ) -> Result<Effects<Self>, Error> {
         self.label_secret = Some(labels);
         let [principal, auxiliary] = secret::masks(&self.seed);
-        let mut effects = self.send(PartyId::Principal, Kind::ServerKeys, principal.seed().expose());
-        effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, auxiliary.seed().expose()));
+        let mut effects = self.send(PartyId::Principal, Kind::ServerKeys, principal.seed().expose().to_vec());
+        effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, auxiliary.seed().expose().to_vec()));
         let (session, input, seed) = (session.clone(), self.input.clone(), self.seed.derive("data share", 0));
         if !input.test_set.is_empty() {
             effects.job(move |meter| {
@@ -39,8 +39,9 @@ impl Client {
                 let (seeded, rest) = share(samples.expose(), seed);
                 let rest = pack(Ring64, rest.expose().elements());
                 Ok(move |role: &mut Self| {
-                    let mut effects = role.send(PartyId::Principal, Kind::Data, seeded.seed().expose());
-                    effects.and(role.send(PartyId::Auxiliary, Kind::Data, &rest));
+                    let mut effects =
+                        role.send(PartyId::Principal, Kind::Data, seeded.seed().expose().to_vec());
+                    effects.and(role.send(PartyId::Auxiliary, Kind::Data, rest));
                     Ok(effects)
                 })
             });
@@ -73,8 +74,8 @@ impl Client {
                 let weights = input.local.get(&round).ok_or(Error::Local { what: "the model of a round" })?;
                 let [principal, auxiliary] = secret::share_model(&session, round, weights, seed)?;
                 Ok(move |role: &mut Self| {
-                    let mut effects = role.send(PartyId::Principal, Kind::Model, &principal);
-                    effects.and(role.send(PartyId::Auxiliary, Kind::Model, &auxiliary));
+                    let mut effects = role.send(PartyId::Principal, Kind::Model, principal);
+                    effects.and(role.send(PartyId::Auxiliary, Kind::Model, auxiliary));
                     Ok(effects)
                 })
             });
@@ -85,7 +86,7 @@ impl Client {
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
                 let rest = secret::deal_first_layer(&session, position, &input.test_set, round, &masks)?;
-                Ok(move |role: &mut Self| Ok(role.send(PartyId::Auxiliary, Kind::FirstLayer, &rest)))
+                Ok(move |role: &mut Self| Ok(role.send(PartyId::Auxiliary, Kind::FirstLayer, rest)))
             });
         }
         Ok(effects)

@@ -10,12 +10,12 @@ use secsv_federation::RoundId;
 
 use super::{Masks, SharedModel, first_columns, stacked};
 use crate::{
-    Envelope, Error, PartyId,
+    Error, PartyId,
     codec::{Reader, Writer, pack, packed_len, unpack_matrix},
     error::CodecError,
     message::{Kind, Place, UnitId},
     program::{Input, Receive},
-    role::{Effects, Phase, Role},
+    role::{Effects, Outgoing, Phase, Role},
     server::{Opening, Triple, UnitContext, gated_sum, masked_factors, products_of, updates_of},
     session::Session,
 };
@@ -28,8 +28,6 @@ pub(crate) trait Host: Role {
     fn secret(&mut self) -> &mut SecretServer;
     /// The seed of the servers' sharings of zero.
     fn common(&self) -> Option<Seed>;
-    /// A frame to a party.
-    fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope;
     /// A unit under way.
     fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>>;
     /// Units under way.
@@ -447,7 +445,7 @@ fn mask_first<H: Host>(
         let content = w.finish();
         Ok(move |host: &mut H| {
             let mut effects = Effects::default();
-            effects.outbox.push(host.seal(other_side::<H>(), Kind::Opening, &content));
+            effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::Opening, content));
             if let Some(state) = host.secret().rounds.get_mut(&round) {
                 state.owners.entry(owner).or_default().masking.own = Some(own);
                 effects.and(first_layer(host, &session, round)?);
@@ -580,9 +578,9 @@ fn send_outputs<H: Host>(
             outputs.expose().sub(zero.expose())?
         });
         let content = place.encode(&pack(Ring64, outputs.expose().elements()));
-        Ok(move |host: &mut H| {
+        Ok(move |_: &mut H| {
             let mut effects = Effects::default();
-            effects.outbox.push(host.seal(to, Kind::OutputShare, &content));
+            effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
             Ok(effects)
         })
     });
@@ -726,7 +724,7 @@ fn mask_models<H: Host>(
             let content = opening(LATER_LAYER, place, own.expose().elements());
             Ok(move |host: &mut H| {
                 let mut effects = Effects::default();
-                effects.outbox.push(host.seal(other_side::<H>(), Kind::Opening, &content));
+                effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::Opening, content));
                 if host.context(id).is_some() {
                     let unit = host.secret().units.entry(id).or_default();
                     unit.maskings.entry(operator).or_default().own = Some(own);
@@ -807,7 +805,7 @@ fn updates<H: Host>(
         }
         let ready = step.own.is_some() && step.other.is_some();
         if let Some(content) = masked {
-            effects.outbox.push(host.seal(other_side::<H>(), Kind::Opening, &content));
+            effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::Opening, content));
         }
         if !ready {
             continue;
@@ -824,7 +822,7 @@ fn updates<H: Host>(
         let share = gated_sum(&triple, &gates.input, (&own, &other), is_principal::<H>(), &zero)?;
         let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
         let content = place.encode(&pack(Ring64, share.elements()));
-        effects.outbox.push(host.seal(to, Kind::OutputShare, &content));
+        effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
     }
     Ok(effects)
 }

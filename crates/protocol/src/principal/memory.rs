@@ -1,0 +1,185 @@
+//! What a principal must remember beyond its process: the numbers of tests and who was assigned to what, because what
+//! was sent binds.
+
+use super::*;
+
+/// One call of the planner. The same calls in the same order give the same roles again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// What was assigned.
+    pub unit: Unit,
+    /// Who was away.
+    pub away: Coalition,
+    /// For those who were replaced: how many stages had been sent.
+    pub sent: Option<usize>,
+}
+
+impl Assignment {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        let Unit { round, participants, group, coalition } = self.unit;
+        w.u32(round.0).u128(participants.bits()).u16(group).u128(coalition.bits()).u128(self.away.bits());
+        w.u8(self.sent.is_some().into()).u64(self.sent.unwrap_or_default() as u64);
+        w.finish()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut r = Reader::new(bytes);
+        let (round, participants) = (RoundId(r.u32()?), Coalition::from_bits(r.u128()?));
+        let (group, coalition) = (r.u16()?, Coalition::from_bits(r.u128()?));
+        let away = Coalition::from_bits(r.u128()?);
+        let (replaced, sent) = (r.u8()? == 1, r.u64()? as usize);
+        r.end()?;
+        let unit = Unit { round, participants, group, coalition };
+        Ok(Self { unit, away, sent: replaced.then_some(sent) })
+    }
+}
+
+impl TestRequest {
+    /// As bytes: requests are the same if these are.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u32(self.round.0).u128(self.coalition.bits()).samples(&self.samples);
+        w.finish()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut r = Reader::new(bytes);
+        let (round, coalition) = (RoundId(r.u32()?), Coalition::from_bits(r.u128()?));
+        let samples = r.samples()?;
+        r.end().map(|()| Self { round, coalition, samples })
+    }
+}
+
+impl TestResult {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u64(self.correct as u64).u8(self.right.is_some().into());
+        self.right.iter().for_each(|right| {
+            w.samples(right);
+        });
+        w.finish()
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        let mut r = Reader::new(bytes);
+        let (correct, told) = (r.u64()? as usize, r.u8()? == 1);
+        let right = if told { Some(r.samples()?) } else { None };
+        r.end().map(|()| Self { correct, right })
+    }
+}
+
+/// Assignments of an earlier process, and those that are new.
+#[derive(Default)]
+pub(super) struct Memory {
+    earlier: Vec<Assignment>,
+    new: Vec<Assignment>,
+    published: bool,
+}
+
+impl Principal {
+    /// Takes up what an earlier process had assigned, and its count of tests, before anything else happens.
+    pub fn remember(&mut self, assignments: Vec<Assignment>, next_test: u64) {
+        self.memory.earlier = assignments;
+        self.next_test = next_test;
+    }
+
+    /// Assignments since this was last asked: to be kept before anything that follows from them is sent.
+    pub fn take_assigned(&mut self) -> Vec<Assignment> {
+        std::mem::take(&mut self.memory.new)
+    }
+
+    /// Asks for a test under a number that an earlier process gave it, or the next one.
+    pub fn request_as(&mut self, test: u64, request: TestRequest) -> Result<Effects<Self>, Error> {
+        self.next_test = self.next_test.max(test + 1);
+        self.queue.insert((request.round, test), request);
+        self.pump()
+    }
+
+    /// Whether messages about this can be understood by now.
+    pub fn is_open(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::Session => true,
+            Scope::Round(round) => self.rounds.contains_key(&round),
+            Scope::Test(test) => self.tests.contains_key(&test),
+        }
+    }
+
+    /// Tests and rounds under way.
+    pub fn open_scopes(&self) -> Vec<Scope> {
+        let tests = self.tests.keys().copied().map(Scope::Test);
+        self.rounds.keys().copied().map(Scope::Round).chain(tests).collect()
+    }
+
+    /// Tells everybody the values.
+    pub fn publish(&mut self, values: Vec<u8>) -> Effects<Self> {
+        let values = Arc::new(values);
+        self.memory.published = true;
+        let everybody = (0..self.federation.clients).map(PartyId::Client).chain([PartyId::Auxiliary]);
+        let outbox = everybody.map(|to| Outgoing::new(to, Kind::Values, values.clone())).collect();
+        Effects { outbox, ..Effects::default() }
+    }
+
+    /// Whether everybody was told the values.
+    pub fn has_published(&self) -> bool {
+        self.memory.published
+    }
+
+    pub(super) fn repeat_assignments(&mut self) -> Result<(), Error> {
+        for assignment in std::mem::take(&mut self.memory.earlier) {
+            self.assign(assignment)?;
+        }
+        // They are kept already.
+        self.memory.new.clear();
+        Ok(())
+    }
+
+    /// Has the planner assign or replace, and remembers that.
+    pub(super) fn assign(&mut self, assignment: Assignment) -> Result<(), Error> {
+        let planner = self.planner.as_mut().ok_or(Error::Local { what: "the planner" })?;
+        let Unit { round, coalition, group, .. } = assignment.unit;
+        match (assignment.sent, self.roles.entry((round, coalition, group))) {
+            (None, Entry::Vacant(vacant)) => {
+                vacant.insert(planner.assign(assignment.unit, assignment.away)?);
+            }
+            (Some(sent), Entry::Occupied(mut roles)) => {
+                planner.replace(roles.get_mut(), sent, assignment.away)?;
+            }
+            _ => return Err(Error::Local { what: "assigned roles" }),
+        }
+        self.memory.new.push(assignment);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_are_read_as_they_are_written() {
+        let unit = Unit {
+            round: RoundId(3),
+            participants: Coalition::first(5),
+            group: 2,
+            coalition: Coalition::from_bits(0b1011),
+        };
+        for sent in [None, Some(0), Some(2)] {
+            let assignment = Assignment { unit, away: Coalition::EMPTY.with(4), sent };
+            assert_eq!(Assignment::decode(&assignment.encode()), Ok(assignment));
+        }
+        assert!(Assignment::decode(&[0; 5]).is_err());
+        let mut samples = SampleSet::none(9);
+        samples.insert(3);
+        let request = TestRequest { round: RoundId(1), coalition: unit.coalition, samples: samples.clone() };
+        assert_eq!(TestRequest::decode(&request.encode()), Ok(request));
+        for result in [TestResult::from(samples), TestResult { correct: 4, right: None }] {
+            assert_eq!(TestResult::decode(&result.encode()), Ok(result));
+        }
+    }
+}

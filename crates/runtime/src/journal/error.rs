@@ -1,0 +1,63 @@
+//! Why a state directory cannot be used.
+
+use std::path::{Path, PathBuf};
+
+/// Why a state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// Another process has it.
+    #[error("{}: another process of this party is at work with this state directory", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It belongs to another party, federation or version.
+    #[error("{}: {field}: expected {expected}, found {found}: use another state directory", path.display())]
+    Another {
+        /// The directory.
+        path: PathBuf,
+        /// What differs.
+        field: &'static str,
+        /// Of the kit and the program.
+        expected: String,
+        /// Of the state directory.
+        found: String,
+    },
+    /// The system refuses.
+    #[error("{}: {source}", path.display())]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file holds other bytes than were written.
+    #[error("{}: damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The store.
+    #[error("the journal's store: {0}")]
+    Store(Box<redb::Error>),
+}
+
+impl JournalError {
+    pub(super) fn system(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::System { path, source }
+    }
+
+    /// Whether the state directory is at fault, and somebody can mend that.
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::Another { .. })
+    }
+}
+
+/// The store has an error type for every call.
+pub(super) fn store(error: impl Into<redb::Error>) -> JournalError {
+    JournalError::Store(Box::new(error.into()))
+}

@@ -1,0 +1,423 @@
+//! What a party must not forget: its seed, what it received, what it sends, what it has finished. A process may be killed
+//! at any moment; the next one goes on from here.
+//!
+//! A party's role is rebuilt by giving it again what it received. Everything it says then it has said before, in the same
+//! words, because its randomness follows from the seed by purpose: so what the journal has already is not sent twice, and
+//! what was not acknowledged is sent again as it was stored.
+
+mod blobs;
+mod error;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use secsv_protocol::{PartyId, Scope, Seed, message::Kind};
+
+use blobs::{Blobs, private_directory, private_file};
+pub use blobs::{Digest, Fresh, Shelf};
+pub use error::JournalError;
+use store::Store;
+
+/// Contents up to this size are kept in the store itself.
+const INLINE: usize = 16 << 10;
+
+/// Who a state directory belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The party.
+    pub party: PartyId,
+    /// The federation's digest.
+    pub federation: [u8; 32],
+}
+
+/// Content, in memory or in a file.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// Small enough to be at hand.
+    Inline(Arc<Vec<u8>>),
+    /// In a file of the state directory.
+    File(PathBuf),
+}
+
+/// A message that was received and understood.
+#[derive(Clone, Debug)]
+pub struct Inbound {
+    /// From whom.
+    pub from: PartyId,
+    /// Its number on the link.
+    pub number: u64,
+    /// What it holds.
+    pub kind: Kind,
+    /// What it is about.
+    pub scope: Scope,
+    /// Of its content.
+    pub digest: Digest,
+    /// Bytes of its content.
+    pub length: u64,
+    /// The content.
+    pub body: Body,
+}
+
+/// A message on its way out, with its number on the link.
+#[derive(Clone, Debug)]
+pub struct Outbound {
+    /// To whom.
+    pub to: PartyId,
+    /// Its number on the link.
+    pub number: u64,
+    /// What it holds.
+    pub kind: Kind,
+    /// Of its content.
+    pub digest: Digest,
+    /// Bytes of its content.
+    pub length: u64,
+    /// The content.
+    pub body: Body,
+}
+
+/// A test the principal was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestRecord {
+    /// Its number.
+    pub test: u64,
+    /// What was asked, in the principal's words.
+    pub request: Vec<u8>,
+    /// What was found, if it has ended.
+    pub result: Option<Vec<u8>>,
+}
+
+/// What is to be kept together.
+#[derive(Default)]
+pub struct Batch {
+    /// Messages received: they may be acknowledged afterwards. With the file of their content where it is large.
+    pub received: Vec<(Inbound, Option<Fresh>)>,
+    /// Messages received about something that is over: from whom, and their numbers.
+    pub skipped: Vec<(PartyId, u64)>,
+    /// Messages that the role wants to send.
+    pub sent: Vec<Emission>,
+    /// How far peers have acknowledged: the number of the first message they do not have.
+    pub acknowledged: Vec<(PartyId, u64)>,
+    /// Assignments of the principal's planner.
+    pub assigned: Vec<Vec<u8>>,
+    /// Tests asked for, and results.
+    pub tests: Vec<TestRecord>,
+    /// What has ended.
+    pub over: Vec<Scope>,
+}
+
+impl Batch {
+    /// Whether nothing is to be kept.
+    pub fn is_empty(&self) -> bool {
+        self.received.is_empty()
+            && self.skipped.is_empty()
+            && self.sent.is_empty()
+            && self.acknowledged.is_empty()
+            && self.assigned.is_empty()
+            && self.tests.is_empty()
+            && self.over.is_empty()
+    }
+}
+
+/// A message that a role wants to send.
+#[derive(Debug)]
+pub struct Emission {
+    /// To whom.
+    pub to: PartyId,
+    /// What it holds.
+    pub kind: Kind,
+    /// What it is about.
+    pub scope: Scope,
+    /// Of the content.
+    pub digest: Digest,
+    /// Bytes of the content.
+    pub length: u64,
+    /// The content.
+    pub body: Body,
+    /// Its file, where it is large.
+    pub fresh: Option<Fresh>,
+}
+
+/// Content where it is kept: at hand, or written to a file.
+pub fn put(
+    shelf: &Shelf,
+    digest: Digest,
+    content: &Arc<Vec<u8>>,
+) -> Result<(Body, Option<Fresh>), JournalError> {
+    Ok(if content.len() > INLINE {
+        (Body::File(shelf.path(&digest)), Some(shelf.write(digest, content)?))
+    } else {
+        (Body::Inline(content.clone()), None)
+    })
+}
+
+/// A party's journal.
+pub struct Journal {
+    path: PathBuf,
+    store: Store,
+    blobs: Blobs,
+    /// Held as long as the process lives.
+    _lock: File,
+    seed: Seed,
+    instance: [u8; 16],
+    /// Numbers of the next messages, by peer.
+    next_out: BTreeMap<PartyId, u64>,
+    next_in: BTreeMap<PartyId, u64>,
+    acknowledged: BTreeMap<PartyId, u64>,
+    /// Where what is about something stands.
+    inbound: BTreeMap<Scope, BTreeMap<u64, Option<Digest>>>,
+    emitted: BTreeMap<Scope, BTreeSet<u64>>,
+    /// What an earlier process said, and how often: not to be said again.
+    said: BTreeMap<(PartyId, Kind, Digest), (Scope, usize)>,
+    outbound: BTreeMap<(PartyId, u64), Option<Digest>>,
+    finished: BTreeSet<u64>,
+    next_row: u64,
+}
+
+impl Journal {
+    /// Opens a state directory, or begins one with a seed that `draw` makes.
+    pub fn open(path: &Path, owner: &Owner, draw: impl FnOnce() -> [u8; 48]) -> Result<Self, JournalError> {
+        private_directory(path)?;
+        let lock_path = path.join("lock");
+        let lock = private_file(&lock_path).map_err(JournalError::system(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(JournalError::InUse { path: path.to_owned() });
+            }
+            Err(std::fs::TryLockError::Error(source)) => {
+                return Err(JournalError::System { path: lock_path, source });
+            }
+        }
+        let store = Store::open(&path.join("journal.redb"))?;
+        let (seed, instance) = store.identity(path, owner, draw)?;
+        let blobs = Blobs::open(path.join("blobs"))?;
+        let mut journal = Self {
+            path: path.to_owned(),
+            store,
+            blobs,
+            _lock: lock,
+            seed: Seed::from_bytes(seed),
+            instance,
+            next_out: BTreeMap::new(),
+            next_in: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
+            inbound: BTreeMap::new(),
+            emitted: BTreeMap::new(),
+            said: BTreeMap::new(),
+            outbound: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            next_row: 0,
+        };
+        journal.load()?;
+        journal.blobs.sweep()?;
+        Ok(journal)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The party's randomness.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// Drawn once for a state directory: peers tell one that was lost and begun again by it.
+    pub fn instance(&self) -> [u8; 16] {
+        self.instance
+    }
+
+    /// The number of the message that is due from a peer.
+    pub fn next_in(&self, from: PartyId) -> u64 {
+        self.next_in.get(&from).copied().unwrap_or(0)
+    }
+
+    /// The number of the next message to a peer.
+    pub fn next_out(&self, to: PartyId) -> u64 {
+        self.next_out.get(&to).copied().unwrap_or(0)
+    }
+
+    /// Tests that are over.
+    pub fn finished(&self) -> &BTreeSet<u64> {
+        &self.finished
+    }
+
+    /// Whether a test is over: messages about it are not needed.
+    pub fn is_finished(&self, scope: Scope) -> bool {
+        matches!(scope, Scope::Test(test) if self.finished.contains(&test))
+    }
+
+    /// The instance of a peer that was met first; it is remembered.
+    pub fn meet(&self, peer: PartyId, instance: [u8; 16]) -> Result<[u8; 16], JournalError> {
+        self.store.meet(peer, instance)
+    }
+
+    /// Messages received and still of use, in the order in which they were understood.
+    pub fn replay(&self) -> Result<Vec<Inbound>, JournalError> {
+        self.store.inbound(&self.blobs)
+    }
+
+    /// Messages that their receivers have not acknowledged.
+    pub fn unacknowledged(&self) -> Result<Vec<Outbound>, JournalError> {
+        let all = self.store.outbound(&self.blobs)?;
+        let known = |peer| self.acknowledged.get(&peer).copied().unwrap_or(0);
+        Ok(all.into_iter().filter(|message| message.number >= known(message.to)).collect())
+    }
+
+    /// Assignments, in order.
+    pub fn assignments(&self) -> Result<Vec<Vec<u8>>, JournalError> {
+        self.store.assignments()
+    }
+
+    /// Tests asked for.
+    pub fn tests(&self) -> Result<Vec<TestRecord>, JournalError> {
+        self.store.tests()
+    }
+
+    /// Keeps batches in this order, all or none. When this returns, the disk has them. Returns what is to be sent:
+    /// emissions that no earlier process made.
+    pub fn commit(
+        &mut self,
+        batches: impl IntoIterator<Item = Batch>,
+    ) -> Result<Vec<Outbound>, JournalError> {
+        let mut write = self.store.begin()?;
+        let (mut outbound, mut released) = (Vec::new(), Vec::new());
+        for batch in batches {
+            self.enter(&mut write, batch, &mut outbound, &mut released)?;
+        }
+        self.blobs.sync()?;
+        write.commit()?;
+        released.iter().for_each(|digest| self.blobs.release(digest));
+        Ok(outbound)
+    }
+
+    fn enter(
+        &mut self,
+        write: &mut store::Write,
+        batch: Batch,
+        outbound: &mut Vec<Outbound>,
+        released: &mut Vec<Digest>,
+    ) -> Result<(), JournalError> {
+        for (message, fresh) in batch.received {
+            fresh.into_iter().for_each(|fresh| self.blobs.keep(fresh));
+            write.received(self.next_row, &message)?;
+            let in_file = matches!(message.body, Body::File(_)).then_some(message.digest);
+            self.inbound.entry(message.scope).or_default().insert(self.next_row, in_file);
+            self.next_in.insert(message.from, message.number + 1);
+            self.next_row += 1;
+        }
+        for (from, number) in batch.skipped {
+            write.due(from, number + 1)?;
+            self.next_in.insert(from, number + 1);
+        }
+        for bytes in &batch.assigned {
+            write.assigned(self.next_row, bytes)?;
+            self.next_row += 1;
+        }
+        for test in &batch.tests {
+            write.test(test)?;
+        }
+        for emission in batch.sent {
+            if self.was_said(&emission) {
+                continue;
+            }
+            let scope = emission.scope;
+            let message = self.numbered(emission);
+            write.sent(self.next_row, &message, scope)?;
+            self.emitted.entry(scope).or_default().insert(self.next_row);
+            self.next_row += 1;
+            outbound.push(message);
+        }
+        for (peer, number) in batch.acknowledged {
+            let known = self.acknowledged.entry(peer).or_insert(0);
+            *known = number.max(*known);
+            write.acknowledged(peer, *known)?;
+            let gone: Vec<_> =
+                self.outbound.range((peer, 0)..(peer, *known)).map(|(key, digest)| (*key, *digest)).collect();
+            for (key, digest) in gone {
+                write.forget_outbound(key)?;
+                self.outbound.remove(&key);
+                released.extend(digest);
+            }
+        }
+        for scope in batch.over {
+            released.extend(self.forget(write, scope)?);
+        }
+        Ok(())
+    }
+
+    /// Whether an earlier process said this; each time it did counts once.
+    fn was_said(&mut self, emission: &Emission) -> bool {
+        let key = (emission.to, emission.kind, emission.digest);
+        let Some((_, times)) = self.said.get_mut(&key) else { return false };
+        *times -= 1;
+        if *times == 0 {
+            self.said.remove(&key);
+        }
+        true
+    }
+
+    fn numbered(&mut self, emission: Emission) -> Outbound {
+        let Emission { to, kind, digest, length, body, fresh, .. } = emission;
+        let next = self.next_out.entry(to).or_insert(0);
+        let number = *next;
+        *next += 1;
+        fresh.into_iter().for_each(|fresh| self.blobs.keep(fresh));
+        self.outbound.insert((to, number), matches!(body, Body::File(_)).then_some(digest));
+        Outbound { to, number, kind, digest, length, body }
+    }
+
+    /// Lets go of everything about something; returns the blobs that go with it.
+    fn forget(&mut self, write: &mut store::Write, scope: Scope) -> Result<Vec<Digest>, JournalError> {
+        if let Scope::Test(test) = scope {
+            self.finished.insert(test);
+            write.finished(test)?;
+        }
+        let mut released = Vec::new();
+        for (row, digest) in self.inbound.remove(&scope).unwrap_or_default() {
+            write.forget_inbound(row)?;
+            released.extend(digest);
+        }
+        for row in self.emitted.remove(&scope).unwrap_or_default() {
+            write.forget_emitted(row)?;
+        }
+        self.said.retain(|_, (about, _)| *about != scope);
+        Ok(released)
+    }
+
+    /// Where contents are written.
+    pub fn shelf(&self) -> &Shelf {
+        self.blobs.shelf()
+    }
+
+    fn load(&mut self) -> Result<(), JournalError> {
+        let loaded = self.store.load()?;
+        (self.next_in, self.next_out, self.acknowledged) =
+            (loaded.next_in, loaded.next_out, loaded.acknowledged);
+        (self.finished, self.next_row) = (loaded.finished, loaded.next_row);
+        for message in self.store.inbound(&self.blobs)?.iter().zip(&loaded.inbound_rows) {
+            let (message, &row) = message;
+            let in_file = matches!(message.body, Body::File(_)).then_some(message.digest);
+            in_file.into_iter().for_each(|digest| self.blobs.refer(digest));
+            self.inbound.entry(message.scope).or_default().insert(row, in_file);
+        }
+        for message in self.store.outbound(&self.blobs)? {
+            let in_file = matches!(message.body, Body::File(_)).then_some(message.digest);
+            in_file.into_iter().for_each(|digest| self.blobs.refer(digest));
+            self.outbound.insert((message.to, message.number), in_file);
+        }
+        for (row, key, scope) in loaded.emitted {
+            self.emitted.entry(scope).or_default().insert(row);
+            self.said.entry(key).or_insert((scope, 0)).1 += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,344 @@
+//! The tables of a journal.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
+
+use redb::{
+    Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError, WriteTransaction,
+};
+use secsv_federation::RoundId;
+use secsv_protocol::{PartyId, Scope, message::Kind};
+
+use super::{
+    Body, Digest, Inbound, JournalError, Outbound, Owner, TestRecord,
+    blobs::{Blobs, private_file},
+    error::store,
+};
+
+/// What the store itself keeps in memory.
+const CACHE: usize = 8 << 20;
+
+/// Kind of scope and its number.
+type ScopeKey = (u8, u64);
+/// Digest, length, and the content where it is small.
+type BodyRow<'a> = (&'a [u8; 32], u64, Option<&'a [u8]>);
+/// From, number, kind, scope, body.
+type InboundRow<'a> = (u16, u64, u8, ScopeKey, BodyRow<'a>);
+
+const IDENTITY: TableDefinition<&str, &[u8]> = TableDefinition::new("identity");
+const PEERS: TableDefinition<u16, &[u8; 16]> = TableDefinition::new("peers");
+const NEXT_IN: TableDefinition<u16, u64> = TableDefinition::new("next in");
+const NEXT_OUT: TableDefinition<u16, u64> = TableDefinition::new("next out");
+const ACKNOWLEDGED: TableDefinition<u16, u64> = TableDefinition::new("acknowledged");
+const INBOUND: TableDefinition<u64, InboundRow<'static>> = TableDefinition::new("inbound");
+const OUTBOUND: TableDefinition<(u16, u64), (u8, BodyRow<'static>)> = TableDefinition::new("outbound");
+const EMITTED: TableDefinition<u64, (u16, u8, ScopeKey, &[u8; 32])> = TableDefinition::new("emitted");
+const ASSIGNED: TableDefinition<u64, &[u8]> = TableDefinition::new("assigned");
+const TESTS: TableDefinition<u64, (&[u8], Option<&[u8]>)> = TableDefinition::new("tests");
+const FINISHED: TableDefinition<u64, ()> = TableDefinition::new("finished");
+
+pub(super) struct Store {
+    database: Database,
+    path: std::path::PathBuf,
+}
+
+/// What a journal keeps in memory.
+#[derive(Default)]
+pub(super) struct Loaded {
+    pub next_in: BTreeMap<PartyId, u64>,
+    pub next_out: BTreeMap<PartyId, u64>,
+    pub acknowledged: BTreeMap<PartyId, u64>,
+    pub inbound_rows: Vec<u64>,
+    pub emitted: Vec<(u64, (PartyId, Kind, Digest), Scope)>,
+    pub finished: BTreeSet<u64>,
+    pub next_row: u64,
+}
+
+fn scope_key(scope: Scope) -> ScopeKey {
+    match scope {
+        Scope::Session => (0, 0),
+        Scope::Round(round) => (1, round.0.into()),
+        Scope::Test(test) => (2, test),
+    }
+}
+
+fn scope_of((kind, number): ScopeKey) -> Scope {
+    match kind {
+        0 => Scope::Session,
+        1 => Scope::Round(RoundId(number as u32)),
+        _ => Scope::Test(number),
+    }
+}
+
+fn body_row<'a>(body: &'a Body, digest: &'a Digest, length: u64) -> BodyRow<'a> {
+    let inline = match body {
+        Body::Inline(content) => Some(content.as_slice()),
+        Body::File(_) => None,
+    };
+    (digest, length, inline)
+}
+
+fn body_of(blobs: &Blobs, (digest, _, inline): BodyRow<'_>) -> Body {
+    match inline {
+        Some(content) => Body::Inline(Arc::new(content.to_vec())),
+        None => Body::File(blobs.path(digest)),
+    }
+}
+
+impl Store {
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        if !path.exists() {
+            // Made here, so that nobody else can read it from its first byte on.
+            private_file(path).map_err(JournalError::system(path))?;
+        }
+        let database = Database::builder().set_cache_size(CACHE).create(path).map_err(store)?;
+        let write = database.begin_write().map_err(store)?;
+        write.open_table(IDENTITY).map_err(store)?;
+        write.open_table(PEERS).map_err(store)?;
+        for table in [NEXT_IN, NEXT_OUT, ACKNOWLEDGED] {
+            write.open_table(table).map_err(store)?;
+        }
+        write.open_table(INBOUND).map_err(store)?;
+        write.open_table(OUTBOUND).map_err(store)?;
+        write.open_table(EMITTED).map_err(store)?;
+        write.open_table(ASSIGNED).map_err(store)?;
+        write.open_table(TESTS).map_err(store)?;
+        write.open_table(FINISHED).map_err(store)?;
+        write.commit().map_err(store)?;
+        Ok(Self { database, path: path.to_owned() })
+    }
+
+    /// Seed and instance; drawn and kept the first time.
+    pub fn identity(
+        &self,
+        directory: &Path,
+        owner: &Owner,
+        draw: impl FnOnce() -> [u8; 48],
+    ) -> Result<([u8; 32], [u8; 16]), JournalError> {
+        let party = owner.party.to_string();
+        let federation = blake3::Hash::from(owner.federation).to_hex().to_string();
+        let expected =
+            [("version", env!("CARGO_PKG_VERSION")), ("party", &party), ("federation", &federation)];
+        let write = self.database.begin_write().map_err(store)?;
+        let mut random = [0; 48];
+        {
+            let mut table = write.open_table(IDENTITY).map_err(store)?;
+            let known = table.get("random").map_err(store)?.map(|bytes| bytes.value().to_vec());
+            if let Some(known) = known {
+                for (field, expected) in expected {
+                    let found = table.get(field).map_err(store)?;
+                    let found =
+                        found.map_or(String::new(), |f| String::from_utf8_lossy(f.value()).into_owned());
+                    if found != expected {
+                        let (path, expected) = (directory.to_owned(), expected.to_owned());
+                        return Err(JournalError::Another { path, field, expected, found });
+                    }
+                }
+                let damaged = |_| JournalError::Damaged { path: self.path.clone(), what: "the seed" };
+                random = known.try_into().map_err(damaged)?;
+            } else {
+                random = draw();
+                table.insert("random", random.as_slice()).map_err(store)?;
+                for (field, value) in expected {
+                    table.insert(field, value.as_bytes()).map_err(store)?;
+                }
+            }
+        }
+        write.commit().map_err(store)?;
+        let (seed, instance) = random.split_at(32);
+        Ok((seed.try_into().unwrap_or_default(), instance.try_into().unwrap_or_default()))
+    }
+
+    /// The instance of a peer that was met first.
+    pub fn meet(&self, peer: PartyId, instance: [u8; 16]) -> Result<[u8; 16], JournalError> {
+        let write = self.database.begin_write().map_err(store)?;
+        let known = {
+            let mut table = write.open_table(PEERS).map_err(store)?;
+            let known = table.get(peer.to_wire()).map_err(store)?.map(|known| *known.value());
+            if known.is_none() {
+                table.insert(peer.to_wire(), &instance).map_err(store)?;
+            }
+            known
+        };
+        match known {
+            Some(known) => Ok(known),
+            None => write.commit().map_err(store).map(|()| instance),
+        }
+    }
+
+    pub fn load(&self) -> Result<Loaded, JournalError> {
+        let read = self.database.begin_read().map_err(store)?;
+        let mut loaded = Loaded::default();
+        let numbers = |definition| -> Result<BTreeMap<PartyId, u64>, JournalError> {
+            let table = read.open_table(definition).map_err(store)?;
+            let rows = table.iter().map_err(store)?;
+            rows.map(|row| {
+                let (peer, number) = row.map_err(store)?;
+                Ok((PartyId::from_wire(peer.value()), number.value()))
+            })
+            .collect()
+        };
+        loaded.next_in = numbers(NEXT_IN)?;
+        loaded.next_out = numbers(NEXT_OUT)?;
+        loaded.acknowledged = numbers(ACKNOWLEDGED)?;
+        for row in read.open_table(INBOUND).map_err(store)?.iter().map_err(store)? {
+            loaded.inbound_rows.push(row.map_err(store)?.0.value());
+        }
+        for row in read.open_table(EMITTED).map_err(store)?.iter().map_err(store)? {
+            let (row, value) = row.map_err(store)?;
+            let (to, kind, scope, digest) = value.value();
+            let key = (PartyId::from_wire(to), self.kind(kind)?, *digest);
+            loaded.emitted.push((row.value(), key, scope_of(scope)));
+        }
+        for row in read.open_table(FINISHED).map_err(store)?.iter().map_err(store)? {
+            loaded.finished.insert(row.map_err(store)?.0.value());
+        }
+        let assigned = read.open_table(ASSIGNED).map_err(store)?;
+        let last_assigned = assigned.last().map_err(store)?.map(|(row, _)| row.value());
+        let rows = loaded.inbound_rows.iter().copied().chain(loaded.emitted.iter().map(|row| row.0));
+        loaded.next_row = rows.chain(last_assigned).max().map_or(0, |row| row + 1);
+        Ok(loaded)
+    }
+
+    fn kind(&self, byte: u8) -> Result<Kind, JournalError> {
+        let damaged = || JournalError::Damaged { path: self.path.clone(), what: "a kind of message" };
+        Kind::from_wire(byte).ok_or_else(damaged)
+    }
+
+    pub fn inbound(&self, blobs: &Blobs) -> Result<Vec<Inbound>, JournalError> {
+        let read = self.database.begin_read().map_err(store)?;
+        let table = read.open_table(INBOUND).map_err(store)?;
+        let rows = table.iter().map_err(store)?;
+        rows.map(|row| {
+            let (_, value) = row.map_err(store)?;
+            let (from, number, kind, scope, body) = value.value();
+            Ok(Inbound {
+                from: PartyId::from_wire(from),
+                number,
+                kind: self.kind(kind)?,
+                scope: scope_of(scope),
+                digest: *body.0,
+                length: body.1,
+                body: body_of(blobs, body),
+            })
+        })
+        .collect()
+    }
+
+    pub fn outbound(&self, blobs: &Blobs) -> Result<Vec<Outbound>, JournalError> {
+        let read = self.database.begin_read().map_err(store)?;
+        let table = read.open_table(OUTBOUND).map_err(store)?;
+        let rows = table.iter().map_err(store)?;
+        rows.map(|row| {
+            let (key, value) = row.map_err(store)?;
+            let ((to, number), (kind, body)) = (key.value(), value.value());
+            Ok(Outbound {
+                to: PartyId::from_wire(to),
+                number,
+                kind: self.kind(kind)?,
+                digest: *body.0,
+                length: body.1,
+                body: body_of(blobs, body),
+            })
+        })
+        .collect()
+    }
+
+    pub fn assignments(&self) -> Result<Vec<Vec<u8>>, JournalError> {
+        let read = self.database.begin_read().map_err(store)?;
+        let table = read.open_table(ASSIGNED).map_err(store)?;
+        let rows = table.iter().map_err(store)?;
+        rows.map(|row| Ok(row.map_err(store)?.1.value().to_vec())).collect()
+    }
+
+    pub fn tests(&self) -> Result<Vec<TestRecord>, JournalError> {
+        let read = self.database.begin_read().map_err(store)?;
+        let table = read.open_table(TESTS).map_err(store)?;
+        let rows = table.iter().map_err(store)?;
+        rows.map(|row| {
+            let (test, value) = row.map_err(store)?;
+            let (request, result) = value.value();
+            let (request, result) = (request.to_vec(), result.map(<[u8]>::to_vec));
+            Ok(TestRecord { test: test.value(), request, result })
+        })
+        .collect()
+    }
+
+    pub fn begin(&self) -> Result<Write, JournalError> {
+        Ok(Write(self.database.begin_write().map_err(store)?))
+    }
+}
+
+/// One transaction.
+pub(super) struct Write(WriteTransaction);
+
+fn opened(error: TableError) -> JournalError {
+    store(error)
+}
+
+impl Write {
+    pub fn received(&mut self, row: u64, message: &Inbound) -> Result<(), JournalError> {
+        let mut table = self.0.open_table(INBOUND).map_err(opened)?;
+        let body = body_row(&message.body, &message.digest, message.length);
+        let (from, number) = (message.from.to_wire(), message.number);
+        let value = (from, number, message.kind as u8, scope_key(message.scope), body);
+        table.insert(row, value).map_err(store)?;
+        drop(table);
+        self.due(message.from, number + 1)
+    }
+
+    pub fn due(&mut self, from: PartyId, number: u64) -> Result<(), JournalError> {
+        let mut table = self.0.open_table(NEXT_IN).map_err(opened)?;
+        table.insert(from.to_wire(), number).map(drop).map_err(store)
+    }
+
+    pub fn sent(&mut self, row: u64, message: &Outbound, scope: Scope) -> Result<(), JournalError> {
+        let (to, kind) = (message.to.to_wire(), message.kind as u8);
+        let mut table = self.0.open_table(OUTBOUND).map_err(opened)?;
+        let body = body_row(&message.body, &message.digest, message.length);
+        table.insert((to, message.number), (kind, body)).map_err(store)?;
+        let mut table = self.0.open_table(NEXT_OUT).map_err(opened)?;
+        table.insert(to, message.number + 1).map_err(store)?;
+        let mut table = self.0.open_table(EMITTED).map_err(opened)?;
+        table.insert(row, (to, kind, scope_key(scope), &message.digest)).map(drop).map_err(store)
+    }
+
+    pub fn acknowledged(&mut self, peer: PartyId, number: u64) -> Result<(), JournalError> {
+        let mut table = self.0.open_table(ACKNOWLEDGED).map_err(opened)?;
+        table.insert(peer.to_wire(), number).map(drop).map_err(store)
+    }
+
+    pub fn assigned(&mut self, row: u64, bytes: &[u8]) -> Result<(), JournalError> {
+        self.0.open_table(ASSIGNED).map_err(opened)?.insert(row, bytes).map(drop).map_err(store)
+    }
+
+    pub fn test(&mut self, test: &TestRecord) -> Result<(), JournalError> {
+        let mut table = self.0.open_table(TESTS).map_err(opened)?;
+        let value = (test.request.as_slice(), test.result.as_deref());
+        table.insert(test.test, value).map(drop).map_err(store)
+    }
+
+    pub fn finished(&mut self, test: u64) -> Result<(), JournalError> {
+        self.0.open_table(FINISHED).map_err(opened)?.insert(test, ()).map(drop).map_err(store)
+    }
+
+    pub fn forget_inbound(&mut self, row: u64) -> Result<(), JournalError> {
+        self.0.open_table(INBOUND).map_err(opened)?.remove(row).map(drop).map_err(store)
+    }
+
+    pub fn forget_emitted(&mut self, row: u64) -> Result<(), JournalError> {
+        self.0.open_table(EMITTED).map_err(opened)?.remove(row).map(drop).map_err(store)
+    }
+
+    pub fn forget_outbound(&mut self, (peer, number): (PartyId, u64)) -> Result<(), JournalError> {
+        let mut table = self.0.open_table(OUTBOUND).map_err(opened)?;
+        table.remove((peer.to_wire(), number)).map(drop).map_err(store)
+    }
+
+    pub fn commit(self) -> Result<(), JournalError> {
+        self.0.commit().map_err(store)
+    }
+}

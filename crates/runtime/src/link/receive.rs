@@ -1,0 +1,142 @@
+//! The receiving half of a stream. Nothing is allocated on the word of a peer: memory grows with what has come.
+
+use std::sync::Arc;
+
+use secsv_federation::RoundId;
+use secsv_protocol::{Scope, message::Kind};
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::Status;
+
+use super::{
+    Host,
+    packet::{Body, Chunk, Head, Over, Packet},
+};
+use crate::party::{Arrival, Partial, Peer};
+
+/// Takes packets until the stream ends.
+pub(super) async fn run<H: Host, S>(
+    host: Arc<H>,
+    peer: Arc<Peer>,
+    mut incoming: S,
+    due: u64,
+) -> Result<(), Status>
+where
+    S: Stream<Item = Result<Packet, Status>> + Send + Unpin + 'static,
+{
+    let mut desk = Assembly { host, peer, due, current: None };
+    while let Some(packet) = incoming.next().await {
+        let body = packet?.body.ok_or_else(|| Status::invalid_argument("an empty packet"))?;
+        match body {
+            Body::Head(head) => desk.begin(&head).await?,
+            Body::Chunk(chunk) => desk.add(chunk).await?,
+            Body::Acknowledged(number) => desk.acknowledged(number)?,
+            Body::Over(over) => desk.host.over(desk.peer.id, scopes(over)),
+            Body::Farewell(_) => desk.host.farewell(desk.peer.id),
+            Body::Greeting(_) => return Err(Status::invalid_argument("a second greeting")),
+        }
+    }
+    if desk.current.is_some() {
+        return Err(Status::data_loss("the stream ended within a message"));
+    }
+    Ok(())
+}
+
+/// Messages from pieces.
+struct Assembly<H> {
+    host: Arc<H>,
+    peer: Arc<Peer>,
+    due: u64,
+    current: Option<Partial>,
+}
+
+impl<H> Drop for Assembly<H> {
+    /// What has come need not come again.
+    fn drop(&mut self) {
+        if self.current.is_some() {
+            self.peer.keep_partial(self.current.take());
+        }
+    }
+}
+
+impl<H: Host> Assembly<H> {
+    async fn begin(&mut self, head: &Head) -> Result<(), Status> {
+        let refuse = |text: String| Err(Status::invalid_argument(text));
+        if self.current.is_some() {
+            return refuse("a message within another".to_owned());
+        }
+        if head.number != self.due {
+            return refuse(format!("number: expected {}, found {}", self.due, head.number));
+        }
+        let kind = u8::try_from(head.kind).ok().and_then(Kind::from_wire);
+        let Some(kind) = kind else { return refuse(format!("kind: found {}, which is none", head.kind)) };
+        let most = self.host.most_bytes(kind);
+        if head.length > most {
+            let text = format!("length of {kind}: expected at most {most}, found {}", head.length);
+            return Err(Status::out_of_range(text));
+        }
+        let Ok(digest) = head.digest[..].try_into() else {
+            return refuse("digest: expected 32 bytes".to_owned());
+        };
+        let kept = self.peer.take_partial().filter(|kept| kept.number == head.number && kept.digest == digest);
+        let mut data = kept.map_or(Vec::new(), |kept| kept.data);
+        if head.offset > data.len() as u64 || head.offset > head.length {
+            return refuse(format!("offset: expected at most {}, found {}", data.len(), head.offset));
+        }
+        data.truncate(head.offset as usize);
+        let (number, kind, length) = (head.number, kind as u8, head.length);
+        self.current = Some(Partial { number, kind, length, digest, data });
+        self.complete().await
+    }
+
+    async fn add(&mut self, chunk: Chunk) -> Result<(), Status> {
+        let Some(current) = &mut self.current else {
+            return Err(Status::invalid_argument("bytes of no message"));
+        };
+        let total = current.data.len() as u64 + chunk.data.len() as u64;
+        if total > current.length {
+            let text = format!("length: expected {}, found {total} bytes or more", current.length);
+            return Err(Status::out_of_range(text));
+        }
+        current.data.extend_from_slice(&chunk.data);
+        self.peer.count(chunk.data.len() as u64, 0);
+        self.complete().await
+    }
+
+    /// Hands a message on that is whole, as soon as there is room.
+    async fn complete(&mut self) -> Result<(), Status> {
+        if !self.current.as_ref().is_some_and(|current| current.data.len() as u64 == current.length) {
+            return Ok(());
+        }
+        let Some(Partial { number, kind, digest, data, .. }) = self.current.take() else { return Ok(()) };
+        let (data, found) = tokio::task::spawn_blocking(move || {
+            let found = blake3::hash(&data);
+            (data, found)
+        })
+        .await
+        .map_err(|_| Status::cancelled("stopping"))?;
+        if found != digest {
+            return Err(Status::data_loss(format!("message {number} does not fit its digest")));
+        }
+        let kind = Kind::from_wire(kind).ok_or_else(|| Status::invalid_argument("kind"))?;
+        let room = self.host.room(data.len()).await;
+        let from = self.peer.id;
+        self.host.arrive(Arrival { from, number, kind, content: data, digest, room });
+        self.due += 1;
+        Ok(())
+    }
+
+    fn acknowledged(&self, number: u64) -> Result<(), Status> {
+        if number > self.peer.range().1 {
+            return Err(Status::invalid_argument("an acknowledgement of what was not sent"));
+        }
+        if self.peer.retire(number) {
+            self.host.acknowledged(self.peer.id, number);
+        }
+        Ok(())
+    }
+}
+
+fn scopes(over: Over) -> Vec<Scope> {
+    let rounds = over.rounds.into_iter().map(|round| Scope::Round(RoundId(round)));
+    over.tests.into_iter().map(Scope::Test).chain(rounds).collect()
+}

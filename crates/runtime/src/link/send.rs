@@ -1,0 +1,104 @@
+//! The sending half of a stream.
+
+use std::{fs::File, os::unix::fs::FileExt as _, sync::Arc};
+
+use bytes::Bytes;
+use secsv_protocol::Scope;
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use super::{
+    CHUNK,
+    packet::{Body, Chunk, Farewell, Greeting, Head, Over, Packet},
+    send_to,
+};
+use crate::{
+    journal::{self, Outbound},
+    party::{Peer, Turn},
+};
+
+type Outgoing = mpsc::Sender<Result<Packet, Status>>;
+
+/// Sends whatever there is to send, for ever. A message is read in pieces as the other side takes them.
+pub(super) async fn run(
+    peer: Arc<Peer>,
+    outgoing: Outgoing,
+    greeting: &Greeting,
+) -> Result<(), Status> {
+    // An acknowledgement may have been lost with the stream before: said again.
+    let (mut cursor, mut acknowledged) = (greeting.due, 0);
+    let mut resumed = Some((greeting.partial_digest.clone(), greeting.partial_length));
+    loop {
+        match peer.turn(cursor, acknowledged).await {
+            Turn::Message(message) => {
+                let partial = resumed.take().filter(|(digest, _)| digest[..] == message.digest);
+                let offset = partial.map_or(0, |(_, length)| length.min(message.length));
+                send_message(&outgoing, &message, offset).await?;
+                peer.count(0, message.length - offset);
+                cursor += 1;
+            }
+            Turn::Acknowledge(number) => {
+                send_to(&outgoing, Body::Acknowledged(number)).await?;
+                acknowledged = number;
+            }
+            Turn::Over(scopes) => send_to(&outgoing, Body::Over(over(&scopes))).await?,
+            Turn::Farewell => send_to(&outgoing, Body::Farewell(Farewell {})).await?,
+            Turn::Refused(reason) => return Err(Status::invalid_argument(reason)),
+        }
+    }
+}
+
+fn over(scopes: &[Scope]) -> Over {
+    let mut over = Over::default();
+    for scope in scopes {
+        match scope {
+            Scope::Test(test) => over.tests.push(*test),
+            Scope::Round(round) => over.rounds.push(round.0),
+            Scope::Session => {}
+        }
+    }
+    over
+}
+
+async fn send_message(outgoing: &Outgoing, message: &Outbound, offset: u64) -> Result<(), Status> {
+    let head = Head {
+        number: message.number,
+        kind: message.kind as u32,
+        length: message.length,
+        digest: Bytes::copy_from_slice(&message.digest),
+        offset,
+    };
+    send_to(outgoing, Body::Head(head)).await?;
+    match &message.body {
+        journal::Body::Inline(content) => {
+            let content = Bytes::copy_from_slice(&content[offset as usize..]);
+            if !content.is_empty() {
+                send_to(outgoing, Body::Chunk(Chunk { data: content })).await?;
+            }
+        }
+        journal::Body::File(path) => {
+            let path = path.clone();
+            let opened = tokio::task::spawn_blocking(move || File::open(path)).await;
+            let unreadable = |_| Status::internal("a stored message cannot be read");
+            let file = Arc::new(opened.map_err(|_| Status::cancelled("stopping"))?.map_err(unreadable)?);
+            let mut at = offset;
+            while at < message.length {
+                let size = CHUNK.min((message.length - at) as usize);
+                let read = tokio::task::spawn_blocking({
+                    let file = file.clone();
+                    move || read_at(&file, at, size)
+                });
+                let data = read.await.map_err(|_| Status::cancelled("stopping"))?.map_err(unreadable)?;
+                send_to(outgoing, Body::Chunk(Chunk { data: data.into() })).await?;
+                at += size as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_at(file: &File, at: u64, size: usize) -> std::io::Result<Vec<u8>> {
+    let mut data = vec![0; size];
+    file.read_exact_at(&mut data, at)?;
+    Ok(data)
+}

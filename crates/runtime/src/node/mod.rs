@@ -1,0 +1,144 @@
+//! Processes: `principal`, `auxiliary` and `client`, from a kit to the values.
+
+mod client;
+mod evaluator;
+mod principal;
+mod server;
+mod values;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use secsv_protocol::PartyId;
+use tokio::{runtime::Runtime, signal::unix::SignalKind};
+
+pub use client::run_client;
+pub use principal::{PrincipalOptions, run_principal};
+pub use server::run_auxiliary;
+pub use values::Values;
+
+use crate::{
+    Error,
+    kit::Kit,
+    party::{Hosted, Party},
+    tls::{self, Identity, Listening},
+};
+
+/// How long a party that has the values waits to be told that all is done.
+const GOODBYE: Duration = Duration::from_secs(30);
+/// How often a party that waits looks up.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// What every process is told.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Where it keeps what it must not forget.
+    pub state: PathBuf,
+    /// Where a server listens, if not at the address in the federation file.
+    pub listen: Option<String>,
+}
+
+/// The network of a process.
+struct Network {
+    runtime: Runtime,
+    stop: Arc<AtomicBool>,
+    /// Takes connections as long as it is there.
+    _listening: Option<Listening>,
+}
+
+impl Network {
+    /// Listens and dials.
+    fn start<R: Hosted>(
+        party: &Arc<Party<R>>,
+        kit: &Arc<Kit>,
+        listen: Option<&str>,
+        dialled: &[PartyId],
+    ) -> Result<Self, Error> {
+        let identity = Arc::new(Identity::new(kit.clone())?);
+        let failed = |source| Error::System { what: "the network's threads", source };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("network")
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let listening = listen
+            .map(|address| runtime.block_on(tls::listen(party.clone(), identity.clone(), address)))
+            .transpose()?;
+        for &server in dialled {
+            runtime.spawn(tls::dial(party.clone(), identity.clone(), server));
+        }
+        runtime.spawn(stop_on_signal(stop.clone()));
+        Ok(Self { runtime, stop, _listening: listening })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Relaxed) { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Closes connections.
+    fn end(self) {
+        self.runtime.shutdown_timeout(Duration::from_millis(500));
+    }
+}
+
+async fn stop_on_signal(stop: Arc<AtomicBool>) {
+    let signals = [SignalKind::terminate(), SignalKind::interrupt()];
+    let [Ok(mut terminate), Ok(mut interrupt)] = signals.map(tokio::signal::unix::signal) else { return };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("told to stop");
+    stop.store(true, Ordering::Relaxed);
+}
+
+/// Where a server listens.
+fn listen_address(kit: &Kit, options: &NodeOptions) -> Option<String> {
+    options.listen.clone().or_else(|| kit.address(kit.own).map(ToString::to_string))
+}
+
+/// Waits for the values, and then until nobody needs this party any more.
+fn await_values<R: Hosted>(
+    party: &Party<R>,
+    network: &Network,
+    values: impl Fn(&R) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, Error> {
+    let values = loop {
+        network.check()?;
+        if let Some(values) = party.desk().wait_for(GLANCE, &values)? {
+            break values;
+        }
+    };
+    tracing::info!("the values have come");
+    let since = Instant::now();
+    while !party.is_parted() && since.elapsed() < GOODBYE {
+        network.check()?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(values)
+}
+
+/// Ends a party that has done its part, or was stopped.
+fn finish<R: Hosted, T>(
+    party: &Party<R>,
+    network: Network,
+    outcome: Result<T, Error>,
+) -> Result<T, Error> {
+    if outcome.is_ok() {
+        party.audit().end()?;
+    }
+    if matches!(outcome, Ok(_) | Err(Error::Stopped)) {
+        party.stop();
+        party.audit().sync()?;
+    }
+    network.end();
+    outcome
+}

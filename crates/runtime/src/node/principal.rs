@@ -1,0 +1,157 @@
+//! The principal's process.
+
+use std::{
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+use secsv_protocol::{
+    Assignment, PartyId, Principal,
+    role::Effects,
+    session::typical_costs,
+};
+
+use super::{GLANCE, Network, NodeOptions, Values, evaluator::{NetworkEvaluator, known_tests}, finish, listen_address};
+use crate::{
+    Error, EvaluationResult, Progress, evaluate,
+    kit::Kit,
+    party::{Party, local},
+    secure_result::{account, parameters, security},
+};
+
+/// What the principal is told beside.
+#[derive(Clone, Debug)]
+pub struct PrincipalOptions {
+    /// What every process is told.
+    pub node: NodeOptions,
+    /// After how long others take over what a client was to decrypt.
+    pub away_after: Duration,
+    /// How long it waits for parties that have not fetched the values.
+    pub wait_to_deliver: Duration,
+}
+
+/// Runs the principal: values the federation, has `keep` write the result down, and tells everybody the values.
+pub fn run_principal(
+    kit: Kit,
+    options: &PrincipalOptions,
+    observe: impl FnMut(Progress),
+    keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
+) -> Result<EvaluationResult, Error> {
+    if kit.own != PartyId::Principal {
+        let found = kit.own_name();
+        return Err(Error::Data { field: "kit", expected: "the principal's".to_owned(), found });
+    }
+    let kit = Arc::new(kit);
+    let (results, found) = mpsc::channel();
+    let mut known = Vec::new();
+    let mut agreed = None;
+    let party = Party::open(kit.clone(), &options.node.state, Some(results), |federation, journal| {
+        known = journal.tests()?;
+        agreed = Some(federation.clone());
+        let seed = journal.seed().derive("principal", 0);
+        let costs = Some(typical_costs(federation.settings.preset));
+        let mut principal = Principal::new(federation.clone(), costs, seed);
+        let assigned = journal.assignments()?;
+        let assigned: Result<Vec<_>, _> = assigned.iter().map(|bytes| Assignment::decode(bytes)).collect();
+        let assigned = assigned.map_err(|_| local("assignments that decode"))?;
+        let next = known.iter().map(|test| test.test + 1).max().unwrap_or(0);
+        principal.remember(assigned, next);
+        Ok((principal, Effects::default()))
+    })?;
+    let federation = agreed.ok_or_else(|| local("a federation"))?;
+    let listen = listen_address(&kit, &options.node);
+    let network = Network::start(&party, &kit, listen.as_deref(), &[])?;
+    let finished: Vec<_> = known.iter().filter(|t| t.result.is_some()).map(|t| t.test).collect();
+    remind(&party, &finished);
+    let (known, next_test) = known_tests(known)?;
+    let outcome = (|| {
+        let samples = await_session(&party, &network)?;
+        let mut watch = || Ok(());
+        let mut evaluator = NetworkEvaluator {
+            party: &party,
+            network: &network,
+            federation,
+            samples,
+            results: found,
+            known,
+            next_test,
+            watch: &mut watch,
+        };
+        let spec = &kit.federation.federation;
+        let mut result = evaluate(spec, &mut evaluator, &kit.evaluation()?, observe)?;
+        account_for(&party, &kit, &mut result);
+        keep(&result)?;
+        let json = serde_json::to_vec(&result).map_err(|_| local("a result that can be written"))?;
+        party.audit().record_result(&options.node.state, &json)?;
+        deliver(&party, &network, &result, options.wait_to_deliver)?;
+        Ok(result)
+    })();
+    finish(&party, network, outcome)
+}
+
+/// Clients that were away when tests ended learn it now.
+fn remind(party: &Party<Principal>, finished: &[u64]) {
+    let over: Vec<_> = finished.iter().map(|&test| secsv_protocol::Scope::Test(test)).collect();
+    let clients = party.peers().values().filter(|peer| matches!(peer.id, PartyId::Client(_)));
+    clients.for_each(|peer| peer.end(&over));
+}
+
+/// How many samples there are, once everybody has introduced themselves.
+fn await_session(party: &Party<Principal>, network: &Network) -> Result<usize, Error> {
+    let mut said = Instant::now();
+    loop {
+        network.check()?;
+        let samples = |role: &Principal| role.session().map(|session| session.samples());
+        if let Some(samples) = party.desk().wait_for(GLANCE, samples)? {
+            return Ok(samples);
+        }
+        if said.elapsed() > Duration::from_secs(30) {
+            said = Instant::now();
+            let awaiting = party.desk().look(secsv_protocol::role::Role::awaiting);
+            tracing::info!(awaiting, "waiting");
+        }
+    }
+}
+
+/// What the principal's own process knows about cost, and what was disclosed.
+fn account_for(party: &Party<Principal>, kit: &Kit, result: &mut EvaluationResult) {
+    let (accounts, replies) = party.desk().accounts();
+    let skips = result.skip;
+    let found = party.desk().look(|role| {
+        let (session, planner) = (role.session()?, role.planner()?);
+        Some((parameters(session), security(session, planner, replies, skips)))
+    });
+    account(&accounts, &kit.federation.federation, result, found);
+}
+
+/// Tells everybody the values, and waits until everybody has them.
+fn deliver(
+    party: &Arc<Party<Principal>>,
+    network: &Network,
+    result: &EvaluationResult,
+    patience: Duration,
+) -> Result<(), Error> {
+    let values = Values::of(result).encode()?;
+    party.act(Box::new(move |role| Ok((role.publish(values), Vec::new()))));
+    let since = Instant::now();
+    while party.desk().wait_for(GLANCE, |role| role.has_published().then_some(()))?.is_none() {
+        network.check()?;
+    }
+    party.flush();
+    loop {
+        let left: Vec<&str> =
+            party.peers().values().filter(|peer| !peer.is_even()).map(|peer| peer.name.as_str()).collect();
+        if left.is_empty() {
+            break;
+        }
+        if since.elapsed() > patience {
+            tracing::warn!(parties = left.join(", "), "have not fetched the values; start again to tell them");
+            break;
+        }
+        network.check()?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    party.peers().values().for_each(|peer| peer.part());
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(())
+}

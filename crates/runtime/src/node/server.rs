@@ -1,0 +1,25 @@
+//! The auxiliary's process.
+
+use std::sync::Arc;
+
+use secsv_protocol::{Auxiliary, PartyId, role::Effects};
+
+use super::{Network, NodeOptions, Values, await_values, finish, listen_address};
+use crate::{Error, kit::Kit, party::Party};
+
+/// Runs the auxiliary until the values have come.
+pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<Values, Error> {
+    if kit.own != PartyId::Auxiliary {
+        let found = kit.own_name();
+        return Err(Error::Data { field: "kit", expected: "the auxiliary's".to_owned(), found });
+    }
+    let kit = Arc::new(kit);
+    let party = Party::open(kit.clone(), &options.state, None, |federation, journal| {
+        let seed = journal.seed().derive("auxiliary", 0);
+        Ok((Auxiliary::new(federation.clone(), seed), Effects::default()))
+    })?;
+    let listen = listen_address(&kit, options);
+    let network = Network::start(&party, &kit, listen.as_deref(), &[PartyId::Principal])?;
+    let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
+    finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))
+}

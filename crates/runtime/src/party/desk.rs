@@ -1,0 +1,515 @@
+//! Runs one role: messages and findings one after the other, jobs on all cores. What the role does is told to the scribe
+//! before anybody else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, Mutex, MutexGuard, mpsc::Sender},
+    time::{Duration, Instant},
+};
+
+use secsv_protocol::{
+    Assignment, Auxiliary, Client, Error as RoleError, PartyId, Principal, Scope, TestRequest, TestResult,
+    message::{Kind, replies_in},
+    role::{Continuation, Effects, Job, Meter, Outgoing, Role},
+    session::Federation,
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{peer::Peer, scribe::Order};
+use crate::{
+    Error,
+    journal::{Batch, Digest, Emission, Inbound, Shelf, TestRecord, put},
+    world::{Accounts, Stopwatch},
+};
+
+/// What a role has to say to whoever runs it.
+#[derive(Default)]
+pub(crate) struct Harvest {
+    pub assigned: Vec<Assignment>,
+    pub results: Vec<(u64, TestResult)>,
+}
+
+/// A role that a process may run.
+pub(crate) trait Hosted: Role {
+    /// What it has to say.
+    fn harvest(&mut self) -> Harvest {
+        Harvest::default()
+    }
+
+    /// Whether messages about this can be understood by now.
+    fn is_open(&self, _: Scope) -> bool {
+        true
+    }
+
+    /// Whether the values have come.
+    fn has_values(&self) -> bool {
+        false
+    }
+}
+
+impl Hosted for Principal {
+    fn harvest(&mut self) -> Harvest {
+        Harvest { assigned: self.take_assigned(), results: self.take_results() }
+    }
+
+    fn is_open(&self, scope: Scope) -> bool {
+        Principal::is_open(self, scope)
+    }
+}
+
+impl Hosted for Auxiliary {
+    fn has_values(&self) -> bool {
+        self.values().is_some()
+    }
+}
+
+impl Hosted for Client {
+    fn has_values(&self) -> bool {
+        self.values().is_some()
+    }
+}
+
+/// A message from a peer, whole.
+pub(crate) struct Arrival {
+    pub from: PartyId,
+    pub number: u64,
+    pub kind: Kind,
+    pub content: Vec<u8>,
+    pub digest: Digest,
+    /// Room in the inbox.
+    pub room: Option<OwnedSemaphorePermit>,
+}
+
+/// What the role is asked to do: what follows, and tests to be remembered.
+pub(crate) type Act<R> = Box<dyn FnOnce(&mut R) -> Result<(Effects<R>, Vec<TestRecord>), RoleError> + Send>;
+
+enum Event<R> {
+    Arrival(Arrival),
+    /// From the journal.
+    Replay {
+        from: PartyId,
+        kind: Kind,
+        scope: Scope,
+        content: Vec<u8>,
+    },
+    Found(Continuation<R>),
+    Act(Act<R>),
+    /// A peer says that this has ended.
+    Over(Vec<Scope>),
+}
+
+/// A role and what goes with it wherever it is.
+struct Seat<R> {
+    role: R,
+    /// The number due from each peer.
+    due: BTreeMap<PartyId, u64>,
+    finished: BTreeSet<u64>,
+    /// What an earlier process had open and this one has not yet.
+    resuming: BTreeSet<Scope>,
+    held: Vec<Event<R>>,
+    /// Requests of tests under way.
+    requests: BTreeMap<u64, Vec<u8>>,
+    /// Bytes and messages by sender, receiver and kind.
+    traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
+    /// Ciphertexts that others were to decrypt.
+    replies: u64,
+}
+
+impl<R> Seat<R> {
+    fn count(&mut self, from: PartyId, to: PartyId, kind: Kind, bytes: u64) {
+        let entry = self.traffic.entry((from, to, kind)).or_default();
+        *entry = (entry.0 + bytes, entry.1 + 1);
+    }
+}
+
+struct Floor<R> {
+    seat: Option<Box<Seat<R>>>,
+    inbox: VecDeque<Event<R>>,
+    jobs: VecDeque<Job<R>>,
+    busy: usize,
+    failure: Option<Error>,
+    stopping: bool,
+    accounts: Accounts,
+    /// Events from the journal that have not been taken yet.
+    replaying: usize,
+}
+
+/// Runs one role.
+pub(crate) struct Desk<R> {
+    own: PartyId,
+    federation: Arc<Federation>,
+    floor: Mutex<Floor<R>>,
+    moved: Condvar,
+    scribe: Sender<Order>,
+    shelf: Shelf,
+    peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
+    /// Who is told what has ended by other means than messages.
+    tells: bool,
+}
+
+/// What a desk begins with.
+pub(crate) struct Beginning<R> {
+    pub own: PartyId,
+    pub federation: Arc<Federation>,
+    pub role: R,
+    pub due: BTreeMap<PartyId, u64>,
+    pub finished: BTreeSet<u64>,
+    pub resuming: BTreeSet<Scope>,
+    pub scribe: Sender<Order>,
+    pub shelf: Shelf,
+    pub peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
+}
+
+impl<R: Hosted> Desk<R> {
+    pub fn new(beginning: Beginning<R>) -> Self {
+        let Beginning { own, federation, role, due, finished, resuming, scribe, shelf, peers } = beginning;
+        let (held, requests, traffic) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let seat = Seat { role, due, finished, resuming, held, requests, traffic, replies: 0 };
+        let floor = Floor {
+            seat: Some(Box::new(seat)),
+            inbox: VecDeque::new(),
+            jobs: VecDeque::new(),
+            busy: 0,
+            failure: None,
+            stopping: false,
+            accounts: Accounts::default(),
+            replaying: 0,
+        };
+        let (floor, moved, tells) = (Mutex::new(floor), Condvar::new(), own == PartyId::Principal);
+        Self { own, federation, floor, moved, scribe, shelf, peers, tells }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Floor<R>> {
+        self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn push(&self, event: Event<R>) {
+        self.lock().inbox.push_back(event);
+        self.moved.notify_all();
+    }
+
+    /// A message has come.
+    pub fn arrive(&self, arrival: Arrival) {
+        self.push(Event::Arrival(arrival));
+    }
+
+    /// A message had come.
+    pub fn replay(&self, message: &Inbound, content: Vec<u8>) {
+        self.lock().replaying += 1;
+        let (from, kind, scope) = (message.from, message.kind, message.scope);
+        self.push(Event::Replay { from, kind, scope, content });
+    }
+
+    /// The role is to do something.
+    pub fn act(&self, act: Act<R>) {
+        self.push(Event::Act(act));
+    }
+
+    /// A peer says that this has ended.
+    pub fn over(&self, scopes: Vec<Scope>) {
+        self.push(Event::Over(scopes));
+    }
+
+    /// Looks at the role as soon as it is at its desk.
+    pub fn look<T>(&self, look: impl Fn(&R) -> T) -> T {
+        let mut floor = self.lock();
+        loop {
+            if let Some(seat) = &floor.seat {
+                return look(&seat.role);
+            }
+            floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// What this process's work and messages cost so far, and how many ciphertexts it had others decrypt.
+    pub fn accounts(&self) -> (Accounts, u64) {
+        let mut floor = self.lock();
+        loop {
+            if let Some(seat) = &floor.seat {
+                let accounts = Accounts { traffic: seat.traffic.clone(), ..floor.accounts.clone() };
+                return (accounts, seat.replies);
+            }
+            floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// Looks at the role until there is something to see, the time is over or nothing goes on.
+    pub fn wait_for<T>(&self, time: Duration, look: impl Fn(&R) -> Option<T>) -> Result<Option<T>, Error> {
+        let until = Instant::now() + time;
+        let mut floor = self.lock();
+        loop {
+            if let Some(failure) = floor.failure.take() {
+                return Err(failure);
+            }
+            if let Some(seen) = floor.seat.as_ref().and_then(|seat| look(&seat.role)) {
+                return Ok(Some(seen));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let woken = self.moved.wait_timeout(floor, left);
+            floor = woken.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+    }
+
+    /// Messages of the journal that the role has not taken yet.
+    pub fn replaying(&self) -> usize {
+        self.lock().replaying
+    }
+
+    /// Nothing goes on.
+    pub fn fail(&self, error: Error) {
+        self.lock().failure.get_or_insert(error);
+        self.moved.notify_all();
+    }
+
+    /// Has all threads end.
+    pub fn stop(&self) {
+        self.lock().stopping = true;
+        self.moved.notify_all();
+    }
+
+    /// Works until told to stop; any number of threads may.
+    pub fn work(&self) {
+        let mut floor = self.lock();
+        loop {
+            if floor.stopping {
+                return;
+            }
+            if let Some((seat, event)) = floor.next_event() {
+                drop(floor);
+                floor = self.take_event(seat, event);
+            } else if let Some(job) = floor.jobs.pop_front() {
+                floor.busy += 1;
+                drop(floor);
+                floor = self.run_job(job);
+            } else {
+                floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn take_event(&self, mut seat: Box<Seat<R>>, event: Event<R>) -> MutexGuard<'_, Floor<R>> {
+        let replayed = matches!(event, Event::Replay { .. });
+        let done = catch_unwind(AssertUnwindSafe(|| self.handle(&mut seat, event)));
+        let mut floor = self.lock();
+        floor.replaying -= usize::from(replayed);
+        match done {
+            Ok(Ok(jobs)) => {
+                floor.jobs.extend(jobs);
+                let Seat { role, resuming, held, .. } = &mut *seat;
+                resuming.retain(|scope| !role.is_open(*scope));
+                let ready = held.extract_if(.., |event| match event {
+                    Event::Replay { scope, .. } => !resuming.contains(scope),
+                    _ => true,
+                });
+                let ready: Vec<Event<R>> = ready.collect();
+                ready.into_iter().rev().for_each(|event| floor.inbox.push_front(event));
+            }
+            Ok(Err(error)) => {
+                floor.failure.get_or_insert(error);
+            }
+            Err(_) => {
+                let error = RoleError::Local { what: "the role panicked" };
+                floor.failure.get_or_insert(Error::Role(error));
+            }
+        }
+        floor.seat = Some(seat);
+        self.moved.notify_all();
+        floor
+    }
+
+    fn run_job(&self, job: Job<R>) -> MutexGuard<'_, Floor<R>> {
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let mut stopwatch = Stopwatch::default();
+            let mut meter = Meter::new(&mut stopwatch);
+            let found = job(&mut meter);
+            let operations = meter.operations;
+            stopwatch.stop();
+            (found, stopwatch, operations)
+        }));
+        let mut floor = self.lock();
+        floor.busy -= 1;
+        match done {
+            Ok((found, stopwatch, operations)) => {
+                for (phase, seconds) in stopwatch.seconds {
+                    *floor.accounts.seconds.entry(phase).or_default() += seconds;
+                }
+                floor.accounts.operations += operations;
+                match found {
+                    Ok(next) => floor.inbox.push_back(Event::Found(next)),
+                    Err(error) => {
+                        floor.failure.get_or_insert(Error::Role(error));
+                    }
+                }
+            }
+            Err(_) => {
+                let error = RoleError::Local { what: "a job panicked" };
+                floor.failure.get_or_insert(Error::Role(error));
+            }
+        }
+        self.moved.notify_all();
+        floor
+    }
+
+    /// Has the role take an event, and the scribe write down what follows. Returns the jobs that follow.
+    fn handle(&self, seat: &mut Seat<R>, event: Event<R>) -> Result<Vec<Job<R>>, Error> {
+        let mut batch = Batch::default();
+        let effects = match event {
+            Event::Arrival(arrival) => match self.take_arrival(seat, arrival, &mut batch)? {
+                Some(effects) => effects,
+                None => return Ok(Vec::new()),
+            },
+            Event::Replay { scope, .. } if seat.resuming.contains(&scope) => {
+                seat.held.push(event);
+                return Ok(Vec::new());
+            }
+            Event::Replay { from, kind, content, .. } => {
+                seat.role.handle(from, kind, content).map_err(Error::Role)?
+            }
+            Event::Found(next) => next(&mut seat.role).map_err(Error::Role)?,
+            Event::Act(act) => {
+                let (effects, tests) = act(&mut seat.role).map_err(Error::Role)?;
+                seat.requests.extend(tests.iter().map(|test| (test.test, test.request.clone())));
+                batch.tests = tests;
+                effects
+            }
+            Event::Over(scopes) => {
+                batch.over = scopes;
+                Effects::default()
+            }
+        };
+        self.settle(seat, effects, batch)
+    }
+
+    fn take_arrival(
+        &self,
+        seat: &mut Seat<R>,
+        arrival: Arrival,
+        batch: &mut Batch,
+    ) -> Result<Option<Effects<R>>, Error> {
+        let Arrival { from, number, kind, content, digest, room: _room } = arrival;
+        let due = seat.due.entry(from).or_insert(0);
+        if number != *due {
+            // Known already, or behind one that was refused: it will come again.
+            return Ok(None);
+        }
+        let peer = self.peers.get(&from);
+        let refuse = |error: &RoleError| {
+            tracing::warn!(peer = peer.map(|p| p.name.as_str()), %kind, number, %error, "message refused");
+            peer.into_iter().for_each(|peer| peer.refuse(error.to_string()));
+        };
+        let scope = match self.federation.scope(kind, &content) {
+            Ok(scope) => scope,
+            Err(why) => {
+                refuse(&RoleError::Malformed { from, kind, why });
+                return Ok(None);
+            }
+        };
+        if matches!(scope, Scope::Test(test) if seat.finished.contains(&test)) {
+            *due += 1;
+            peer.into_iter().for_each(|peer| peer.take(number + 1));
+            batch.skipped.push((from, number));
+            return Ok(Some(Effects::default()));
+        }
+        let length = content.len() as u64;
+        let content = Arc::new(content);
+        let (body, fresh) = put(&self.shelf, digest, &content)?;
+        let message = Inbound { from, number, kind, scope, digest, length, body };
+        let content = Arc::unwrap_or_clone(content);
+        let effects = if seat.resuming.contains(&scope) {
+            seat.held.push(Event::Replay { from, kind, scope, content });
+            Effects::default()
+        } else {
+            match seat.role.handle(from, kind, content) {
+                Ok(effects) => effects,
+                Err(error) if is_of_peer(&error) => {
+                    refuse(&error);
+                    return Ok(None);
+                }
+                Err(error) => return Err(Error::Role(error)),
+            }
+        };
+        *due += 1;
+        peer.into_iter().for_each(|peer| peer.take(number + 1));
+        batch.received.push((message, fresh));
+        seat.count(from, self.own, kind, length);
+        Ok(Some(effects))
+    }
+
+    fn settle(&self, seat: &mut Seat<R>, effects: Effects<R>, mut batch: Batch) -> Result<Vec<Job<R>>, Error> {
+        let Effects { outbox, jobs } = effects;
+        for message in outbox {
+            seat.replies += replies_in(message.kind, &message.content);
+            let emission = self.emission(message)?;
+            seat.count(self.own, emission.to, emission.kind, emission.length);
+            batch.sent.push(emission);
+        }
+        let harvest = seat.role.harvest();
+        batch.assigned = harvest.assigned.iter().map(Assignment::encode).collect();
+        for (test, result) in harvest.results {
+            let request = seat.requests.remove(&test).unwrap_or_default();
+            batch.tests.push(TestRecord { test, request, result: Some(result.encode()) });
+        }
+        let over = seat.role.take_over();
+        if self.tells && !over.is_empty() {
+            let clients = self.peers.values().filter(|peer| matches!(peer.id, PartyId::Client(_)));
+            clients.for_each(|peer| peer.end(&over));
+        }
+        batch.over.extend(over);
+        seat.finished.extend(batch.over.iter().filter_map(|scope| match scope {
+            Scope::Test(test) => Some(*test),
+            _ => None,
+        }));
+        if !batch.is_empty() && self.scribe.send(Order::Keep(batch)).is_err() {
+            return Err(Error::Role(RoleError::Local { what: "the journal's writer" }));
+        }
+        Ok(jobs)
+    }
+
+    fn emission(&self, message: Outgoing) -> Result<Emission, Error> {
+        let Outgoing { to, kind, content } = message;
+        let digest = *blake3::hash(&content).as_bytes();
+        let scope = self.federation.scope(kind, &content).map_err(|why| {
+            let from = self.own;
+            Error::Role(RoleError::Malformed { from, kind, why })
+        })?;
+        let (length, (body, fresh)) = (content.len() as u64, put(&self.shelf, digest, &content)?);
+        Ok(Emission { to, kind, scope, digest, length, body, fresh })
+    }
+}
+
+impl<R> Floor<R> {
+    fn next_event(&mut self) -> Option<(Box<Seat<R>>, Event<R>)> {
+        if self.inbox.is_empty() || self.failure.is_some() {
+            return None;
+        }
+        let seat = self.seat.take()?;
+        match self.inbox.pop_front() {
+            Some(event) => Some((seat, event)),
+            None => {
+                self.seat = Some(seat);
+                None
+            }
+        }
+    }
+}
+
+/// Whether a message was at fault, and whoever sent it.
+fn is_of_peer(error: &RoleError) -> bool {
+    matches!(
+        error,
+        RoleError::Malformed { .. }
+            | RoleError::Unexpected { .. }
+            | RoleError::Damaged { .. }
+            | RoleError::Incompatible { .. }
+            | RoleError::Envelope { .. }
+    )
+}
+
+/// What a request is remembered as.
+pub(crate) fn record(test: u64, request: &TestRequest) -> TestRecord {
+    TestRecord { test, request: request.encode(), result: None }
+}

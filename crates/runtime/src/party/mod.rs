@@ -1,0 +1,298 @@
+//! One party as a process: a role at its desk, a scribe that keeps the journal, links to the others.
+
+mod desk;
+mod peer;
+mod scribe;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Sender},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use rand::{TryRngCore as _, rngs::OsRng};
+use secsv_protocol::{
+    Error as RoleError, PartyId, Scope, TestResult, message::Kind, role::Effects, session::Federation,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+pub(crate) use desk::{Act, Arrival, Hosted, record};
+pub use peer::{LinkState, Peer};
+pub(crate) use peer::{Partial, Turn};
+
+use crate::{
+    Error, Fingerprint,
+    audit::{Direction, Log},
+    journal::{Inbound, Journal, Outbound, Owner},
+    kit::Kit,
+    link::Host,
+};
+use desk::{Beginning, Desk};
+use scribe::{Order, Scribe, Witness};
+
+/// Messages that wait for the role, in KiB.
+const INBOX: usize = 64 << 10;
+/// Messages of the journal in memory that the role has not taken yet.
+const REPLAYED: usize = 8;
+
+/// One party.
+pub(crate) struct Party<R> {
+    kit: Arc<Kit>,
+    instance: [u8; 16],
+    desk: Arc<Desk<R>>,
+    peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
+    scribe: Sender<Order>,
+    room: Arc<Semaphore>,
+    parted: AtomicBool,
+    audit: Arc<Mutex<Log>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A role as it begins, and what it wants done then.
+pub(crate) type Begun<R> = (R, Effects<R>);
+
+impl<R: Hosted> Party<R> {
+    /// Opens the state directory, builds the role, and has it take what an earlier process received.
+    pub fn open(
+        kit: Arc<Kit>,
+        state: &Path,
+        results: Option<Sender<(u64, TestResult)>>,
+        build: impl FnOnce(&Arc<Federation>, &Journal) -> Result<Begun<R>, Error>,
+    ) -> Result<Arc<Self>, Error> {
+        let federation = Arc::new(kit.session()?);
+        let owner = Owner { party: kit.own, federation: kit.digest };
+        let random = draw()?;
+        let journal = Journal::open(state, &owner, || random)?;
+        let (audit, _) = Log::open(state, &kit)?;
+        let audit = Arc::new(Mutex::new(audit));
+        let (role, first) = build(&federation, &journal)?;
+        let (replay, waiting) = (journal.replay()?, journal.unacknowledged()?);
+        let mut witness = Auditor(audit.clone());
+        replay.iter().try_for_each(|message| witness.received(message))?;
+        waiting.iter().try_for_each(|message| witness.sent(message))?;
+        let peers = Arc::new(peers(&kit, &journal, waiting));
+        let (scribe, orders) = mpsc::channel();
+        let about = replay.iter().map(|message| message.scope);
+        let resuming: BTreeSet<Scope> = about.filter(|scope| !role.is_open(*scope)).collect();
+        let desk = Arc::new(Desk::new(Beginning {
+            own: kit.own,
+            federation,
+            role,
+            due: peers.keys().map(|&peer| (peer, journal.next_in(peer))).collect(),
+            finished: journal.finished().clone(),
+            resuming,
+            scribe: scribe.clone(),
+            shelf: journal.shelf().clone(),
+            peers: peers.clone(),
+        }));
+        let contents = journal.shelf().clone();
+        let instance = journal.instance();
+        let witness: Option<Box<dyn Witness>> = Some(Box::new(witness));
+        let scribe_work = Scribe { journal, peers: peers.clone(), witness, results };
+        let party = Arc::new(Self {
+            kit,
+            instance,
+            desk,
+            peers,
+            scribe,
+            room: Arc::new(Semaphore::new(INBOX)),
+            parted: AtomicBool::new(false),
+            audit,
+            threads: Mutex::new(Vec::new()),
+        });
+        party.spawn_threads(scribe_work, orders)?;
+        party.desk.act(Box::new(move |_| Ok((first, Vec::new()))));
+        for message in replay {
+            while party.desk.replaying() > REPLAYED {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let content = contents.read(&message.body, &message.digest)?;
+            party.desk.replay(&message, content);
+        }
+        Ok(party)
+    }
+
+    fn spawn_threads(&self, scribe: Scribe, orders: mpsc::Receiver<Order>) -> Result<(), Error> {
+        let failed = |source| Error::System { what: "a thread", source };
+        let mut threads = Vec::new();
+        let desk = self.desk.clone();
+        let writing = move || {
+            if let Err(error) = scribe.run(&orders) {
+                desk.fail(error);
+            }
+        };
+        threads.push(std::thread::Builder::new().name("scribe".into()).spawn(writing).map_err(failed)?);
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let desk = self.desk.clone();
+            let worker = std::thread::Builder::new().name("worker".into()).spawn(move || desk.work());
+            threads.push(worker.map_err(failed)?);
+        }
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).extend(threads);
+        Ok(())
+    }
+
+    /// Has the role do something.
+    pub fn act(&self, act: Act<R>) {
+        self.desk.act(act);
+    }
+
+    /// The role's desk.
+    pub fn desk(&self) -> &Desk<R> {
+        &self.desk
+    }
+
+    /// The links.
+    pub fn peers(&self) -> &BTreeMap<PartyId, Arc<Peer>> {
+        &self.peers
+    }
+
+    /// Whether the principal has said that all is done.
+    pub fn is_parted(&self) -> bool {
+        self.parted.load(Ordering::Relaxed)
+    }
+
+    /// The audit log.
+    pub fn audit(&self) -> std::sync::MutexGuard<'_, Log> {
+        self.audit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the disk keep everything so far.
+    pub fn flush(&self) {
+        let (reply, kept) = mpsc::sync_channel(1);
+        if self.scribe.send(Order::Flush(reply)).is_ok() {
+            // The scribe has failed: that is told elsewhere.
+            let _ = kept.recv();
+        }
+    }
+
+    /// Ends the threads that work.
+    pub fn stop(&self) {
+        self.flush();
+        self.desk.stop();
+    }
+}
+
+fn draw() -> Result<[u8; 48], Error> {
+    let mut random = [0; 48];
+    let failed = |_| Error::System {
+        what: "randomness from the operating system",
+        source: std::io::ErrorKind::Unsupported.into(),
+    };
+    OsRng.try_fill_bytes(&mut random).map_err(failed)?;
+    Ok(random)
+}
+
+/// With whom a party has a link: servers with everybody, clients with the servers.
+fn peers(kit: &Kit, journal: &Journal, waiting: Vec<Outbound>) -> BTreeMap<PartyId, Arc<Peer>> {
+    let mut waiting_for: BTreeMap<PartyId, Vec<Outbound>> = BTreeMap::new();
+    for message in waiting {
+        waiting_for.entry(message.to).or_default().push(message);
+    }
+    let is_client = |party: PartyId| matches!(party, PartyId::Client(_));
+    let all = kit.federation.party_ids();
+    all.filter(|&id| id != kit.own && !(is_client(id) && is_client(kit.own)))
+        .map(|id| {
+            let waiting = waiting_for.remove(&id).unwrap_or_default();
+            let peer = Peer::new(id, kit.name(id), journal.next_in(id), journal.next_out(id), waiting);
+            (id, Arc::new(peer))
+        })
+        .collect()
+}
+
+/// Writes the audit log.
+struct Auditor(Arc<Mutex<Log>>);
+
+impl Auditor {
+    fn log(&self) -> std::sync::MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Witness for Auditor {
+    fn received(&mut self, message: &Inbound) -> Result<(), Error> {
+        let Inbound { from, number, kind, length, digest, .. } = *message;
+        Ok(self.log().append(Direction::Received, from, kind, number, length, Fingerprint(digest))?)
+    }
+
+    fn sent(&mut self, message: &Outbound) -> Result<(), Error> {
+        let Outbound { to, number, kind, length, digest, .. } = *message;
+        Ok(self.log().append(Direction::Sent, to, kind, number, length, Fingerprint(digest))?)
+    }
+}
+
+impl<R: Hosted> Host for Party<R> {
+    fn own(&self) -> PartyId {
+        self.kit.own
+    }
+
+    fn federation(&self) -> [u8; 32] {
+        self.kit.digest
+    }
+
+    fn instance(&self) -> [u8; 16] {
+        self.instance
+    }
+
+    fn peer(&self, id: PartyId) -> Option<Arc<Peer>> {
+        self.peers.get(&id).cloned()
+    }
+
+    async fn meet(&self, id: PartyId, instance: [u8; 16]) -> Option<[u8; 16]> {
+        let (reply, known) = oneshot::channel();
+        self.scribe.send(Order::Meet(id, instance, reply)).ok()?;
+        known.await.ok()
+    }
+
+    async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let share = (bytes / 1024 + 1).min(INBOX);
+        self.room.clone().acquire_many_owned(share as u32).await.ok()
+    }
+
+    fn most_bytes(&self, kind: Kind) -> u64 {
+        most_bytes(kind)
+    }
+
+    fn arrive(&self, arrival: Arrival) {
+        self.desk.arrive(arrival);
+    }
+
+    fn acknowledged(&self, peer: PartyId, number: u64) {
+        let batch = crate::journal::Batch { acknowledged: vec![(peer, number)], ..Default::default() };
+        // The scribe has failed: that is told elsewhere.
+        let _ = self.scribe.send(Order::Keep(batch));
+    }
+
+    fn over(&self, peer: PartyId, scopes: Vec<Scope>) {
+        if peer == PartyId::Principal {
+            self.desk.over(scopes);
+        }
+    }
+
+    fn farewell(&self, peer: PartyId) {
+        if peer == PartyId::Principal {
+            self.parted.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The most bytes a message of a kind may have: those that say who does what are small, ciphertexts and shares may be
+/// large.
+fn most_bytes(kind: Kind) -> u64 {
+    match kind {
+        Kind::RoundStart | Kind::Common | Kind::Done | Kind::Count | Kind::ClientKeys => 4 << 10,
+        Kind::Hello | Kind::Session => 1 << 20,
+        Kind::Test | Kind::OwnTest | Kind::OwnResult => 64 << 20,
+        _ => 2 << 30,
+    }
+}
+
+/// What nothing but a fault of this program brings about.
+pub(crate) fn local(what: &'static str) -> Error {
+    Error::Role(RoleError::Local { what })
+}

@@ -1,0 +1,235 @@
+//! One party's end of a link: what waits to be sent, how far both sides have come, whether somebody is there.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard},
+    time::Instant,
+};
+
+use secsv_protocol::{PartyId, Scope};
+use tokio::sync::{Notify, watch};
+
+use crate::journal::{Digest, Outbound};
+
+/// One party's end of a link.
+pub struct Peer {
+    /// Who is at the other end.
+    pub id: PartyId,
+    /// Its name.
+    pub name: String,
+    state: Mutex<State>,
+    /// There is something to send.
+    changed: Notify,
+    /// Which stream is the one that counts; a later one ends those before it.
+    stream: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Not acknowledged yet, by number without gaps.
+    waiting: VecDeque<Outbound>,
+    /// The number after the last one.
+    next_out: u64,
+    /// Numbers below are on our disk.
+    kept: u64,
+    /// Numbers below were understood.
+    taken: u64,
+    over: Vec<Scope>,
+    farewell: bool,
+    refused: Option<String>,
+    partial: Option<Partial>,
+    connected: Option<Instant>,
+    last_seen: Option<Instant>,
+    received_bytes: u64,
+    sent_bytes: u64,
+}
+
+/// A message of which a part has come.
+pub(crate) struct Partial {
+    pub number: u64,
+    pub kind: u8,
+    pub length: u64,
+    pub digest: Digest,
+    pub data: Vec<u8>,
+}
+
+/// What may be sent next.
+pub(crate) enum Turn {
+    /// A message.
+    Message(Outbound),
+    /// How far the other side's messages are kept.
+    Acknowledge(u64),
+    /// What has ended.
+    Over(Vec<Scope>),
+    /// Nothing will come any more.
+    Farewell,
+    /// Something the other side sent cannot be understood.
+    Refused(String),
+}
+
+/// How a link is doing.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkState {
+    /// Since when somebody is there.
+    pub connected: Option<Instant>,
+    /// When somebody was there last.
+    pub last_seen: Option<Instant>,
+    /// Bytes of messages received.
+    pub received_bytes: u64,
+    /// Bytes of messages sent.
+    pub sent_bytes: u64,
+}
+
+impl Peer {
+    /// A link on which so many messages have been received and kept, and these wait to be sent.
+    pub fn new(id: PartyId, name: String, kept: u64, next_out: u64, waiting: Vec<Outbound>) -> Self {
+        let waiting = waiting.into();
+        let state = State { waiting, next_out, kept, taken: kept, ..State::default() };
+        Self { id, name, state: Mutex::new(state), changed: Notify::new(), stream: watch::Sender::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// A message that is on the disk is to be sent.
+    pub(crate) fn post(&self, message: Outbound) {
+        let mut state = self.lock();
+        state.next_out = message.number + 1;
+        state.waiting.push_back(message);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Messages below this number are on the disk.
+    pub(crate) fn keep(&self, number: u64) {
+        self.lock().kept = number;
+        self.changed.notify_one();
+    }
+
+    /// Messages below this number were understood.
+    pub(crate) fn take(&self, number: u64) {
+        self.lock().taken = number;
+    }
+
+    /// Something has ended.
+    pub(crate) fn end(&self, scopes: &[Scope]) {
+        self.lock().over.extend_from_slice(scopes);
+        self.changed.notify_one();
+    }
+
+    /// Nothing will be sent any more.
+    pub(crate) fn part(&self) {
+        self.lock().farewell = true;
+        self.changed.notify_one();
+    }
+
+    /// Something that came on the present stream cannot be understood.
+    pub(crate) fn refuse(&self, reason: String) {
+        let mut state = self.lock();
+        if state.connected.is_some() {
+            state.refused.get_or_insert(reason);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The other side has everything below this number: returns whether that is news.
+    pub(crate) fn retire(&self, number: u64) -> bool {
+        let mut state = self.lock();
+        let before = state.waiting.len();
+        while state.waiting.front().is_some_and(|message| message.number < number) {
+            state.waiting.pop_front();
+        }
+        state.waiting.len() < before
+    }
+
+    /// Whether the other side has everything.
+    pub fn is_even(&self) -> bool {
+        self.lock().waiting.is_empty()
+    }
+
+    /// The number that is expected next, and what has come of it.
+    pub(crate) fn progress(&self) -> (u64, Option<(Digest, u64)>) {
+        let state = self.lock();
+        let partial = state.partial.as_ref().filter(|partial| partial.number == state.taken);
+        (state.taken, partial.map(|partial| (partial.digest, partial.data.len() as u64)))
+    }
+
+    /// Numbers that can be sent: from the first that is not acknowledged to the one after the last.
+    pub(crate) fn range(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.waiting.front().map_or(state.next_out, |message| message.number), state.next_out)
+    }
+
+    /// A new stream begins, and ends any other. Returns its number.
+    pub(crate) fn begin(&self) -> watch::Receiver<u64> {
+        let mut state = self.lock();
+        state.connected = Some(Instant::now());
+        state.refused = None;
+        self.stream.send_modify(|number| *number += 1);
+        let mut stream = self.stream.subscribe();
+        stream.mark_unchanged();
+        stream
+    }
+
+    /// A stream has ended.
+    pub(crate) fn finish(&self, stream: &watch::Receiver<u64>) {
+        let mut state = self.lock();
+        if !stream.has_changed().unwrap_or(true) {
+            state.connected = None;
+            state.last_seen = Some(Instant::now());
+        }
+    }
+
+    pub(crate) fn take_partial(&self) -> Option<Partial> {
+        self.lock().partial.take()
+    }
+
+    pub(crate) fn keep_partial(&self, partial: Option<Partial>) {
+        self.lock().partial = partial;
+    }
+
+    pub(crate) fn count(&self, received: u64, sent: u64) {
+        let mut state = self.lock();
+        state.received_bytes += received;
+        state.sent_bytes += sent;
+    }
+
+    /// How the link is doing.
+    pub fn link_state(&self) -> LinkState {
+        let State { connected, last_seen, received_bytes, sent_bytes, .. } = &*self.lock();
+        let (connected, last_seen) = (*connected, *last_seen);
+        LinkState { connected, last_seen, received_bytes: *received_bytes, sent_bytes: *sent_bytes }
+    }
+
+    /// Waits for something to send: messages from a number on, acknowledgements beyond one.
+    pub(crate) async fn turn(&self, cursor: u64, acknowledged: u64) -> Turn {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(turn) = self.lock().turn(cursor, acknowledged) {
+                return turn;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl State {
+    fn turn(&mut self, cursor: u64, acknowledged: u64) -> Option<Turn> {
+        if let Some(reason) = self.refused.take() {
+            return Some(Turn::Refused(reason));
+        }
+        if self.kept > acknowledged {
+            return Some(Turn::Acknowledge(self.kept));
+        }
+        let first = self.waiting.front().map_or(self.next_out, |message| message.number);
+        if let Some(message) = cursor.checked_sub(first).and_then(|i| self.waiting.get(i as usize)) {
+            return Some(Turn::Message(message.clone()));
+        }
+        if !self.over.is_empty() {
+            return Some(Turn::Over(std::mem::take(&mut self.over)));
+        }
+        std::mem::take(&mut self.farewell).then_some(Turn::Farewell)
+    }
+}

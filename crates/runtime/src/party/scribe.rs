@@ -1,0 +1,115 @@
+//! The one thread that writes the journal. Many things are kept in one go, because the disk takes as long for one as for
+//! many; nothing is sent or acknowledged before the disk has it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, SyncSender},
+    },
+};
+
+use secsv_protocol::{PartyId, TestResult};
+use tokio::sync::oneshot;
+
+use super::peer::Peer;
+use crate::{
+    Error,
+    journal::{Batch, Inbound, Journal, Outbound},
+};
+
+/// Batches that are kept in one go at most.
+const TOGETHER: usize = 256;
+
+/// What the scribe is asked for.
+pub(crate) enum Order {
+    /// Keep this.
+    Keep(Batch),
+    /// Which instance of a peer was met first?
+    Meet(PartyId, [u8; 16], oneshot::Sender<[u8; 16]>),
+    /// Keep everything so far, and say so.
+    Flush(SyncSender<()>),
+}
+
+/// Told of every message that was kept.
+pub(crate) trait Witness: Send {
+    fn received(&mut self, message: &Inbound) -> Result<(), Error>;
+    fn sent(&mut self, message: &Outbound) -> Result<(), Error>;
+}
+
+/// Writes the journal and passes on what may be passed on then.
+pub(crate) struct Scribe {
+    pub journal: Journal,
+    pub peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
+    pub witness: Option<Box<dyn Witness>>,
+    pub results: Option<Sender<(u64, TestResult)>>,
+}
+
+impl Scribe {
+    /// Works until nobody is left to ask.
+    pub fn run(mut self, orders: &Receiver<Order>) -> Result<(), Error> {
+        // What was acknowledged saves room and nothing else: it is kept when something else is.
+        let mut acknowledged = Vec::new();
+        while let Ok(first) = orders.recv() {
+            let mut batches = Vec::new();
+            let mut flushed = Vec::new();
+            let mut met = Vec::new();
+            let more = std::iter::from_fn(|| orders.try_recv().ok()).take(TOGETHER);
+            for order in [first].into_iter().chain(more) {
+                match order {
+                    Order::Keep(mut batch) => {
+                        acknowledged.append(&mut batch.acknowledged);
+                        batches.push(batch);
+                    }
+                    Order::Meet(peer, instance, reply) => met.push((peer, instance, reply)),
+                    Order::Flush(reply) => flushed.push(reply),
+                }
+            }
+            batches.retain(|batch| !batch.is_empty());
+            if !batches.is_empty() || acknowledged.len() > TOGETHER || !flushed.is_empty() {
+                let acknowledged = std::mem::take(&mut acknowledged);
+                batches.push(Batch { acknowledged, ..Batch::default() });
+                self.keep(batches)?;
+            }
+            for (peer, instance, reply) in met {
+                // Whoever asked may have gone.
+                let _ = reply.send(self.journal.meet(peer, instance)?);
+            }
+            flushed.into_iter().for_each(|reply| {
+                let _ = reply.send(());
+            });
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, batches: Vec<Batch>) -> Result<(), Error> {
+        let received = batches.iter().flat_map(|batch| &batch.received);
+        let received: Vec<Inbound> = received.map(|(message, _)| message.clone()).collect();
+        let skipped = batches.iter().flat_map(|batch| &batch.skipped).map(|(from, _)| *from);
+        let due: BTreeSet<PartyId> = received.iter().map(|message| message.from).chain(skipped).collect();
+        let tests = batches.iter().flat_map(|batch| &batch.tests);
+        let ended: Vec<(u64, Vec<u8>)> =
+            tests.filter_map(|test| Some((test.test, test.result.clone()?))).collect();
+        let outbound = self.journal.commit(batches)?;
+        if let Some(witness) = &mut self.witness {
+            received.iter().try_for_each(|message| witness.received(message))?;
+            outbound.iter().try_for_each(|message| witness.sent(message))?;
+        }
+        for from in due {
+            self.peers.get(&from).into_iter().for_each(|peer| peer.keep(self.journal.next_in(from)));
+        }
+        for message in outbound {
+            self.peers.get(&message.to).into_iter().for_each(|peer| peer.post(message.clone()));
+        }
+        for (test, result) in ended {
+            let what = "a test's result that decodes";
+            let local = |_| Error::Role(secsv_protocol::Error::Local { what });
+            let result = TestResult::decode(&result).map_err(local)?;
+            // The evaluation may have ended.
+            self.results.iter().for_each(|results| {
+                let _ = results.send((test, result.clone()));
+            });
+        }
+        Ok(())
+    }
+}
