@@ -26,6 +26,8 @@ pub fn is_bad_input(error: &anyhow::Error) -> bool {
         cause.is::<BadInput>()
             || cause.downcast_ref().is_some_and(secsv_federation::Error::is_bad_input)
             || cause.downcast_ref().is_some_and(secsv_runtime::Error::is_bad_input)
+            || cause.downcast_ref().is_some_and(secsv_runtime::kit::KitError::is_bad_input)
+            || cause.is::<secsv_runtime::verify::VerifyError>()
             || cause.downcast_ref().is_some_and(secsv_training::TrainingError::is_bad_input)
     })
 }

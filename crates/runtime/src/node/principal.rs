@@ -5,13 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use secsv_protocol::{
-    Assignment, PartyId, Principal,
-    role::Effects,
-    session::typical_costs,
-};
+use secsv_protocol::{Assignment, PartyId, Principal, role::Effects, session::typical_costs};
 
-use super::{GLANCE, Network, NodeOptions, Values, evaluator::{NetworkEvaluator, known_tests}, finish, listen_address};
+use super::{
+    GLANCE, Network, NodeOptions, Values,
+    evaluator::{NetworkEvaluator, known_tests},
+    finish, listen_address,
+};
 use crate::{
     Error, EvaluationResult, Progress, evaluate,
     kit::Kit,
@@ -145,7 +145,10 @@ fn deliver(
             break;
         }
         if since.elapsed() > patience {
-            tracing::warn!(parties = left.join(", "), "have not fetched the values; start again to tell them");
+            tracing::warn!(
+                parties = left.join(", "),
+                "have not fetched the values; start again to tell them"
+            );
             break;
         }
         network.check()?;

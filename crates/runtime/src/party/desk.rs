@@ -439,7 +439,12 @@ impl<R: Hosted> Desk<R> {
         Ok(Some(effects))
     }
 
-    fn settle(&self, seat: &mut Seat<R>, effects: Effects<R>, mut batch: Batch) -> Result<Vec<Job<R>>, Error> {
+    fn settle(
+        &self,
+        seat: &mut Seat<R>,
+        effects: Effects<R>,
+        mut batch: Batch,
+    ) -> Result<Vec<Job<R>>, Error> {
         let Effects { outbox, jobs } = effects;
         for message in outbox {
             seat.replies += replies_in(message.kind, &message.content);
