@@ -5,6 +5,7 @@ pub mod compare;
 pub mod demo;
 pub mod evaluate;
 pub mod keygen;
+pub mod parties;
 pub mod plan;
 pub mod preflight;
 pub mod protocols;
