@@ -35,8 +35,11 @@ fn be_a_party() {
     let Ok(party) = std::env::var(PARTY) else { return };
     let directory = PathBuf::from(std::env::var(DIRECTORY).unwrap());
     let kit = Kit::open(&directory.join("kits").join(&party)).unwrap();
-    let options =
-        NodeOptions { state: directory.join("state").join(&party), listen: std::env::var(LISTEN).ok() };
+    let options = NodeOptions {
+        state: directory.join("state").join(&party),
+        listen: std::env::var(LISTEN).ok(),
+        status: None,
+    };
     let values = match party.as_str() {
         "principal" => {
             let away = std::env::var(AWAY).ok().and_then(|text| text.parse().ok()).unwrap_or(300_000);
