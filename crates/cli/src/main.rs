@@ -2,6 +2,7 @@
 
 mod commands;
 mod failure;
+mod logs;
 mod output;
 mod report;
 mod target_file;
@@ -37,6 +38,12 @@ enum Command {
     Compare(Box<commands::compare::CompareArgs>),
     /// What an evaluation would cost and disclose, before anything runs.
     Plan(commands::plan::PlanArgs),
+    /// Run the principal server of a federation whose parties are on the network.
+    Principal(commands::parties::PrincipalArgs),
+    /// Run its auxiliary server.
+    Auxiliary(commands::parties::AuxiliaryArgs),
+    /// Run one of its clients: outbound connections alone.
+    Client(commands::parties::ClientArgs),
     /// Write the HTML report of a result that `evaluate --json` wrote.
     Report(commands::report::ReportArgs),
     /// The paper's tables and figures on this machine, beside the paper's own.
@@ -45,6 +52,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    logs::start();
     let result = match args.command {
         Command::Demo(demo) => commands::demo::run(&demo, args.format),
         Command::Bench(bench) => commands::bench::run(&bench, args.format),
@@ -53,6 +61,9 @@ fn main() -> ExitCode {
         Command::Compare(compare) => commands::compare::run(&compare, args.format),
         Command::Plan(plan) => commands::plan::run(&plan, args.format),
         Command::Reproduce(reproduce) => commands::reproduce::run(&reproduce, args.format),
+        Command::Principal(args_of) => commands::parties::principal(&args_of, args.format),
+        Command::Auxiliary(args_of) => commands::parties::auxiliary(&args_of, args.format),
+        Command::Client(args_of) => commands::parties::client(&args_of, args.format),
         Command::Report(report) => commands::report::run(&report, args.format),
     };
     match result {

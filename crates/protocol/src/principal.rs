@@ -1,9 +1,11 @@
 //! The first server (the paper's P): plans every test, adds both servers' halves up, sanitises replies and learns which
 //! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
 
+mod attempts;
 mod hesv;
 mod memory;
 
+use attempts::asked;
 pub use memory::Assignment;
 
 use std::{
@@ -18,7 +20,7 @@ use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 use crate::{
     Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
-    decryptors::{Planner, Unit, UnitRoles, knows},
+    decryptors::{PlanError, Planner, Unit, UnitRoles, knows},
     error::CodecError,
     message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
     program::{Input, Receive},
@@ -83,9 +85,11 @@ pub struct Principal {
     units: BTreeMap<UnitId, UnitState>,
     halves: BTreeMap<Place, Halves>,
     verdicts: BTreeMap<UnitId, Vec<u8>>,
-    roles: BTreeMap<(RoundId, Coalition, usize), UnitRoles>,
+    roles: BTreeMap<(RoundId, Coalition, usize), attempts::Roles>,
     /// Clients that stay away: nothing is planned for them.
     away: Coalition,
+    /// Clients without whom something cannot go on.
+    awaited: Coalition,
     next_test: u64,
     results: Vec<(u64, TestResult)>,
     over: Vec<Scope>,
@@ -140,6 +144,7 @@ impl Principal {
             verdicts: BTreeMap::new(),
             roles: BTreeMap::new(),
             away: Coalition::EMPTY,
+            awaited: Coalition::EMPTY,
             next_test: 0,
             results: Vec::new(),
             over: Vec::new(),
@@ -206,6 +211,9 @@ impl Principal {
             }
             _ if self.session.is_none() => return Err(unexpected("clients introduce themselves")),
             _ => {}
+        }
+        if self.is_late(kind, &content) {
+            return Ok(Effects::default());
         }
         if let Some(session) = self.session.clone().filter(|session| secret::takes(session, from, kind)) {
             return secret::take(self, &session, from, kind, content);
@@ -419,8 +427,16 @@ impl Principal {
             self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some()
         };
         while ready && self.tests.len() < self.most_active(&session) {
-            let Some(((_, test), request)) = self.queue.pop_first() else { break };
-            effects.and(self.start(&session, test, request)?);
+            let Some(((round, test), request)) = self.queue.pop_first() else { break };
+            match self.start(&session, test, request.clone()) {
+                Err(Error::Plan(PlanError::Awaiting { clients, .. })) => {
+                    // It waits until one of them is back.
+                    self.queue.insert((round, test), request);
+                    self.awaited = self.awaited.union(clients);
+                    break;
+                }
+                started => effects.and(started?),
+            }
         }
         Ok(effects)
     }
@@ -468,21 +484,34 @@ impl Principal {
         self.tests.insert(test, state);
         if is_secure {
             effects.and(self.open_round(round));
-            let content = Arc::new(plan.encode());
-            let mut concerned: BTreeSet<PartyId> = self.auxiliary().into_iter().collect();
-            for context in UnitContext::of(&plan) {
-                concerned.extend(context.seated().chain(context.owners(session)).map(PartyId::Client));
-                let id = context.id;
-                self.units.insert(id, UnitState { plan: Some(Arc::new(context)), ..UnitState::default() });
-            }
-            for to in concerned {
-                effects.outbox.push(Outgoing::new(to, Kind::Test, content.clone()));
-            }
-            for unit in plan.units {
-                effects.and(self.advance(UnitId { test, group: unit.group })?);
+            for plan in self.attempts(plan) {
+                effects.and(self.announce(session, &plan)?);
             }
         }
         effects.and(self.finish(test)?);
+        Ok(effects)
+    }
+
+    /// Tells those concerned of a test, and begins with those of its units that are at this attempt.
+    fn announce(&mut self, session: &Arc<Session>, plan: &TestPlan) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let content = Arc::new(plan.encode());
+        let mut concerned: BTreeSet<PartyId> = self.auxiliary().into_iter().collect();
+        let mut begun = Vec::new();
+        for context in UnitContext::of(plan) {
+            concerned.extend(context.seated().chain(context.owners(session)).map(PartyId::Client));
+            let id = context.id;
+            if !self.is_stale(id) {
+                self.units.insert(id, UnitState { plan: Some(Arc::new(context)), ..UnitState::default() });
+                begun.push(id);
+            }
+        }
+        for to in concerned {
+            effects.outbox.push(Outgoing::new(to, Kind::Test, content.clone()));
+        }
+        for unit in begun {
+            effects.and(self.advance(unit)?);
+        }
         Ok(effects)
     }
 
@@ -496,13 +525,13 @@ impl Principal {
         samples: SampleSet,
     ) -> Result<UnitPlan, Error> {
         let key = (round, coalition, group);
-        if let Some(known) = self.roles.get(&key) {
-            return Ok(plan_of(known, samples));
+        if !self.roles.contains_key(&key) {
+            let unit = Unit { round, participants, group, coalition };
+            self.assign(Assignment { unit, away: self.away, sent: None })?;
         }
-        let unit = Unit { round, participants, group, coalition };
-        self.assign(Assignment { unit, away: self.away, sent: None })?;
         let roles = self.roles.get(&key).ok_or(Error::Local { what: "assigned roles" })?;
-        Ok(plan_of(roles, samples))
+        let first = roles.attempts.first().ok_or(Error::Local { what: "assigned roles" })?;
+        Ok(UnitPlan { samples, ..first.clone() })
     }
 
     fn open_round(&mut self, round: RoundId) -> Effects<Self> {
@@ -883,7 +912,7 @@ impl Principal {
             owners.iter().filter_map(|owner| state.truths.get(owner)).flat_map(|t| t.expose().elements());
         let differences = predicted.expose().elements().iter().zip(truth).zip(other);
         let group = &session.groups[context.plan.group];
-        let Some(test) = self.tests.get_mut(&id.test) else { return Ok(Effects::default()) };
+        let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };
         for (((&p, &t), other), &place) in differences.zip(&context.places) {
             if field.add(field.sub(p, t), other) == 0
                 && let Some(&(owner, first, _)) =
@@ -895,7 +924,7 @@ impl Principal {
         test.units_left.remove(&id.group);
         self.units.remove(&id);
         self.secret.forget_unit(id);
-        self.finish(id.test)
+        self.finish(asked(id.test))
     }
 
     /// Ends a test that has everything.
@@ -903,35 +932,25 @@ impl Principal {
         let mut effects = Effects::default();
         let ended =
             self.tests.get(&test).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
-        if let Some(state) = ended.then(|| self.tests.remove(&test)).flatten() {
+        if let Some(mut state) = ended.then(|| self.tests.remove(&test)).flatten() {
             let result = if self.is_hesv() {
                 TestResult { correct: state.counted, right: None }
             } else {
-                state.right.into()
+                std::mem::replace(&mut state.right, SampleSet::none(0)).into()
             };
             self.results.push((test, result));
-            self.over.push(Scope::Test(test));
-            self.store.forget_test(test);
-            self.hesv.forget_test(test);
-            let mut w = Writer::default();
-            w.u8(0).u64(test);
-            let content = w.finish();
-            effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
+            for number in self.numbers(test, &state.request) {
+                self.over.push(Scope::Test(number));
+                self.store.forget_test(number);
+                self.hesv.forget_test(number);
+                let mut w = Writer::default();
+                w.u8(0).u64(number);
+                let content = w.finish();
+                effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
+            }
             effects.and(self.pump()?);
         }
         Ok(effects)
-    }
-}
-
-/// Who does what, as it travels.
-fn plan_of(roles: &UnitRoles, samples: SampleSet) -> UnitPlan {
-    UnitPlan {
-        group: roles.unit().group,
-        samples,
-        chain: roles.decryptors().to_vec(),
-        gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
-        dealer: roles.dealer(),
-        counter: roles.counter(),
     }
 }
 

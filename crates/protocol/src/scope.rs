@@ -15,6 +15,19 @@ pub enum Scope {
     Test(u64),
 }
 
+/// Where the attempt stands in a test's number.
+pub(crate) const ATTEMPT: u32 = 40;
+
+impl Scope {
+    /// The test that was asked for, whatever the attempt at it.
+    pub fn whole(self) -> Self {
+        match self {
+            Self::Test(test) => Self::Test(test & ((1 << ATTEMPT) - 1)),
+            other => other,
+        }
+    }
+}
+
 impl Federation {
     /// What a message is about.
     pub fn scope(&self, kind: Kind, content: &[u8]) -> Result<Scope, CodecError> {

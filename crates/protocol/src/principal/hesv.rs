@@ -568,22 +568,22 @@ impl Principal {
         let found = r.u64().map_err(malformed)?;
         r.end().map_err(malformed)?;
         let id = place.unit;
-        let asked = self.hesv.units.get(&id).is_some_and(|uploads| uploads.compared);
+        let compared = self.hesv.units.get(&id).is_some_and(|uploads| uploads.compared);
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
-        let Some(context) = context.filter(|c| asked && c.plan.counter == Some(client)) else {
+        let Some(context) = context.filter(|c| compared && c.plan.counter == Some(client)) else {
             return Err(Error::Unexpected { from, kind, state: "nothing to count, or somebody else's part" });
         };
         let expected = context.places.len() as u64;
         if found > expected {
             return Err(malformed(CodecError::TooLarge { what: "right predictions", expected, found }));
         }
-        if let Some(test) = self.tests.get_mut(&id.test) {
+        if let Some(test) = self.tests.get_mut(&asked(id.test)) {
             test.counted += found as usize;
             test.units_left.remove(&id.group);
         }
         self.units.remove(&id);
         self.hesv.units.remove(&id);
-        self.finish(id.test)
+        self.finish(asked(id.test))
     }
 
     /// How many of its own samples a model predicts right that the owner knows.

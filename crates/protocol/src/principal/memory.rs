@@ -1,7 +1,7 @@
 //! What a principal must remember beyond its process: the numbers of tests and who was assigned to what, because what
 //! was sent binds.
 
-use super::*;
+use super::{attempts::Roles, *};
 
 /// One call of the planner. The same calls in the same order give the same roles again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,14 +106,8 @@ impl Principal {
         match scope {
             Scope::Session => true,
             Scope::Round(round) => self.rounds.contains_key(&round),
-            Scope::Test(test) => self.tests.contains_key(&test),
+            Scope::Test(test) => self.tests.contains_key(&asked(test)),
         }
-    }
-
-    /// Tests and rounds under way.
-    pub fn open_scopes(&self) -> Vec<Scope> {
-        let tests = self.tests.keys().copied().map(Scope::Test);
-        self.rounds.keys().copied().map(Scope::Round).chain(tests).collect()
     }
 
     /// Tells everybody the values.
@@ -145,10 +139,10 @@ impl Principal {
         let Unit { round, coalition, group, .. } = assignment.unit;
         match (assignment.sent, self.roles.entry((round, coalition, group))) {
             (None, Entry::Vacant(vacant)) => {
-                vacant.insert(planner.assign(assignment.unit, assignment.away)?);
+                vacant.insert(Roles::new(planner.assign(assignment.unit, assignment.away)?));
             }
             (Some(sent), Entry::Occupied(mut roles)) => {
-                planner.replace(roles.get_mut(), sent, assignment.away)?;
+                roles.get_mut().replace(planner, sent, assignment.away)?;
             }
             _ => return Err(Error::Local { what: "assigned roles" }),
         }

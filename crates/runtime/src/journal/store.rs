@@ -123,7 +123,7 @@ impl Store {
         let expected =
             [("version", env!("CARGO_PKG_VERSION")), ("party", &party), ("federation", &federation)];
         let write = self.database.begin_write().map_err(store)?;
-        let mut random = [0; 48];
+        let random: [u8; 48];
         {
             let mut table = write.open_table(IDENTITY).map_err(store)?;
             let known = table.get("random").map_err(store)?.map(|bytes| bytes.value().to_vec());

@@ -99,7 +99,10 @@ fn leftovers_and_strangers_are_noticed() {
     let message = journal.replay().unwrap().remove(0);
     let Body::File(path) = &message.body else { panic!("large content is in a file") };
     std::fs::write(path, [8; 5]).unwrap();
-    assert!(matches!(journal.shelf().read(&message.body, &message.digest), Err(JournalError::Damaged { .. })));
+    assert!(matches!(
+        journal.shelf().read(&message.body, &message.digest),
+        Err(JournalError::Damaged { .. })
+    ));
     drop(journal);
     let other = Owner { party: PartyId::Client(2), ..owner() };
     let found = Journal::open(directory.path(), &other, || [5; 48]).err();

@@ -27,9 +27,7 @@ pub const CHUNK: usize = 256 << 10;
 pub const PACKETS: usize = 8;
 
 /// What a stream needs of the party it belongs to.
-pub trait Host: Send + Sync + 'static {
-    /// The party.
-    fn own(&self) -> PartyId;
+pub(crate) trait Host: Send + Sync + 'static {
     /// The federation's digest.
     fn federation(&self) -> [u8; 32];
     /// Drawn once for the state directory.
@@ -53,7 +51,7 @@ pub trait Host: Send + Sync + 'static {
 }
 
 /// Speaks with a peer until the stream ends. Errors say why it was refused.
-pub async fn converse<H: Host, S>(
+pub(crate) async fn converse<H: Host, S>(
     host: Arc<H>,
     id: PartyId,
     mut incoming: S,

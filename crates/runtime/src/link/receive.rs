@@ -77,7 +77,8 @@ impl<H: Host> Assembly<H> {
         let Ok(digest) = head.digest[..].try_into() else {
             return refuse("digest: expected 32 bytes".to_owned());
         };
-        let kept = self.peer.take_partial().filter(|kept| kept.number == head.number && kept.digest == digest);
+        let kept =
+            self.peer.take_partial().filter(|kept| kept.number == head.number && kept.digest == digest);
         let mut data = kept.map_or(Vec::new(), |kept| kept.data);
         if head.offset > data.len() as u64 || head.offset > head.length {
             return refuse(format!("offset: expected at most {}, found {}", data.len(), head.offset));

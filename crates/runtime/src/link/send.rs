@@ -20,11 +20,7 @@ use crate::{
 type Outgoing = mpsc::Sender<Result<Packet, Status>>;
 
 /// Sends whatever there is to send, for ever. A message is read in pieces as the other side takes them.
-pub(super) async fn run(
-    peer: Arc<Peer>,
-    outgoing: Outgoing,
-    greeting: &Greeting,
-) -> Result<(), Status> {
+pub(super) async fn run(peer: Arc<Peer>, outgoing: Outgoing, greeting: &Greeting) -> Result<(), Status> {
     // An acknowledgement may have been lost with the stream before: said again.
     let (mut cursor, mut acknowledged) = (greeting.due, 0);
     let mut resumed = Some((greeting.partial_digest.clone(), greeting.partial_length));

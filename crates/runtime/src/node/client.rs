@@ -25,7 +25,7 @@ pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &NodeOptions) -> R
         let seed = journal.seed().derive("client", position as u64);
         let mut client = Client::with_envelope_keys(federation.clone(), position, input, seed, keys);
         let first = client.start();
-        Ok((client, first))
+        Ok((client, first, Vec::new()))
     })?;
     let network = Network::start(&party, &kit, None, &[PartyId::Principal, PartyId::Auxiliary])?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));

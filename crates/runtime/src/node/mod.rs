@@ -127,11 +127,7 @@ fn await_values<R: Hosted>(
 }
 
 /// Ends a party that has done its part, or was stopped.
-fn finish<R: Hosted, T>(
-    party: &Party<R>,
-    network: Network,
-    outcome: Result<T, Error>,
-) -> Result<T, Error> {
+fn finish<R: Hosted, T>(party: &Party<R>, network: Network, outcome: Result<T, Error>) -> Result<T, Error> {
     if outcome.is_ok() {
         party.audit().end()?;
     }

@@ -5,17 +5,21 @@ use std::{
     time::{Duration, Instant},
 };
 
+use secsv_federation::Coalition;
 use secsv_protocol::{
-    Assignment, PartyId, Principal,
-    role::Effects,
-    session::typical_costs,
+    Assignment, PartyId, Principal, Scope, TestRequest, role::Effects, session::typical_costs,
 };
 
-use super::{GLANCE, Network, NodeOptions, Values, evaluator::{NetworkEvaluator, known_tests}, finish, listen_address};
+use super::{
+    GLANCE, Network, NodeOptions, Values,
+    evaluator::{NetworkEvaluator, known_tests},
+    finish, listen_address,
+};
 use crate::{
     Error, EvaluationResult, Progress, evaluate,
+    journal::TestRecord,
     kit::Kit,
-    party::{Party, local},
+    party::{LinkState, Party, local},
     secure_result::{account, parameters, security},
 };
 
@@ -56,7 +60,7 @@ pub fn run_principal(
         let assigned = assigned.map_err(|_| local("assignments that decode"))?;
         let next = known.iter().map(|test| test.test + 1).max().unwrap_or(0);
         principal.remember(assigned, next);
-        Ok((principal, Effects::default()))
+        Ok((principal, Effects::default(), open_scopes(&known)?))
     })?;
     let federation = agreed.ok_or_else(|| local("a federation"))?;
     let listen = listen_address(&kit, &options.node);
@@ -66,7 +70,8 @@ pub fn run_principal(
     let (known, next_test) = known_tests(known)?;
     let outcome = (|| {
         let samples = await_session(&party, &network)?;
-        let mut watch = || Ok(());
+        let mut attendance = Attendance::new(options.away_after);
+        let mut watch = || attendance.look(&party);
         let mut evaluator = NetworkEvaluator {
             party: &party,
             network: &network,
@@ -89,9 +94,65 @@ pub fn run_principal(
     finish(&party, network, outcome)
 }
 
+/// What an earlier process had asked for and not found.
+fn open_scopes(known: &[TestRecord]) -> Result<Vec<Scope>, Error> {
+    let mut scopes = Vec::new();
+    for test in known.iter().filter(|test| test.result.is_none()) {
+        let request = TestRequest::decode(&test.request).map_err(|_| local("a request that decodes"))?;
+        scopes.extend([Scope::Test(test.test), Scope::Round(request.round)]);
+    }
+    Ok(scopes)
+}
+
+/// Who stays away, and for how long.
+struct Attendance {
+    begun: Instant,
+    away_after: Duration,
+    away: Coalition,
+    awaited: Coalition,
+}
+
+impl Attendance {
+    fn new(away_after: Duration) -> Self {
+        Self { begun: Instant::now(), away_after, away: Coalition::EMPTY, awaited: Coalition::EMPTY }
+    }
+
+    /// Has others take over from clients that stay away, and says who is awaited where nobody can.
+    fn look(&mut self, party: &Arc<Party<Principal>>) -> Result<(), Error> {
+        let away: Coalition = party
+            .peers()
+            .values()
+            .filter_map(|peer| match peer.id {
+                PartyId::Client(client) if self.is_away(&peer.link_state()) => Some(client),
+                _ => None,
+            })
+            .collect();
+        if away != self.away {
+            tracing::warn!(clients = names(party, away), "away: others take over where the rules allow it");
+            self.away = away;
+            party.act(Box::new(move |role| Ok((role.set_away(away)?, Vec::new()))));
+        }
+        let awaited = party.desk().look(Principal::awaited);
+        if awaited != self.awaited && !awaited.is_empty() {
+            tracing::warn!(clients = names(party, awaited), "awaited: the run goes on when they are back");
+        }
+        self.awaited = awaited;
+        Ok(())
+    }
+
+    fn is_away(&self, link: &LinkState) -> bool {
+        link.connected.is_none() && link.last_seen.unwrap_or(self.begun).elapsed() > self.away_after
+    }
+}
+
+fn names(party: &Party<Principal>, clients: Coalition) -> String {
+    let name = |client| party.peers().get(&PartyId::Client(client)).map(|peer| peer.name.as_str());
+    clients.members().filter_map(name).collect::<Vec<_>>().join(", ")
+}
+
 /// Clients that were away when tests ended learn it now.
 fn remind(party: &Party<Principal>, finished: &[u64]) {
-    let over: Vec<_> = finished.iter().map(|&test| secsv_protocol::Scope::Test(test)).collect();
+    let over: Vec<_> = finished.iter().map(|&test| Scope::Test(test)).collect();
     let clients = party.peers().values().filter(|peer| matches!(peer.id, PartyId::Client(_)));
     clients.for_each(|peer| peer.end(&over));
 }
@@ -145,7 +206,10 @@ fn deliver(
             break;
         }
         if since.elapsed() > patience {
-            tracing::warn!(parties = left.join(", "), "have not fetched the values; start again to tell them");
+            tracing::warn!(
+                parties = left.join(", "),
+                "have not fetched the values; start again to tell them"
+            );
             break;
         }
         network.check()?;

@@ -16,7 +16,7 @@ pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<Values, Error> {
     let kit = Arc::new(kit);
     let party = Party::open(kit.clone(), &options.state, None, |federation, journal| {
         let seed = journal.seed().derive("auxiliary", 0);
-        Ok((Auxiliary::new(federation.clone(), seed), Effects::default()))
+        Ok((Auxiliary::new(federation.clone(), seed), Effects::default(), Vec::new()))
     })?;
     let listen = listen_address(&kit, options);
     let network = Network::start(&party, &kit, listen.as_deref(), &[PartyId::Principal])?;

@@ -41,11 +41,6 @@ pub(crate) trait Hosted: Role {
     fn is_open(&self, _: Scope) -> bool {
         true
     }
-
-    /// Whether the values have come.
-    fn has_values(&self) -> bool {
-        false
-    }
 }
 
 impl Hosted for Principal {
@@ -58,17 +53,9 @@ impl Hosted for Principal {
     }
 }
 
-impl Hosted for Auxiliary {
-    fn has_values(&self) -> bool {
-        self.values().is_some()
-    }
-}
+impl Hosted for Auxiliary {}
 
-impl Hosted for Client {
-    fn has_values(&self) -> bool {
-        self.values().is_some()
-    }
-}
+impl Hosted for Client {}
 
 /// A message from a peer, whole.
 pub(crate) struct Arrival {
@@ -302,7 +289,7 @@ impl<R: Hosted> Desk<R> {
                 let Seat { role, resuming, held, .. } = &mut *seat;
                 resuming.retain(|scope| !role.is_open(*scope));
                 let ready = held.extract_if(.., |event| match event {
-                    Event::Replay { scope, .. } => !resuming.contains(scope),
+                    Event::Replay { scope, .. } => !resuming.contains(&scope.whole()),
                     _ => true,
                 });
                 let ready: Vec<Event<R>> = ready.collect();
@@ -362,7 +349,7 @@ impl<R: Hosted> Desk<R> {
                 Some(effects) => effects,
                 None => return Ok(Vec::new()),
             },
-            Event::Replay { scope, .. } if seat.resuming.contains(&scope) => {
+            Event::Replay { scope, .. } if seat.resuming.contains(&scope.whole()) => {
                 seat.held.push(event);
                 return Ok(Vec::new());
             }
@@ -419,7 +406,7 @@ impl<R: Hosted> Desk<R> {
         let (body, fresh) = put(&self.shelf, digest, &content)?;
         let message = Inbound { from, number, kind, scope, digest, length, body };
         let content = Arc::unwrap_or_clone(content);
-        let effects = if seat.resuming.contains(&scope) {
+        let effects = if seat.resuming.contains(&scope.whole()) {
             seat.held.push(Event::Replay { from, kind, scope, content });
             Effects::default()
         } else {
@@ -439,7 +426,12 @@ impl<R: Hosted> Desk<R> {
         Ok(Some(effects))
     }
 
-    fn settle(&self, seat: &mut Seat<R>, effects: Effects<R>, mut batch: Batch) -> Result<Vec<Job<R>>, Error> {
+    fn settle(
+        &self,
+        seat: &mut Seat<R>,
+        effects: Effects<R>,
+        mut batch: Batch,
+    ) -> Result<Vec<Job<R>>, Error> {
         let Effects { outbox, jobs } = effects;
         for message in outbox {
             seat.replies += replies_in(message.kind, &message.content);

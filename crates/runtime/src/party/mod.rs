@@ -54,8 +54,8 @@ pub(crate) struct Party<R> {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A role as it begins, and what it wants done then.
-pub(crate) type Begun<R> = (R, Effects<R>);
+/// A role as it begins, what it wants done then, and what an earlier process had open.
+pub(crate) type Begun<R> = (R, Effects<R>, Vec<Scope>);
 
 impl<R: Hosted> Party<R> {
     /// Opens the state directory, builds the role, and has it take what an earlier process received.
@@ -71,14 +71,14 @@ impl<R: Hosted> Party<R> {
         let journal = Journal::open(state, &owner, || random)?;
         let (audit, _) = Log::open(state, &kit)?;
         let audit = Arc::new(Mutex::new(audit));
-        let (role, first) = build(&federation, &journal)?;
+        let (role, first, open) = build(&federation, &journal)?;
         let (replay, waiting) = (journal.replay()?, journal.unacknowledged()?);
         let mut witness = Auditor(audit.clone());
         replay.iter().try_for_each(|message| witness.received(message))?;
         waiting.iter().try_for_each(|message| witness.sent(message))?;
         let peers = Arc::new(peers(&kit, &journal, waiting));
         let (scribe, orders) = mpsc::channel();
-        let about = replay.iter().map(|message| message.scope);
+        let about = replay.iter().map(|message| message.scope.whole()).chain(open);
         let resuming: BTreeSet<Scope> = about.filter(|scope| !role.is_open(*scope)).collect();
         let desk = Arc::new(Desk::new(Beginning {
             own: kit.own,
@@ -110,7 +110,7 @@ impl<R: Hosted> Party<R> {
         party.desk.act(Box::new(move |_| Ok((first, Vec::new()))));
         for message in replay {
             while party.desk.replaying() > REPLAYED {
-                std::thread::sleep(Duration::from_millis(1));
+                party.desk.wait_for(Duration::from_millis(1), |_| None::<()>)?;
             }
             let content = contents.read(&message.body, &message.digest)?;
             party.desk.replay(&message, content);
@@ -227,10 +227,6 @@ impl Witness for Auditor {
 }
 
 impl<R: Hosted> Host for Party<R> {
-    fn own(&self) -> PartyId {
-        self.kit.own
-    }
-
     fn federation(&self) -> [u8; 32] {
         self.kit.digest
     }

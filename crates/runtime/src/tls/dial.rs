@@ -25,7 +25,7 @@ const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Keeps a link to a server up, for ever.
-pub async fn dial<H: Host>(host: Arc<H>, identity: Arc<Identity>, server: PartyId) {
+pub(crate) async fn dial<H: Host>(host: Arc<H>, identity: Arc<Identity>, server: PartyId) {
     let name = identity.name(server);
     let mut wait = SHORTEST;
     let mut said = String::new();

@@ -88,9 +88,7 @@ impl AsyncWrite for Secured {
 }
 
 /// A server that takes connections until this is dropped.
-pub struct Listening {
-    /// Where.
-    pub address: SocketAddr,
+pub(crate) struct Listening {
     tasks: [JoinHandle<()>; 2],
 }
 
@@ -101,7 +99,7 @@ impl Drop for Listening {
 }
 
 /// Takes connections of parties.
-pub async fn listen<H: Host>(
+pub(crate) async fn listen<H: Host>(
     host: Arc<H>,
     identity: Arc<Identity>,
     address: &str,
@@ -127,7 +125,7 @@ pub async fn listen<H: Host>(
         }
     });
     tracing::info!(address = %local, "listening");
-    Ok(Listening { address: local, tasks: [accepting, serving] })
+    Ok(Listening { tasks: [accepting, serving] })
 }
 
 async fn accept(

@@ -19,8 +19,8 @@ use crate::{
     kit::{Address, Kit},
 };
 
-pub use dial::dial;
-pub use listen::{Listening, listen};
+pub(crate) use dial::dial;
+pub(crate) use listen::{Listening, listen};
 
 /// What HTTP/2 is called in TLS.
 const ALPN: &[u8] = b"h2";

@@ -1,0 +1,140 @@
+//! `secsv principal`, `secsv auxiliary`, `secsv client`: one party each, as a process of its own.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use secsv_federation::RunDirectory;
+use secsv_runtime::{
+    EvaluationResult,
+    kit::Kit,
+    node::{NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
+};
+
+use super::evaluate::table;
+use crate::{
+    output::{Format, Progress},
+    report::render,
+    target_file,
+};
+
+/// Arguments of `secsv principal`.
+#[derive(Args)]
+pub struct PrincipalArgs {
+    /// The principal's kit.
+    kit: PathBuf,
+    /// Where it keeps what it must not forget: killed and started again with the same directory, it goes on.
+    #[arg(long)]
+    state: PathBuf,
+    /// Listen here instead of at the address in the federation file.
+    #[arg(long)]
+    listen: Option<String>,
+    /// Seconds after which others decrypt what a client that stays away was to decrypt.
+    #[arg(long, default_value_t = 300.0)]
+    away_after: f64,
+    /// Also write the result to this file, as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Also write a report for people to this file: HTML that needs nothing else.
+    #[arg(long)]
+    report: Option<PathBuf>,
+}
+
+/// Arguments of `secsv auxiliary`.
+#[derive(Args)]
+pub struct AuxiliaryArgs {
+    /// The auxiliary's kit.
+    kit: PathBuf,
+    /// Where it keeps what it must not forget: killed and started again with the same directory, it goes on.
+    #[arg(long)]
+    state: PathBuf,
+    /// Listen here instead of at the address in the federation file.
+    #[arg(long)]
+    listen: Option<String>,
+}
+
+/// Arguments of `secsv client`.
+#[derive(Args)]
+pub struct ClientArgs {
+    /// The client's kit.
+    kit: PathBuf,
+    /// This silo's part of a run directory, or all of one: only that part is opened.
+    #[arg(long)]
+    data: PathBuf,
+    /// Where it keeps what it must not forget: killed and started again with the same directory, it goes on.
+    #[arg(long)]
+    state: PathBuf,
+}
+
+/// Parties wait for each other this long in the end.
+const DELIVERY: Duration = Duration::from_secs(600);
+
+/// Runs `secsv principal`.
+pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
+    for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
+        file.as_deref().map_or(Ok(()), |file| target_file::check(setting, file))?;
+    }
+    let away_after = Duration::try_from_secs_f64(args.away_after).map_err(|_| crate::failure::BadInput {
+        setting: "--away-after",
+        expected: "a positive number of seconds",
+        found: args.away_after.to_string(),
+    })?;
+    let kit = Kit::open(&args.kit)?;
+    let name = kit.federation.federation.name.clone();
+    let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone() };
+    let options = PrincipalOptions { node, away_after, wait_to_deliver: DELIVERY };
+    let bar = Progress::new("coalitions", 0);
+    let observe = |progress: secsv_runtime::Progress| {
+        bar.advance(progress.tested as u64, progress.asked as u64);
+        let secsv_runtime::Progress { round, tested, asked } = progress;
+        tracing::info!(round = round.0, tested, asked, "tested");
+    };
+    let mut written = Ok(());
+    let result = run_principal(kit, &options, observe, |result| {
+        written = write(args, result, &name);
+        Ok(())
+    })?;
+    bar.finish();
+    written?;
+    match format {
+        Format::Json => println!("{}", serde_json::to_string(&result)?),
+        Format::Text => print!("{}", table(&result)),
+    }
+    Ok(())
+}
+
+fn write(args: &PrincipalArgs, result: &EvaluationResult, name: &str) -> anyhow::Result<()> {
+    if let Some(file) = &args.json {
+        target_file::write_whole(file, &serde_json::to_vec(result)?)?;
+    }
+    if let Some(file) = &args.report {
+        target_file::write_whole(file, render(result, name).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Runs `secsv auxiliary`.
+pub fn auxiliary(args: &AuxiliaryArgs, format: Format) -> anyhow::Result<()> {
+    let options = NodeOptions { state: args.state.clone(), listen: args.listen.clone() };
+    show(&run_auxiliary(Kit::open(&args.kit)?, &options)?, format)
+}
+
+/// Runs `secsv client`.
+pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
+    let data = RunDirectory::open(&args.data)?;
+    let options = NodeOptions { state: args.state.clone(), listen: None };
+    show(&run_client(Kit::open(&args.kit)?, &data, &options)?, format)
+}
+
+fn show(values: &Values, format: Format) -> anyhow::Result<()> {
+    match format {
+        Format::Json => println!("{}", serde_json::to_string(values)?),
+        Format::Text => {
+            println!("{} {}: {} rounds", values.protocol, values.estimator, values.ssv.len());
+            for client in &values.clients {
+                let value = values.fsv.get(client).copied().unwrap_or_default();
+                println!("{:12}  {value:+12.6}", client.as_str());
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! The same bits in one process and over TLS.
+
+use std::time::Duration;
+
+use secsv_federation::skip::SkipMode;
+use secsv_protocol::decryptors::Protocol;
+
+use crate::federation::{CLIENTS, Fixture, Recipe};
+
+fn check(recipe: &Recipe) {
+    let fixture = Fixture::new(recipe);
+    let principal = fixture.start_principal(Duration::from_secs(300));
+    let auxiliary = fixture.start_auxiliary();
+    let clients: Vec<_> = CLIENTS.iter().map(|party| fixture.start_client(party)).collect();
+    let result = principal.join().unwrap().unwrap();
+    fixture.assert_values(&result);
+    let learned = auxiliary.join().unwrap().unwrap();
+    assert_eq!((&learned.fsv, &learned.utilities), (&result.fsv, &result.utilities));
+    for client in clients {
+        assert_eq!(client.join().unwrap().unwrap(), learned);
+    }
+}
+
+#[test]
+fn secsv_over_tls_is_secsv() {
+    check(&Recipe { rounds: 2, ..Recipe::default() });
+}
+
+#[test]
+fn secsv_with_layers_and_skipping_over_tls_is_the_same() {
+    check(&Recipe { hidden: Some(3), skip: SkipMode::On, ..Recipe::default() });
+}
+
+#[test]
+fn hesv_over_tls_is_hesv() {
+    check(&Recipe { protocol: Protocol::Hesv, ..Recipe::default() });
+}
+
+#[test]
+fn secretsv_over_tls_is_secretsv() {
+    check(&Recipe { protocol: Protocol::SecretSv, rounds: 2, hidden: Some(3), ..Recipe::default() });
+}

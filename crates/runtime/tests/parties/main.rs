@@ -1,0 +1,11 @@
+//! Parties with kits, over TLS on loopback: as threads and as processes, disturbed and attacked.
+//!
+//! Failures: a value that differs in any bit from that of one process, a process that does not end, a state directory that
+//! does not open, a stranger who is let in or refused without a reason, a run that a stranger disturbs.
+
+mod attacker;
+mod chaos;
+mod equal;
+mod federation;
+mod hostile;
+mod process;
