@@ -125,7 +125,7 @@ def secure_test(federation, maps, x, clock):
 def main():
     args = arguments(__doc__, BATCHES).parse_args()
     federation = Federation(args.run)
-    batch = args.batch or BATCHES.get(federation.name) or BATCHES[federation.kind()]
+    batch = args.batch[0] if args.batch else BATCHES.get(federation.name) or BATCHES[federation.kind()]
     samples = federation.batch(batch)
     context = make_context()
     begin = time.perf_counter()
