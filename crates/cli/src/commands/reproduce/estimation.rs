@@ -164,6 +164,12 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
                 errors.push((entry.method, entry.samples, replayed.error));
             }
         }
+        if let (Method::Exact, [Cell::Number(off), Cell::Number(on)]) = (entry.method, seconds.as_slice())
+            && on > off
+        {
+            let (name, off, on) = (task.title(), figure(*off), figure(*on));
+            lines.push(format!("Worse: {name}: SampleSkip slows SecSV from {off} to {on} s."));
+        }
         let mut row = vec![Cell::text(task.title()), Cell::text(entry.title), Cell::Number(tests)];
         row.extend(seconds.into_iter().chain(speedups).chain(found_errors));
         rows.push(row);
