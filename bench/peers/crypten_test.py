@@ -22,9 +22,10 @@ import crypten.mpc as mpc
 import numpy as np
 import torch
 
-from federation import Federation, arguments, fastest, patches, report, scores
+from federation import Federation, arguments, best_batch, fastest, patches, report, scores
 
-BATCHES = {"logistic": 1024, "cnn": 256, "gru": 256, "dnn": 256}
+# All are tried, the fastest per sample counts.
+BATCHES = {"logistic": [1024, 4096], "cnn": [256, 1024], "gru": [256, 1024], "dnn": [256, 1024]}
 
 TRUST = (
     "all parties but one may collude; multiplication triples come from a trusted dealer (CrypTen's default: the first "
@@ -63,43 +64,49 @@ def gru(x, w_ih, w_hh, b_ih, b_hh):
     return hidden
 
 
-def main():
-    args = arguments(__doc__, BATCHES)
-    args.add_argument("--parties", type=int, default=2)
-    args = args.parse_args()
-    federation = Federation(args.run)
-    batch = args.batch or BATCHES[federation.kind()]
-    samples = federation.batch(batch)
-    expected = scores(federation, samples)
+def timed(federation, samples, parties, repeat):
+    """Seconds of the slowest party, and the scores."""
     x, first = samples, federation.layers[0]
     if first["kind"] == "conv2d":
         x = patches(x, federation.weights[first["weight"]].shape[2], first.get("stride", 1))
 
-    @mpc.run_multiprocess(world_size=args.parties)
+    @mpc.run_multiprocess(world_size=parties)
     def party():
         torch.set_num_threads(1)
         secret = lambda array: crypten.cryptensor(torch.tensor(np.ascontiguousarray(array), dtype=torch.float32), src=0)
         weights = {name: secret(tensor) for name, tensor in federation.weights.items()}
         data = secret(x)
         found = forward(federation, weights, data).get_plain_text()
+        if comm.get().get_rank() == 0:
+            np.save(answer, found.numpy())
 
         def test():
             comm.get().barrier()
             forward(federation, weights, data)
             comm.get().barrier()
 
-        if comm.get().get_rank() == 0:
-            np.save(answer, found.numpy())
-        return fastest(test, args.repeat)
+        return fastest(test, repeat)
 
     # CrypTen joins its processes before it reads what they return, so anything larger than a pipe's buffer would block.
     with tempfile.TemporaryDirectory() as place:
         answer = Path(place) / "scores.npy"
         seconds = party()
         if not seconds:
-            raise SystemExit("a party failed")
-        found = np.load(answer)
-    report(f"CrypTen, {args.parties} parties", federation, batch, max(seconds), found, expected, TRUST)
+            raise RuntimeError("a party failed")
+        return max(seconds), np.load(answer)
+
+
+def main():
+    parser = arguments(__doc__, BATCHES)
+    parser.add_argument("--parties", type=int, default=2)
+    args = parser.parse_args()
+    federation = Federation(args.run)
+    sizes = args.batch or BATCHES[federation.kind()]
+    test = lambda size: timed(federation, federation.batch(size), args.parties, args.repeat)
+    batch, seconds, found, tried = best_batch(sizes, test)
+    expected = scores(federation, federation.batch(batch))
+    peer = f"CrypTen, {args.parties} parties"
+    report(peer, federation, batch, seconds, found, expected, TRUST, us_per_sample_by_batch=tried)
 
 
 if __name__ == "__main__":

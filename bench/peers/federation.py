@@ -80,7 +80,11 @@ def scores(federation, x):
 def arguments(description, batches):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a run directory of secsv")
-    parser.add_argument("--batch", type=int, help=f"samples tested at once (default by model: {batches})")
+    parser.add_argument(
+        "--batch",
+        type=lambda text: [int(size) for size in text.split(",")],
+        help=f"samples tested at once; of several sizes the fastest per sample counts (default by model: {batches})",
+    )
     parser.add_argument("--repeat", type=int, default=3, help="timed repetitions; the fastest counts")
     return parser
 
@@ -92,6 +96,25 @@ def fastest(work, repeat):
         work()
         best = min(best, time.perf_counter() - begin)
     return best
+
+
+def best_batch(sizes, test):
+    """(size, seconds, scores, microseconds per sample by size) of the size that is fastest per sample. A size that fails,
+    for want of memory say, is left out unless all do."""
+    best, tried, failure = None, {}, None
+    for size in sizes:
+        try:
+            seconds, found = test(size)
+        except (RuntimeError, MemoryError) as error:
+            failure = error
+            tried[size] = None
+            continue
+        tried[size] = seconds / size * 1e6
+        if best is None or tried[size] < best[1] / best[0] * 1e6:
+            best = (size, seconds, found)
+    if best is None:
+        raise failure
+    return (*best, tried)
 
 
 def report(peer, federation, batch, seconds, found, expected, trust, **more):

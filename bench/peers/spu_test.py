@@ -17,10 +17,13 @@ import spu
 from spu import libspu
 from spu.utils import frontend
 
-from federation import Federation, arguments, patches, report, scores
+from federation import Federation, arguments, best_batch, patches, report, scores
 
-# Larger batches amortise rounds and, in CHEETAH, ciphertexts; these were the fastest per sample that fit in memory.
-BATCHES = {"logistic": 1024, "cnn": 128, "gru": 64, "dnn": 128}
+# Larger batches amortise rounds and, in CHEETAH, ciphertexts, up to a point: all are tried, the fastest per sample counts.
+BATCHES = {
+    "semi2k": {"logistic": [256, 1024, 4096], "cnn": [32, 128, 512], "gru": [64, 256], "dnn": [32, 128]},
+    "cheetah": {"logistic": [256, 1024, 2048], "cnn": [8, 32, 128], "gru": [8, 32], "dnn": [8, 32]},
+}
 
 TRUST = {
     "semi2k": "all parties but one may collude; multiplication triples come from a trusted dealer (SPU's default: made "
@@ -134,25 +137,29 @@ def main():
     parser.add_argument("--parties", type=int, default=2)
     args = parser.parse_args()
     federation = Federation(args.run)
-    batch = args.batch or BATCHES[federation.kind()]
-    samples = federation.batch(batch)
     function, weights = forward(federation)
-    inputs = [prepared(federation, samples), *weights]
-    names = [f"in{place}" for place in range(len(inputs))]
-    executable, _ = frontend.compile(
-        frontend.Kind.JAX,
-        function,
-        inputs,
-        {},
-        names,
-        [libspu.Visibility.VIS_SECRET] * len(inputs),
-        lambda outputs: [f"out{place}" for place in range(len(outputs))],
-        static_argnums=(),
-        copts=libspu.CompilerOptions(),
-    )
-    seconds, found = Parties(args.protocol, args.parties).run(executable, inputs, args.repeat)
+
+    def test(batch):
+        inputs = [prepared(federation, federation.batch(batch)), *weights]
+        executable, _ = frontend.compile(
+            frontend.Kind.JAX,
+            function,
+            inputs,
+            {},
+            [f"in{place}" for place in range(len(inputs))],
+            [libspu.Visibility.VIS_SECRET] * len(inputs),
+            lambda outputs: [f"out{place}" for place in range(len(outputs))],
+            static_argnums=(),
+            copts=libspu.CompilerOptions(),
+        )
+        seconds, found = Parties(args.protocol, args.parties).run(executable, inputs, args.repeat)
+        return seconds, found[0]
+
+    sizes = args.batch or BATCHES[args.protocol][federation.kind()]
+    batch, seconds, found, tried = best_batch(sizes, test)
+    expected = scores(federation, federation.batch(batch))
     peer = f"SPU {args.protocol.upper()}, {args.parties} parties"
-    report(peer, federation, batch, seconds, found[0], scores(federation, samples), TRUST[args.protocol])
+    report(peer, federation, batch, seconds, found, expected, TRUST[args.protocol], us_per_sample_by_batch=tried)
 
 
 if __name__ == "__main__":

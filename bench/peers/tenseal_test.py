@@ -107,7 +107,9 @@ def secure_test(federation, maps, x, clock):
             hidden = np.zeros((len(x), federation.weights[layer["weight_hh"]].shape[1]))
             for step in range(x.shape[1]):
                 ri, zi, ni = (gate(x[:, step], clock) for gate in maps[layer["weight_ih"]])
-                rh, zh, nh = (gate(hidden, clock) for gate in maps[layer["weight_hh"]])
+                # The first hidden state is zero and known to be: nothing to multiply (TenSEAL refuses to, too).
+                hidden_gates = maps[layer["weight_hh"]]
+                rh, zh, nh = (gate(hidden, clock) if step else gate.bias for gate in hidden_gates)
                 r, z = sigmoid(ri + rh), sigmoid(zi + zh)
                 hidden = (1 - z) * np.tanh(ni + r * nh) + z * hidden
             x = hidden
@@ -125,7 +127,7 @@ def secure_test(federation, maps, x, clock):
 def main():
     args = arguments(__doc__, BATCHES).parse_args()
     federation = Federation(args.run)
-    batch = args.batch or BATCHES.get(federation.name) or BATCHES[federation.kind()]
+    batch = args.batch[0] if args.batch else BATCHES.get(federation.name) or BATCHES[federation.kind()]
     samples = federation.batch(batch)
     context = make_context()
     begin = time.perf_counter()

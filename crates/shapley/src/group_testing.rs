@@ -71,7 +71,8 @@ pub(crate) enum Variant {
     /// From the empty coalition's, as Jia et al. have it (their game gives nobody nothing); the point that fits best.
     Proposed,
     /// From zero, any point that fits: the experiments of the SecSV paper. An accuracy is far from zero even for
-    /// nobody's model, so every test carries that much more noise.
+    /// nobody's model, so every test carries that much more noise. That its utilities are taken from zero is inferred:
+    /// it gives errors of the size the paper prints, which hardly depend on the data set.
     OfThePaper,
 }
 

@@ -62,7 +62,8 @@ pub enum Method {
     /// which only 120 exist.
     PermutationWithRepeats,
     /// Group testing as in the experiments of the SecSV paper: utilities as they are instead of above the empty
-    /// coalition's, and any point that fits. To compare with the paper only: it needs the same tests and errs more.
+    /// coalition's (inferred), and any point that fits. To compare with the paper only: it needs the same tests and errs
+    /// more.
     GroupTestingOfThePaper,
     /// KernelSHAP as in the experiments of the SecSV paper: 2n + 16 samples, repeats of complements counted as new,
     /// sampled coalitions weighing 1 together whatever the kernel gives them. To compare with the paper only.

@@ -41,8 +41,11 @@ pub(super) fn fit_weighted(
     Ok(fitted.map(|(_, psi)| psi.iter().map(|value| value + total / n as f64).collect()))
 }
 
-/// The inverse of the normal matrix and psi.
-fn solve(game: &Game<'_>, weighted: &[(u128, f64)]) -> Result<Option<(DMatrix<f64>, DVector<f64>)>, Error> {
+/// The inverse of the normal matrix, and psi.
+type Fitted = (DMatrix<f64>, DVector<f64>);
+
+/// `None` where the coalitions do not determine the fit.
+fn solve(game: &Game<'_>, weighted: &[(u128, f64)]) -> Result<Option<Fitted>, Error> {
     let n = game.n;
     let mut normal = DMatrix::from_element(n, n, 1.0 / n as f64);
     let mut right = DVector::zeros(n);

@@ -1,4 +1,4 @@
-//! Line charts as SVG: a series of points, each with its linear fit where one is asked for.
+//! Charts as SVG: lines of points, each with its linear fit where one is asked for, or bars by category.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,9 @@ pub struct Chart {
     pub y: &'static str,
     /// Whether y is drawn by its logarithm.
     pub logarithmic: bool,
-    /// The lines.
+    /// What x = 1, 2 and so on stand for: bars instead of lines. Empty for lines.
+    pub categories: Vec<String>,
+    /// The lines, or bars of one colour.
     pub series: Vec<Series>,
 }
 
@@ -79,7 +81,9 @@ impl Chart {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let most = |value: fn(&(f64, f64)) -> f64| points().map(value).fold(0.0, f64::max);
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        let x = Scale { low: 0.0, high: most(|p| p.0), logarithmic: false, from: LEFT, to: right };
+        let count = self.categories.len() as f64;
+        let (first, last) = if count > 0.0 { (0.5, count + 0.5) } else { (0.0, most(|p| p.0)) };
+        let x = Scale { low: first, high: last, logarithmic: false, from: LEFT, to: right };
         let least = points().map(|p| p.1).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
         let decade = |value: f64, up: bool| {
             let power = value.max(f64::MIN_POSITIVE).log10();
@@ -95,17 +99,20 @@ impl Chart {
         let drawing = html! {
             rect width=(WIDTH) height=(HEIGHT) fill="#ffffff" {}
             text x=(LEFT) y="20" font-weight="bold" { (self.title) }
-            @for tick in x.ticks() {
-                text x=(place(x.at(tick))) y=(bottom + 16.0) text-anchor="middle" { (figure(tick)) }
+            @for (at, label) in self.labels(&x) {
+                text x=(place(x.at(at))) y=(bottom + 16.0) text-anchor="middle" { (label) }
             }
             @for tick in y.ticks() {
                 path d={ "M" (LEFT) " " (place(y.at(tick))) "H" (right) } stroke="#dddddd" {}
-                text x=(LEFT - 6.0) y=(place(y.at(tick) + 4.0)) text-anchor="end" { (figure(tick)) }
+                text x=(LEFT - 6.0) y=(place(y.at(tick) + 4.0)) text-anchor="end" { (short(tick)) }
             }
             path d={ "M" (LEFT) " " (TOP) "V" (bottom) "H" (right) } stroke="#333333" fill="none" {}
             text x=((LEFT + right) / 2.0) y=(HEIGHT - 10.0) text-anchor="middle" { (self.x) }
             text transform={ "translate(16 " ((TOP + bottom) / 2.0) ") rotate(-90)" } text-anchor="middle" { (self.y) }
-            @for (number, series) in self.series.iter().enumerate() { (line(series, number, &x, &y)) }
+            @for (number, series) in self.series.iter().enumerate() {
+                @if self.categories.is_empty() { (line(series, number, &x, &y)) } @else { (self.bars(number, &x, &y)) }
+                (legend(&series.name, number))
+            }
         };
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\" role=\"img\" aria-label=\"{}\">{}</svg>\n",
@@ -113,6 +120,41 @@ impl Chart {
             drawing.into_string()
         )
     }
+
+    fn labels(&self, x: &Scale) -> Vec<(f64, String)> {
+        if self.categories.is_empty() {
+            return x.ticks().into_iter().map(|tick| (tick, short(tick))).collect();
+        }
+        self.categories.iter().enumerate().map(|(place, name)| (place as f64 + 1.0, name.clone())).collect()
+    }
+
+    /// One series' bars, beside those of the others.
+    fn bars(&self, number: usize, x: &Scale, y: &Scale) -> Markup {
+        let width = 0.8 / self.series.len() as f64;
+        let left = |at: f64| x.at(at - 0.4 + width * number as f64);
+        html! {
+            @for point in &self.series[number].points {
+                rect x=(place(left(point.0))) y=(place(y.at(point.1))) width=(place(left(point.0 + width) - left(point.0)))
+                    height=(place(y.from - y.at(point.1))) fill=(COLOURS[number % COLOURS.len()]) {}
+                text x=(place((left(point.0) + left(point.0 + width)) / 2.0)) y=(place(y.at(point.1) - 4.0)) text-anchor="middle" {
+                    (figure(point.1))
+                }
+            }
+        }
+    }
+}
+
+fn legend(name: &str, number: usize) -> Markup {
+    let (at, colour) = (TOP + 10.0 + 18.0 * number as f64, COLOURS[number % COLOURS.len()]);
+    html! {
+        path d={ "M" (WIDTH - RIGHT + 12.0) " " (at) "h0" } stroke=(colour) stroke-width="9" stroke-linecap="round" {}
+        text x=(WIDTH - RIGHT + 22.0) y=(at + 4.0) { (name) }
+    }
+}
+
+/// A round number at an axis.
+fn short(tick: f64) -> String {
+    if tick.fract() == 0.0 && tick.abs() < 1e6 { format!("{tick:.0}") } else { figure(tick) }
 }
 
 fn line(series: &Series, number: usize, x: &Scale, y: &Scale) -> Markup {
@@ -132,15 +174,12 @@ fn line(series: &Series, number: usize, x: &Scale, y: &Scale) -> Markup {
         };
         (0..=PIECES).map(piece).collect::<String>()
     });
-    let legend = TOP + 10.0 + 18.0 * number as f64;
     html! {
         @match dashed {
             Some(dashed) => { path d=(dashed) stroke=(colour) stroke-dasharray="4 4" fill="none" {} }
             None => { path d=(path) stroke=(colour) stroke-width="1.5" fill="none" {} }
         }
         path d=(dots) stroke=(colour) stroke-width="7" stroke-linecap="round" {}
-        path d={ "M" (WIDTH - RIGHT + 12.0) " " (legend) "h0" } stroke=(colour) stroke-width="9" stroke-linecap="round" {}
-        text x=(WIDTH - RIGHT + 22.0) y=(legend + 4.0) { (series.name) }
     }
 }
 
@@ -172,6 +211,7 @@ mod tests {
             x: "samples",
             y: "seconds",
             logarithmic: false,
+            categories: Vec::new(),
             series: vec![series("BANK", fit), series("<AGNEWS>", None)],
         };
         let svg = chart.svg();
@@ -180,6 +220,27 @@ mod tests {
         assert_eq!(svg.matches("stroke-dasharray").count(), 1);
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         let logarithmic = Chart { logarithmic: true, ..chart }.svg();
-        assert!(logarithmic.contains(">10.0<") && !logarithmic.contains("NaN"), "{logarithmic}");
+        assert!(logarithmic.contains(">10<") && !logarithmic.contains("NaN"), "{logarithmic}");
+    }
+
+    #[test]
+    fn categories_become_bars_with_their_names() {
+        let series = |name: &str, values: [f64; 2]| Series {
+            name: name.to_owned(),
+            points: vec![(1.0, values[0]), (2.0, values[1])],
+            fit: None,
+        };
+        let chart = Chart {
+            title: "Skipped".to_owned(),
+            x: "task",
+            y: "%",
+            logarithmic: false,
+            categories: vec!["agnews".to_owned(), "bank".to_owned()],
+            series: vec![series("skipped", [77.0, 79.0]), series("wrongly", [0.0, 0.0])],
+        };
+        let svg = chart.svg();
+        assert_eq!(svg.matches("<rect").count(), 1 + 4, "the ground and four bars: {svg}");
+        assert!(svg.contains(">agnews<") && svg.contains(">bank<") && !svg.contains("NaN"), "{svg}");
+        assert!(!svg.contains("height=\"-"), "{svg}");
     }
 }

@@ -157,7 +157,10 @@ impl Sweep<'_> {
             _ => "fig-samples-rounds.svg",
         };
         let logarithmic = true;
-        section.charts.push((file, Chart { title, x: self.x, y: self.unit(), logarithmic, series }));
+        section.charts.push((
+            file,
+            Chart { title, x: self.x, y: self.unit(), logarithmic, categories: Vec::new(), series },
+        ));
     }
 
     fn row(

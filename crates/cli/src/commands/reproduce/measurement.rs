@@ -152,7 +152,7 @@ impl Measurement {
         let fits = |share: &&f64| planned * **share <= limit;
         let enough = |share: &&f64| samples as f64 * **share >= FEWEST_SAMPLES as f64;
         let share = SHARES.iter().filter(enough).find(fits);
-        let smallest = SHARES.iter().filter(enough).next_back();
+        let smallest = SHARES.iter().rfind(enough);
         Ok((share.or(smallest).copied().unwrap_or(1.0), Some(planned)))
     }
 }

@@ -47,7 +47,7 @@ pub fn skip_section(study: &Study) -> Section {
     section.about = vec![
         "Shares of the predictions of aggregated models (two members or more), all rounds; skipped samples were tested after all to find the wrong ones. In the clear: secure runs skip by the same rule. The paper prints no numbers; beside ours is the authors' rule and training on the same data, counted in the clear.".to_owned(),
     ];
-    let columns = ["Data set (model)", "M", "Skipped", "Wrongly skipped", "Batches left to test"];
+    let columns = ["Data set (model)", "M", "Skipped", "Wrongly skipped", "Left to test"];
     let mut table = Table::new("fig-skipped", &columns);
     let mut points = [Vec::new(), Vec::new()];
     for (place, &task) in study.scope.tasks.iter().enumerate() {
@@ -79,14 +79,14 @@ pub fn skip_section(study: &Study) -> Section {
         table.rows.push(row);
     }
     section.tables.push(table);
-    let names = study.scope.tasks.iter().map(|task| task.name()).collect::<Vec<_>>().join(", ");
     let [skipped, wrong] = points;
     let series = |name: &str, points| Series { name: name.to_owned(), points, fit: None };
     let chart = Chart {
-        title: format!("Skipped samples, % (1, 2, ...: {names})"),
+        title: "Skipped samples, %".to_owned(),
         x: "task",
         y: "% of predictions of aggregated models",
         logarithmic: false,
+        categories: study.scope.tasks.iter().map(|task| task.name().to_owned()).collect(),
         series: vec![series("skipped", skipped), series("wrongly skipped", wrong)],
     };
     section.charts.push(("fig-skipped.svg", chart));
@@ -167,8 +167,14 @@ pub fn layer_section(study: &Study) -> Section {
         cost.push(Series { name: task.name().to_owned(), points: cost_points, fit });
     }
     section.tables.push(table);
-    let chart =
-        |title: &str, y, series| Chart { title: title.to_owned(), x: "L", y, logarithmic: false, series };
+    let chart = |title: &str, y, series| Chart {
+        title: title.to_owned(),
+        x: "L",
+        y,
+        logarithmic: false,
+        categories: Vec::new(),
+        series,
+    };
     section.charts.push(("fig-layers.svg", chart("Wrongly skipped samples, %", "%", wrong)));
     section.charts.push(("fig-layers-time.svg", chart("SecSV, wall ms per test sample", "ms", cost)));
     section.note_differences(&study.scope.tasks);
