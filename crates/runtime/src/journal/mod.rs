@@ -195,16 +195,16 @@ impl Journal {
                 return Err(JournalError::System { path: lock_path, source });
             }
         }
-        let store = Store::open(&path.join("journal.redb"))?;
-        let (seed, instance) = store.identity(path, owner, draw)?;
+        let (store, random) = Store::open(path, owner, draw)?;
+        let (seed, instance) = random.split_at(32);
         let blobs = Blobs::open(path.join("blobs"))?;
         let mut journal = Self {
             path: path.to_owned(),
             store,
             blobs,
             _lock: lock,
-            seed: Seed::from_bytes(seed),
-            instance,
+            seed: Seed::from_bytes(seed.try_into().unwrap_or_default()),
+            instance: instance.try_into().unwrap_or_default(),
             next_out: BTreeMap::new(),
             next_in: BTreeMap::new(),
             acknowledged: BTreeMap::new(),

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
     path::Path,
     sync::Arc,
 };
@@ -88,15 +89,50 @@ fn body_of(blobs: &Blobs, (digest, _, inline): BodyRow<'_>) -> Body {
     }
 }
 
+fn identity_of(owner: &Owner) -> [(&'static str, String); 3] {
+    let federation = blake3::Hash::from(owner.federation).to_hex().to_string();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    [("version", version), ("party", owner.party.to_string()), ("federation", federation)]
+}
+
 impl Store {
-    pub fn open(path: &Path) -> Result<Self, JournalError> {
+    /// Opens the store of a state directory. A new one gets its name when it is whole: whoever is killed while it is made
+    /// leaves nothing that could be taken for one.
+    pub fn open(
+        directory: &Path,
+        owner: &Owner,
+        draw: impl FnOnce() -> [u8; 48],
+    ) -> Result<(Self, [u8; 48]), JournalError> {
+        let path = directory.join("journal.redb");
         if !path.exists() {
+            let new = directory.join("journal.new");
             // Made here, so that nobody else can read it from its first byte on.
-            private_file(path).map_err(JournalError::system(path))?;
+            drop(private_file(&new).map_err(JournalError::system(&new))?);
+            let store = Self::at(&new)?;
+            store.begin_tables(owner, &draw())?;
+            drop(store);
+            fs::rename(&new, &path).map_err(JournalError::system(&path))?;
+            File::open(directory).and_then(|d| d.sync_all()).map_err(JournalError::system(directory))?;
         }
+        let store = Self::at(&path)?;
+        let random = store.identity(directory, owner)?;
+        Ok((store, random))
+    }
+
+    fn at(path: &Path) -> Result<Self, JournalError> {
         let database = Database::builder().set_cache_size(CACHE).create(path).map_err(store)?;
-        let write = database.begin_write().map_err(store)?;
-        write.open_table(IDENTITY).map_err(store)?;
+        Ok(Self { database, path: path.to_owned() })
+    }
+
+    fn begin_tables(&self, owner: &Owner, random: &[u8; 48]) -> Result<(), JournalError> {
+        let write = self.database.begin_write().map_err(store)?;
+        {
+            let mut table = write.open_table(IDENTITY).map_err(store)?;
+            table.insert("random", random.as_slice()).map_err(store)?;
+            for (field, value) in identity_of(owner) {
+                table.insert(field, value.as_bytes()).map_err(store)?;
+            }
+        }
         write.open_table(PEERS).map_err(store)?;
         for table in [NEXT_IN, NEXT_OUT, ACKNOWLEDGED] {
             write.open_table(table).map_err(store)?;
@@ -107,49 +143,23 @@ impl Store {
         write.open_table(ASSIGNED).map_err(store)?;
         write.open_table(TESTS).map_err(store)?;
         write.open_table(FINISHED).map_err(store)?;
-        write.commit().map_err(store)?;
-        Ok(Self { database, path: path.to_owned() })
+        write.commit().map_err(store)
     }
 
-    /// Seed and instance; drawn and kept the first time.
-    pub fn identity(
-        &self,
-        directory: &Path,
-        owner: &Owner,
-        draw: impl FnOnce() -> [u8; 48],
-    ) -> Result<([u8; 32], [u8; 16]), JournalError> {
-        let party = owner.party.to_string();
-        let federation = blake3::Hash::from(owner.federation).to_hex().to_string();
-        let expected =
-            [("version", env!("CARGO_PKG_VERSION")), ("party", &party), ("federation", &federation)];
-        let write = self.database.begin_write().map_err(store)?;
-        let random: [u8; 48];
-        {
-            let mut table = write.open_table(IDENTITY).map_err(store)?;
-            let known = table.get("random").map_err(store)?.map(|bytes| bytes.value().to_vec());
-            if let Some(known) = known {
-                for (field, expected) in expected {
-                    let found = table.get(field).map_err(store)?;
-                    let found =
-                        found.map_or(String::new(), |f| String::from_utf8_lossy(f.value()).into_owned());
-                    if found != expected {
-                        let (path, expected) = (directory.to_owned(), expected.to_owned());
-                        return Err(JournalError::Another { path, field, expected, found });
-                    }
-                }
-                let damaged = |_| JournalError::Damaged { path: self.path.clone(), what: "the seed" };
-                random = known.try_into().map_err(damaged)?;
-            } else {
-                random = draw();
-                table.insert("random", random.as_slice()).map_err(store)?;
-                for (field, value) in expected {
-                    table.insert(field, value.as_bytes()).map_err(store)?;
-                }
+    /// What was drawn when the directory was begun, if it is this party's.
+    fn identity(&self, directory: &Path, owner: &Owner) -> Result<[u8; 48], JournalError> {
+        let read = self.database.begin_read().map_err(store)?;
+        let table = read.open_table(IDENTITY).map_err(store)?;
+        for (field, expected) in identity_of(owner) {
+            let found = table.get(field).map_err(store)?;
+            let found = found.map_or(String::new(), |f| String::from_utf8_lossy(f.value()).into_owned());
+            if found != expected {
+                let path = directory.to_owned();
+                return Err(JournalError::Another { path, field, expected, found });
             }
         }
-        write.commit().map_err(store)?;
-        let (seed, instance) = random.split_at(32);
-        Ok((seed.try_into().unwrap_or_default(), instance.try_into().unwrap_or_default()))
+        let random = table.get("random").map_err(store)?.and_then(|random| random.value().try_into().ok());
+        random.ok_or_else(|| JournalError::Damaged { path: self.path.clone(), what: "the seed" })
     }
 
     /// The instance of a peer that was met first.

@@ -94,6 +94,8 @@ fn leftovers_and_strangers_are_noticed() {
     drop(journal);
     let leftover = directory.path().join("blobs").join("0123.partial");
     std::fs::write(&leftover, b"half").unwrap();
+    // A store that was being made when somebody was killed is no store.
+    std::fs::write(directory.path().join("journal.new"), b"half").unwrap();
     let journal = open(directory.path());
     assert!(!leftover.exists());
     let message = journal.replay().unwrap().remove(0);

@@ -282,7 +282,7 @@ impl<R: Hosted> Desk<R> {
         let replayed = matches!(event, Event::Replay { .. });
         let done = catch_unwind(AssertUnwindSafe(|| self.handle(&mut seat, event)));
         let mut floor = self.lock();
-        floor.replaying -= usize::from(replayed);
+        floor.replaying = floor.replaying.saturating_sub(usize::from(replayed));
         match done {
             Ok(Ok(jobs)) => {
                 floor.jobs.extend(jobs);

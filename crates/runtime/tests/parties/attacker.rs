@@ -11,7 +11,7 @@ use secsv_runtime::{
     link::packet::{Body, Chunk, Greeting, Head, Packet, VERSION},
     tls::client_config,
 };
-use tokio::{net::TcpStream, sync::mpsc, time::timeout};
+use tokio::{io::AsyncReadExt as _, net::TcpStream, sync::mpsc, time::timeout};
 use tokio_rustls::TlsConnector;
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Status, Streaming, client::Grpc, codegen::http::Uri, transport::Endpoint};
@@ -45,6 +45,24 @@ pub fn message(number: u64, kind: Kind, content: &[u8]) -> [Body; 2] {
     let digest = *blake3::hash(content).as_bytes();
     let data = Bytes::copy_from_slice(content);
     [head(number, kind, content.len() as u64, digest), Body::Chunk(Chunk { data })]
+}
+
+/// Shakes hands and says nothing: what the other side makes of that.
+pub async fn handshake(address: &Address, config: ClientConfig) -> String {
+    let attempt = async {
+        let tcp = TcpStream::connect((address.host.as_str(), address.port)).await?;
+        let name = ServerName::try_from(address.host.clone()).map_err(std::io::Error::other)?;
+        let mut stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
+        // A certificate is refused after the client believes that all is well.
+        loop {
+            if stream.read(&mut [0; 256]).await? == 0 {
+                return Err(std::io::Error::other("closed without a word"));
+            }
+        }
+    };
+    let found: Result<Result<(), std::io::Error>, _> = timeout(PATIENCE, attempt).await;
+    found
+        .map_or_else(|_| "let in".to_owned(), |found| found.err().map_or_else(String::new, |e| e.to_string()))
 }
 
 /// A stream that the other side has opened.
