@@ -20,11 +20,14 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(if is_bad_input(error) { 2 } else { 1 })
 }
 
-fn is_bad_input(error: &anyhow::Error) -> bool {
+/// Whether the user can mend it.
+pub fn is_bad_input(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<BadInput>()
             || cause.downcast_ref().is_some_and(secsv_federation::Error::is_bad_input)
             || cause.downcast_ref().is_some_and(secsv_runtime::Error::is_bad_input)
+            || cause.downcast_ref().is_some_and(secsv_runtime::kit::KitError::is_bad_input)
+            || cause.is::<secsv_runtime::verify::VerifyError>()
             || cause.downcast_ref().is_some_and(secsv_training::TrainingError::is_bad_input)
     })
 }

@@ -46,6 +46,16 @@ enum Command {
     Client(commands::parties::ClientArgs),
     /// Write the HTML report of a result that `evaluate --json` wrote.
     Report(commands::report::ReportArgs),
+    /// The paper's tables and figures on this machine, beside the paper's own.
+    Reproduce(Box<commands::reproduce::ReproduceArgs>),
+    /// Make a party's private keys and the request that goes to whoever provisions.
+    Keygen(commands::keygen::KeygenArgs),
+    /// Sign the requests of all parties into kits.
+    Provision(Box<commands::provision::ProvisionArgs>),
+    /// Check whether a party could take part now: kit, names, reachability, TLS, clocks, disk.
+    Preflight(commands::preflight::PreflightArgs),
+    /// Check the audit logs of parties, against each other too, and compute every value again.
+    Verify(commands::verify::VerifyArgs),
 }
 
 fn main() -> ExitCode {
@@ -58,10 +68,15 @@ fn main() -> ExitCode {
         Command::Evaluate(evaluate) => commands::evaluate::run(&evaluate, args.format),
         Command::Compare(compare) => commands::compare::run(&compare, args.format),
         Command::Plan(plan) => commands::plan::run(&plan, args.format),
+        Command::Reproduce(reproduce) => commands::reproduce::run(&reproduce, args.format),
         Command::Principal(args_of) => commands::parties::principal(&args_of, args.format),
         Command::Auxiliary(args_of) => commands::parties::auxiliary(&args_of, args.format),
         Command::Client(args_of) => commands::parties::client(&args_of, args.format),
         Command::Report(report) => commands::report::run(&report, args.format),
+        Command::Keygen(keygen) => commands::keygen::run(&keygen, args.format),
+        Command::Provision(provision) => commands::provision::run(&provision, args.format),
+        Command::Preflight(preflight) => commands::preflight::run(&preflight, args.format),
+        Command::Verify(verify) => commands::verify::run(&verify, args.format),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

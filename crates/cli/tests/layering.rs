@@ -14,8 +14,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// Libraries that one crate alone may name.
-const ONLY_IN: &[(&str, &[&str])] =
-    &[("he", &["fhe", "fhe-math", "fhe-traits", "tfhe-ntt"]), ("training", &["candle-core", "candle-nn"])];
+const ONLY_IN: &[(&str, &[&str])] = &[
+    ("he", &["fhe", "fhe-math", "fhe-traits", "tfhe-ntt"]),
+    ("training", &["candle-core", "candle-nn"]),
+    ("runtime", &["tokio", "tonic", "axum", "hyper", "rustls", "rcgen", "redb"]),
+];
 
 fn normal_dependencies() -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

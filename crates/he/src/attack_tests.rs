@@ -156,7 +156,7 @@ fn a_decryptor_cannot_confirm_a_guessed_share_on_a_sanitised_reply() {
     let planned = scene.layout.planned(0, |_| true).unwrap();
     let product = scene.products[0].clone();
     let reply = public
-        .sanitise(product, scene.layout.packing(), &planned, &flooding, &mut scene.rng, &mut ops)
+        .sanitise(&product, scene.layout.packing(), &planned, &flooding, &mut scene.rng, &mut ops)
         .unwrap();
     let agreeing = reply.c1.iter().zip(&guessed).filter(|(a, b)| a == b).count();
     assert_eq!(agreeing, 0, "coefficients that confirm the guess");
@@ -171,22 +171,17 @@ fn flooding_covers_the_noise_of_the_product() {
     let before = scene.key.measure_noise(&scene.products[0]).unwrap();
     assert!(f64::from(before) <= noise.bits().ceil(), "{before} bits before, bound {}", noise.bits());
 
-    let mut flooded = scene.products[0].clone();
-    let mut coefficients = flooded.part(0).to_vec();
-    crate::keys::to_coefficients(&scene.parameters, &mut coefficients, &mut Operations::default());
-    flooding.add_to(&mut coefficients, &mut scene.rng);
-    for (l, words) in coefficients.chunks_exact_mut(scene.parameters.degree()).enumerate() {
-        scene.parameters.limbs()[l].forward(words);
-    }
-    flooded.part_mut(0).copy_from_slice(&coefficients);
-    let after = scene.key.measure_noise(&flooded).unwrap();
+    let public = scene.key.public_key(&mut scene.rng);
+    let (planned, packing, mut ops) =
+        (vec![true; scene.parameters.degree()], scene.layout.packing(), Operations::default());
+    let product = scene.products[0].clone();
+    let reply = public.sanitise(&product, packing, &planned, &flooding, &mut scene.rng, &mut ops).unwrap();
+    let after = scene.key.measure_reply_noise(&reply).unwrap();
     assert!(after >= flooding.magnitude_bits() && after <= scene.parameters.noise_capacity_bits() + 1);
     let log_degree = scene.parameters.degree().ilog2();
     assert!(after - before >= 40 + log_degree, "{before} bits before, {after} after");
     assert!(flooding.statistical_bits() >= 40);
     // The message survives.
-    let mut ops = Operations::default();
-    let packing = scene.layout.packing();
     let raw = scene.key.decrypt(packing, &scene.products[0], &mut ops).unwrap();
-    assert_eq!(scene.key.decrypt(packing, &flooded, &mut ops).unwrap().expose(), raw.expose());
+    assert_eq!(scene.key.decrypt_reply(packing, &reply, &mut ops).unwrap().expose(), raw.expose());
 }

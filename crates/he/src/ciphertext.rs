@@ -1,6 +1,6 @@
 //! Ciphertexts as words: polynomials limb by limb, stored as transform points.
 
-use secsv_algebra::Prg;
+use secsv_algebra::{Prg, Seed};
 
 use crate::{
     HeError,
@@ -134,15 +134,24 @@ impl SeededCiphertext {
     pub(crate) fn expand(&self, parameters: &Parameters) -> Ciphertext {
         let mut ciphertext = Ciphertext::zero_under(parameters);
         ciphertext.part_mut(0).copy_from_slice(&self.c0);
-        uniform_points(parameters, &self.seed, ciphertext.part_mut(1));
+        let mut points = UniformPoints::new(&self.seed);
+        for (l, limb) in parameters.limbs().iter().enumerate() {
+            points.fill(limb, ciphertext.limb_mut(1, l));
+        }
         ciphertext
     }
 }
 
-/// Fills a polynomial with the uniform points a public seed stands for.
-pub(crate) fn uniform_points(parameters: &Parameters, seed: &[u8; 32], out: &mut [u64]) {
-    let mut prg = Prg::new(&secsv_algebra::Seed::from_bytes(*seed));
-    for (limb, words) in parameters.limbs().iter().zip(out.chunks_exact_mut(parameters.degree())) {
-        prg.fill_uniform(limb.modulus().value(), words);
+/// The polynomial at uniform points that a public seed stands for, limb after limb.
+pub(crate) struct UniformPoints(Prg);
+
+impl UniformPoints {
+    pub(crate) fn new(seed: &[u8; 32]) -> Self {
+        Self(Prg::new(&Seed::from_bytes(*seed)))
+    }
+
+    /// The next limb.
+    pub(crate) fn fill(&mut self, limb: &Limb, words: &mut [u64]) {
+        self.0.fill_uniform(limb.modulus().value(), words);
     }
 }

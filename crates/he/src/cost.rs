@@ -66,16 +66,11 @@ impl UnitCosts {
         let flooding = Flooding::new(parameters, NoiseBound::half_product(parameters, 1))?;
         let planned = vec![true; degree];
         let sanitise = fastest(|| {
-            drop(std::hint::black_box(public.sanitise(
-                fresh.clone(),
-                packing,
-                &planned,
-                &flooding,
-                &mut rng,
-                &mut ops,
-            )))
+            drop(std::hint::black_box(
+                public.sanitise(&fresh, packing, &planned, &flooding, &mut rng, &mut ops),
+            ))
         });
-        let reply = public.sanitise(fresh.clone(), packing, &planned, &flooding, &mut rng, &mut ops)?;
+        let reply = public.sanitise(&fresh, packing, &planned, &flooding, &mut rng, &mut ops)?;
         let decrypt = fastest(|| drop(std::hint::black_box(key.decrypt_reply(packing, &reply, &mut ops))));
         let terms = [(1, &fresh); 8];
         let weigh =

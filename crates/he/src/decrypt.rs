@@ -55,7 +55,25 @@ impl SecretKey {
         ops: &mut Operations,
     ) -> Result<Secret<Vec<u64>>, HeError> {
         let parameters = &self.parameters;
-        let (p, degree, limb) = (parameters.field().modulus(), parameters.degree(), &parameters.limbs()[0]);
+        let mut phase = self.reply_phase(reply, ops)?;
+        let ratio = ratio(parameters.field().modulus(), &parameters.limbs()[0]);
+        for x in phase.expose_mut() {
+            let m = round(u128::from(*x) * ratio);
+            // Rounding up may reach p, which is 0.
+            *x = parameters.field().arithmetic().correct(m);
+        }
+        parameters.unpack_coefficients(packing, phase.expose_mut(), ops);
+        ops.decrypt += 1;
+        Ok(phase)
+    }
+
+    /// c0 + c1 s of a reply, as coefficients.
+    pub(crate) fn reply_phase(
+        &self,
+        reply: &Reply,
+        ops: &mut Operations,
+    ) -> Result<Secret<Vec<u64>>, HeError> {
+        let (degree, limb) = (self.parameters.degree(), &self.parameters.limbs()[0]);
         if reply.c0.len() != degree {
             return Err(HeError::Count {
                 what: "coefficients of a reply",
@@ -69,14 +87,9 @@ impl SecretKey {
         kernel::multiply_add(Backend::detect(), limb, &c1, s, phase.expose_mut());
         limb.backward(phase.expose_mut());
         ops.ntt += 2;
-        let ratio = ratio(p, limb);
         for (x, &c) in phase.expose_mut().iter_mut().zip(&reply.c0) {
-            let m = round(u128::from(limb.modulus().add(*x, c)) * ratio);
-            // Rounding up may reach p, which is 0.
-            *x = parameters.field().arithmetic().correct(m);
+            *x = limb.modulus().add(*x, c);
         }
-        parameters.unpack_coefficients(packing, phase.expose_mut(), ops);
-        ops.decrypt += 1;
         Ok(phase)
     }
 

@@ -2,12 +2,13 @@
 //! "Flooding").
 
 use num_bigint::BigUint;
-use rand::CryptoRng;
-use secsv_algebra::{Factor, Modulus, Ring};
+use secsv_algebra::{Modulus, Prg, Ring, Secret};
 
 use crate::{
     HeError,
+    kernel::vectorised,
     parameters::{Limb, Parameters, VARIANCE},
+    reply::switch_with,
 };
 
 /// Standard deviations that a noise coefficient stays within except with probability 2^-79.
@@ -87,26 +88,21 @@ fn switching(parameters: &Parameters) -> f64 {
     TAIL * terms.sqrt() * 2f64.powi(limb as i32 - 1)
 }
 
-/// Uniform noise over an interval as wide as correct decryption allows.
+/// Uniform noise over an interval as wide as correct decryption allows, as replies carry it: in units of the one limb
+/// they keep.
+///
+/// Let D be the product of the limbs that a reply drops. The flooding is F = a + D h, with a uniform below D and h
+/// uniform over `high` integers around zero, and a reply keeps floor((c0 + F) / D) = floor((c0 + a) / D) + h. So a never
+/// needs to be written down modulo the whole modulus: limb by limb it decides whether the quotient is rounded up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flooding {
-    /// The interval has `high * 2^(64 * low_words)` integers and is centred on zero.
+    /// How many values h has.
     high: u64,
-    low_words: usize,
+    /// Bits of D.
+    unit_bits: u32,
     statistical_bits: u32,
     /// Digest of the parameters.
     pub(crate) digest: u64,
-    limbs: Vec<FloodLimb>,
-}
-
-/// Constants to write a flooding number modulo one limb.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct FloodLimb {
-    modulus: Modulus,
-    /// 2^(64 i) for i from 0 to the number of low words.
-    powers: Vec<Factor>,
-    /// Half the interval.
-    centre: u64,
 }
 
 impl Flooding {
@@ -131,21 +127,21 @@ impl Flooding {
             let (needed, available) = (noise.bits.ceil() as u32 + 1, capacity.bits() as u32);
             return Err(HeError::Budget { operation: "this reply", needed, available });
         }
-        let interval = (capacity - taken) * 2u32;
-        let low_words = (interval.bits().saturating_sub(1) / 64) as usize;
-        let high = (&interval >> (64 * low_words)).iter_u64_digits().next().unwrap_or(0);
-        let width = BigUint::from(high) << (64 * low_words);
+        let unit = &modulus / parameters.limbs()[0].modulus().value();
+        let high = ((capacity - taken) * 2u32 / &unit).iter_u64_digits().next().unwrap_or(0);
+        if high < 2 {
+            let (needed, available) = (noise.bits.ceil() as u32 + 1, unit.bits() as u32);
+            return Err(HeError::Budget { operation: "the flooding of this reply", needed, available });
+        }
         // The noises of two replies to equal outputs are at most 2B apart, so the flooded ones differ by at most
         // 2B / width for each of n coefficients.
-        let distance = log2(&width) - noise.bits - 1.0 - f64::from(parameters.degree().ilog2());
-        let limbs =
-            parameters.limbs().iter().map(|l| FloodLimb::new(l.modulus(), low_words, &width)).collect();
+        let width = log2(&(&unit * high));
+        let distance = width - noise.bits - 1.0 - f64::from(parameters.degree().ilog2());
         Ok(Self {
             high,
-            low_words,
+            unit_bits: unit.bits() as u32,
             statistical_bits: distance.max(0.0) as u32,
             digest: parameters.digest(),
-            limbs,
         })
     }
 
@@ -158,55 +154,105 @@ impl Flooding {
 
     /// Log2 of the largest flooding value.
     pub fn magnitude_bits(&self) -> u32 {
-        64 - self.high.leading_zeros() + 64 * self.low_words as u32 - 1
+        64 - self.high.leading_zeros() + self.unit_bits - 2
     }
 
-    /// Adds one flooding number to each coefficient; `words` is limb after limb.
-    pub(crate) fn add_to(&self, words: &mut [u64], rng: &mut impl CryptoRng) {
-        let degree = words.len() / self.limbs.len();
-        let mask = u64::MAX >> self.high.leading_zeros();
-        for k in 0..degree {
-            let mut digits = [0u64; 4];
-            digits[..self.low_words].iter_mut().for_each(|digit| *digit = rng.next_u64());
-            let high = loop {
-                let candidate = rng.next_u64() & mask;
-                if candidate < self.high {
-                    break candidate;
-                }
-            };
-            digits[self.low_words] = high;
-            for (l, limb) in self.limbs.iter().enumerate() {
-                let word = &mut words[l * degree + k];
-                *word = limb.modulus.add(*word, limb.residue(&digits));
+    /// Floods coefficients, limb after limb, and leaves those of the limb that a reply keeps.
+    pub(crate) fn switch(&self, parameters: &Parameters, words: &mut [u64], prg: &mut Prg) -> Vec<u64> {
+        let mut draws = Secret::new(vec![0; words.len() / parameters.limbs().len()]);
+        let mut kept = switch_with(parameters, words, |modulus, remainders| {
+            prg.fill_uniform(modulus.value(), draws.expose_mut());
+            round_up_by(modulus, draws.expose(), remainders);
+        });
+        prg.fill_uniform(self.high, draws.expose_mut());
+        let (modulus, centre) = (parameters.limbs()[0].modulus(), self.high / 2);
+        vectorised(|| {
+            for (word, &h) in kept.iter_mut().zip(draws.expose()) {
+                *word = modulus.correct(modulus.add(*word, h) + modulus.value() - centre);
             }
-        }
+        });
+        kept
     }
 }
 
-/// What rounding the two parts of a ciphertext to one limb adds to its noise, in units of that limb: half a unit
-/// from c0 and from every coefficient of c1 times one of s, for each limb dropped.
+/// Remainders to what is subtracted so that the quotient by the modulus is floor((x + draw) / modulus).
+#[inline(always)]
+fn round_up_by(modulus: Modulus, draws: &[u64], remainders: &mut [u64]) {
+    let q = modulus.value();
+    vectorised(|| {
+        for (remainder, &draw) in remainders.iter_mut().zip(draws) {
+            // Subtracting the modulus once more, that is, adding one to the quotient, where the sum passes it.
+            let passed = (q - 1).wrapping_sub(*remainder + draw) >> 63;
+            *remainder = remainder.wrapping_sub(q & passed.wrapping_neg());
+        }
+    });
+}
+
+/// What rounding the two parts of a ciphertext to one limb adds to its noise, in units of that limb: up to one from c0,
+/// which is rounded down, and half of one from every coefficient of c1 times one of s; the limbs dropped before the last
+/// add nearly nothing. One more for an interval that is not centred.
 fn rounding_bound(parameters: &Parameters) -> u64 {
     let variance = (parameters.degree() * VARIANCE + 1) as f64 / 12.0;
-    (TAIL * variance.sqrt()).ceil() as u64 + 1
-}
-
-impl FloodLimb {
-    fn new(modulus: Modulus, low_words: usize, width: &BigUint) -> Self {
-        let word = modulus.pow(2, 64);
-        let powers = (0..=low_words as u64).map(|i| Factor::new(modulus, modulus.pow(word, i))).collect();
-        let centre = ((width / 2u32) % modulus.value()).iter_u64_digits().next().unwrap_or(0);
-        Self { modulus, powers, centre }
-    }
-
-    #[inline(always)]
-    fn residue(&self, digits: &[u64; 4]) -> u64 {
-        let sum =
-            self.powers.iter().zip(digits).fold(0, |s, (power, &d)| self.modulus.add(s, power.multiply(d)));
-        self.modulus.sub(sum, self.centre)
-    }
+    (TAIL * variance.sqrt()).ceil() as u64 + 3
 }
 
 fn log2(x: &BigUint) -> f64 {
     let shift = x.bits().saturating_sub(60);
     ((x >> shift).iter_u64_digits().next().unwrap_or(0) as f64).log2() + shift as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Preset;
+    use secsv_algebra::Seed;
+
+    /// One number from its residues.
+    fn joined(parameters: &Parameters, words: &[u64], k: usize) -> BigUint {
+        let idempotents = parameters.idempotents();
+        let degree = words.len() / parameters.limbs().len();
+        let sum: BigUint = idempotents.iter().enumerate().map(|(l, i)| i * words[l * degree + k]).sum();
+        sum % parameters.modulus()
+    }
+
+    #[test]
+    fn a_flooded_switch_is_the_quotient_of_the_flooded_number() {
+        for preset in [Preset::Standard, Preset::Compact] {
+            let parameters = Parameters::preset(preset).unwrap();
+            let flooding =
+                Flooding::without_claim(&parameters, NoiseBound::half_product(&parameters, 48)).unwrap();
+            let (count, q0) = (64, parameters.limbs()[0].modulus().value());
+            let mut prg = Prg::new(&Seed::from_bytes([9; 32]));
+            let mut words = vec![0; count * parameters.limbs().len()];
+            for (words, limb) in words.chunks_exact_mut(count).zip(parameters.limbs()) {
+                prg.fill_uniform(limb.modulus().value(), words);
+            }
+            // The extremes as well.
+            words.iter_mut().step_by(count).for_each(|word| *word = 0);
+            let seed = Seed::from_bytes([10; 32]);
+            let found = flooding.switch(&parameters, &mut words.clone(), &mut Prg::new(&seed));
+
+            let mut prg = Prg::new(&seed);
+            let mut draw = |bound: u64| {
+                let mut draws = vec![0; count];
+                prg.fill_uniform(bound, &mut draws);
+                draws
+            };
+            let limbs: Vec<u64> = parameters.limbs().iter().map(|l| l.modulus().value()).collect();
+            let (mut scale, mut floods) = (BigUint::from(1u32), vec![BigUint::from(0u32); count]);
+            for &q in limbs[1..].iter().rev() {
+                floods.iter_mut().zip(draw(q)).for_each(|(flood, digit)| *flood += &scale * digit);
+                scale *= q;
+            }
+            let high = draw(flooding.high);
+            for k in 0..count {
+                let flooded = joined(&parameters, &words, k)
+                    + &floods[k]
+                    + &scale * high[k]
+                    + &scale * (q0 - flooding.high / 2);
+                let expected = (flooded / &scale) % q0;
+                assert_eq!(BigUint::from(found[k]), expected, "{preset:?}, coefficient {k}");
+            }
+        }
+    }
 }

@@ -8,11 +8,11 @@ use secsv_algebra::{AlgebraError, Prg, Ring, Secret, Seed};
 
 use crate::{
     HeError,
-    ciphertext::{Ciphertext, SeededCiphertext, uniform_points},
+    ciphertext::{Ciphertext, SeededCiphertext, UniformPoints},
     count::Operations,
     encode::Packing,
-    kernel::{self, Backend},
-    parameters::{Parameters, VARIANCE},
+    kernel::{self, Backend, vectorised},
+    parameters::{Limb, Parameters, VARIANCE},
 };
 
 /// The secret key s: small coefficients drawn from a seed, so that 32 bytes carry it.
@@ -32,7 +32,11 @@ impl SecretKey {
     /// The key that a seed stands for. The draw is the library's own, so that the library, given the same seed,
     /// has the same key.
     pub fn from_seed(parameters: &Arc<Parameters>, seed: Seed) -> Self {
-        let points = Secret::new(small_points(parameters, &mut Prg::new(&seed)));
+        let drawn = sample_vec_cbd(parameters.degree(), VARIANCE, &mut Prg::new(&seed))
+            .expect("the variance lies in the sampler's range");
+        let (drawn, mut points) = (Secret::new(drawn), Secret::new(vec![0; parameters.words()]));
+        let rows = points.expose_mut().chunks_exact_mut(parameters.degree());
+        parameters.limbs().iter().zip(rows).for_each(|(limb, words)| to_points(limb, &drawn, words));
         Self { parameters: parameters.clone(), seed, points }
     }
 
@@ -74,21 +78,17 @@ impl SecretKey {
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
         let degree = self.parameters.degree();
-        let mut a = vec![0; self.parameters.words()];
-        uniform_points(&self.parameters, &seed, &mut a);
-        let mut c0 = vec![0; a.len()];
-        let rows = c0
-            .chunks_exact_mut(degree)
-            .zip(a.chunks_exact(degree))
-            .zip(self.points.expose().chunks_exact(degree));
-        // a s: who has it and the public a has the key.
-        let mut product = Secret::new(vec![0; degree]);
-        for (l, ((words, a), s)) in rows.enumerate() {
-            message(l, words);
+        let (mut points, mut a) = (UniformPoints::new(&seed), vec![0; degree]);
+        let mut c0 = vec![0; self.parameters.words()];
+        let rows = c0.chunks_exact_mut(degree).zip(self.points.expose().chunks_exact(degree));
+        for (l, (words, s)) in rows.enumerate() {
             let limb = &self.parameters.limbs()[l];
-            product.expose_mut().fill(0);
-            kernel::multiply_add(Backend::detect(), limb, a, s, product.expose_mut());
-            words.iter_mut().zip(product.expose()).for_each(|(w, &p)| *w = limb.modulus().sub(*w, p));
+            message(l, words);
+            points.fill(limb, &mut a);
+            // Minus a, so that nothing but the sum is ever written down: who has a s and the public a has the key.
+            let modulus = limb.modulus();
+            vectorised(|| a.iter_mut().for_each(|a| *a = modulus.neg(*a)));
+            kernel::multiply_add(Backend::detect(), limb, &a, s, words);
         }
         SeededCiphertext { seed, c0 }
     }
@@ -281,28 +281,30 @@ pub(crate) fn padded(parameters: &Parameters, elements: &[u64]) -> Result<Secret
     Ok(padded)
 }
 
+/// Bits that a small coefficient counts: a centred binomial number of so many has the scheme's variance.
+const BINOMIAL: u32 = 4 * VARIANCE as u32;
+
 /// Small coefficients: centred binomial of the scheme's variance.
 pub(crate) fn small(parameters: &Parameters, rng: &mut impl CryptoRng) -> Secret<Vec<i64>> {
-    Secret::new(
-        sample_vec_cbd(parameters.degree(), VARIANCE, rng).expect("the variance lies in the sampler's range"),
-    )
+    let mut words = Secret::new(vec![0; parameters.degree()]);
+    Prg::new(&Seed::random(rng)).fill_words(words.expose_mut());
+    let counted = |&word: &u64| i64::from((word >> (64 - BINOMIAL)).count_ones()) - i64::from(BINOMIAL / 2);
+    Secret::new(vectorised(|| words.expose().iter().map(counted).collect()))
 }
 
 /// Adds small coefficients to one limb.
 pub(crate) fn add_small(parameters: &Parameters, limb: usize, small: &Secret<Vec<i64>>, out: &mut [u64]) {
     let modulus = parameters.limbs()[limb].modulus();
-    for (o, &x) in out.iter_mut().zip(small.expose()) {
-        *o = modulus.add(*o, modulus.embed(x));
-    }
+    vectorised(|| {
+        for (o, &x) in out.iter_mut().zip(small.expose()) {
+            *o = modulus.add(*o, modulus.embed(x));
+        }
+    });
 }
 
-/// A small polynomial at points, limb after limb.
-pub(crate) fn small_points(parameters: &Parameters, rng: &mut impl CryptoRng) -> Vec<u64> {
-    let coefficients = small(parameters, rng);
-    let mut points = vec![0; parameters.words()];
-    for (l, words) in points.chunks_exact_mut(parameters.degree()).enumerate() {
-        add_small(parameters, l, &coefficients, words);
-        parameters.limbs()[l].forward(words);
-    }
-    points
+/// Small coefficients at points of one limb.
+pub(crate) fn to_points(limb: &Limb, small: &Secret<Vec<i64>>, words: &mut [u64]) {
+    let modulus = limb.modulus();
+    vectorised(|| words.iter_mut().zip(small.expose()).for_each(|(w, &x)| *w = modulus.embed(x)));
+    limb.forward(words);
 }

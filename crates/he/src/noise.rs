@@ -4,7 +4,7 @@ use num_bigint::{BigInt, BigUint, Sign};
 use secsv_algebra::Ring;
 
 use crate::{
-    HeError, ciphertext::Ciphertext, count::Operations, encode::Packing, keys::SecretKey,
+    HeError, Reply, ciphertext::Ciphertext, count::Operations, encode::Packing, keys::SecretKey,
     parameters::Parameters,
 };
 
@@ -31,6 +31,21 @@ impl SecretKey {
         }
         Ok(largest as u32)
     }
+
+    /// Bits of the largest noise coefficient of a reply, as if it still were at full modulus.
+    pub fn measure_reply_noise(&self, reply: &Reply) -> Result<u32, HeError> {
+        let mut ops = Operations::default();
+        let message = self.decrypt_reply(Packing::Coefficients, reply, &mut ops)?;
+        let phase = self.reply_phase(reply, &mut ops)?;
+        let (limb, p) = (&self.parameters.limbs()[0], u128::from(self.parameters.field().modulus()));
+        let q = limb.modulus().value();
+        let noises = phase.expose().iter().zip(message.expose()).map(|(&x, &m)| {
+            let ideal = (u128::from(q) * u128::from(m) + p / 2) / p;
+            limb.modulus().centre(limb.modulus().sub(x, (ideal % u128::from(q)) as u64)).unsigned_abs()
+        });
+        let dropped = self.parameters.modulus() / q;
+        Ok((BigUint::from(noises.max().unwrap_or(0)) * dropped).bits() as u32)
+    }
 }
 
 impl Parameters {
@@ -45,7 +60,7 @@ impl Parameters {
     }
 
     /// Numbers that are 1 modulo one limb and 0 modulo the others.
-    fn idempotents(&self) -> Vec<BigUint> {
+    pub(crate) fn idempotents(&self) -> Vec<BigUint> {
         let q = self.modulus();
         let of = |value: u64| {
             let limb = BigUint::from(value);

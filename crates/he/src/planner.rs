@@ -235,7 +235,7 @@ mod tests {
                     let planned = layout.planned(row, |column| column < task.samples).unwrap();
                     let product = Ciphertext::weighted_sum(parameters.limbs(), &[(1, &*other)]).unwrap();
                     let reply =
-                        public.sanitise(product, layout.packing(), &planned, &flooding, &mut rng, &mut ops);
+                        public.sanitise(&product, layout.packing(), &planned, &flooding, &mut rng, &mut ops);
                     key.decrypt_reply(layout.packing(), &reply.unwrap(), &mut ops).unwrap();
                 }
             }

@@ -3,16 +3,16 @@
 //! at full modulus, then switched to one limb.
 
 use rand::CryptoRng;
-use secsv_algebra::{Prg, Secret, Seed};
+use secsv_algebra::{Modulus, Prg, Secret, Seed};
 
 use crate::{
     HeError,
-    ciphertext::Ciphertext,
+    ciphertext::{Ciphertext, check_weights},
     count::Operations,
     encode::Packing,
     flood::Flooding,
-    kernel::{self, Backend},
-    keys::{PublicKey, add_small, small, small_points, to_coefficients},
+    kernel::{self, BLOCK, Backend, Words, vectorised},
+    keys::{PublicKey, small, to_points},
     parameters::Parameters,
 };
 
@@ -33,17 +33,24 @@ impl PublicKey {
         ops: &mut Operations,
     ) -> Result<(), HeError> {
         self.check(ciphertext)?;
-        self.add_zero_without_errors(ciphertext, rng, ops);
-        for part in 0..2 {
-            let error = Secret::new(small_points(&self.parameters, rng));
-            ops.ntt += self.parameters.limbs().len() as u64;
-            for (l, limb) in self.parameters.limbs().iter().enumerate() {
-                let error = &error.expose()[l * self.parameters.degree()..];
-                for (c, &e) in ciphertext.limb_mut(part, l).iter_mut().zip(error) {
-                    *c = limb.modulus().add(*c, e);
-                }
+        let parameters = &self.parameters;
+        let [u, errors @ ..] = [(); 3].map(|()| small(parameters, rng));
+        let [mut u_points, mut error_points] = [(); 2].map(|()| Secret::new(vec![0; parameters.degree()]));
+        for (l, limb) in parameters.limbs().iter().enumerate() {
+            to_points(limb, &u, u_points.expose_mut());
+            for (part, error) in errors.iter().enumerate() {
+                to_points(limb, error, error_points.expose_mut());
+                let target = ciphertext.limb_mut(part, l);
+                kernel::multiply_add(Backend::detect(), limb, u_points.expose(), self.limb(part, l), target);
+                let modulus = limb.modulus();
+                vectorised(|| {
+                    let errors = error_points.expose();
+                    target.iter_mut().zip(errors).for_each(|(c, &e)| *c = modulus.add(*c, e));
+                });
             }
         }
+        ops.ntt += 3 * parameters.limbs().len() as u64;
+        ops.encrypt += 1;
         Ok(())
     }
 
@@ -51,7 +58,20 @@ impl PublicKey {
     /// encryption of zero, flooding, one limb. `planned` has one entry per slot or coefficient.
     pub fn sanitise(
         &self,
-        mut product: Ciphertext,
+        product: &Ciphertext,
+        packing: Packing,
+        planned: &[bool],
+        flooding: &Flooding,
+        rng: &mut impl CryptoRng,
+        ops: &mut Operations,
+    ) -> Result<Reply, HeError> {
+        self.sanitise_sum(&[(1, product)], packing, planned, flooding, rng, ops)
+    }
+
+    /// The same for a weighted sum of products, which is never written to memory as a whole.
+    pub fn sanitise_sum(
+        &self,
+        terms: &[(u32, &Ciphertext)],
         packing: Packing,
         planned: &[bool],
         flooding: &Flooding,
@@ -59,7 +79,8 @@ impl PublicKey {
         ops: &mut Operations,
     ) -> Result<Reply, HeError> {
         let parameters = &self.parameters;
-        self.check(&product)?;
+        terms.iter().try_for_each(|(_, product)| self.check(product))?;
+        check_weights(terms.iter().map(|t| t.0))?;
         if flooding.digest != parameters.digest() {
             return Err(HeError::Mixed { what: "flooding" });
         }
@@ -68,42 +89,66 @@ impl PublicKey {
             return Err(HeError::Count { what: "positions of a reply", expected, found });
         }
         let mut prg = Prg::new(&Seed::random(rng));
-        self.add_zero_without_errors(&mut product, &mut prg, ops);
-        let drown = drowning(parameters, packing, planned, &mut prg, ops);
-        for part in 0..2 {
-            to_coefficients(parameters, product.part_mut(part), ops);
-            let error = small(parameters, &mut prg);
-            for l in 0..parameters.limbs().len() {
-                add_small(parameters, l, &error, product.limb_mut(part, l));
-            }
+        // Which positions are planned is public. All slots depend on all coefficients.
+        let positions: Vec<u32> =
+            (0..).zip(planned).filter(|(_, p)| **p || packing == Packing::Slots).map(|(k, _)| k).collect();
+        let (mut c0, mut c1) = self.add_zero(terms, &positions, &mut prg);
+        (ops.encrypt, ops.ntt) = (ops.encrypt + 1, ops.ntt + 3 * parameters.limbs().len() as u64);
+        if packing == Packing::Slots {
+            self.drown_slots(&mut c0, planned, &mut prg, ops);
         }
-        let remainders = parameters.scaling_remainders(drown.expose());
-        let mut scaled = Secret::new(vec![0; parameters.degree()]);
-        for (l, limb) in parameters.limbs().iter().enumerate() {
-            parameters.scaled(remainders.expose(), l, scaled.expose_mut());
-            let target = product.limb_mut(0, l).iter_mut();
-            target.zip(scaled.expose()).for_each(|(c, &x)| *c = limb.modulus().add(*c, x));
-        }
-        flooding.add_to(product.part_mut(0), &mut prg);
-        Ok(Reply { c0: switch(parameters, product.part_mut(0)), c1: switch(parameters, product.part_mut(1)) })
+        let flooded = flooding.switch(parameters, &mut c0, &mut prg);
+        let c0 = scattered(parameters, flooded, &positions, &mut prg);
+        // The second part needs no error of its own: one of variance 10 changes what rounding to one limb leaves
+        // with a probability below 2^-80 (`standard`), so it may as well not be added. Flooding covers the first's.
+        Ok(Reply { c0, c1: switch(parameters, &mut c1) })
     }
 
-    /// Adds u times the public key for a fresh small u; the caller adds the errors.
-    fn add_zero_without_errors(
+    /// The sum of the terms and u times the public key for a fresh small u, as coefficients, limb after limb: of the first
+    /// part those at the positions, padded to whole vectors of the kernel.
+    fn add_zero(
         &self,
-        ciphertext: &mut Ciphertext,
-        rng: &mut impl CryptoRng,
-        ops: &mut Operations,
-    ) {
-        let u = Secret::new(small_points(&self.parameters, rng));
-        ops.ntt += self.parameters.limbs().len() as u64;
-        ops.encrypt += 1;
-        for part in 0..2 {
-            for (l, limb) in self.parameters.limbs().iter().enumerate() {
-                let u = &u.expose()[l * self.parameters.degree()..][..self.parameters.degree()];
-                let (key, target) = (self.ciphertext.limb(part, l), ciphertext.limb_mut(part, l));
-                kernel::multiply_add(Backend::detect(), limb, u, key, target);
+        terms: &[(u32, &Ciphertext)],
+        positions: &[u32],
+        prg: &mut Prg,
+    ) -> (Vec<u64>, Vec<u64>) {
+        let (parameters, degree) = (&self.parameters, self.parameters.degree());
+        let u = small(parameters, prg);
+        let mut points = Secret::new(vec![0; degree]);
+        let count = positions.len().next_multiple_of(BLOCK);
+        let (mut c0, mut whole) = (vec![0; count * parameters.limbs().len()], vec![0; degree]);
+        let mut c1 = vec![0; parameters.words()];
+        // Limb by limb: what belongs to one fits the second-level cache.
+        for (l, limb) in parameters.limbs().iter().enumerate() {
+            to_points(limb, &u, points.expose_mut());
+            for (part, target) in [&mut whole[..], &mut c1[l * degree..][..degree]].into_iter().enumerate() {
+                let sources: Vec<(u32, &[[u64; BLOCK]])> =
+                    terms.iter().map(|&(w, c)| (w, c.limb(part, l).as_chunks().0)).collect();
+                let blocks = target.as_chunks_mut().0;
+                kernel::weighted_sum(Backend::detect(), limb, Words::Plain, &sources, blocks);
+                kernel::multiply_add(Backend::detect(), limb, points.expose(), self.limb(part, l), target);
+                limb.backward(target);
             }
+            let gathered = c0[l * count..][..count].iter_mut();
+            gathered.zip(positions).for_each(|(g, &k)| *g = whole[k as usize]);
+        }
+        (c0, c1)
+    }
+
+    fn limb(&self, part: usize, limb: usize) -> &[u64] {
+        self.ciphertext.limb(part, limb)
+    }
+
+    /// Adds uniform field elements to every slot that is not planned, given as coefficients, limb after limb.
+    fn drown_slots(&self, words: &mut [u64], planned: &[bool], prg: &mut Prg, ops: &mut Operations) {
+        let parameters = &self.parameters;
+        let drown = drowning(parameters, planned, prg, ops);
+        let remainders = parameters.scaling_remainders(drown.expose());
+        let mut scaled = Secret::new(vec![0; parameters.degree()]);
+        for (l, words) in words.chunks_exact_mut(parameters.degree()).enumerate() {
+            let modulus = parameters.limbs()[l].modulus();
+            parameters.scaled(remainders.expose(), l, scaled.expose_mut());
+            words.iter_mut().zip(scaled.expose()).for_each(|(c, &x)| *c = modulus.add(*c, x));
         }
     }
 
@@ -117,40 +162,70 @@ impl PublicKey {
     }
 }
 
-/// Uniform field elements at every position that is not planned, as coefficients.
+/// Uniform field elements in every slot that is not planned, as coefficients.
 fn drowning(
     parameters: &Parameters,
-    packing: Packing,
     planned: &[bool],
     prg: &mut Prg,
     ops: &mut Operations,
 ) -> Secret<Vec<u64>> {
     use secsv_algebra::Ring;
     let mut elements = Secret::new(vec![0; planned.len()]);
+    parameters.field().fill_uniform(prg, elements.expose_mut());
     // Which positions are planned is public.
-    let mut drawn = Secret::new(vec![0; planned.iter().filter(|planned| !**planned).count()]);
-    parameters.field().fill_uniform(prg, drawn.expose_mut());
-    let targets = elements.expose_mut().iter_mut().zip(planned).filter(|(_, planned)| !**planned);
-    targets.zip(drawn.expose()).for_each(|((x, _), &drawn)| *x = drawn);
-    parameters.to_coefficients(packing, elements.expose_mut(), ops);
+    let planned = elements.expose_mut().iter_mut().zip(planned).filter(|(_, planned)| **planned);
+    planned.for_each(|(element, _)| *element = 0);
+    parameters.to_coefficients(Packing::Slots, elements.expose_mut(), ops);
     elements
+}
+
+/// Flooded coefficients at their positions. Elsewhere uniform: that is what a number uniform modulo q, added before the
+/// switch, leaves.
+fn scattered(parameters: &Parameters, flooded: Vec<u64>, positions: &[u32], prg: &mut Prg) -> Vec<u64> {
+    if positions.len() == parameters.degree() {
+        return flooded;
+    }
+    let mut uniform = vec![0; parameters.degree() - positions.len()];
+    prg.fill_uniform(parameters.limbs()[0].modulus().value(), &mut uniform);
+    let (mut words, mut taken, mut next) = (vec![0; parameters.degree()], 0, 0);
+    for (&position, flooded) in positions.iter().zip(flooded) {
+        let gap = position as usize - next;
+        words[next..][..gap].copy_from_slice(&uniform[taken..][..gap]);
+        words[position as usize] = flooded;
+        (taken, next) = (taken + gap, position as usize + 1);
+    }
+    words[next..].copy_from_slice(&uniform[taken..]);
+    words
 }
 
 /// Scales coefficients from the whole modulus to its first limb, dropping one limb after the other and rounding.
 pub(crate) fn switch(parameters: &Parameters, words: &mut [u64]) -> Vec<u64> {
-    let degree = parameters.degree();
+    switch_with(parameters, words, |modulus, remainders| {
+        vectorised(|| remainders.iter_mut().for_each(|r| *r = modulus.centre(*r) as u64));
+    })
+}
+
+/// The same, with the rounding left to the caller: it turns the remainders of a limb to be dropped into the signed
+/// numbers, below that limb in magnitude, that are subtracted before the division.
+pub(crate) fn switch_with(
+    parameters: &Parameters,
+    words: &mut [u64],
+    mut round: impl FnMut(Modulus, &mut [u64]),
+) -> Vec<u64> {
+    let count = words.len() / parameters.limbs().len();
     for dropped in (1..parameters.limbs().len()).rev() {
-        let (kept, last) = words.split_at_mut(dropped * degree);
-        let own = parameters.limbs()[dropped].modulus();
-        for (l, kept) in kept.chunks_exact_mut(degree).enumerate() {
+        let (kept, rest) = words.split_at_mut(dropped * count);
+        let last = &mut rest[..count];
+        round(parameters.limbs()[dropped].modulus(), last);
+        for (l, kept) in kept.chunks_exact_mut(count.max(1)).enumerate() {
             let limb = &parameters.limbs()[l];
-            // x - r with r centred: twice the limb keeps it positive, also where the dropped limb is longer.
+            // Twice the limb keeps the difference positive.
             let lift = 2 * limb.modulus().value();
-            for (x, &r) in kept.iter_mut().zip(last.iter()) {
-                *x = (*x + lift).wrapping_sub(own.centre(r) as u64);
-            }
+            vectorised(|| {
+                kept.iter_mut().zip(last.iter()).for_each(|(x, &r)| *x = (*x + lift).wrapping_sub(r));
+            });
             kernel::scale(Backend::detect(), limb, parameters.dropped_inverse(dropped, l), kept);
         }
     }
-    words[..degree].to_vec()
+    words[..count].to_vec()
 }

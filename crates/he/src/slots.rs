@@ -186,7 +186,7 @@ mod tests {
                     prop_assert!(f64::from(noise) <= bound.bits().ceil(), "{} above {}", noise, bound.bits());
                     let flooding = Flooding::new(parameters, bound).unwrap();
                     let reply = public
-                        .sanitise(found, Packing::Slots, &planned, &flooding, &mut rng, &mut ops)
+                        .sanitise(&found, Packing::Slots, &planned, &flooding, &mut rng, &mut ops)
                         .unwrap();
                     let opened = KEY.decrypt_reply(Packing::Slots, &reply, &mut ops).unwrap();
                     for (slot, i) in range.clone().enumerate() {

@@ -2,16 +2,17 @@
 //! length of their prime. The length of every object follows from the parameters and what is expected, so it is
 //! checked before anything is allocated; every residue is checked to be reduced.
 
-use std::sync::Arc;
+use std::{cell::RefCell, sync::Arc};
 
-use secsv_algebra::Seed;
+use rand::CryptoRng;
+use secsv_algebra::{Field, Matrix, Seed};
 use zeroize::Zeroizing;
 
 use crate::{
-    Ciphertext, EncryptedSlots, EvaluationKey, HeError, Parameters, PublicKey, Reply, SecretKey,
+    Ciphertext, EncryptedSlots, EvaluationKey, HeError, Operations, Parameters, PublicKey, Reply, SecretKey,
     SeededCiphertext, WireError,
     keys::SwitchKey,
-    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout},
+    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout, PreparedMatrix},
 };
 
 const MAGIC: [u8; 3] = *b"ssv";
@@ -49,6 +50,37 @@ impl EncryptedMatrix {
         let body = open(layout.digest(), Kind::Matrix, Self::encoded_len(layout), bytes)?;
         let mut reader = Reader::new(layout.parameters(), body);
         Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.weight_ciphertexts())? })
+    }
+}
+
+impl PreparedMatrix {
+    /// Decodes an encrypted matrix of this layout and makes it ready to multiply, ciphertext by ciphertext.
+    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
+        let expected = EncryptedMatrix::encoded_len(layout);
+        let body = open(layout.digest(), Kind::Matrix, expected, bytes)?;
+        let reader = RefCell::new(Reader::new(layout.parameters(), body));
+        layout.prepare_each(
+            || Ok(()),
+            |()| reader.borrow_mut().seed(),
+            |(), l, words| reader.borrow_mut().limb(l, words),
+        )
+    }
+}
+
+impl Layout {
+    /// Encrypts a weight matrix and encodes it, ciphertext by ciphertext: what [`Layout::encrypt`] and
+    /// [`EncryptedMatrix::to_bytes`] give.
+    pub fn encrypt_to_bytes(
+        &self,
+        key: &SecretKey,
+        a: &Matrix<Field>,
+        rng: &mut impl CryptoRng,
+        ops: &mut Operations,
+    ) -> Result<Vec<u8>, HeError> {
+        let mut writer = Writer::new(self.parameters(), self.digest(), Kind::Matrix);
+        writer.bytes.reserve(EncryptedMatrix::encoded_len(self));
+        self.encrypt_each(key, a, rng, ops, |ciphertext| writer.add_seeded(&ciphertext))?;
+        Ok(writer.bytes)
     }
 }
 
@@ -279,24 +311,38 @@ impl<'a> Writer<'a> {
 
     fn seeded(mut self, ciphertexts: &[SeededCiphertext]) -> Self {
         self.bytes.reserve(ciphertexts.len() * seeded_len(self.parameters));
-        for ciphertext in ciphertexts {
-            self.bytes.extend_from_slice(&ciphertext.seed);
-            self = self.polynomial(&ciphertext.c0);
-        }
+        ciphertexts.iter().for_each(|ciphertext| self.add_seeded(ciphertext));
         self
     }
 
-    fn polynomial(self, words: &[u64]) -> Self {
-        let degree = self.parameters.degree();
-        words.chunks_exact(degree).enumerate().fold(self, |w, (l, words)| w.limb(l, words))
+    fn add_seeded(&mut self, ciphertext: &SeededCiphertext) {
+        self.bytes.extend_from_slice(&ciphertext.seed);
+        self.add_polynomial(&ciphertext.c0);
+    }
+
+    fn polynomial(mut self, words: &[u64]) -> Self {
+        self.bytes.reserve(polynomial_len(self.parameters));
+        self.add_polynomial(words);
+        self
+    }
+
+    fn add_polynomial(&mut self, words: &[u64]) {
+        for (l, words) in words.chunks_exact(self.parameters.degree()).enumerate() {
+            self.add_limb(l, words);
+        }
     }
 
     fn limb(mut self, limb: usize, words: &[u64]) -> Self {
+        self.bytes.reserve(limb_len(self.parameters, limb));
+        self.add_limb(limb, words);
+        self
+    }
+
+    fn add_limb(&mut self, limb: usize, words: &[u64]) {
         match self.parameters.limbs()[limb].bits() {
             54 => pack::<54>(words, &mut self.bytes),
             _ => pack::<55>(words, &mut self.bytes),
         }
-        self
     }
 }
 
@@ -360,10 +406,14 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.one_seeded()).collect()
     }
 
-    fn one_seeded(&mut self) -> Result<SeededCiphertext, WireError> {
+    fn seed(&mut self) -> Result<[u8; SEED], WireError> {
         let mut seed = [0; SEED];
         seed.copy_from_slice(self.take(SEED)?);
-        Ok(SeededCiphertext { seed, c0: self.polynomial()? })
+        Ok(seed)
+    }
+
+    fn one_seeded(&mut self) -> Result<SeededCiphertext, WireError> {
+        Ok(SeededCiphertext { seed: self.seed()?, c0: self.polynomial()? })
     }
 
     fn polynomial(&mut self) -> Result<Vec<u64>, WireError> {

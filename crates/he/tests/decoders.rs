@@ -89,7 +89,7 @@ mod tests {
         let planned = layout.planned(0, |column| column < 9).unwrap();
         let ciphertext = product.to_bytes(&parameters);
         let reply =
-            public.sanitise(product, layout.packing(), &planned, &flooding, &mut rng, &mut ops).unwrap();
+            public.sanitise(&product, layout.packing(), &planned, &flooding, &mut rng, &mut ops).unwrap();
         Honest {
             matrix: encrypted.to_bytes(&parameters),
             batch: batch.to_bytes(&parameters),

@@ -19,8 +19,8 @@ use crate::{
     scope::Scope,
     secret::{self, SecretServer},
     server::{
-        LocalModel, Opening, Store, Triple, UnitContext, UnitState, check_plan, chunk_columns,
-        coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
+        LocalModel, Opening, Store, Triple, UnitContext, UnitState, check_plan, coalition_model,
+        first_products, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
         updates_of, waits_for,
     },
     session::{Federation, Session},
@@ -200,11 +200,10 @@ impl Auxiliary {
                 let (session, data, models, public) =
                     (session.clone(), data.clone(), models.clone(), public.clone());
                 let seed = self.seed.derive("first layer", round.0.into()).derive("chunk", chunk as u64);
+                let encoded = self.store.encoded.clone();
                 effects.job(move |meter| {
                     let encryption = session.encryption()?;
-                    let columns = chunk_columns(&session, chunk, &data)?;
-                    let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
-                    let outputs = products(&encryption.layouts[0], &weights, &columns, meter)?;
+                    let outputs = first_products(&session, chunk, &data, &models, &encoded, meter)?;
                     meter.enter(Phase::Sanitise);
                     let mut rng = Prg::new(&seed);
                     let mut parts = Vec::new();

@@ -314,8 +314,12 @@ impl Client {
             let mut rng = Prg::new(&seed);
             let mut parts = Vec::new();
             for (layout, operator) in encryption.layouts.iter().zip(&model.expose().operators) {
-                let matrix = layout.encrypt(&key, &operator.weight, &mut rng, &mut meter.operations)?;
-                parts.push(matrix.to_bytes(&encryption.parameters));
+                parts.push(layout.encrypt_to_bytes(
+                    &key,
+                    &operator.weight,
+                    &mut rng,
+                    &mut meter.operations,
+                )?);
                 let bias = layout.encrypt_bias(&key, &operator.bias, &mut rng, &mut meter.operations)?;
                 parts.push(bias.to_bytes(&encryption.parameters));
             }

@@ -12,6 +12,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// One that need not grow for so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
     pub(crate) fn finish(self) -> Vec<u8> {
         self.bytes
     }

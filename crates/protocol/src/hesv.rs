@@ -170,7 +170,7 @@ pub(crate) fn slot_replies(
         let left = elements - elements.min(index * degree);
         let planned: Vec<bool> = (0..degree).map(|slot| slot < left).collect();
         let ops = &mut meter.operations;
-        let reply = public.sanitise(vector, Packing::Slots, &planned, flooding, rng, ops)?;
+        let reply = public.sanitise(&vector, Packing::Slots, &planned, flooding, rng, ops)?;
         parts.push(reply.to_bytes(parameters));
     }
     Ok(join(&parts))

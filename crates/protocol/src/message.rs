@@ -351,7 +351,7 @@ pub fn replies_in(kind: Kind, content: &[u8]) -> u64 {
 
 /// Several byte strings one after the other.
 pub(crate) fn join(parts: &[Vec<u8>]) -> Vec<u8> {
-    let mut w = Writer::default();
+    let mut w = Writer::with_room(8 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
     w.u64(parts.len() as u64);
     parts.iter().for_each(|part| {
         w.counted(part);

@@ -28,8 +28,8 @@ use crate::{
     scope::Scope,
     secret::{self, SecretServer},
     server::{
-        LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_columns, chunk_wants,
-        coalition_model, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
+        LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_wants, coalition_model,
+        first_products, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
         updates_of, waits_for, wanted_batches, wanted_chunks,
     },
     session::{Federation, Session},
@@ -354,11 +354,9 @@ impl Principal {
         }
         for chunk in 0..session.chunks.len() {
             let (session, data, models) = (session.clone(), data.clone(), models.clone());
+            let encoded = self.store.encoded.clone();
             effects.job(move |meter| {
-                let layout = &session.encryption()?.layouts[0];
-                let columns = chunk_columns(&session, chunk, &data)?;
-                let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
-                let outputs = products(layout, &weights, &columns, meter)?;
+                let outputs = first_products(&session, chunk, &data, &models, &encoded, meter)?;
                 Ok(move |role: &mut Self| {
                     if let Some(state) = role.rounds.get_mut(&round) {
                         state.own.insert(chunk, outputs);
@@ -686,7 +684,6 @@ impl Principal {
                         let mut replies = Replies::new(&session, operator, public, &seed)?;
                         for batch in wanted_batches(layout, columns, &wants) {
                             for row in 0..layout.rows() {
-                                meter.enter(Phase::Linear);
                                 let terms: Vec<(u32, &Ciphertext)> = members
                                     .iter()
                                     .filter_map(|(i, w)| {
@@ -694,10 +691,9 @@ impl Principal {
                                         outputs.get(model)?.get(batch * layout.rows() + row).map(|c| (*w, c))
                                     })
                                     .collect();
-                                let sum = Ciphertext::weighted_sum(layout.parameters().limbs(), &terms)?;
                                 let start = batch * layout.batch();
                                 replies.add(
-                                    sum,
+                                    &terms,
                                     row,
                                     |column| start + column < columns && wants(start + column),
                                     meter,
@@ -739,9 +735,9 @@ impl Principal {
                     let mut replies = Replies::new(&session, operator, public, &seed)?;
                     for batch in 0..layout.batches(columns) {
                         for row in 0..layout.rows() {
-                            let sum = bias_sum(&session, &context, operator, row, &models)?;
+                            let terms = biases(&session, &context, operator, row, &models);
                             let start = batch * layout.batch();
-                            replies.add(sum, row, |column| start + column < columns, meter)?;
+                            replies.add(&terms, row, |column| start + column < columns, meter)?;
                         }
                     }
                     let content = place.encode(&replies.finish());
@@ -836,18 +832,16 @@ impl Principal {
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
                 let layout = &session.encryption()?.layouts[operator];
-                let limbs = layout.parameters().limbs();
                 let columns = session.program().operators[operator].positions * context.places.len();
                 let mut others = ciphertexts(&session, Kind::Half, &other, own.len(), meter)?;
                 let mut replies = Replies::new(&session, operator, public, &seed)?;
-                for (i, mut sum) in own.into_iter().enumerate() {
+                for (i, own) in own.into_iter().enumerate() {
                     let (batch, row) = (i / layout.rows(), i % layout.rows());
                     let half = others.next().ok_or(Error::Local { what: "halves" })??;
-                    meter.enter(Phase::Linear);
-                    sum.add_assign(limbs, &half)?;
-                    sum.add_assign(limbs, &bias_sum(&session, &context, operator, row, &models)?)?;
+                    let mut terms = biases(&session, &context, operator, row, &models);
+                    terms.extend([(1, &own), (1, &half)]);
                     let start = batch * layout.batch();
-                    replies.add(sum, row, |column| start + column < columns, meter)?;
+                    replies.add(&terms, row, |column| start + column < columns, meter)?;
                 }
                 let content = place.encode(&replies.finish());
                 Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
@@ -986,10 +980,10 @@ impl<'a> Replies<'a> {
         Ok(Self { session, operator, public, rng: Prg::new(seed), parts: Vec::new() })
     }
 
-    /// Sanitises an output of which some columns are wanted (DESIGN 3.3).
+    /// Sanitises a weighted sum of outputs of which some columns are wanted (DESIGN 3.3).
     fn add(
         &mut self,
-        sum: Ciphertext,
+        terms: &[(u32, &Ciphertext)],
         row: usize,
         wanted: impl Fn(usize) -> bool,
         meter: &mut Meter<'_>,
@@ -999,8 +993,8 @@ impl<'a> Replies<'a> {
         let layout = &encryption.layouts[self.operator];
         let planned = layout.planned(row, wanted)?;
         let flooding = &encryption.floodings[self.operator];
-        let reply = self.public.sanitise(
-            sum,
+        let reply = self.public.sanitise_sum(
+            terms,
             layout.packing(),
             &planned,
             flooding,
@@ -1016,22 +1010,18 @@ impl<'a> Replies<'a> {
     }
 }
 
-/// The weighted sum of the members' biases, for one row of outputs.
-fn bias_sum(
+/// The members' biases for one row of outputs, with their weights.
+fn biases<'a>(
     session: &Session,
     context: &UnitContext,
     operator: usize,
     row: usize,
-    models: &[(usize, Arc<LocalModel>)],
-) -> Result<Ciphertext, Error> {
+    models: &'a [(usize, Arc<LocalModel>)],
+) -> Vec<(u32, &'a Ciphertext)> {
     let members = session.members(context.round, context.coalition);
-    let terms: Vec<(u32, &Ciphertext)> = members
-        .iter()
-        .filter_map(|(i, w)| {
-            models.iter().find(|(client, _)| client == i).map(|(_, m)| (*w, &m.biases[operator][row]))
-        })
-        .collect();
-    Ok(Ciphertext::weighted_sum(session.encryption()?.parameters.limbs(), &terms)?)
+    let bias =
+        |i: usize| models.iter().find(|(client, _)| *client == i).map(|(_, m)| &m.biases[operator][row]);
+    members.iter().filter_map(|(i, w)| bias(*i).map(|bias| (*w, bias))).collect()
 }
 
 /// Decodes exactly so many ciphertexts, one at a time.

@@ -2,14 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, Share};
 use secsv_federation::{Coalition, RoundId};
 use secsv_he::{
     Ciphertext,
-    linear::{EncryptedBias, EncryptedMatrix, Layout, PreparedMatrix, multiply},
+    linear::{EncodedBatch, EncryptedBias, Layout, PreparedMatrix, multiply},
 };
 
 use crate::{
@@ -50,8 +50,8 @@ impl LocalModel {
         let mut model = Self { weights: Vec::new(), biases: Vec::new() };
         meter.enter(Phase::Codec);
         for (layout, part) in layouts.iter().zip(parts.chunks_exact(2)) {
-            let matrix = EncryptedMatrix::from_bytes(layout, part[0]).map_err(|e| malformed(e.into()))?;
-            model.weights.push(layout.prepare(&matrix)?);
+            let weights = PreparedMatrix::from_bytes(layout, part[0]).map_err(|e| malformed(e.into()))?;
+            model.weights.push(weights);
             if with_biases {
                 let bias = EncryptedBias::from_bytes(layout, part[1]).map_err(|e| malformed(e.into()))?;
                 model.biases.push(layout.expand_bias(&bias)?);
@@ -68,6 +68,8 @@ pub(crate) struct Store {
     pub models: BTreeMap<RoundId, BTreeMap<usize, Arc<LocalModel>>>,
     /// Models of coalitions, by test and operator, while the test runs.
     pub coalitions: BTreeMap<(u64, usize), Option<Arc<PreparedMatrix>>>,
+    /// Its share of the samples as the first layer needs it.
+    pub encoded: Arc<EncodedChunks>,
 }
 
 impl Store {
@@ -122,7 +124,7 @@ pub(crate) fn coalition_model(
 }
 
 /// One server's share of a chunk's samples, arranged for the first operator.
-pub(crate) fn chunk_columns(
+fn chunk_columns(
     session: &Session,
     chunk: usize,
     data: &BTreeMap<usize, Arc<Share<Field>>>,
@@ -145,6 +147,67 @@ pub(crate) fn chunk_columns(
         }
     }
     session.program().operators[0].arrange(&Matrix::new(field, rows, columns, elements)?)
+}
+
+/// Bytes of encoded samples that a server keeps from round to round: all of them or none.
+const ENCODED_KEPT: usize = 256 << 20;
+
+/// Whether a server keeps its share of all samples as the first layer needs it: they meet every round's models.
+pub(crate) fn keeps_encoded_samples(session: &Session) -> bool {
+    let Some(layout) = session.encryption.as_ref().and_then(|encryption| encryption.layouts.first()) else {
+        return false;
+    };
+    let positions = session.program().operators[0].positions;
+    let batches: usize =
+        session.chunks.iter().map(|chunk| layout.batches(positions * chunk.places.len())).sum();
+    batches * layout.encoded_bytes() <= ENCODED_KEPT
+}
+
+/// A server's share of the samples, encoded, chunk by chunk: made by who needs a chunk first.
+#[derive(Default)]
+pub(crate) struct EncodedChunks(Mutex<BTreeMap<usize, Arc<Mutex<Option<Arc<Vec<EncodedBatch>>>>>>>);
+
+impl EncodedChunks {
+    fn get(
+        &self,
+        chunk: usize,
+        encode: impl FnOnce() -> Result<Vec<EncodedBatch>, Error>,
+    ) -> Result<Arc<Vec<EncodedBatch>>, Error> {
+        let place = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(chunk).or_default().clone();
+        let mut kept = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(batches) = &*kept {
+            return Ok(batches.clone());
+        }
+        Ok(kept.insert(Arc::new(encode()?)).clone())
+    }
+}
+
+/// One server's first-layer outputs of a chunk: for each model, batch after batch, row after row.
+pub(crate) fn first_products(
+    session: &Session,
+    chunk: usize,
+    data: &BTreeMap<usize, Arc<Share<Field>>>,
+    models: &[(usize, Arc<LocalModel>)],
+    kept: &EncodedChunks,
+    meter: &mut Meter<'_>,
+) -> Result<Vec<Vec<Ciphertext>>, Error> {
+    meter.enter(Phase::Linear);
+    let layout = &session.encryption()?.layouts[0];
+    let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
+    if !keeps_encoded_samples(session) {
+        return products(layout, &weights, &chunk_columns(session, chunk, data)?, meter);
+    }
+    let batches =
+        kept.get(chunk, || Ok(layout.encode(&chunk_columns(session, chunk, data)?, &mut meter.operations)?))?;
+    let mut outputs: Vec<Vec<Ciphertext>> = weights.iter().map(|_| Vec::new()).collect();
+    for batches in batches.chunks(BATCHES_AT_ONCE) {
+        let batches: Vec<_> = batches.iter().collect();
+        let found = multiply(layout, &weights, &batches, None, &mut meter.operations)?;
+        for (i, rows) in found.into_iter().enumerate() {
+            outputs[i / batches.len()].extend(rows);
+        }
+    }
+    Ok(outputs)
 }
 
 /// Products of models and columns: for each model, batch after batch, row after row.

@@ -8,9 +8,9 @@ use secsv_federation::{Coalition, MAX_CLIENTS};
 use crate::{
     Error, Estimator, Settings, UtilityTable, Values,
     estimator::{Plan, Session},
-    group_testing::{GroupTests, group_tests_needed},
+    group_testing::{GroupTests, Variant, group_tests_needed},
     grouped::Grouped,
-    kernel::Kernel,
+    kernel::{Kernel, of_the_paper::KernelOfThePaper},
     least_core::LeastCore,
     leave_one_out::LeaveOneOut,
     permutation::{Permutations, permutations_needed},
@@ -61,6 +61,13 @@ pub enum Method {
     /// Permutation sampling with repeats, as in the experiments of the SecSV paper: 737 orders of 5 clients, of
     /// which only 120 exist.
     PermutationWithRepeats,
+    /// Group testing as in the experiments of the SecSV paper: utilities as they are instead of above the empty
+    /// coalition's (inferred), and any point that fits. To compare with the paper only: it needs the same tests and errs
+    /// more.
+    GroupTestingOfThePaper,
+    /// KernelSHAP as in the experiments of the SecSV paper: 2n + 16 samples, repeats of complements counted as new,
+    /// sampled coalitions weighing 1 together whatever the kernel gives them. To compare with the paper only.
+    KernelShapOfThePaper,
 }
 
 const NAMES: &[(Method, &str)] = &[
@@ -80,6 +87,8 @@ const NAMES: &[(Method, &str)] = &[
     (Method::GtgShapley, "gtg-shapley"),
     (Method::WtShapley, "wt-shapley"),
     (Method::PermutationWithRepeats, "permutation-with-repeats"),
+    (Method::GroupTestingOfThePaper, "group-testing-of-the-paper"),
+    (Method::KernelShapOfThePaper, "kernelshap-of-the-paper"),
 ];
 
 impl Method {
@@ -142,16 +151,12 @@ impl Method {
             }
             Self::GroupSv => game.start(Grouped::new(self.name(), n, settings.groups, rng)?),
             Self::KernelShap => game.start(Kernel::new(self.name(), n, game.kernel_tests(), rng)),
-            Self::GroupTesting => {
-                let needed = group_tests_needed(n, settings.epsilon, settings.delta, settings.utility_range);
-                game.start(GroupTests::new(
-                    self.name(),
-                    n,
-                    settings.epsilon,
-                    settings.samples.unwrap_or(needed),
-                    rng,
-                ))
+            Self::KernelShapOfThePaper => {
+                let samples = settings.samples.or(settings.stop.tests).unwrap_or(2 * n + 16);
+                game.start(KernelOfThePaper::new(self.name(), n, samples, rng))
             }
+            Self::GroupTesting => game.start(game.group_tests(Variant::Proposed, rng)),
+            Self::GroupTestingOfThePaper => game.start(game.group_tests(Variant::OfThePaper, rng)),
             Self::Permutation | Self::Antithetic | Self::PermutationWithRepeats => {
                 let repeats = self == Self::PermutationWithRepeats;
                 let antithetic = self == Self::Antithetic;
@@ -188,6 +193,13 @@ impl Game<'_> {
     fn start(&self, plan: impl Plan + 'static) -> Result<Box<dyn Estimator>, Error> {
         debug_assert!(self.players.len() <= MAX_CLIENTS);
         Ok(Box::new(Session::new(plan, self.players, self.settings.stop, self.settings.batch)?))
+    }
+
+    fn group_tests(&self, variant: Variant, rng: ChaCha20Rng) -> GroupTests {
+        let Settings { epsilon, delta, utility_range, samples, .. } = *self.settings;
+        let n = self.players.len();
+        let tests = samples.unwrap_or_else(|| group_tests_needed(n, epsilon, delta, utility_range));
+        GroupTests::new(self.method, n, epsilon, tests, variant, rng)
     }
 
     fn orders(&self) -> usize {

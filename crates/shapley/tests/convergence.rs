@@ -107,3 +107,37 @@ fn truncation_saves_tests_for_a_small_error() {
         }
     }
 }
+
+/// The table "Comparisons of SV estimation methods" of the SecSV paper: permutation samples err least, its KernelSHAP
+/// most. As proposed, group testing beats them and KernelSHAP on the same number of tests beats its variant.
+#[test]
+fn the_papers_variants_err_in_the_papers_order() {
+    let table = UtilityTable::from_fn(Coalition::first(5), |s| {
+        let worth: f64 = s.members().map(|client| 0.3 + 0.35 * client as f64).sum();
+        let luck = (s.bits() as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        if s.is_empty() {
+            0.7
+        } else {
+            0.9 - 0.35 * (-worth).exp() + 0.1 * (luck as f64 / (1u64 << 24) as f64)
+        }
+    })
+    .unwrap();
+    let exact = Method::Exact.values_of(&table, &Settings::default()).unwrap();
+    let error = |method: Method, samples: Option<usize>| -> f64 {
+        let of_seed = |seed| {
+            let found = method.values_of(&table, &Settings { seed, samples, ..Settings::default() }).unwrap();
+            (0..5).map(|client| (found.value(client) - exact.value(client)).powi(2)).sum::<f64>().sqrt()
+        };
+        (0..12).map(of_seed).sum::<f64>() / 12.0
+    };
+    let permutations = error(Method::PermutationWithRepeats, None);
+    let groups = error(Method::GroupTestingOfThePaper, None);
+    let kernel = error(Method::KernelShapOfThePaper, None);
+    assert!(
+        0.0 < permutations && permutations < groups && groups < kernel,
+        "{permutations} {groups} {kernel}"
+    );
+    assert!(error(Method::GroupTesting, None) < groups);
+    assert!(error(Method::KernelShap, Some(26)) < kernel);
+    assert!(error(Method::KernelShap, None) < 1e-12 && error(Method::Permutation, None) < 1e-12);
+}

@@ -12,7 +12,7 @@ use secsv_he::{
     measure::{Implementation, KernelRow, kernel_rows},
     planner::{LayerTask, Scope, plan_packed, predict},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::output::Format;
 
@@ -73,14 +73,43 @@ struct Kernel {
     ns_per_slot_mac: f64,
 }
 
-#[derive(Serialize)]
-struct Product {
-    shape: [usize; 2],
-    method: &'static str,
-    encrypted: &'static str,
-    samples: usize,
-    us_per_sample: f64,
-    operations: BTreeMap<&'static str, f64>,
+/// One matrix method at one shape.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Product {
+    /// Outputs and inputs of the layer.
+    pub shape: [usize; 2],
+    /// `squaring`, `reducing` or `packed`.
+    pub method: String,
+    /// `full`: A and B; `half`: A alone.
+    pub encrypted: String,
+    /// Samples multiplied at once.
+    pub samples: usize,
+    /// Microseconds.
+    pub us_per_sample: f64,
+    /// Counted operations for each sample.
+    pub operations: BTreeMap<String, f64>,
+}
+
+/// Every method at the paper's shapes, under the `standard` preset.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Matmul {
+    /// The ring's degree.
+    pub degree: usize,
+    /// One rotation, in microseconds.
+    pub rotate_us: f64,
+    /// The products.
+    pub products: Vec<Product>,
+}
+
+/// Times every method at the paper's shapes, `rounds` times, the fastest of each counting.
+pub fn matmul(rounds: usize) -> Result<Matmul> {
+    let parameters = Parameters::preset(Preset::Standard)?;
+    let bench = Bench::new(&parameters)?;
+    let mut products = Vec::new();
+    for _ in 0..rounds {
+        products = faster(products, bench.products()?, |p| &mut p.us_per_sample);
+    }
+    Ok(Matmul { degree: parameters.degree(), rotate_us: bench.costs.rotate * 1e6, products })
 }
 
 /// Runs the benchmark and prints it.
@@ -94,11 +123,7 @@ pub fn run(args: &BenchArgs, format: Format) -> Result<()> {
         eprintln!("round {round} of {ROUNDS}: the kernel and products of {} layers", SHAPES.len());
         kernel =
             faster(kernel, kernel_rows()?.iter().map(Kernel::from).collect(), |k| &mut k.ns_per_slot_mac);
-        let mut products = Vec::new();
-        for (d_out, d_in) in SHAPES {
-            bench.shape(LayerShape { d_out, d_in }, &mut products)?;
-        }
-        matmul = faster(matmul, products, |p| &mut p.us_per_sample);
+        matmul = faster(matmul, bench.products()?, |p| &mut p.us_per_sample);
     }
     let document = Document { kernel, matmul };
     match format {
@@ -127,6 +152,15 @@ impl Bench {
     fn new(parameters: &Arc<Parameters>) -> Result<Self, HeError> {
         let key = SecretKey::generate(parameters, &mut Prg::new(&Seed::from_bytes([1; 32])));
         Ok(Self { parameters: parameters.clone(), key, costs: UnitCosts::measure(parameters)? })
+    }
+
+    /// All methods at all shapes.
+    fn products(&self) -> Result<Vec<Product>, HeError> {
+        let mut products = Vec::new();
+        for (d_out, d_in) in SHAPES {
+            self.shape(LayerShape { d_out, d_in }, &mut products)?;
+        }
+        Ok(products)
     }
 
     /// All methods at one shape, each at its best batch size.
@@ -238,11 +272,11 @@ impl From<&Contender> for Product {
         let counted = contender.counted.entries();
         Self {
             shape: [d_out, d_in],
-            method: contender.layout.method().name(),
-            encrypted: contender.encrypted,
+            method: contender.layout.method().name().to_owned(),
+            encrypted: contender.encrypted.to_owned(),
             samples,
             us_per_sample: contender.seconds * 1e6 / samples as f64,
-            operations: counted.into_iter().map(|(k, v)| (k, v as f64 / samples as f64)).collect(),
+            operations: counted.into_iter().map(|(k, v)| (k.to_owned(), v as f64 / samples as f64)).collect(),
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
-use secsv_federation::{RunDirectory, skip::SkipMode};
+use clap::Args;
+use secsv_federation::RunDirectory;
 use secsv_runtime::{EvaluationResult, EvaluationSettings, SecurityResult};
-use secsv_shapley::{Method, Settings, StopRule};
 
-use super::protocols::{EncryptionArgs, ProtocolName, evaluate_run};
+use super::{
+    protocols::{EncryptionArgs, ProtocolName, evaluate_run},
+    valuation::ValuationArgs,
+};
 use crate::{failure::BadInput, output::Format, report::render, target_file};
 
 /// Arguments of `secsv evaluate`.
@@ -18,58 +20,22 @@ pub struct EvaluateArgs {
     /// How models are tested.
     #[arg(long, value_enum)]
     protocol: ProtocolName,
-    /// Whether samples that two models predict right are skipped on their aggregate.
-    #[arg(long, value_enum, default_value_t = Skip::Off)]
-    skip: Skip,
+    #[command(flatten)]
+    valuation: ValuationArgs,
     /// Test skipped samples after all, and count those that should not have been skipped.
     #[arg(long)]
     verify_skip: bool,
-    /// How values are computed from utilities: exact, permutation, group-testing, kernelshap ...
-    #[arg(long, default_value_t = Method::Exact, value_parser = method)]
-    estimator: Method,
     #[command(flatten)]
     encryption: EncryptionArgs,
-    /// What everything random follows from.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Euclidean error of a round's values that permutation sampling and group testing aim for ...
-    #[arg(long, default_value_t = Settings::default().epsilon)]
-    epsilon: f64,
-    /// ... except with this probability.
-    #[arg(long, default_value_t = Settings::default().delta)]
-    delta: f64,
-    /// Samples that the estimator takes in each round, instead of what it would.
-    #[arg(long)]
-    samples: Option<usize>,
-    /// Stop sampling when no client's standard error is larger.
-    #[arg(long)]
-    max_error: Option<f64>,
     /// Stop sampling after this many seconds.
     #[arg(long)]
     max_seconds: Option<f64>,
-    /// Stop sampling after this many tests.
-    #[arg(long)]
-    max_tests: Option<usize>,
     /// Also write the result to this file, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
     /// Also write a report for people to this file: HTML that needs nothing else.
     #[arg(long)]
     report: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Skip {
-    /// Wherever the rule allows it.
-    On,
-    /// Never.
-    Off,
-    /// Where it saves work.
-    Auto,
-}
-
-fn method(name: &str) -> Result<Method, secsv_shapley::Error> {
-    name.parse()
 }
 
 /// Runs the command.
@@ -101,16 +67,11 @@ fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {
         expected: "a positive number of seconds",
         found: args.max_seconds.unwrap_or_default().to_string(),
     })?;
-    let stop = StopRule { standard_error: args.max_error, elapsed, tests: args.max_tests };
-    let (seed, epsilon, delta, samples) = (args.seed, args.epsilon, args.delta, args.samples);
-    let estimator = Settings { seed, epsilon, delta, samples, stop, ..Settings::default() };
-    estimator.check().map_err(secsv_runtime::Error::from)?;
-    let skip = match args.skip {
-        Skip::On => SkipMode::On,
-        Skip::Off => SkipMode::Off,
-        Skip::Auto => SkipMode::Auto,
-    };
-    Ok(EvaluationSettings { method: args.estimator, estimator, skip, verify_skip: args.verify_skip })
+    let mut settings = args.valuation.settings();
+    settings.estimator.stop.elapsed = elapsed;
+    settings.verify_skip = args.verify_skip;
+    settings.estimator.check().map_err(secsv_runtime::Error::from)?;
+    Ok(settings)
 }
 
 /// The values for people.

@@ -1,6 +1,6 @@
 //! `secsv principal`, `secsv auxiliary`, `secsv client`: one party each, as a process of its own.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use secsv_federation::RunDirectory;
@@ -28,6 +28,10 @@ pub struct PrincipalArgs {
     /// Listen here instead of at the address in the federation file.
     #[arg(long)]
     listen: Option<String>,
+    /// Where the status pages are (/, /metrics, /status.json, /healthz): a port of loopback unless told otherwise; 0 lets the
+    /// system choose one, which the log names.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    status: Option<SocketAddr>,
     /// Seconds after which others decrypt what a client that stays away was to decrypt.
     #[arg(long, default_value_t = 300.0)]
     away_after: f64,
@@ -50,6 +54,9 @@ pub struct AuxiliaryArgs {
     /// Listen here instead of at the address in the federation file.
     #[arg(long)]
     listen: Option<String>,
+    /// Where the status pages are, if they are wanted.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    status: Option<SocketAddr>,
 }
 
 /// Arguments of `secsv client`.
@@ -63,6 +70,9 @@ pub struct ClientArgs {
     /// Where it keeps what it must not forget: killed and started again with the same directory, it goes on.
     #[arg(long)]
     state: PathBuf,
+    /// Where the status pages are, if they are wanted.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    status: Option<SocketAddr>,
 }
 
 /// Parties wait for each other this long in the end.
@@ -80,7 +90,7 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     })?;
     let kit = Kit::open(&args.kit)?;
     let name = kit.federation.federation.name.clone();
-    let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone() };
+    let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
     let options = PrincipalOptions { node, away_after, wait_to_deliver: DELIVERY };
     let bar = Progress::new("coalitions", 0);
     let observe = |progress: secsv_runtime::Progress| {
@@ -114,14 +124,14 @@ fn write(args: &PrincipalArgs, result: &EvaluationResult, name: &str) -> anyhow:
 
 /// Runs `secsv auxiliary`.
 pub fn auxiliary(args: &AuxiliaryArgs, format: Format) -> anyhow::Result<()> {
-    let options = NodeOptions { state: args.state.clone(), listen: args.listen.clone() };
+    let options = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
     show(&run_auxiliary(Kit::open(&args.kit)?, &options)?, format)
 }
 
 /// Runs `secsv client`.
 pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
     let data = RunDirectory::open(&args.data)?;
-    let options = NodeOptions { state: args.state.clone(), listen: None };
+    let options = NodeOptions { state: args.state.clone(), listen: None, status: args.status };
     show(&run_client(Kit::open(&args.kit)?, &data, &options)?, format)
 }
 

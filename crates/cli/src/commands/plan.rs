@@ -14,6 +14,17 @@ use super::protocols::{EncryptionArgs, ProtocolName};
 use crate::{failure::BadInput, output::Format};
 use seconds::{Rates, stopwatch};
 
+/// How long an exact evaluation of a run that has been checked would take on this machine, by its plan.
+pub fn planned_seconds(
+    run: &RunDirectory,
+    settings: secsv_protocol::session::Settings,
+) -> anyhow::Result<f64> {
+    let begun = stopwatch();
+    let plan = Plan::new(run, settings, false)?;
+    let rates = Rates::measure(&plan, begun())?;
+    Ok(rates.seconds(&plan.at_most.work).1)
+}
+
 /// Arguments of `secsv plan`.
 #[derive(Args)]
 pub struct PlanArgs {

@@ -156,7 +156,8 @@ pub fn evaluate_run(
     Ok(result)
 }
 
-fn check_skip(protocol: Protocol, settings: &EvaluationSettings) -> Result<(), BadInput> {
+/// What a secure protocol cannot do.
+pub fn check_skip(protocol: Protocol, settings: &EvaluationSettings) -> Result<(), BadInput> {
     if protocol == Protocol::Hesv && settings.skip != SkipMode::Off {
         return Err(BadInput {
             setting: "--skip",

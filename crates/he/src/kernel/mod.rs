@@ -57,6 +57,12 @@ impl Backend {
     }
 }
 
+/// Runs plain loops compiled for the widest vectors that the machine has.
+#[inline(always)]
+pub(crate) fn vectorised<T>(work: impl FnOnce() -> T) -> T {
+    pulp::Arch::new().dispatch(work)
+}
+
 /// Unreduced sums of one (row, column) pair at one block of points: for each part of the ciphertext and each
 /// half of the block the sums of low, high and crosswise products, four points each.
 #[derive(Clone, Copy)]

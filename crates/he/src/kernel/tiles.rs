@@ -3,7 +3,10 @@
 //! the last tile holding only what is left. Plaintexts, made anew for each batch: row by row, where the transform
 //! left them.
 
-use std::borrow::{Borrow, BorrowMut};
+use std::{
+    borrow::{Borrow, BorrowMut},
+    sync::{Mutex, PoisonError},
+};
 
 use bytemuck::{Pod, Zeroable};
 use zeroize::Zeroize;
@@ -44,6 +47,42 @@ pub(crate) const fn join(x: u64) -> u64 {
     (x & LOW_MASK) | (x >> 32) << LOW_BITS
 }
 
+/// Memory of operands that are gone, kept for the next ones of their size: fresh memory costs as much as what is
+/// computed in it.
+struct Spare(Mutex<Vec<Vec<Line>>>);
+
+/// Of wiped plaintexts: all zero.
+static WIPED: Spare = Spare(Mutex::new(Vec::new()));
+/// Of ciphertexts, with what they left in it.
+static USED: Spare = Spare(Mutex::new(Vec::new()));
+
+impl Spare {
+    /// Bytes kept at most.
+    const KEPT: usize = 128 << 20;
+
+    /// So many lines, from here or fresh.
+    fn take(&self, lines: usize) -> Vec<Line> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = kept.iter().rposition(|room| room.len() == lines).map(|at| kept.remove(at));
+        drop(kept);
+        found.unwrap_or_else(|| room(lines))
+    }
+
+    /// Keeps memory; what was kept longest makes place for it.
+    fn give_back(&self, room: Vec<Line>) {
+        let bytes = |room: &Vec<Line>| room.len() * size_of::<Line>();
+        if room.is_empty() || bytes(&room) > Self::KEPT {
+            return;
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut total: usize = kept.iter().map(bytes).sum();
+        while total + bytes(&room) > Self::KEPT {
+            total -= bytes(&kept.remove(0));
+        }
+        kept.push(room);
+    }
+}
+
 /// So many lines, zero, on large pages where the system has them: operands are read in long runs over more memory
 /// than the translation buffers cover.
 fn room(lines: usize) -> Vec<Line> {
@@ -63,7 +102,19 @@ pub struct CipherTiles {
     lines: Vec<Line>,
 }
 
+impl Drop for CipherTiles {
+    fn drop(&mut self) {
+        USED.give_back(std::mem::take(&mut self.lines));
+    }
+}
+
 impl CipherTiles {
+    /// Room for `inner` ciphertexts, every one of which is to be stored.
+    pub(crate) fn unset(inner: usize, limbs: usize, degree: usize) -> Self {
+        let count = inner * 2 * limbs * degree / BLOCK;
+        Self { inner, limbs, degree, lines: USED.take(count) }
+    }
+
     /// Room for `inner` ciphertexts, zero to begin with.
     pub fn zero(inner: usize, limbs: usize, degree: usize) -> Self {
         let lines = room(inner * 2 * limbs * degree / BLOCK);
@@ -159,13 +210,14 @@ pub struct PlainRows {
 impl Drop for PlainRows {
     fn drop(&mut self) {
         bytemuck::cast_slice_mut::<Line, u64>(&mut self.words).zeroize();
+        WIPED.give_back(std::mem::take(&mut self.words));
     }
 }
 
 impl PlainRows {
     /// Room for `inner` plaintexts, zero to begin with.
     pub fn zero(inner: usize, limbs: usize, degree: usize) -> Self {
-        let words = room(inner * limbs * Self::stride(degree));
+        let words = WIPED.take(inner * limbs * Self::stride(degree));
         Self { inner, limbs, degree, words }
     }
 

@@ -69,16 +69,19 @@ fn in_slots(packing: Packing) -> u64 {
 }
 
 impl Layout {
-    /// One server's half products of some models with the encoding of so many batches.
+    /// The encoding of so many batches at one server.
+    pub fn encoding_operations(&self, batches: u64) -> Operations {
+        let transforms = self.parameters().limb_count() + in_slots(self.packing());
+        Operations { ntt: self.inner() as u64 * batches * transforms, ..Operations::default() }
+    }
+
+    /// One server's half products of some models with so many encoded batches.
     pub fn half_operations(&self, models: u64, batches: u64) -> Operations {
-        let parameters = self.parameters();
-        let encodings = self.inner() as u64 * batches;
         let products = Operations {
             ct_pt_mul: self.weight_ciphertexts() as u64 * models * batches,
-            ntt: encodings * (parameters.limb_count() + in_slots(self.packing())),
             ..Operations::default()
         };
-        products + parameters.rotation_operations() * (self.rotations() as u64 * models * batches)
+        products + self.parameters().rotation_operations() * (self.rotations() as u64 * models * batches)
     }
 
     /// The extension of one model.

@@ -6,7 +6,7 @@ use secsv_algebra::{Field, Matrix, Secret};
 use super::{Layout, squaring};
 use crate::{
     EvaluationKey, HeError, Operations, SecretKey, SeededCiphertext,
-    ciphertext::{Ciphertext, check_weights, uniform_points},
+    ciphertext::{Ciphertext, UniformPoints, check_weights},
     kernel::{self, Backend, CipherTiles, PlainRows},
 };
 
@@ -40,17 +40,30 @@ impl Layout {
         rng: &mut impl CryptoRng,
         ops: &mut Operations,
     ) -> Result<EncryptedMatrix, HeError> {
+        let mut ciphertexts = Vec::with_capacity(self.weight_ciphertexts());
+        self.encrypt_each(key, a, rng, ops, |ciphertext| ciphertexts.push(ciphertext))?;
+        Ok(EncryptedMatrix { layout: self.digest, ciphertexts })
+    }
+
+    /// Encrypts a weight matrix, one ciphertext after the other.
+    pub(crate) fn encrypt_each(
+        &self,
+        key: &SecretKey,
+        a: &Matrix<Field>,
+        rng: &mut impl CryptoRng,
+        ops: &mut Operations,
+        mut take: impl FnMut(SeededCiphertext),
+    ) -> Result<(), HeError> {
         self.check_weights(a)?;
         self.check_key(key)?;
         let mut elements = Secret::new(vec![0; self.parameters.degree()]);
-        let mut ciphertexts = Vec::with_capacity(self.weight_ciphertexts());
         for row in 0..self.rows() {
             for input in 0..self.row_inner(row) {
                 self.place_weights(a, row, input, elements.expose_mut());
-                ciphertexts.push(key.encrypt(self.packing(), elements.expose(), rng, ops)?);
+                take(key.encrypt(self.packing(), elements.expose(), rng, ops)?);
             }
         }
-        Ok(EncryptedMatrix { layout: self.digest, ciphertexts })
+        Ok(())
     }
 
     pub(super) fn check_key(&self, key: &SecretKey) -> Result<(), HeError> {
@@ -64,22 +77,43 @@ impl Layout {
     /// Expands seeds and tiles the ciphertexts.
     pub fn prepare(&self, matrix: &EncryptedMatrix) -> Result<PreparedMatrix, HeError> {
         self.check_made_for(matrix.layout, "encrypted matrix")?;
-        let (limbs, degree) = (self.parameters.limbs().len(), self.parameters.degree());
-        let mut source = matrix.ciphertexts.iter();
-        let mut c1 = vec![0; self.parameters.words()];
+        let (mut source, degree) = (matrix.ciphertexts.iter(), self.parameters.degree());
+        self.prepare_each(
+            || source.next().ok_or(HeError::Mixed { what: "encrypted matrix" }),
+            |seeded| Ok(seeded.seed),
+            |seeded, l, words| {
+                words.copy_from_slice(&seeded.c0[l * degree..][..degree]);
+                Ok(())
+            },
+        )
+    }
+
+    /// Expands and tiles one ciphertext after the other: `next` brings it, `seed` tells its seed, and `limb` writes one
+    /// limb of its first part.
+    pub(crate) fn prepare_each<C, E>(
+        &self,
+        mut next: impl FnMut() -> Result<C, E>,
+        mut seed: impl FnMut(&mut C) -> Result<[u8; 32], E>,
+        mut limb: impl FnMut(&mut C, usize, &mut [u64]) -> Result<(), E>,
+    ) -> Result<PreparedMatrix, E> {
+        let (limbs, degree) = (self.parameters.limbs(), self.parameters.degree());
+        let mut words = vec![0; degree];
         let rows = (0..self.rows()).map(|row| {
             let inner = self.row_inner(row);
-            let mut tiles = CipherTiles::zero(inner, limbs, degree);
-            for (input, seeded) in source.by_ref().take(inner).enumerate() {
-                uniform_points(&self.parameters, &seeded.seed, &mut c1);
-                for l in 0..limbs {
-                    tiles.store(input, 0, l, &seeded.c0[l * degree..][..degree]);
-                    tiles.store(input, 1, l, &c1[l * degree..][..degree]);
+            let mut tiles = CipherTiles::unset(inner, limbs.len(), degree);
+            for input in 0..inner {
+                let mut ciphertext = next()?;
+                let mut points = UniformPoints::new(&seed(&mut ciphertext)?);
+                for (l, prime) in limbs.iter().enumerate() {
+                    limb(&mut ciphertext, l, &mut words)?;
+                    tiles.store(input, 0, l, &words);
+                    points.fill(prime, &mut words);
+                    tiles.store(input, 1, l, &words);
                 }
             }
-            tiles
+            Ok(tiles)
         });
-        Ok(PreparedMatrix { layout: self.digest, rows: rows.collect() })
+        Ok(PreparedMatrix { layout: self.digest, rows: rows.collect::<Result<_, E>>()? })
     }
 
     /// Room for one encoded batch.
@@ -195,7 +229,7 @@ impl PreparedMatrix {
         let rows = (0..layout.rows()).map(|row| {
             let sources: Vec<(u32, &CipherTiles)> = terms.iter().map(|&(w, m)| (w, &m.rows[row])).collect();
             let (inner, degree) = (layout.row_inner(row), layout.parameters().degree());
-            let mut sum = CipherTiles::zero(inner, limbs.len(), degree);
+            let mut sum = CipherTiles::unset(inner, limbs.len(), degree);
             kernel::weighted_tiles(Backend::detect(), limbs, &sources, &mut sum)?;
             Ok(sum)
         });

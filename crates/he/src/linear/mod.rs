@@ -224,6 +224,11 @@ impl Layout {
         self.weight_ciphertexts() * 2 * self.parameters.words() * 8
     }
 
+    /// Memory of one encoded batch.
+    pub fn encoded_bytes(&self) -> usize {
+        self.inner() * self.parameters.words() * 8
+    }
+
     /// The noise of one server's half product, before weights and the other server's half are added.
     pub fn half_noise(&self) -> NoiseBound {
         self.after_fold(NoiseBound::half_product(&self.parameters, self.inner()))

@@ -227,7 +227,7 @@ fn shared_data_and_coalition_weights_end_in_the_weighted_product() {
                 let reply = party
                     .public
                     .sanitise(
-                        sum,
+                        &sum,
                         layout.packing(),
                         &layout.planned(row, |column| column < 30).unwrap(),
                         &flooding,

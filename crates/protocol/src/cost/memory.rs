@@ -6,6 +6,7 @@ use crate::{
     Error,
     decryptors::Protocol,
     secret::{SharedModel, first_columns, stacked},
+    server::keeps_encoded_samples,
     session::Session,
 };
 
@@ -53,5 +54,6 @@ pub(super) fn estimate(session: &Session, active: usize) -> Result<u64, Error> {
     let later: usize = layouts().skip(1).map(|layout| layout.prepared_bytes()).sum();
     // Models at both servers; the auxiliary's outputs arrive beside the principal's.
     let of_round = 2 * models * prepared + 2 * outputs;
-    Ok((BASE + data + OPEN_ROUNDS * of_round + active * 2 * later) as u64)
+    let encoded = if keeps_encoded_samples(session) { 2 * batches * first.encoded_bytes() } else { 0 };
+    Ok((BASE + data + encoded + OPEN_ROUNDS * of_round + active * 2 * later) as u64)
 }

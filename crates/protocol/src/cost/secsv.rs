@@ -15,7 +15,10 @@ use crate::{
     codec::packed_len,
     message::{Kind, TestPlan},
     program::{Input, Receive},
-    server::{UnitContext, chunk_wants, products_of, updates_of, wanted_batches, wanted_chunks},
+    server::{
+        UnitContext, chunk_wants, keeps_encoded_samples, products_of, updates_of, wanted_batches,
+        wanted_chunks,
+    },
 };
 
 /// Keys and shares of samples.
@@ -41,9 +44,14 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
     models(tally, round, &[PartyId::Principal, PartyId::Auxiliary])?;
     let models = session.federation.participants(round).len() as u64;
     let layout = &tally.encryption()?.layouts[0];
+    let encoded = tally.samples_encoded;
+    tally.samples_encoded = keeps_encoded_samples(session);
     for chunk in &session.chunks {
         let columns = session.program().operators[0].positions * chunk.places.len();
         let batches = layout.batches(columns) as u64;
+        if !encoded {
+            encode(tally, 0, batches)?;
+        }
         half_products(tally, 0, models, batches)?;
         let outputs = tally.rerandomise(models * batches * layout.rows() as u64)?;
         let head = 2 * size_of::<u32>();
@@ -80,9 +88,14 @@ pub(super) fn models(tally: &mut Tally<'_>, round: RoundId, servers: &[PartyId])
 fn half_products(tally: &mut Tally<'_>, operator: usize, models: u64, batches: u64) -> Result<(), Error> {
     let layout = &tally.encryption()?.layouts[operator];
     tally.operations += layout.half_operations(models, batches) * 2;
-    let work = &mut tally.work.layers[operator];
-    work.encoded += 2 * batches;
-    work.multiplied += 2 * models * batches;
+    tally.work.layers[operator].multiplied += 2 * models * batches;
+    Ok(())
+}
+
+/// Both servers' encodings.
+fn encode(tally: &mut Tally<'_>, operator: usize, batches: u64) -> Result<(), Error> {
+    tally.operations += tally.encryption()?.layouts[operator].encoding_operations(batches) * 2;
+    tally.work.layers[operator].encoded += 2 * batches;
     Ok(())
 }
 
@@ -106,6 +119,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
     for (_, _, operator, _) in products_of(session) {
         let layout = &layouts[operator];
         let batches = layout.batches(session.program().operators[operator].positions * samples) as u64;
+        encode(tally, operator, batches)?;
         half_products(tally, operator, 1, batches)?;
         let halves = tally.rerandomise(batches * layout.rows() as u64)?;
         tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Half, halves);

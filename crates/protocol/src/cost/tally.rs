@@ -75,13 +75,21 @@ pub(super) struct Tally<'a> {
     pub operations: Operations,
     pub traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
     pub work: Work,
+    /// Whether servers have the samples encoded for the first layer.
+    pub samples_encoded: bool,
 }
 
 impl<'a> Tally<'a> {
     pub fn new(session: &'a Session) -> Self {
         let layers = vec![LayerWork::default(); session.program().operators.len()];
         let work = Work { layers, ..Work::default() };
-        Self { session, operations: Operations::default(), traffic: BTreeMap::new(), work }
+        Self {
+            session,
+            operations: Operations::default(),
+            traffic: BTreeMap::new(),
+            work,
+            samples_encoded: false,
+        }
     }
 
     /// The other server, where there is one.

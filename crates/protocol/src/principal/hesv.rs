@@ -403,7 +403,6 @@ impl Principal {
             effects.job(move |meter| {
                 meter.enter(Phase::Linear);
                 let layout = &session.encryption()?.layouts[operator];
-                let limbs = layout.parameters().limbs();
                 let products: Vec<Ciphertext> = match kept {
                     Some(model) => {
                         let rows = batches
@@ -420,11 +419,11 @@ impl Principal {
                 };
                 let columns = session.program().operators[operator].positions * context.places.len();
                 let mut replies = Replies::new(&session, operator, public, &seed)?;
-                for (i, mut sum) in products.into_iter().enumerate() {
-                    meter.enter(Phase::Linear);
+                for (i, product) in products.iter().enumerate() {
                     let (start, row) = (i / layout.rows() * layout.batch(), i % layout.rows());
-                    sum.add_assign(limbs, &bias_sum(&session, &context, operator, row, &models)?)?;
-                    replies.add(sum, row, |column| start + column < columns, meter)?;
+                    let mut terms = biases(&session, &context, operator, row, &models);
+                    terms.push((1, product));
+                    replies.add(&terms, row, |column| start + column < columns, meter)?;
                 }
                 let content = place.encode(&replies.finish());
                 Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))

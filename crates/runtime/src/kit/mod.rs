@@ -21,7 +21,7 @@ mod provision;
 mod request;
 mod session_spec;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     path::{Path, PathBuf},

@@ -23,7 +23,7 @@ fn id(name: &str) -> ClientId {
     ClientId::new(name).unwrap()
 }
 
-fn provision() -> Provision {
+pub(crate) fn provision() -> Provision {
     let client = |name: &str| ClientSpec { id: id(name), train_size: 10, rounds: vec![] };
     let session = SessionSpec {
         protocol: "secsv".into(),

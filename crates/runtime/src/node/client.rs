@@ -27,7 +27,7 @@ pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &NodeOptions) -> R
         let first = client.start();
         Ok((client, first, Vec::new()))
     })?;
-    let network = Network::start(&party, &kit, None, &[PartyId::Principal, PartyId::Auxiliary])?;
+    let network = Network::start(&party, &kit, options, &[PartyId::Principal, PartyId::Auxiliary])?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
     finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))
 }

@@ -63,8 +63,11 @@ impl NetworkEvaluator<'_> {
         let known = self.known.get_mut(&request.encode()).and_then(VecDeque::pop_front);
         let number = known.as_ref().map_or(self.next_test, |(number, _)| *number);
         self.next_test = self.next_test.max(number + 1);
+        let coalition = test.coalition;
+        self.party.board().asked(round, coalition);
         open.asked.insert(number, (round, test));
         if let Some((_, Some(result))) = known {
+            self.party.board().was_done(round, coalition);
             open.found.push_back((number, result));
             return;
         }
@@ -80,7 +83,12 @@ impl NetworkEvaluator<'_> {
                 return Ok(found);
             }
             match self.results.recv_timeout(GLANCE) {
-                Ok(found) => return Ok(found),
+                Ok(found) => {
+                    if let Some((round, test)) = open.asked.get(&found.0) {
+                        self.party.board().done(*round, test.coalition);
+                    }
+                    return Ok(found);
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(local("the journal's writer")),
                 Err(RecvTimeoutError::Timeout) => {
                     self.network.check()?;

@@ -7,6 +7,7 @@ mod server;
 mod values;
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     sync::{
         Arc,
@@ -27,6 +28,7 @@ use crate::{
     Error,
     kit::Kit,
     party::{Hosted, Party},
+    status::{self, Phase, StatusPages},
     tls::{self, Identity, Listening},
 };
 
@@ -42,6 +44,8 @@ pub struct NodeOptions {
     pub state: PathBuf,
     /// Where a server listens, if not at the address in the federation file.
     pub listen: Option<String>,
+    /// Where the status pages are, if anywhere.
+    pub status: Option<SocketAddr>,
 }
 
 /// The network of a process.
@@ -50,6 +54,7 @@ struct Network {
     stop: Arc<AtomicBool>,
     /// Takes connections as long as it is there.
     _listening: Option<Listening>,
+    _pages: Option<StatusPages>,
 }
 
 impl Network {
@@ -57,7 +62,7 @@ impl Network {
     fn start<R: Hosted>(
         party: &Arc<Party<R>>,
         kit: &Arc<Kit>,
-        listen: Option<&str>,
+        options: &NodeOptions,
         dialled: &[PartyId],
     ) -> Result<Self, Error> {
         let identity = Arc::new(Identity::new(kit.clone())?);
@@ -69,14 +74,22 @@ impl Network {
             .build()
             .map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let listening = listen
-            .map(|address| runtime.block_on(tls::listen(party.clone(), identity.clone(), address)))
+        let listening = listen_address(kit, options)
+            .map(|address| runtime.block_on(tls::listen(party.clone(), identity.clone(), &address)))
             .transpose()?;
         for &server in dialled {
             runtime.spawn(tls::dial(party.clone(), identity.clone(), server));
         }
         runtime.spawn(stop_on_signal(stop.clone()));
-        Ok(Self { runtime, stop, _listening: listening })
+        let failed = |source| Error::System { what: "the status pages", source };
+        let pages = options
+            .status
+            .map(|address| runtime.block_on(status::serve(address, party.board().clone())).map_err(failed))
+            .transpose()?;
+        if let Some(pages) = &pages {
+            tracing::info!(address = %pages.address, "status pages");
+        }
+        Ok(Self { runtime, stop, _listening: listening, _pages: pages })
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -111,6 +124,7 @@ fn await_values<R: Hosted>(
     network: &Network,
     values: impl Fn(&R) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, Error> {
+    party.board().phase(Phase::Running);
     let values = loop {
         network.check()?;
         if let Some(values) = party.desk().wait_for(GLANCE, &values)? {
@@ -128,6 +142,10 @@ fn await_values<R: Hosted>(
 
 /// Ends a party that has done its part, or was stopped.
 fn finish<R: Hosted, T>(party: &Party<R>, network: Network, outcome: Result<T, Error>) -> Result<T, Error> {
+    party.board().phase(match outcome {
+        Ok(_) | Err(Error::Stopped) => Phase::Finished,
+        Err(_) => Phase::Failed,
+    });
     if outcome.is_ok() {
         party.audit().end()?;
     }

@@ -13,7 +13,7 @@ use secsv_protocol::{
 use super::{
     GLANCE, Network, NodeOptions, Values,
     evaluator::{NetworkEvaluator, known_tests},
-    finish, listen_address,
+    finish,
 };
 use crate::{
     Error, EvaluationResult, Progress, evaluate,
@@ -21,6 +21,7 @@ use crate::{
     kit::Kit,
     party::{LinkState, Party, local},
     secure_result::{account, parameters, security},
+    status::Phase,
 };
 
 /// What the principal is told beside.
@@ -63,13 +64,13 @@ pub fn run_principal(
         Ok((principal, Effects::default(), open_scopes(&known)?))
     })?;
     let federation = agreed.ok_or_else(|| local("a federation"))?;
-    let listen = listen_address(&kit, &options.node);
-    let network = Network::start(&party, &kit, listen.as_deref(), &[])?;
+    let network = Network::start(&party, &kit, &options.node, &[])?;
     let finished: Vec<_> = known.iter().filter(|t| t.result.is_some()).map(|t| t.test).collect();
     remind(&party, &finished);
     let (known, next_test) = known_tests(known)?;
     let outcome = (|| {
         let samples = await_session(&party, &network)?;
+        party.board().phase(Phase::Running);
         let mut attendance = Attendance::new(options.away_after);
         let mut watch = || attendance.look(&party);
         let mut evaluator = NetworkEvaluator {
@@ -135,6 +136,13 @@ impl Attendance {
         let awaited = party.desk().look(Principal::awaited);
         if awaited != self.awaited && !awaited.is_empty() {
             tracing::warn!(clients = names(party, awaited), "awaited: the run goes on when they are back");
+        }
+        if awaited != self.awaited {
+            let parties: Vec<PartyId> = awaited.members().map(PartyId::Client).collect();
+            match parties[..] {
+                [] => party.board().phase(Phase::Running),
+                _ => party.board().paused_for(&parties),
+            }
         }
         self.awaited = awaited;
         Ok(())

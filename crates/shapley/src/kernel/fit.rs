@@ -17,24 +17,47 @@ pub(super) fn fit(kernel: &Kernel, table: &UtilityTable) -> Result<Estimate, Err
     }
     let undetermined = || Error::Undetermined { method: kernel.method, clients: n, found: table.len() };
     let game = Game { n, empty, total, table };
-    let mut normal = DMatrix::from_element(n, n, 1.0 / n as f64);
-    let mut right = DVector::zeros(n);
+    let mut weighted = Vec::new();
     for stratum in kernel.strata.iter().filter(|stratum| !stratum.drawn.is_empty()) {
         let weight = stratum.mass / stratum.drawn.len() as f64 / 2.0;
-        for &pair in &stratum.drawn {
-            for coalition in game.both(pair) {
-                let row = game.row(coalition);
-                right.axpy(weight * game.target(coalition)?, &row, 1.0);
-                normal.ger(weight, &row, &row, 1.0);
-            }
-        }
+        weighted.extend(stratum.drawn.iter().flat_map(|&pair| game.both(pair)).map(|s| (s, weight)));
     }
-    let inverse = invert(normal).ok_or_else(undetermined)?;
-    let psi = &inverse * right;
+    let (inverse, psi) = solve(&game, &weighted)?.ok_or_else(undetermined)?;
     let values = psi.iter().map(|value| value + total / n as f64).collect();
     let standard_errors =
         if kernel.is_complete() { None } else { Some(standard_errors(kernel, &game, &inverse, &psi)?) };
     Ok(Estimate::sampled(values, standard_errors))
+}
+
+/// The values that fit coalitions of these weights, for a plan that weighs them itself; `None` if they say too little.
+pub(super) fn fit_weighted(
+    n: usize,
+    weighted: &[(u128, f64)],
+    table: &UtilityTable,
+) -> Result<Option<Vec<f64>>, Error> {
+    let (empty, all) = table.ends()?;
+    let total = all - empty;
+    let fitted = solve(&Game { n, empty, total, table }, weighted)?;
+    Ok(fitted.map(|(_, psi)| psi.iter().map(|value| value + total / n as f64).collect()))
+}
+
+/// The inverse of the normal matrix, and psi.
+type Fitted = (DMatrix<f64>, DVector<f64>);
+
+/// `None` where the coalitions do not determine the fit.
+fn solve(game: &Game<'_>, weighted: &[(u128, f64)]) -> Result<Option<Fitted>, Error> {
+    let n = game.n;
+    let mut normal = DMatrix::from_element(n, n, 1.0 / n as f64);
+    let mut right = DVector::zeros(n);
+    for &(coalition, weight) in weighted {
+        let row = game.row(coalition);
+        right.axpy(weight * game.target(coalition)?, &row, 1.0);
+        normal.ger(weight, &row, &row, 1.0);
+    }
+    Ok(invert(normal).map(|inverse| {
+        let psi = &inverse * right;
+        (inverse, psi)
+    }))
 }
 
 struct Game<'a> {

@@ -1,0 +1,35 @@
+//! `secsv keygen`: a party's keys, made where they stay.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use secsv_federation::ClientId;
+use secsv_runtime::kit::generate_keys;
+
+use crate::{failure::BadInput, output::Format};
+
+/// Arguments of `secsv keygen`.
+#[derive(Args)]
+pub struct KeygenArgs {
+    /// The party: a client's id in federation.toml, principal or auxiliary.
+    #[arg(long)]
+    id: String,
+    /// The kit: the directory in which the keys stay.
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &KeygenArgs, format: Format) -> anyhow::Result<()> {
+    let id = ClientId::new(args.id.as_str()).map_err(|error| BadInput {
+        setting: "--id",
+        expected: "1 to 64 characters of [A-Za-z0-9._-], not beginning with a dot",
+        found: error.found,
+    })?;
+    let request = generate_keys(&id, &args.out)?;
+    match format {
+        Format::Text => println!("{}", request.display()),
+        Format::Json => println!("{}", serde_json::json!({ "request": request })),
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! `secsv preflight`: whether a party could take part now.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use secsv_runtime::{
+    kit::Kit,
+    preflight::{Outcome, preflight},
+};
+
+use crate::output::Format;
+
+/// Arguments of `secsv preflight`.
+#[derive(Args)]
+pub struct PreflightArgs {
+    /// The party's kit.
+    kit: PathBuf,
+    /// Where the party will keep its state.
+    #[arg(long)]
+    state: Option<PathBuf>,
+}
+
+/// Something is not ready: told already, line by line.
+#[derive(Debug, thiserror::Error)]
+#[error("{failed} checks failed")]
+struct NotReady {
+    failed: usize,
+}
+
+/// Runs the command.
+pub fn run(args: &PreflightArgs, format: Format) -> anyhow::Result<()> {
+    let kit = Kit::open(&args.kit)?;
+    let checks = preflight(&kit, args.state.as_deref())?;
+    match format {
+        Format::Json => println!("{}", serde_json::to_string(&checks)?),
+        Format::Text => checks.iter().for_each(|check| println!("{check}")),
+    }
+    match checks.iter().filter(|check| check.outcome == Outcome::Failed).count() {
+        0 => Ok(()),
+        failed => Err(NotReady { failed }.into()),
+    }
+}

@@ -1,0 +1,88 @@
+//! `secsv provision`: kits for all parties of a federation.
+
+use std::{path::PathBuf, time::SystemTime};
+
+use clap::Args;
+use secsv_federation::RunDirectory;
+use secsv_runtime::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
+
+use super::{
+    protocols::{EncryptionArgs, ProtocolName, check_skip},
+    valuation::ValuationArgs,
+};
+use crate::{failure::BadInput, output::Format};
+
+/// Arguments of `secsv provision`.
+#[derive(Args)]
+pub struct ProvisionArgs {
+    /// The federation's federation.toml, with initial.safetensors beside it.
+    federation: PathBuf,
+    /// The directory with everybody's requests (*.request.toml).
+    #[arg(long, required_unless_present = "generate_keys", conflicts_with = "generate_keys")]
+    requests: Option<PathBuf>,
+    /// Make everybody's private keys here as well: for trials, because whoever has them can speak for everybody.
+    #[arg(long)]
+    generate_keys: bool,
+    /// Where the principal will listen.
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    principal: Address,
+    /// Where the auxiliary will listen.
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    auxiliary: Address,
+    /// Where the kits go: a directory for each party.
+    #[arg(long)]
+    out: PathBuf,
+    /// How many days certificates are valid.
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    days: u32,
+    /// How models are tested.
+    #[arg(long, value_enum, default_value_t = ProtocolName::Secsv)]
+    protocol: ProtocolName,
+    #[command(flatten)]
+    encryption: EncryptionArgs,
+    #[command(flatten)]
+    valuation: ValuationArgs,
+}
+
+fn address(text: &str) -> Result<Address, AddressError> {
+    text.parse()
+}
+
+/// Runs the command.
+pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
+    let Some(protocol) = args.protocol.secure() else {
+        let (setting, expected) =
+            ("--protocol", "a secure one: parties have nothing to keep from each other in nssv");
+        return Err(BadInput { setting, expected, found: "nssv".to_owned() }.into());
+    };
+    if args.federation.file_name().is_none_or(|name| name != "federation.toml") {
+        let found = args.federation.display().to_string();
+        return Err(
+            BadInput { setting: "FEDERATION", expected: "a file named federation.toml", found }.into()
+        );
+    }
+    let evaluation = args.valuation.settings();
+    evaluation.estimator.check().map_err(secsv_runtime::Error::from)?;
+    check_skip(protocol, &evaluation)?;
+    let session = SessionSpec::new(args.encryption.settings(protocol)?, &evaluation);
+    let parent = args.federation.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let run = RunDirectory::open(parent.unwrap_or_else(|| ".".as_ref()))?;
+    let servers = Servers { principal: args.principal.clone(), auxiliary: args.auxiliary.clone() };
+    let provision = Provision::of_run(&run, servers, session, Validity::days(SystemTime::now(), args.days));
+    let made = match &args.requests {
+        Some(requests) => provision.sign(&Request::read_all(requests)?, requests, &args.out)?,
+        None => provision.generate_keys(&args.out)?,
+    };
+    match format {
+        Format::Text => {
+            made.kits.iter().for_each(|(_, path)| println!("{}", path.display()));
+            println!("federation {}", made.digest);
+        }
+        Format::Json => {
+            let kits: serde_json::Map<_, _> =
+                made.kits.iter().map(|(id, path)| (id.to_string(), serde_json::json!(path))).collect();
+            println!("{}", serde_json::json!({ "kits": kits, "federation": made.digest }));
+        }
+    }
+    Ok(())
+}

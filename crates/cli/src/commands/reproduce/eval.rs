@@ -1,0 +1,280 @@
+//! The table "Running time and error in detail".
+
+use secsv_protocol::decryptors::Protocol;
+
+use super::{
+    measurement::{Measured, Measurement, SECURE},
+    paper,
+    study::{Scope, Section, Study, mean},
+    table::{Cell, Table, figure},
+    tasks::Task,
+};
+use crate::commands::protocols::ProtocolName;
+
+/// The paper's channel, as its authors count it: 1 Gbit/s of 2^30 bits, no latency.
+const BYTES_PER_SECOND: f64 = 134_217_728.0;
+/// The paper's T.
+const PAPER_ROUNDS: f64 = 10.0;
+
+/// In the clear, the reference of every error.
+pub fn clear(scope: &Scope, task: Task, repetition: u32) -> Measurement {
+    Measurement::new(scope.federation(task, repetition), ProtocolName::Nssv)
+}
+
+/// A secure protocol; HESV on as many samples as fit the limit.
+pub fn secure(scope: &Scope, task: Task, repetition: u32, protocol: ProtocolName, skip: bool) -> Measurement {
+    let limit = (protocol == ProtocolName::Hesv).then_some(scope.limit);
+    Measurement { skip, limit, ..Measurement::new(scope.federation(task, repetition), protocol) }
+}
+
+/// The rows of a task: protocol, its name, whether samples are skipped.
+fn rows() -> impl Iterator<Item = (ProtocolName, Protocol, &'static str, bool)> {
+    let plain = SECURE.into_iter().map(|(name, protocol, title)| (name, protocol, title, false));
+    plain.chain([(ProtocolName::Secsv, Protocol::SecSv, "SecSV + SampleSkip", true)])
+}
+
+/// What has to be measured.
+pub fn measurements(scope: &Scope) -> Vec<Measurement> {
+    let mut all = Vec::new();
+    for &task in &scope.tasks {
+        for repetition in 0..scope.runs {
+            all.push(clear(scope, task, repetition));
+            all.extend(rows().map(|(name, _, _, skip)| secure(scope, task, repetition, name, skip)));
+        }
+    }
+    all
+}
+
+/// The table from what was measured.
+pub fn section(study: &Study) -> Section {
+    let mut section =
+        Section::new("table-eval", "Running time and error (table \"Running time and error in detail\")");
+    section.about = vec![
+        "Each cell: **ours** / the paper's (how many times less ours is, per test sample and round).".to_owned(),
+        "Total is the wall clock of the whole run with every party on this machine; arithmetic, encryption, decryption, shares and other are processor seconds of all parties together, so they may exceed it. The paper's figures are processor seconds on one 3.0 GHz core, and its total leaves the second server out.".to_owned(),
+        format!("Communication is bytes / {BYTES_PER_SECOND} B/s, as the authors compute it; parties here share a process, so it is not part of the total. Arithmetic is linear layers; other is flooding and re-randomising replies, activations, packing of messages and tests that owners do themselves, which the paper's columns do not have."),
+        "Error is the Euclidean distance of the FSVs from NSSV's. Against the authors' code: their counted total on 2 virtual EPYC cores over our wall clock, per test sample and round.".to_owned(),
+    ];
+    let mut table = Table::new("table-eval", &COLUMNS);
+    for &task in &study.scope.tasks {
+        let reference = study.repeated(|repetition| clear(&study.scope, task, repetition));
+        let hesv =
+            study.repeated(|repetition| secure(&study.scope, task, repetition, ProtocolName::Hesv, false));
+        for (name, protocol, title, skip) in rows() {
+            let found = study.repeated(|repetition| secure(&study.scope, task, repetition, name, skip));
+            let row = match (&found, &reference) {
+                (Ok(found), Ok(reference)) => {
+                    let row = Row {
+                        study,
+                        task,
+                        protocol,
+                        title,
+                        skip,
+                        found,
+                        reference,
+                        hesv: hesv.as_deref().ok(),
+                    };
+                    row.remark(&mut section.lines);
+                    row.cells()
+                }
+                (Err(reason), _) | (_, Err(reason)) => {
+                    vec![Cell::text(task.title()), Cell::text(title), Cell::gap(reason.clone())]
+                }
+            };
+            table.rows.push(padded(row));
+        }
+        if let Ok(reference) = &reference {
+            table.rows.push(padded(nssv(task, reference)));
+        }
+    }
+    section.tables.push(table);
+    section.note_differences(&study.scope.tasks);
+    section
+}
+
+const COLUMNS: [&str; 16] = [
+    "Data set (model)",
+    "Protocol",
+    "M",
+    "Total, wall s",
+    "Arithmetic, CPU s",
+    "Enc., CPU s",
+    "Dec., CPU s",
+    "Comm. s",
+    "Shares, CPU s",
+    "Other, CPU s",
+    "Total for all M, extrapolated, s",
+    "Speedup w.r.t. HESV",
+    "Slowdown w.r.t. NSSV",
+    "Error",
+    "Against the authors' code",
+    "Memory GiB",
+];
+
+fn padded(mut row: Vec<Cell>) -> Vec<Cell> {
+    row.resize(COLUMNS.len(), Cell::text(""));
+    row
+}
+
+fn nssv(task: Task, found: &[Measured]) -> Vec<Cell> {
+    let seconds = mean(found, |m| m.result.timing.wall_s);
+    let mut row = vec![
+        Cell::text(task.title()),
+        Cell::text("NSSV, in the clear"),
+        Cell::Number(mean(found, Measured::samples)),
+        Cell::Number(seconds),
+    ];
+    row.resize(COLUMNS.len() - 2, Cell::text(""));
+    row.push(paper::authors_nssv(task).map_or(Cell::text(""), |theirs| {
+        Cell::text(format!("{}x ({theirs:.0} s)", figure(theirs * per_unit(task, found) / seconds)))
+    }));
+    row
+}
+
+/// The share of the paper's work (samples times rounds) that was done.
+fn per_unit(task: Task, found: &[Measured]) -> f64 {
+    let rounds = mean(found, |m| m.result.ssv.len() as f64);
+    paper::samples(task)
+        .map_or(1.0, |samples| mean(found, Measured::samples) * rounds / (samples * PAPER_ROUNDS))
+}
+
+struct Row<'a> {
+    study: &'a Study,
+    task: Task,
+    protocol: Protocol,
+    title: &'static str,
+    skip: bool,
+    found: &'a [Measured],
+    reference: &'a [Measured],
+    hesv: Option<&'a [Measured]>,
+}
+
+impl Row<'_> {
+    fn seconds(&self) -> f64 {
+        mean(self.found, |m| m.result.timing.wall_s)
+    }
+
+    fn seconds_per_sample(found: &[Measured]) -> f64 {
+        mean(found, |m| m.result.timing.wall_s / m.samples())
+    }
+
+    /// Skipping is not in the paper's table.
+    fn paper(&self) -> Option<paper::EvalRow> {
+        paper::eval(self.task, self.protocol).filter(|_| !self.skip)
+    }
+
+    fn error(&self) -> f64 {
+        let pairs: Vec<_> = self.found.iter().zip(self.reference).collect();
+        mean(&pairs, |(found, exact)| found.distance(exact))
+    }
+
+    fn is_cut(&self) -> bool {
+        self.found.iter().any(|m| m.used_share < 1.0)
+    }
+
+    fn authors(&self) -> Option<f64> {
+        let theirs = paper::authors_total(self.task, self.protocol, self.skip)?;
+        Some(theirs * per_unit(self.task, self.found) / self.seconds())
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        let unit = per_unit(self.task, self.found);
+        let compared = |ours: f64, paper: Option<f64>| {
+            let ratio = paper.filter(|paper| *paper > 0.0 && ours > 0.0).map(|paper| paper * unit / ours);
+            Cell::Compared { ours, paper, ratio }
+        };
+        let timed = |figure: fn(&secsv_runtime::Timing) -> f64, paper: fn(&paper::EvalRow) -> f64| {
+            compared(mean(self.found, |m| figure(&m.result.timing)), self.paper().as_ref().map(paper))
+        };
+        let sent = mean(self.found, |m| m.bytes() / BYTES_PER_SECOND);
+        let samples = mean(self.found, Measured::samples);
+        let used = mean(self.found, |m| m.used_share);
+        let size = if self.is_cut() {
+            Cell::text(format!("{samples:.0} ({:.1} % of those asked for, to fit the limit)", 100.0 * used))
+        } else {
+            Cell::Number(samples)
+        };
+        vec![
+            Cell::text(self.task.title()),
+            Cell::text(self.title),
+            size,
+            timed(|t| t.wall_s, |p| p.total),
+            timed(|t| t.linear_s, |p| p.arithmetic),
+            timed(|t| t.encrypt_s, |p| p.encryption),
+            timed(|t| t.decrypt_s, |p| p.decryption),
+            compared(sent, self.paper().map(|p| p.communication)),
+            timed(|t| t.share_s, |p| p.shares),
+            Cell::Number(mean(self.found, |m| {
+                let t = &m.result.timing;
+                t.sanitise_s + t.activate_s + t.codec_s + t.clear_s
+            })),
+            if self.is_cut() { Cell::Number(self.seconds() / used) } else { Cell::text("") },
+            self.speedup(),
+            self.slowdown(),
+            self.error_cell(),
+            self.authors().map_or(Cell::text(""), |ratio| Cell::text(format!("{}x", figure(ratio)))),
+            self.memory().map_or(Cell::text(""), Cell::Number),
+        ]
+    }
+
+    fn speedup(&self) -> Cell {
+        let Some(hesv) = self.hesv else { return Cell::gap("HESV is missing") };
+        let ours = Self::seconds_per_sample(hesv) / Self::seconds_per_sample(self.found);
+        Cell::Compared { ours, paper: self.paper().map(|p| p.speedup_over_hesv), ratio: None }
+    }
+
+    fn slowdown(&self) -> Cell {
+        let ours = Self::seconds_per_sample(self.found) / Self::seconds_per_sample(self.reference);
+        Cell::Compared { ours, paper: self.paper().map(|p| p.slowdown_over_nssv), ratio: None }
+    }
+
+    fn error_cell(&self) -> Cell {
+        Cell::less_is_better(self.error(), self.paper().map(|p| p.error))
+    }
+
+    fn memory(&self) -> Option<f64> {
+        let peaks = self.found.iter().filter_map(|m| m.result.peak_memory_bytes);
+        peaks.max().map(|bytes| bytes as f64 / (1u64 << 30) as f64)
+    }
+
+    /// Where ours is worse, in words.
+    fn remark(&self, lines: &mut Vec<String>) {
+        let name = format!("{} {}", self.task.title(), self.title);
+        let unit = per_unit(self.task, self.found);
+        if let Some(paper) = self.paper() {
+            let timing =
+                |figure: fn(&secsv_runtime::Timing) -> f64| mean(self.found, |m| figure(&m.result.timing));
+            for (what, ours, theirs) in [
+                ("total", self.seconds(), paper.total),
+                ("arithmetic", timing(|t| t.linear_s), paper.arithmetic),
+                ("encryption", timing(|t| t.encrypt_s), paper.encryption),
+                ("decryption", timing(|t| t.decrypt_s), paper.decryption),
+                ("shares", timing(|t| t.share_s), paper.shares),
+                ("communication", mean(self.found, |m| m.bytes() / BYTES_PER_SECOND), paper.communication),
+            ] {
+                if ours > theirs * unit && ours > 0.0 {
+                    lines.push(format!(
+                        "Worse: {name}, {what}: {} s against {} s.",
+                        figure(ours),
+                        figure(theirs * unit)
+                    ));
+                }
+            }
+            if self.error() > paper.error {
+                lines.push(format!(
+                    "Worse: {name}, error: {} against {}.",
+                    figure(self.error()),
+                    figure(paper.error)
+                ));
+            }
+        }
+        if self.is_cut() {
+            lines.push(format!(
+                "{name} ran on {:.0} samples: all of them were planned to take {} s, over the limit of {} s a cell.",
+                mean(self.found, Measured::samples),
+                figure(mean(self.found, |m| m.planned_s.unwrap_or_default())),
+                figure(self.study.scope.limit)
+            ));
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The figures "Effect of M" and "Effect of n", and how cost grows with the number of rounds.
+
+use super::{
+    chart::{Chart, Series},
+    fit::Line,
+    measurement::{Measured, Measurement},
+    study::{CLIENTS, Scope, Section, Study},
+    table::{Cell, Table},
+    tasks::Task,
+};
+use crate::commands::protocols::ProtocolName;
+
+/// The shares of test samples that are used; the authors' are these without the last.
+const SHARES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 1.0];
+/// The paper's figure goes from 4 to 10.
+const CLIENT_COUNTS: std::ops::RangeInclusive<usize> = 4..=10;
+
+/// One measured point of a line.
+struct Point {
+    x: f64,
+    found: Measured,
+}
+
+/// A line of a figure: what is measured at each place.
+struct Sweep<'a> {
+    name: &'static str,
+    /// What x counts.
+    x: &'static str,
+    /// The measurement at each place, without and with SampleSkip.
+    at: &'a dyn Fn(Task, f64, bool) -> Measurement,
+    places: Vec<f64>,
+    skips: &'static [bool],
+    /// What seconds are divided by.
+    per_sample: bool,
+}
+
+fn of_share(scope: &Scope, task: Task, share: f64, skip: bool) -> Measurement {
+    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::Secsv);
+    Measurement { share, skip, ..whole }
+}
+
+fn of_rounds(scope: &Scope, task: Task, rounds: f64, skip: bool) -> Measurement {
+    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::Secsv);
+    Measurement { rounds: rounds as u32, skip, ..whole }
+}
+
+fn of_clients(scope: &Scope, task: Task, clients: f64, skip: bool) -> Measurement {
+    let trained = scope.with(task, task.model(), clients as usize, 0);
+    let whole = Measurement::new(trained, ProtocolName::Secsv);
+    Measurement { share: scope.tenth(), skip, limit: Some(scope.limit), ..whole }
+}
+
+/// Five places up to T.
+fn round_places(scope: &Scope) -> Vec<f64> {
+    let mut places: Vec<u32> = (1..=5).map(|fifth| (scope.rounds * fifth).div_ceil(5)).collect();
+    places.dedup();
+    places.into_iter().map(f64::from).collect()
+}
+
+fn sample_sweeps<'a>(
+    at_share: &'a dyn Fn(Task, f64, bool) -> Measurement,
+    at_rounds: &'a dyn Fn(Task, f64, bool) -> Measurement,
+    scope: &Scope,
+) -> [Sweep<'a>; 2] {
+    [
+        Sweep {
+            name: "fig-samples",
+            x: "M (test samples)",
+            at: at_share,
+            places: SHARES.to_vec(),
+            skips: &[false, true],
+            per_sample: false,
+        },
+        Sweep {
+            name: "fig-samples-rounds",
+            x: "T (rounds)",
+            at: at_rounds,
+            places: round_places(scope),
+            skips: &[false],
+            per_sample: false,
+        },
+    ]
+}
+
+fn client_sweep<'a>(at: &'a dyn Fn(Task, f64, bool) -> Measurement) -> Sweep<'a> {
+    let places = CLIENT_COUNTS.map(|clients| clients as f64).collect();
+    Sweep { name: "fig-clients", x: "n (clients)", at, places, skips: &[false, true], per_sample: true }
+}
+
+impl Sweep<'_> {
+    fn measurements(&self, tasks: &[Task]) -> Vec<Measurement> {
+        let mut all = Vec::new();
+        for &task in tasks {
+            for &skip in self.skips {
+                all.extend(self.places.iter().map(|&place| (self.at)(task, place, skip)));
+            }
+        }
+        all
+    }
+
+    fn y(&self, found: &Measured) -> f64 {
+        let seconds = found.result.timing.wall_s;
+        if self.per_sample { 1e3 * seconds / found.samples() } else { seconds }
+    }
+
+    fn unit(&self) -> &'static str {
+        if self.per_sample { "wall ms per test sample" } else { "wall s" }
+    }
+
+    /// x is what was really used.
+    fn points(&self, study: &Study, task: Task, skip: bool) -> Vec<Result<Point, String>> {
+        let point = |&place: &f64| {
+            let found = study.get(&(self.at)(task, place, skip))?;
+            let x = if self.name == "fig-samples" { found.samples() } else { place };
+            Ok(Point { x, found })
+        };
+        self.places.iter().map(point).collect()
+    }
+
+    fn add_to(&self, section: &mut Section, study: &Study) {
+        let columns = [
+            "Data set (model)",
+            "SampleSkip",
+            self.x,
+            "M",
+            self.unit(),
+            "Speedup by SampleSkip",
+            "Memory GiB",
+        ];
+        let mut table = Table::new(self.name, &columns);
+        let mut series = Vec::new();
+        for &task in &study.scope.tasks {
+            let plain = self.points(study, task, false);
+            for &skip in self.skips {
+                let points = self.points(study, task, skip);
+                for (place, (point, plain)) in self.places.iter().zip(points.iter().zip(&plain)) {
+                    table.rows.push(self.row(task, skip, *place, point, plain));
+                }
+                let measured: Vec<(f64, f64)> =
+                    points.iter().flatten().map(|point| (point.x, self.y(&point.found))).collect();
+                let fit = Line::through(&measured);
+                let name = format!("{}{}", task.name(), if skip { " + skip" } else { "" });
+                if let Some(fit) = &fit {
+                    let x = self.x.split(' ').next().unwrap_or_default();
+                    let words = fit.words(x);
+                    let words = if self.per_sample { words.replace(" s ", " ms ") } else { words };
+                    section.lines.push(format!("{name}: {} = {words}.", self.unit()));
+                }
+                series.push(Series { name, points: measured, fit });
+            }
+        }
+        section.tables.push(table);
+        let title = format!("SecSV: {} over {}", self.unit(), self.x);
+        let file = match self.name {
+            "fig-samples" => "fig-samples.svg",
+            "fig-clients" => "fig-clients.svg",
+            _ => "fig-samples-rounds.svg",
+        };
+        let logarithmic = true;
+        section.charts.push((
+            file,
+            Chart { title, x: self.x, y: self.unit(), logarithmic, categories: Vec::new(), series },
+        ));
+    }
+
+    fn row(
+        &self,
+        task: Task,
+        skip: bool,
+        place: f64,
+        point: &Result<Point, String>,
+        plain: &Result<Point, String>,
+    ) -> Vec<Cell> {
+        let skipping = Cell::text(if skip { "on" } else { "off" });
+        let Point { x, found } = match point {
+            Ok(point) => point,
+            Err(reason) => {
+                let mut row =
+                    vec![Cell::text(task.title()), skipping, Cell::Number(place), Cell::gap(reason.clone())];
+                row.resize(7, Cell::text(""));
+                return row;
+            }
+        };
+        let speedup = plain.as_ref().ok().filter(|_| skip).map(|plain| {
+            Cell::Number(
+                plain.found.result.timing.wall_s
+                    / plain.found.samples()
+                    / (found.result.timing.wall_s / found.samples()),
+            )
+        });
+        let memory = found.result.peak_memory_bytes.map(|bytes| bytes as f64 / (1u64 << 30) as f64);
+        vec![
+            Cell::text(task.title()),
+            skipping,
+            Cell::Number(*x),
+            Cell::Number(found.samples()),
+            Cell::Number(self.y(found)),
+            speedup.unwrap_or(Cell::text("")),
+            memory.map_or(Cell::text(""), Cell::Number),
+        ]
+    }
+}
+
+/// What "Effect of M" needs.
+pub fn sample_measurements(scope: &Scope) -> Vec<Measurement> {
+    let at_share = |task, share, skip| of_share(scope, task, share, skip);
+    let at_rounds = |task, rounds, skip| of_rounds(scope, task, rounds, skip);
+    let sweeps = sample_sweeps(&at_share, &at_rounds, scope);
+    sweeps.iter().flat_map(|sweep| sweep.measurements(&scope.tasks)).collect()
+}
+
+/// The section "Effect of M".
+pub fn sample_section(study: &Study) -> Section {
+    let scope = &study.scope;
+    let at_share = |task, share, skip| of_share(scope, task, share, skip);
+    let at_rounds = |task, rounds, skip| of_rounds(scope, task, rounds, skip);
+    let mut section = Section::new("fig-samples", "Test samples and rounds (figure \"Effect of M\")");
+    section.about = vec![
+        "SecSV with every party, wall clock; M and T vary, everything else as in table-eval. Lines are least-squares fits (dashed in the charts, whose y is logarithmic, so a straight line looks bent). The paper plots the speedup by SampleSkip and prints no numbers.".to_owned(),
+    ];
+    for sweep in sample_sweeps(&at_share, &at_rounds, scope) {
+        sweep.add_to(&mut section, study);
+    }
+    section.note_differences(&scope.tasks);
+    section
+}
+
+/// What "Effect of n" needs.
+pub fn client_measurements(scope: &Scope) -> Vec<Measurement> {
+    let at = |task, clients, skip| of_clients(scope, task, clients, skip);
+    client_sweep(&at).measurements(&scope.tasks)
+}
+
+/// The section "Effect of n".
+pub fn client_section(study: &Study) -> Section {
+    let scope = &study.scope;
+    let at = |task, clients, skip| of_clients(scope, task, clients, skip);
+    let mut section = Section::new("fig-clients", "Number of clients (figure \"Effect of n\")");
+    section.about = vec![format!(
+        "n = 4 to 10 clients (2^n - 1 models a round; the paper's default is {CLIENTS}) on a tenth of the test samples, as the paper does. Cells that were planned to exceed the limit use fewer samples (column M), so cost is per test sample."
+    )];
+    client_sweep(&at).add_to(&mut section, study);
+    section.note_differences(&scope.tasks);
+    section
+}

@@ -1,0 +1,317 @@
+//! `secsv reproduce`: the paper's tables and figures on this machine, each figure of ours beside the paper's.
+//!
+//! A target names what it needs measured; measurements that targets share are made once. Each finished one is a file of
+//! its own, so an interrupted run goes on where it was; what cannot be measured is a gap with a reason, and the rest goes on.
+
+mod chart;
+mod estimation;
+mod eval;
+mod fit;
+mod growth;
+mod machine;
+mod matmul;
+mod measurement;
+mod page;
+mod paper;
+mod runs;
+mod skipped;
+mod store;
+mod study;
+mod table;
+mod tasks;
+
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use serde_json::json;
+
+use super::bench;
+use crate::{
+    failure::{BadInput, is_bad_input},
+    output::{Format, Progress},
+};
+use machine::Machine;
+use measurement::Measurement;
+use runs::Runs;
+use store::Store;
+use study::{Scope, Section, Study};
+use tasks::Task;
+
+/// How often matrix products are timed; the fastest counts.
+const MATMUL_ROUNDS: usize = 4;
+/// What the products' cell weighs against others when the time left is estimated.
+const MATMUL_WEIGHT: f64 = 5.0;
+
+/// Arguments of `secsv reproduce`.
+#[derive(Args)]
+pub struct ReproduceArgs {
+    /// Which of the paper's tables and figures.
+    #[arg(value_enum)]
+    what: Target,
+    /// The directory that holds mnist/, bank/, agnews/, mirna/
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The share of each data set's training and test samples that is used
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Repetitions with seeds of their own, averaged (table-eval, fig-skipped)
+    #[arg(long, default_value_t = 1)]
+    runs: u32,
+    /// Where models, finished cells, CSV, SVG and the page go; use another directory for other data
+    #[arg(long, default_value = "reproduced")]
+    out: PathBuf,
+    /// The tasks; breast-cancer and digits are embedded stand-ins that the paper does not have
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "agnews,bank,mnist,mirna")]
+    tasks: Vec<Task>,
+    /// Rounds of training (the paper's T)
+    #[arg(long, default_value_t = 10)]
+    rounds: u32,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// HESV, and the sweeps over clients and layers, take fewer samples if a cell is planned to exceed so many seconds
+    #[arg(long, default_value_t = 1800.0)]
+    limit: f64,
+}
+
+/// The paper's tables and figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// Running time and error of HESV, SecSV and SecretSV.
+    TableEval,
+    /// Estimators under SecSV.
+    TableEstimation,
+    /// Matrix Reducing against Matrix Squaring.
+    TableMatmul,
+    /// Samples that SampleSkip skips.
+    FigSkipped,
+    /// Cost by number of test samples (and of rounds).
+    FigSamples,
+    /// Cost by number of clients.
+    FigClients,
+    /// Skipping and cost by number of layers.
+    FigLayers,
+    /// All of them.
+    All,
+}
+
+impl Target {
+    const EACH: [Self; 7] = [
+        Self::TableEval,
+        Self::TableEstimation,
+        Self::TableMatmul,
+        Self::FigSkipped,
+        Self::FigSamples,
+        Self::FigClients,
+        Self::FigLayers,
+    ];
+
+    fn parts(self) -> Vec<Self> {
+        if self == Self::All { Self::EACH.to_vec() } else { vec![self] }
+    }
+
+    fn measurements(self, scope: &Scope) -> Vec<Measurement> {
+        match self {
+            Self::TableEval => eval::measurements(scope),
+            Self::TableEstimation => estimation::measurements(scope),
+            Self::FigSkipped => skipped::skip_measurements(scope),
+            Self::FigSamples => growth::sample_measurements(scope),
+            Self::FigClients => growth::client_measurements(scope),
+            Self::FigLayers => skipped::layer_measurements(scope),
+            Self::TableMatmul | Self::All => Vec::new(),
+        }
+    }
+
+    fn section(self, study: &Study) -> Section {
+        match self {
+            Self::TableEval => eval::section(study),
+            Self::TableEstimation => estimation::section(study),
+            Self::FigSkipped => skipped::skip_section(study),
+            Self::FigSamples => growth::sample_section(study),
+            Self::FigClients => growth::client_section(study),
+            Self::FigLayers => skipped::layer_section(study),
+            Self::TableMatmul | Self::All => matmul::section(study),
+        }
+    }
+}
+
+/// One cell to be filled.
+enum Job {
+    Measure(Measurement),
+    Matmul,
+}
+
+impl Job {
+    fn key(&self) -> String {
+        match self {
+            Self::Measure(measurement) => measurement.key(),
+            Self::Matmul => matmul::CELL.to_owned(),
+        }
+    }
+
+    fn weight(&self) -> f64 {
+        match self {
+            Self::Measure(measurement) => measurement.weight(),
+            Self::Matmul => MATMUL_WEIGHT,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
+    let scope = scope(args)?;
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("{}: cannot be created", args.out.display()))?;
+    let store = Store::open(&args.out, Machine::this())?;
+    let parts = args.what.parts();
+    let mut jobs: Vec<Job> = Vec::new();
+    for part in &parts {
+        let wanted = part.measurements(&scope).into_iter().map(Job::Measure);
+        jobs.extend(wanted);
+        jobs.extend((*part == Target::TableMatmul).then_some(Job::Matmul));
+    }
+    let runs = Runs { out: &args.out, data: args.data.as_deref() };
+    let (failures, first) = work(jobs, &store, &runs)?;
+    let study = Study { scope, store, failures };
+    let mut sections: Vec<Section> = parts.iter().map(|part| part.section(&study)).collect();
+    let page = page::write(&args.out, &mut sections, &study, &command(args))?;
+    match format {
+        Format::Json => {
+            let (scope, machine, failures) = (&study.scope, study.store.machine(), &study.failures);
+            let document = json!({"scope": scope, "machine": machine, "sections": sections, "gaps": failures, "page": page});
+            println!("{document}");
+        }
+        Format::Text => {
+            sections.iter().for_each(|section| print!("{}", page::markdown(section)));
+            println!("\nwrote {}", page.display());
+        }
+    }
+    first.map_or(Ok(()), |error| {
+        let cells = study.failures.len();
+        Err(error
+            .context(format!("{cells} cells could not be measured; the others are in {}", page.display())))
+    })
+}
+
+fn scope(args: &ReproduceArgs) -> Result<Scope, BadInput> {
+    let bad = |setting, expected, found: String| Err(BadInput { setting, expected, found });
+    if !(args.scale > 0.0 && args.scale <= 1.0) {
+        return bad("--scale", "more than 0 and at most 1", args.scale.to_string());
+    }
+    if args.runs == 0 {
+        return bad("--runs", "at least 1", "0".to_owned());
+    }
+    if args.rounds == 0 {
+        return bad("--rounds", "at least 1", "0".to_owned());
+    }
+    if !(args.limit > 0.0 && args.limit.is_finite()) {
+        return bad("--limit", "a positive number of seconds", args.limit.to_string());
+    }
+    if let Some(data) = args.data.as_deref().filter(|data| !data.is_dir()) {
+        return bad(
+            "--data",
+            "a directory that holds mnist/, bank/, agnews/, mirna/",
+            data.display().to_string(),
+        );
+    }
+    let mut tasks = args.tasks.clone();
+    tasks.sort_unstable();
+    tasks.dedup();
+    let ReproduceArgs { scale, runs, rounds, seed, limit, .. } = *args;
+    Ok(Scope { tasks, scale, runs, rounds, seed, limit })
+}
+
+/// What makes the same page again.
+fn command(args: &ReproduceArgs) -> String {
+    let what = args.what.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+    let tasks: Vec<&str> = args.tasks.iter().map(|task| task.name()).collect();
+    let ReproduceArgs { scale, runs, rounds, seed, limit, .. } = args;
+    format!(
+        "secsv reproduce {what} --data DIR --scale {scale} --runs {runs} --rounds {rounds} --seed {seed} --limit {limit} --tasks {}",
+        tasks.join(",")
+    )
+}
+
+type Failures = (BTreeMap<String, String>, Option<anyhow::Error>);
+
+/// Fills every cell that is not there, the cheapest first, and goes on after those that cannot be.
+fn work(jobs: Vec<Job>, store: &Store, runs: &Runs<'_>) -> anyhow::Result<Failures> {
+    let mut open: BTreeMap<String, Job> = jobs.into_iter().map(|job| (job.key(), job)).collect();
+    let asked = open.len();
+    open.retain(|key, _| !store.has(key));
+    let mut open: Vec<(String, Job)> = open.into_iter().collect();
+    open.sort_by(|(_, a), (_, b)| a.weight().total_cmp(&b.weight()));
+    let mut clock = Clock::new(asked, &open);
+    let (mut failures, mut first): Failures = (BTreeMap::new(), None);
+    for (key, job) in &open {
+        clock.tell(key);
+        let begun = Instant::now();
+        let done = match job {
+            Job::Measure(measurement) => {
+                measurement.take(runs).and_then(|found| store.put(key, begun.elapsed().as_secs_f64(), &found))
+            }
+            Job::Matmul => bench::matmul(MATMUL_ROUNDS)
+                .and_then(|found| store.put(key, begun.elapsed().as_secs_f64(), &found)),
+        };
+        clock.done(job.weight());
+        if let Err(error) = done {
+            failures.insert(key.clone(), format!("{error:#}"));
+            // Bad input decides the exit code only if nothing worse happened.
+            if first.as_ref().is_none_or(|earlier| is_bad_input(earlier) && !is_bad_input(&error)) {
+                first = Some(error);
+            }
+        }
+    }
+    clock.bar.finish();
+    Ok((failures, first))
+}
+
+/// Progress over cells and the time left.
+struct Clock {
+    bar: Progress,
+    begun: Instant,
+    asked: usize,
+    finished: usize,
+    weight_done: f64,
+    weight_left: f64,
+}
+
+impl Clock {
+    fn new(asked: usize, open: &[(String, Job)]) -> Self {
+        let weight_left = open.iter().map(|(_, job)| job.weight()).sum();
+        let finished = asked - open.len();
+        let bar = Progress::new("cells", asked as u64);
+        Self { bar, begun: Instant::now(), asked, finished, weight_done: 0.0, weight_left }
+    }
+
+    /// Seconds left if the cells to come cost what their weights say, by those of this run.
+    fn left(&self) -> Option<f64> {
+        let elapsed = self.begun.elapsed().as_secs_f64();
+        (self.weight_done > 0.0).then(|| elapsed * self.weight_left / self.weight_done)
+    }
+
+    fn tell(&self, cell: &str) {
+        #[derive(Serialize)]
+        struct Step<'a> {
+            event: &'static str,
+            cell: &'a str,
+            finished: usize,
+            cells: usize,
+            left_s: Option<u64>,
+        }
+        let left_s = self.left().map(|seconds| seconds.round() as u64);
+        self.bar.advance(self.finished as u64, self.asked as u64);
+        let words =
+            left_s.map_or(String::new(), |seconds| format!(", about {} min left", seconds.div_ceil(60)));
+        let step = Step { event: "cell", cell, finished: self.finished, cells: self.asked, left_s };
+        self.bar.note(format!("{cell}{words}"), &step);
+    }
+
+    fn done(&mut self, weight: f64) {
+        self.finished += 1;
+        self.weight_done += weight;
+        self.weight_left -= weight;
+    }
+}

@@ -1,0 +1,94 @@
+//! Finished cells, one JSON file each: an interrupted run goes on where it was.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::machine::Machine;
+use crate::target_file;
+
+/// A cell as it is stored.
+#[derive(Serialize, Deserialize)]
+struct Stored<T> {
+    cell: String,
+    machine: Machine,
+    seconds: f64,
+    value: T,
+}
+
+/// The directory of cells.
+pub struct Store {
+    directory: PathBuf,
+    machine: Machine,
+}
+
+impl Store {
+    /// Cells under `out`, for figures of this machine and build.
+    pub fn open(out: &Path, machine: Machine) -> anyhow::Result<Self> {
+        let directory = out.join("cells");
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("{}: cannot be created", directory.display()))?;
+        Ok(Self { directory, machine })
+    }
+
+    /// The machine that cells are of.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// A finished cell; none if it is missing, torn, or of another machine or build.
+    pub fn get<T: DeserializeOwned>(&self, cell: &str) -> Option<T> {
+        let bytes = fs::read(self.file(cell)).ok()?;
+        let stored: Stored<T> = serde_json::from_slice(&bytes).ok()?;
+        (stored.cell == cell && stored.machine == self.machine).then_some(stored.value)
+    }
+
+    /// Whether a cell is finished.
+    pub fn has(&self, cell: &str) -> bool {
+        self.get::<serde_json::Value>(cell).is_some()
+    }
+
+    /// Keeps a finished cell, whole or not at all.
+    pub fn put<T: Serialize>(&self, cell: &str, seconds: f64, value: &T) -> anyhow::Result<()> {
+        let stored = Stored { cell: cell.to_owned(), machine: self.machine.clone(), seconds, value };
+        target_file::write_whole(&self.file(cell), &serde_json::to_vec(&stored)?)
+    }
+
+    fn file(&self, cell: &str) -> PathBuf {
+        self.directory.join(format!("{cell}.json"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(build: &str) -> Machine {
+        Machine {
+            processor: "p".into(),
+            threads: 2,
+            memory_mib: None,
+            system: "s".into(),
+            build: build.into(),
+        }
+    }
+
+    #[test]
+    fn cells_of_another_build_and_torn_ones_are_done_again() {
+        let place = tempfile::tempdir().unwrap();
+        let store = Store::open(place.path(), machine("one")).unwrap();
+        assert_eq!(store.get::<u32>("a"), None);
+        store.put("a", 1.0, &7u32).unwrap();
+        assert_eq!(store.get("a"), Some(7u32));
+        assert!(!Store::open(place.path(), machine("two")).unwrap().has("a"));
+        fs::copy(store.file("a"), store.file("b")).unwrap();
+        assert!(!store.has("b"), "a cell is what it says it is");
+        let bytes = fs::read(store.file("a")).unwrap();
+        fs::write(store.file("a"), &bytes[..bytes.len() / 2]).unwrap();
+        assert!(!store.has("a"));
+    }
+}

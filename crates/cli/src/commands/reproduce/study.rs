@@ -1,0 +1,114 @@
+//! What is asked for, what has been measured, and what could not be.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use secsv_training::ModelKind;
+use serde::Serialize;
+
+use super::{
+    chart::Chart,
+    measurement::{Measured, Measurement},
+    runs::Trained,
+    store::Store,
+    table::Table,
+    tasks::Task,
+};
+
+/// The paper's number of clients.
+pub const CLIENTS: usize = 5;
+
+/// What the user asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct Scope {
+    /// The data sets.
+    pub tasks: Vec<Task>,
+    /// The share of each data set's samples.
+    pub scale: f64,
+    /// How often everything is repeated, each time with another seed.
+    pub runs: u32,
+    /// The paper's T.
+    pub rounds: u32,
+    /// The first seed.
+    pub seed: u64,
+    /// Seconds that one cell may be planned to take before it gets fewer samples.
+    pub limit: f64,
+}
+
+impl Scope {
+    /// The paper's federation for a task, in one of the repetitions.
+    pub fn federation(&self, task: Task, repetition: u32) -> Trained {
+        self.with(task, task.model(), CLIENTS, repetition)
+    }
+
+    /// Another model or number of clients.
+    pub fn with(&self, task: Task, model: ModelKind, clients: usize, repetition: u32) -> Trained {
+        let seed = self.seed + u64::from(repetition);
+        Trained { task, model, clients, rounds: self.rounds, scale: self.scale, seed }
+    }
+
+    /// The share of a scaled test set that makes a tenth of the whole one, as the paper's study of n uses.
+    pub fn tenth(&self) -> f64 {
+        (0.1 / self.scale).min(1.0)
+    }
+}
+
+/// Finished and failed measurements.
+pub struct Study {
+    /// What was asked for.
+    pub scope: Scope,
+    /// The finished ones.
+    pub store: Store,
+    /// Why others are missing, by cell.
+    pub failures: BTreeMap<String, String>,
+}
+
+impl Study {
+    /// A measurement, or why it is missing.
+    pub fn get(&self, wanted: &Measurement) -> Result<Measured, String> {
+        let key = wanted.key();
+        let failed = || self.failures.get(&key).cloned().unwrap_or_else(|| "not measured".to_owned());
+        self.store.get(&key).ok_or_else(failed)
+    }
+
+    /// The same of every repetition; the first reason if one is missing.
+    pub fn repeated(&self, of: impl Fn(u32) -> Measurement) -> Result<Vec<Measured>, String> {
+        (0..self.scope.runs).map(|repetition| self.get(&of(repetition))).collect()
+    }
+}
+
+/// The mean of a figure over repetitions.
+pub fn mean<T>(of: &[T], figure: impl Fn(&T) -> f64) -> f64 {
+    of.iter().map(figure).sum::<f64>() / of.len().max(1) as f64
+}
+
+/// One part of the page.
+#[derive(Default, Serialize)]
+pub struct Section {
+    /// The command's word for it.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// What the figures mean.
+    pub about: Vec<String>,
+    /// The figures.
+    pub tables: Vec<Table>,
+    /// What the figures say, where ours are worse, where the data differ.
+    pub lines: Vec<String>,
+    /// The drawings, by file name.
+    #[serde(skip)]
+    pub charts: Vec<(&'static str, Chart)>,
+    /// Everything written for it.
+    pub files: Vec<PathBuf>,
+}
+
+impl Section {
+    /// An empty one.
+    pub fn new(name: &'static str, title: &'static str) -> Self {
+        Self { name, title, ..Self::default() }
+    }
+
+    /// Notes every data set that is not the paper's.
+    pub fn note_differences(&mut self, tasks: &[Task]) {
+        self.lines.extend(tasks.iter().filter_map(|task| task.difference()).map(str::to_owned));
+    }
+}

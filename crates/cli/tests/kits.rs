@@ -1,0 +1,129 @@
+//! `secsv keygen`, `provision`, `preflight` and `verify` as a user sees them: output, files and exit codes.
+
+use std::{
+    error::Error,
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const PARTIES: [&str; 6] = ["principal", "auxiliary", "client-1", "client-2", "client-3", "client-4"];
+
+fn secsv(arguments: &[&str], directory: &Path) -> Outcome<Output> {
+    Ok(Command::new(env!("CARGO_BIN_EXE_secsv")).args(arguments).current_dir(directory).output()?)
+}
+
+/// Standard output and error of a call that ends with this code.
+fn ends(arguments: &[&str], directory: &Path, code: i32) -> Outcome<(String, String)> {
+    let output = secsv(arguments, directory)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {out}{errors}");
+    Ok((out, errors))
+}
+
+fn trained(directory: &Path) -> Outcome<()> {
+    let model = ["--model", "logistic", "--clients", "4", "--rounds", "1", "--out", "run"];
+    ends(&[&["train", "--dataset", "breast-cancer"], &model[..]].concat(), directory, 0)?;
+    Ok(())
+}
+
+/// Port 9 of loopback: nobody listens there.
+const PROVISION: [&str; 8] = [
+    "provision",
+    "run/federation.toml",
+    "--principal",
+    "127.0.0.1:9",
+    "--auxiliary",
+    "127.0.0.1:19",
+    "--out",
+    "kits",
+];
+
+#[test]
+fn keys_made_at_home_become_kits() -> Outcome<()> {
+    let guard = tempfile::tempdir()?;
+    let home = guard.path();
+    trained(home)?;
+    fs::create_dir(home.join("requests"))?;
+    for party in PARTIES {
+        let kit = format!("sites/{party}");
+        let (out, _) = ends(&["keygen", "--id", party, "--out", &kit], home, 0)?;
+        assert_eq!(out.trim(), format!("{kit}/{party}.request.toml"));
+        fs::copy(home.join(out.trim()), home.join(format!("requests/{party}.request.toml")))?;
+    }
+    let (_, errors) = ends(&["keygen", "--id", "client-1", "--out", "sites/client-1"], home, 2)?;
+    assert!(errors.contains("private-key.pem: file: expected no file here"), "{errors}");
+    let (_, errors) = ends(&["keygen", "--id", "../x", "--out", "sites/x"], home, 2)?;
+    assert!(errors.contains("--id"), "{errors}");
+
+    let requests = ["--requests", "requests", "--format", "json"];
+    let last = home.join("requests/client-4.request.toml");
+    fs::rename(&last, home.join("kept"))?;
+    let (_, errors) = ends(&[&PROVISION[..], &requests].concat(), home, 2)?;
+    assert!(
+        errors.contains("client-4.request.toml: file: expected this file") && !home.join("kits").exists()
+    );
+    fs::rename(home.join("kept"), &last)?;
+    let (out, _) = ends(&[&PROVISION[..], &requests].concat(), home, 0)?;
+    let made: Value = serde_json::from_str(&out)?;
+    assert_eq!(made["kits"].as_object().ok_or("kits")?.len(), 6);
+
+    for file in ["certificate.pem", "authority.pem", "federation.toml", "federation.signature"] {
+        fs::copy(home.join("kits/client-1").join(file), home.join("sites/client-1").join(file))?;
+    }
+    // The kit opens; nobody listens yet.
+    let (out, errors) = ends(&["preflight", "sites/client-1", "--state", "state"], home, 1)?;
+    let digest = made["federation"].as_str().ok_or("digest")?;
+    assert!(out.starts_with(&format!("ok       kit: client-1, federation {digest}")), "{out}");
+    assert!(
+        out.contains("failed   principal: port 9: ") && errors.contains("checks failed"),
+        "{out}{errors}"
+    );
+    let (_, errors) = ends(&["preflight", "kits/client-2"], home, 2)?;
+    assert!(errors.contains("private-key.pem: file: expected this file, found none"), "{errors}");
+    Ok(())
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused_before_anything_is_written() -> Outcome<()> {
+    let guard = tempfile::tempdir()?;
+    let home = guard.path();
+    trained(home)?;
+    for (settings, expected) in [
+        (&["--protocol", "nssv"][..], "--protocol"),
+        (&["--protocol", "hesv", "--skip", "on"], "--skip"),
+        (&["--protocol", "hesv", "--preset", "compact"], "hesv needs the preset standard"),
+        (&["--matmul", "squaring"], "--matmul"),
+        (&["--estimator", "contribution-index-or"], "--estimator"),
+        (&["--principal", "nowhere"], "HOST:PORT"),
+        (&["--epsilon", "0"], "epsilon"),
+    ] {
+        let base: Vec<&str> = match settings[0] {
+            "--principal" => {
+                PROVISION.iter().copied().filter(|a| !["--principal", "127.0.0.1:9"].contains(a)).collect()
+            }
+            _ => PROVISION.to_vec(),
+        };
+        let (_, errors) = ends(&[&base[..], &["--generate-keys"], settings].concat(), home, 2)?;
+        assert!(errors.contains(expected), "{settings:?}: {errors}");
+        assert!(!home.join("kits").exists(), "{settings:?}");
+    }
+    ends(&[&PROVISION[..], &["--generate-keys"]].concat(), home, 0)?;
+    assert!(home.join("kits/client-3/private-key.pem").is_file());
+    let (_, errors) = ends(&[&PROVISION[..], &["--generate-keys"]].concat(), home, 2)?;
+    assert!(errors.contains("expected an absent or empty directory"), "{errors}");
+    Ok(())
+}
+
+#[test]
+fn there_must_be_something_to_verify() -> Outcome<()> {
+    let guard = tempfile::tempdir()?;
+    let (_, errors) = ends(&["verify", "nothing"], guard.path(), 2)?;
+    assert!(errors.contains("audit.jsonl: expected a party's audit log"), "{errors}");
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! One server, from its name to its clock.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use http_body_util::Empty;
+use hyper::{Request, body::Bytes, client::conn::http2, header::DATE};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName, version::TLS13};
+use secsv_protocol::PartyId;
+use tokio::{
+    net::{TcpListener, TcpStream, lookup_host},
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::Check;
+use crate::{
+    Fingerprint, crypto,
+    kit::{Address, Kit},
+};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Seconds that clocks may differ before it is worth a word, and before certificates of a day may fail.
+const CLOCK_WARNING: u64 = 30;
+const CLOCK_FAILURE: u64 = 600;
+
+/// Each step needs the one before it; the first that fails is the last one told.
+pub(super) async fn check(kit: &Kit, server: PartyId) -> Vec<Check> {
+    let name = kit.name(server);
+    let Some(address) = kit.address(server) else { return Vec::new() };
+    let mut checks = Vec::new();
+    let found = match resolve(&name, address).await {
+        Ok((check, found)) => {
+            checks.push(check);
+            found
+        }
+        Err(check) => return vec![check],
+    };
+    let stream = match connect(&name, address, &found).await {
+        Ok((check, stream)) => {
+            checks.push(check);
+            stream
+        }
+        Err(check) => {
+            checks.push(check);
+            return checks;
+        }
+    };
+    match handshake(kit, server, address, stream).await {
+        Ok((check, stream)) => {
+            checks.push(check);
+            checks.push(clock(&name, stream).await);
+        }
+        Err(check) => checks.push(check),
+    }
+    checks
+}
+
+async fn resolve(name: &str, address: &Address) -> Result<(Check, Vec<SocketAddr>), Check> {
+    let what = format!("{name}: name {}", address.host);
+    let advice = "ask whoever runs it for the right name, or put it into DNS or /etc/hosts";
+    let looked_up = timeout(PATIENCE, lookup_host((address.host.as_str(), address.port))).await;
+    let found: Vec<SocketAddr> = match looked_up {
+        Ok(Ok(found)) => found.collect(),
+        Ok(Err(error)) => return Err(Check::failed(what, error.to_string(), advice)),
+        Err(_) => return Err(Check::failed(what, "no answer in time", advice)),
+    };
+    if found.is_empty() {
+        return Err(Check::failed(what, "no address", advice));
+    }
+    let shown: Vec<String> = found.iter().map(|address| address.ip().to_string()).collect();
+    Ok((Check::ok(what, shown.join(", ")), found))
+}
+
+async fn connect(name: &str, address: &Address, found: &[SocketAddr]) -> Result<(Check, TcpStream), Check> {
+    let what = format!("{name}: port {}", address.port);
+    let advice = "see that its process runs and that firewalls on the way let this port through";
+    match timeout(PATIENCE, TcpStream::connect(found)).await {
+        Ok(Ok(stream)) => Ok((Check::ok(what, "reachable"), stream)),
+        Ok(Err(error)) => Err(Check::failed(what, error.to_string(), advice)),
+        Err(_) => Err(Check::failed(what, "no answer in time", advice)),
+    }
+}
+
+type Secured = TlsStream<TcpStream>;
+
+async fn handshake(
+    kit: &Kit,
+    server: PartyId,
+    address: &Address,
+    stream: TcpStream,
+) -> Result<(Check, Secured), Check> {
+    let what = format!("{}: TLS", kit.name(server));
+    let advice = "see that both sides have kits of the same provisioning, and nothing between them opens TLS";
+    let refused = |found: String| Check::failed(what.clone(), found, advice);
+    let config = client_config(kit).map_err(|error| refused(error.to_string()))?;
+    let host = ServerName::try_from(address.host.clone()).map_err(|error| refused(error.to_string()))?;
+    let connecting = TlsConnector::from(Arc::new(config)).connect(host, stream);
+    let stream = match timeout(PATIENCE, connecting).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return Err(refused(error.to_string())),
+        Err(_) => return Err(refused("no answer in time".to_owned())),
+    };
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(|c| Fingerprint::sha256(c));
+    let expected = kit.federation.party(server).map(|party| party.certificate);
+    match shown {
+        Some(shown) if Some(shown) == expected => Ok((
+            Check::ok(what, format!("TLS 1.3, the certificate of the federation file ({shown})")),
+            stream,
+        )),
+        Some(shown) => {
+            let whose = kit
+                .federation
+                .party_with(shown)
+                .map_or("nobody's".to_owned(), |p| format!("{}'s", kit.name(p)));
+            let advice = "see that the right process listens there, started with its own kit";
+            Err(Check::failed(what, format!("{whose} certificate ({shown})"), advice))
+        }
+        None => Err(refused("no certificate".to_owned())),
+    }
+}
+
+fn client_config(kit: &Kit) -> Result<ClientConfig, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    roots.add(kit.tls_authority())?;
+    let mut config = ClientConfig::builder_with_provider(crypto::provider())
+        .with_protocol_versions(&[&TLS13])?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![kit.tls_certificate()], kit.tls_key())?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+/// Every HTTP answer has the server's time, whatever was asked; and it shows that the server took our certificate,
+/// which a client of TLS 1.3 does not learn from the handshake.
+async fn clock(name: &str, stream: Secured) -> Check {
+    let what = format!("{name}: clock");
+    let advice = "see in its log why it refuses this party";
+    match timeout(PATIENCE, ask_date(stream)).await {
+        Ok(Ok(theirs)) => compare_clocks(what, theirs, SystemTime::now()),
+        Ok(Err(error)) => Check::failed(what, format!("it does not answer: {error}"), advice),
+        Err(_) => Check::failed(what, "no answer in time", advice),
+    }
+}
+
+async fn ask_date(stream: Secured) -> Result<SystemTime, Box<dyn std::error::Error + Send + Sync>> {
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = Request::get("https://secsv/preflight").body(Empty::<Bytes>::new())?;
+    let answer = sender.send_request(request).await;
+    connection.abort();
+    let answer = answer?;
+    let date = answer.headers().get(DATE).ok_or("it does not tell the time")?;
+    Ok(httpdate::parse_http_date(date.to_str()?)?)
+}
+
+fn compare_clocks(what: String, theirs: SystemTime, ours: SystemTime) -> Check {
+    let seconds = |moment: SystemTime| moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (theirs, ours) = (seconds(theirs), seconds(ours));
+    let apart = theirs.abs_diff(ours);
+    let side = if theirs >= ours { "ahead" } else { "behind" };
+    let found = format!("{apart} s {side} of ours");
+    let advice = "set both clocks by NTP";
+    match apart {
+        0..=1 => Check::ok(what, "the same as ours"),
+        2..=CLOCK_WARNING => Check::ok(what, found),
+        _ if apart < CLOCK_FAILURE => Check::warning(what, found, advice),
+        _ => Check::failed(what, found, advice),
+    }
+}
+
+/// Whether a server's own port is free.
+pub(super) async fn check_own_port(kit: &Kit) -> Check {
+    let port = kit.address(kit.own).map_or(0, |address| address.port);
+    let what = format!("own port {port}");
+    match TcpListener::bind(("0.0.0.0", port)).await {
+        Ok(_) => Check::ok(what, "free"),
+        Err(error) => Check::warning(
+            what,
+            error.to_string(),
+            "if it is not this party's own process, stop what listens there",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Outcome, *};
+
+    #[test]
+    fn clocks_may_differ_by_seconds_but_not_by_minutes() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        for (ahead, expected) in
+            [(0, Outcome::Ok), (30, Outcome::Ok), (31, Outcome::Warning), (600, Outcome::Failed)]
+        {
+            let ahead = Duration::from_secs(ahead);
+            assert_eq!(compare_clocks(String::new(), now + ahead, now).outcome, expected, "{ahead:?}");
+            assert_eq!(compare_clocks(String::new(), now, now + ahead).outcome, expected, "{ahead:?}");
+        }
+    }
+}

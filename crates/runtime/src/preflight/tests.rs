@@ -1,0 +1,167 @@
+//! Each thing that is wrong is told by the check that is about it.
+
+use std::{convert::Infallible, path::PathBuf, sync::Arc};
+
+use http_body_util::Empty;
+use hyper::{Response, body::Bytes, header::DATE, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier, version::TLS13};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+use crate::{crypto, kit::tests::provision};
+
+/// A listener on a port that the system picks.
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("localhost:{}", listener.local_addr().unwrap().port());
+    (listener, address)
+}
+
+fn kits(principal: &str, auxiliary: &str) -> (TempDir, PathBuf) {
+    let mut provision = provision();
+    provision.servers.principal = principal.parse().unwrap();
+    provision.servers.auxiliary = auxiliary.replace("localhost", "127.0.0.1").parse().unwrap();
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("kits");
+    provision.generate_keys(&out).unwrap();
+    (parent, out)
+}
+
+/// A server with a kit that answers every request with nothing, at some time of its own.
+fn serve(listener: TcpListener, kit: &Kit, date: Option<&'static str>) -> JoinHandle<()> {
+    let mut roots = RootCertStore::empty();
+    roots.add(kit.tls_authority()).unwrap();
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), crypto::provider()).build().unwrap();
+    let mut config = ServerConfig::builder_with_provider(crypto::provider())
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![kit.tls_certificate()], kit.tls_key())
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(stream) = acceptor.accept(stream).await else { continue };
+            let answer = service_fn(move |_| async move {
+                let mut answer = Response::new(Empty::<Bytes>::new());
+                if let Some(date) = date {
+                    answer.headers_mut().insert(DATE, date.parse().unwrap());
+                }
+                Ok::<_, Infallible>(answer)
+            });
+            let connection =
+                http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer);
+            tokio::spawn(connection);
+        }
+    })
+}
+
+fn outcome(checks: &[Check], what: &str) -> Outcome {
+    let check = checks.iter().find(|check| check.what.starts_with(what));
+    check.unwrap_or_else(|| panic!("no check of {what} in {checks:#?}")).outcome
+}
+
+#[tokio::test]
+async fn a_party_that_is_ready_passes() {
+    let ((one, principal), (two, auxiliary)) = (listener().await, listener().await);
+    let (guard, kits) = kits(&principal, &auxiliary);
+    let servers = [(one, "principal"), (two, "auxiliary")]
+        .map(|(listener, name)| serve(listener, &Kit::open(&kits.join(name)).unwrap(), None));
+    let state = guard.path().join("state");
+    let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), Some(&state)).await;
+    // Disks differ between machines.
+    let bad: Vec<_> = checks.iter().filter(|c| c.outcome != Outcome::Ok && c.what != "disk").collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    for what in [
+        "kit",
+        "certificate",
+        "state",
+        "principal: name",
+        "principal: port",
+        "principal: TLS",
+        "principal: clock",
+    ] {
+        outcome(&checks, what);
+    }
+    assert!(checks.iter().any(|check| check.what.starts_with("auxiliary: clock")));
+    servers.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_or_somebody_else_is_told() {
+    let ((one, principal), (two, auxiliary)) = (listener().await, listener().await);
+    let (_guard, kits) = kits(&principal, &auxiliary);
+    drop(two);
+    // The auxiliary's certificate is for another host; south's is for none: both refused by TLS.
+    let wrong = serve(one, &Kit::open(&kits.join("auxiliary")).unwrap(), None);
+    let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), None).await;
+    assert_eq!(outcome(&checks, "principal: TLS"), Outcome::Failed);
+    assert_eq!(outcome(&checks, "auxiliary: port"), Outcome::Failed);
+    assert!(!checks.iter().any(|check| check.what.ends_with("clock")), "nothing to compare");
+    assert!(
+        checks.iter().filter(|check| check.outcome == Outcome::Failed).all(|check| check.advice.is_some())
+    );
+    wrong.abort();
+}
+
+#[tokio::test]
+async fn a_server_of_another_provisioning_or_with_the_wrong_time_is_told() {
+    let ((one, principal), (two, auxiliary)) = (listener().await, listener().await);
+    let ((_own, own), (_foreign, foreign)) = (kits(&principal, &auxiliary), kits(&principal, &auxiliary));
+    let stranger = serve(one, &Kit::open(&foreign.join("principal")).unwrap(), None);
+    let late = serve(two, &Kit::open(&own.join("auxiliary")).unwrap(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+    let checks = super::checks(&Kit::open(&own.join("east")).unwrap(), None).await;
+    assert_eq!(outcome(&checks, "principal: TLS"), Outcome::Failed);
+    assert_eq!(outcome(&checks, "auxiliary: TLS"), Outcome::Ok);
+    assert_eq!(outcome(&checks, "auxiliary: clock"), Outcome::Failed);
+    [stranger, late].iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn the_same_certificate_holder_in_the_wrong_place_is_told() {
+    // Both servers on one host: TLS alone would take one for the other.
+    let ((one, principal), (two, _)) = (listener().await, listener().await);
+    let auxiliary = format!("localhost:{}", two.local_addr().unwrap().port());
+    let mut provision = provision();
+    (provision.servers.principal, provision.servers.auxiliary) =
+        (principal.parse().unwrap(), auxiliary.parse().unwrap());
+    let parent = tempfile::tempdir().unwrap();
+    let out = parent.path().join("kits");
+    provision.generate_keys(&out).unwrap();
+    let swapped = serve(one, &Kit::open(&out.join("auxiliary")).unwrap(), None);
+    let checks = super::checks(&Kit::open(&out.join("west")).unwrap(), None).await;
+    let tls = checks.iter().find(|check| check.what == "principal: TLS").unwrap();
+    assert!(tls.outcome == Outcome::Failed && tls.found.starts_with("auxiliary's certificate"), "{tls}");
+    swapped.abort();
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_state_directory_that_others_can_read_or_nobody_can_write_is_told() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let parent = tempfile::tempdir().unwrap();
+    let open = parent.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(outcome(&state::check(&open), "state directory"), Outcome::Failed);
+    let file = parent.path().join("file");
+    std::fs::write(&file, b"").unwrap();
+    assert_eq!(outcome(&state::check(&file), "state directory"), Outcome::Failed);
+    assert_eq!(outcome(&state::check(&parent.path().join("new/deep")), "state directory"), Outcome::Ok);
+}
+
+#[test]
+fn certificates_near_their_end_are_worth_a_warning() {
+    let (_guard, out) = kits("localhost:1", "localhost:2");
+    let kit = Kit::open(&out.join("north")).unwrap();
+    assert_eq!(certificate(&kit, SystemTime::now()).outcome, Outcome::Ok);
+    assert_eq!(
+        certificate(&kit, SystemTime::now() + SOON + Duration::from_secs(3 * 86_400)).outcome,
+        Outcome::Warning
+    );
+}

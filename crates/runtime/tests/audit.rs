@@ -1,0 +1,349 @@
+//! The audit trail of a real secure run: whole, it verifies; with any byte changed anywhere, `verify` says where.
+//!
+//! Failure is a change that is not found, one that is told of the wrong file or line, or a finding where nothing was
+//! changed.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha20Rng;
+use secsv_federation::{
+    ClientId, ClientSpec, CollectiveTestSet, FederationSpec, LayerSpec, ModelSpec, RunDirectory, RunWriter,
+    Tensor, TestSet, Weights,
+};
+use secsv_protocol::{Envelope, PartyId, Preset, Seed, message::Kind, session::typical_costs};
+use secsv_runtime::{
+    ClearEvaluator, EvaluationResult, Fingerprint, SecureEvaluator,
+    audit::{AuditDefect, Direction, FEDERATION_FILE, LOG_FILE, Log, RESULT_FILE, digest},
+    evaluate,
+    kit::{Kit, Provision, Servers, SessionSpec, Validity},
+    verify::{Finding, Verification, verify},
+    world::Interceptor,
+};
+use tempfile::TempDir;
+
+const CLIENTS: [&str; 4] = ["north", "south", "east", "west"];
+
+/// Four silos, two rounds, three features; one silo missed a round.
+fn run_directory(parent: &Path) -> RunDirectory {
+    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    let spec = FederationSpec {
+        name: "four silos".into(),
+        rounds: 2,
+        model: ModelSpec {
+            input: vec![3],
+            classes: 2,
+            layers: vec![LayerSpec::Linear { weight: "w".into(), bias: Some("b".into()) }],
+        },
+        clients: CLIENTS
+            .iter()
+            .zip(10..)
+            .map(|(id, train_size)| ClientSpec {
+                id: ClientId::new(*id).unwrap(),
+                train_size,
+                rounds: vec![],
+            })
+            .collect(),
+    };
+    let mut model = || {
+        let mut numbers = |count| (0..count).map(|_| rng.random_range(-1.0..1.0)).collect::<Vec<f32>>();
+        Weights::from_iter([
+            ("w".to_owned(), Tensor::new(vec![2, 3], numbers(6)).unwrap()),
+            ("b".to_owned(), Tensor::new(vec![2], numbers(2)).unwrap()),
+        ])
+    };
+    let writer = RunWriter::create(parent.join("run"), &spec).unwrap();
+    writer.initial_model(&model()).unwrap();
+    for (position, id) in spec.ids().enumerate() {
+        for round in spec.round_ids().filter(|round| (position, round.0) != (2, 2)) {
+            writer.local_model(id, round, &model()).unwrap();
+        }
+        let features = (0..27).map(|i| ((i * 7 + position * 5) % 11) as f32 / 5.0 - 1.0).collect();
+        let labels = (0..9).map(|i| (i + position as i64) % 2).collect();
+        writer.test_set(id, &TestSet::new(vec![3], features, labels).unwrap()).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn provision(run: &RunDirectory, estimator: &str, out: &Path) -> Vec<Kit> {
+    let session = SessionSpec {
+        protocol: "secsv".into(),
+        preset: "compact".into(),
+        matmul: "packed".into(),
+        skip: "off".into(),
+        estimator: estimator.into(),
+        seed: 3,
+        epsilon: 0.25,
+        delta: 0.1,
+        samples: Some(12),
+        max_error: None,
+        max_tests: None,
+    };
+    let [principal, auxiliary] = ["localhost:7001", "localhost:7002"].map(|text| text.parse().unwrap());
+    let servers = Servers { principal, auxiliary };
+    let made = Provision::of_run(run, servers, session, Validity::days(SystemTime::now(), 2));
+    made.generate_keys(out).unwrap().kits.iter().map(|(_, kit)| Kit::open(kit).unwrap()).collect()
+}
+
+/// Everybody's logs, told of every frame that passes.
+struct Recorder {
+    logs: Arc<Mutex<BTreeMap<PartyId, Log>>>,
+    numbers: BTreeMap<(PartyId, PartyId), u64>,
+}
+
+impl Interceptor for Recorder {
+    fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
+        let Envelope { from, to, kind, ref bytes } = envelope;
+        let number = self.numbers.entry((from, to)).or_default();
+        let (size, digest) = (bytes.len() as u64, digest(bytes));
+        let mut logs = self.logs.lock().unwrap();
+        logs.get_mut(&from).unwrap().append(Direction::Sent, to, kind, *number, size, digest).unwrap();
+        logs.get_mut(&to).unwrap().append(Direction::Received, from, kind, *number, size, digest).unwrap();
+        *number += 1;
+        vec![envelope]
+    }
+}
+
+/// State directories of everybody after a whole run.
+fn audited() -> (TempDir, Vec<PathBuf>) {
+    let parent = tempfile::tempdir().unwrap();
+    let run = run_directory(parent.path());
+    let kits = provision(&run, "exact", &parent.path().join("kits"));
+    let mut states = Vec::new();
+    let mut logs = BTreeMap::new();
+    for kit in &kits {
+        let state = parent.path().join("states").join(kit.own_name());
+        fs::create_dir_all(&state).unwrap();
+        logs.insert(kit.own, Log::open(&state, kit).unwrap().0);
+        states.push(state);
+    }
+    let logs = Arc::new(Mutex::new(logs));
+    let recorder = Box::new(Recorder { logs: logs.clone(), numbers: BTreeMap::new() });
+    let settings = kits[0].session().unwrap().settings;
+    let (costs, seed) = (Some(typical_costs(Preset::Compact)), Seed::from_bytes([8; 32]));
+    let mut evaluator = SecureEvaluator::new(&run, settings, costs, &seed, recorder).unwrap();
+    let mut result = evaluate(run.spec(), &mut evaluator, &kits[0].evaluation().unwrap(), |_| {}).unwrap();
+    evaluator.account_for(run.spec(), &mut result);
+    let mut logs = logs.lock().unwrap();
+    let principal = logs.get_mut(&PartyId::Principal).unwrap();
+    principal.record_result(&states[0], &serde_json::to_vec_pretty(&result).unwrap()).unwrap();
+    logs.values_mut().for_each(|log| log.end().unwrap());
+    drop(logs);
+    (parent, states)
+}
+
+fn check(states: &[PathBuf]) -> Verification {
+    verify(states, None).unwrap()
+}
+
+fn line_of(bytes: &[u8], position: usize) -> usize {
+    1 + bytes[..position].iter().filter(|&&byte| byte == b'\n').count()
+}
+
+#[test]
+fn an_honest_run_verifies_and_a_flipped_byte_anywhere_is_located() {
+    let (_guard, states) = audited();
+    let whole = check(&states);
+    assert_eq!(whole.findings, []);
+    assert_eq!((whole.values, whole.frames_unmatched, whole.notes.len()), (12, 0, 0));
+    let frames: usize = whole.logs.iter().map(|log| log.sent + log.received).sum();
+    assert!(whole.frames_agreed > 100 && frames == 2 * whole.frames_agreed);
+    assert!(whole.logs.iter().all(|log| log.is_complete && log.restarts == 0));
+
+    let mut rng = ChaCha20Rng::seed_from_u64(6);
+    for (state, name) in states
+        .iter()
+        .flat_map(|state| [(state, LOG_FILE), (state, FEDERATION_FILE)])
+        .chain([(&states[0], RESULT_FILE)])
+    {
+        let file = state.join(name);
+        let bytes = fs::read(&file).unwrap();
+        let ends = [0, bytes.len() - 1].into_iter();
+        for position in ends.chain((0..12).map(|_| rng.random_range(0..bytes.len())).collect::<Vec<_>>()) {
+            let mut flipped = bytes.clone();
+            flipped[position] ^= 1 << rng.random_range(0..8);
+            fs::write(&file, &flipped).unwrap();
+            let findings = check(&states).findings;
+            let line = (name == LOG_FILE).then(|| line_of(&bytes, position));
+            let is_here =
+                |finding: &Finding| finding.file == file && (line.is_none() || finding.line == line);
+            assert!(
+                findings.iter().any(is_here),
+                "{} byte {position}, line {line:?}: {findings:#?}",
+                file.display()
+            );
+        }
+        fs::write(&file, &bytes).unwrap();
+    }
+    assert_eq!(check(&states).findings, []);
+}
+
+#[test]
+fn lines_that_are_cut_off_dropped_or_moved_are_missed() {
+    let (_guard, states) = audited();
+    let file = states[3].join(LOG_FILE);
+    let bytes = fs::read(&file).unwrap();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
+    let without = |place: usize| [&lines[..place], &lines[place + 1..]].concat().concat();
+    let mut swapped = lines.clone();
+    swapped.swap(4, 5);
+    for (what, changed) in [
+        ("a line dropped", without(5)),
+        ("the first line dropped", without(0)),
+        ("two lines swapped", swapped.concat()),
+        ("the last line cut off", lines[..lines.len() - 1].concat()),
+        ("a tail cut off", lines[..lines.len() - 6].concat()),
+        ("the last line torn", bytes[..bytes.len() - 10].to_vec()),
+    ] {
+        fs::write(&file, changed).unwrap();
+        let findings = check(&states).findings;
+        assert!(findings.iter().any(|finding| finding.file == file), "{what}: {findings:#?}");
+    }
+}
+
+/// Tells a new log everything an old one has, with a change: what a party does that rewrites its own account.
+fn rewritten(state: &Path, kit: &Kit, change: impl Fn(usize, &mut serde_json::Value)) {
+    let file = state.join(LOG_FILE);
+    let text = fs::read_to_string(&file).unwrap();
+    fs::remove_file(&file).unwrap();
+    let (mut log, _) = Log::open(state, kit).unwrap();
+    for (index, line) in text.lines().enumerate() {
+        let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+        change(index, &mut line);
+        let Some(frame) = line.get("frame") else { continue };
+        let direction = if frame["direction"] == "sent" { Direction::Sent } else { Direction::Received };
+        let peer = kit.federation.party_named(frame["peer"].as_str().unwrap()).unwrap();
+        let kind = Kind::ALL.into_iter().find(|kind| frame["kind"] == kind.name()).unwrap();
+        let digest = Fingerprint::parse(frame["digest"].as_str().unwrap()).unwrap();
+        let number = |name: &str| frame[name].as_u64().unwrap();
+        log.append(direction, peer, kind, number("number"), number("size"), digest).unwrap();
+    }
+    log.end().unwrap();
+}
+
+#[test]
+fn a_party_that_rewrites_its_log_contradicts_the_others() {
+    let (guard, states) = audited();
+    let kit = Kit::open(&guard.path().join("kits/south")).unwrap();
+    let state = states.iter().find(|state| state.ends_with("south")).unwrap();
+    let kept = fs::read(state.join(LOG_FILE)).unwrap();
+    type Change = fn(&mut serde_json::Value);
+    let changes: [(&str, Change); 3] = [
+        ("digest", |frame| frame["digest"] = Fingerprint([7; 32]).to_string().into()),
+        ("bytes", |frame| frame["size"] = 1.into()),
+        ("kind", |frame| frame["kind"] = Kind::Count.name().into()),
+    ];
+    for (word, change) in changes {
+        rewritten(state, &kit, |index, line| {
+            if index == 7 {
+                change(&mut line["frame"]);
+            }
+        });
+        let findings = check(&states).findings;
+        assert_eq!(findings.len(), 1, "{word}: {findings:#?}");
+        assert!(findings[0].what.contains(word), "{findings:#?}");
+        fs::write(state.join(LOG_FILE), &kept).unwrap();
+    }
+}
+
+#[test]
+fn values_of_every_estimator_are_computed_again_bit_for_bit() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = run_directory(parent.path());
+    let test_set = CollectiveTestSet::read(&run).unwrap();
+    for estimator in
+        ["exact", "permutation", "tmc", "group-testing", "kernelshap", "least-core", "wt-shapley"]
+    {
+        let home = parent.path().join(estimator);
+        let (kits, state) = (home.join("kits"), home.join("state"));
+        fs::create_dir_all(&state).unwrap();
+        let kit = provision(&run, estimator, &kits).remove(0);
+        let settings = kit.evaluation().unwrap();
+        let mut result =
+            evaluate(run.spec(), &mut ClearEvaluator::new(&run, &test_set), &settings, |_| {}).unwrap();
+        result.protocol = "secsv".into();
+        let (mut log, _) = Log::open(&state, &kit).unwrap();
+        log.record_result(&state, &serde_json::to_vec(&result).unwrap()).unwrap();
+        log.end().unwrap();
+        let states = [state.clone()];
+        let found = check(&states);
+        assert_eq!(found.findings, [], "{estimator}");
+        assert!(found.values >= 12);
+
+        let wrongs = wrong_results(&result);
+        for (field, wrong) in wrongs {
+            fs::write(home.join("copy.json"), serde_json::to_vec(&wrong).unwrap()).unwrap();
+            let found = verify(&states, Some(&home.join("copy.json"))).unwrap().findings;
+            let is_told = |finding: &&Finding| finding.what.starts_with(field);
+            assert!(found.iter().any(|finding| is_told(&finding)), "{estimator} {field}: {found:#?}");
+        }
+    }
+}
+
+/// The result with one thing wrong, and what the finding begins with.
+fn wrong_results(result: &EvaluationResult) -> Vec<(&'static str, EvaluationResult)> {
+    let mut wrongs = Vec::new();
+    let mut wrong = |field, change: &dyn Fn(&mut EvaluationResult)| {
+        let mut copy = result.clone();
+        change(&mut copy);
+        wrongs.push((field, copy));
+    };
+    let south = ClientId::new("south").unwrap();
+    wrong("fsv.south: expected", &|result| {
+        let value = result.fsv.get_mut(&south).unwrap();
+        *value = f64::from_bits(value.to_bits() ^ 1);
+    });
+    wrong("ssv round 2.south: expected", &|result| {
+        result.ssv[1].values.remove(&south);
+    });
+    wrong("utilities", &|result| drop(result.utilities.remove(1)));
+    wrong("seed", &|result| result.seed += 1);
+    wrong("utilities[0].correct", &|result| result.utilities[0].correct = result.utilities[0].total + 1);
+    wrongs
+}
+
+#[test]
+fn a_log_goes_on_after_a_stop_and_takes_nothing_back() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = run_directory(parent.path());
+    let kits = provision(&run, "exact", &parent.path().join("kits"));
+    let (state, kit) = (parent.path().join("state"), &kits[2]);
+    fs::create_dir(&state).unwrap();
+    let tell = |log: &mut Log, number: u64, byte: u8| {
+        let digest = Fingerprint([byte; 32]);
+        log.append(Direction::Sent, PartyId::Principal, Kind::Model, number, 10, digest)
+    };
+    let (mut log, _) = Log::open(&state, kit).unwrap();
+    tell(&mut log, 0, 1).unwrap();
+    tell(&mut log, 1, 2).unwrap();
+    drop(log);
+    // Killed in the middle of a line.
+    let file = state.join(LOG_FILE);
+    let mut bytes = fs::read(&file).unwrap();
+    bytes.extend(b"{\"at\":17");
+    fs::write(&file, &bytes).unwrap();
+    let (mut log, recovered) = Log::open(&state, kit).unwrap();
+    assert_eq!((recovered.lines, recovered.torn_bytes), (3, 8));
+    tell(&mut log, 1, 2).unwrap();
+    assert_eq!(log.lines(), 4, "told again, it changes nothing");
+    let changed = tell(&mut log, 1, 3).unwrap_err();
+    assert!(matches!(changed.defect, AuditDefect::Changed { number: 1, .. }), "{changed}");
+    tell(&mut log, 2, 4).unwrap();
+    log.end().unwrap();
+    drop(log);
+    let found = check(std::slice::from_ref(&state));
+    assert_eq!((found.findings.len(), found.logs[0].restarts, found.frames_unmatched), (0, 1, 3));
+    // Somebody else's log is not continued, nor one that was changed.
+    let error = Log::open(&state, &kits[3]).err().unwrap();
+    assert!(matches!(error.defect, AuditDefect::AnothersLog { .. }) && error.is_bad_input(), "{error}");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("\"size\":10", "\"size\":11", 1)).unwrap();
+    let error = Log::open(&state, kit).err().unwrap();
+    assert!(matches!((&error.defect, error.line), (AuditDefect::Broken, Some(2))), "{error}");
+}
