@@ -31,6 +31,8 @@ pub struct Fresh {
     partial: PathBuf,
     file: File,
     digest: Digest,
+    /// Whether the disk must have it before anything is said about it.
+    must_last: bool,
 }
 
 impl Drop for Fresh {
@@ -57,7 +59,7 @@ impl Shelf {
     pub fn read(&self, body: &Body, digest: &Digest) -> Result<Vec<u8>, JournalError> {
         let path = match body {
             Body::Inline(content) => return Ok(content.to_vec()),
-            Body::File(path) => path,
+            Body::File(path, _) => path,
         };
         let content = fs::read(path).map_err(JournalError::system(path))?;
         if blake3::hash(&content) != *digest {
@@ -68,13 +70,31 @@ impl Shelf {
     }
 
     /// Writes content, to be kept later.
-    pub fn write(&self, digest: Digest, content: &[u8]) -> Result<Fresh, JournalError> {
+    pub fn write(&self, digest: Digest, content: &[u8], must_last: bool) -> Result<Fresh, JournalError> {
         let extension = format!("{}.partial", WRITTEN.fetch_add(1, Ordering::Relaxed));
         let partial = self.path(&digest).with_extension(extension);
         let mut file = private_file(&partial).map_err(JournalError::system(&partial))?;
         file.write_all(content).map_err(JournalError::system(&partial))?;
-        Ok(Fresh { partial, file, digest })
+        Ok(Fresh { partial, file, digest, must_last })
     }
+}
+
+/// The disk takes hardly longer for several files than for one, if it is asked at the same time.
+fn sync_all(files: &[Fresh]) -> Result<(), JournalError> {
+    const AT_ONCE: usize = 8;
+    let sync = |fresh: &Fresh| fresh.file.sync_data().map_err(JournalError::system(&fresh.partial));
+    if let [only] = files {
+        return sync(only);
+    }
+    std::thread::scope(|scope| {
+        let share = files.len().div_ceil(AT_ONCE).max(1);
+        let threads: Vec<_> =
+            files.chunks(share).map(|files| scope.spawn(move || files.iter().try_for_each(sync))).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
 }
 
 /// The blobs of a state directory, with how often each is referred to.
@@ -99,18 +119,26 @@ impl Blobs {
         &self.shelf
     }
 
+    pub fn has(&self, digest: &Digest) -> bool {
+        self.references.contains_key(digest)
+    }
+
     /// One more reference.
     pub fn refer(&mut self, digest: Digest) {
         *self.references.entry(digest).or_default() += 1;
     }
 
-    /// Keeps content, if it is not there already, and counts the reference.
-    pub fn keep(&mut self, fresh: Fresh) {
+    /// Keeps content and counts the reference. What need not last gets its name at once.
+    pub fn keep(&mut self, fresh: Fresh) -> Result<(), JournalError> {
         let is_known = self.references.contains_key(&fresh.digest);
         self.refer(fresh.digest);
-        if !is_known {
+        if fresh.must_last {
             self.fresh.push(fresh);
+        } else if !is_known {
+            let path = self.path(&fresh.digest);
+            fs::rename(&fresh.partial, path).map_err(JournalError::system(&fresh.partial))?;
         }
+        Ok(())
     }
 
     /// Has the disk keep what was written, under its name.
@@ -118,8 +146,9 @@ impl Blobs {
         if self.fresh.is_empty() {
             return Ok(());
         }
-        for fresh in std::mem::take(&mut self.fresh) {
-            fresh.file.sync_data().map_err(JournalError::system(&fresh.partial))?;
+        let fresh = std::mem::take(&mut self.fresh);
+        sync_all(&fresh)?;
+        for fresh in fresh {
             fs::rename(&fresh.partial, self.path(&fresh.digest))
                 .map_err(JournalError::system(&fresh.partial))?;
         }

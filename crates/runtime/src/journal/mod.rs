@@ -23,10 +23,12 @@ use secsv_protocol::{PartyId, Scope, Seed, message::Kind};
 use blobs::{Blobs, private_directory, private_file};
 pub use blobs::{Digest, Fresh, Shelf};
 pub use error::JournalError;
-use store::Store;
+use store::{Store, Tables};
 
-/// Contents up to this size are kept in the store itself.
-const INLINE: usize = 16 << 10;
+/// Received contents up to this size are kept in the store itself: the disk is asked once for all of them.
+const INLINE: usize = 1 << 20;
+/// The same for contents that are sent: a file costs nothing that the disk need not have at once.
+const INLINE_SENT: usize = 16 << 10;
 
 /// Who a state directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +44,14 @@ pub struct Owner {
 pub enum Body {
     /// Small enough to be at hand.
     Inline(Arc<Vec<u8>>),
-    /// In a file of the state directory.
-    File(PathBuf),
+    /// In a file of the state directory, and perhaps still in memory.
+    File(PathBuf, Option<Arc<Vec<u8>>>),
+}
+
+impl Body {
+    fn is_in_file(&self) -> bool {
+        matches!(self, Self::File(..))
+    }
 }
 
 /// A message that was received and understood.
@@ -144,14 +152,18 @@ pub struct Emission {
     pub fresh: Option<Fresh>,
 }
 
-/// Content where it is kept: at hand, or written to a file.
+/// Content where it is kept: at hand, or written to a file. What was received must last; what is sent the role can say
+/// again, in the same words, should the disk not have it after a power cut.
 pub fn put(
     shelf: &Shelf,
     digest: Digest,
     content: &Arc<Vec<u8>>,
+    must_last: bool,
 ) -> Result<(Body, Option<Fresh>), JournalError> {
-    Ok(if content.len() > INLINE {
-        (Body::File(shelf.path(&digest)), Some(shelf.write(digest, content)?))
+    let most = if must_last { INLINE } else { INLINE_SENT };
+    Ok(if content.len() > most {
+        let cached = (!must_last).then(|| content.clone());
+        (Body::File(shelf.path(&digest), cached), Some(shelf.write(digest, content, must_last)?))
     } else {
         (Body::Inline(content.clone()), None)
     })
@@ -160,7 +172,7 @@ pub fn put(
 /// A party's journal.
 pub struct Journal {
     path: PathBuf,
-    store: Store,
+    store: Arc<Store>,
     blobs: Blobs,
     /// Held as long as the process lives.
     _lock: File,
@@ -176,6 +188,8 @@ pub struct Journal {
     /// What an earlier process said, and how often: not to be said again.
     said: BTreeMap<(PartyId, Kind, Digest), (Scope, usize)>,
     outbound: BTreeMap<(PartyId, u64), Option<Digest>>,
+    /// Numbers of messages whose files a power cut took: the role says them again.
+    lost: BTreeMap<(PartyId, Kind, Digest), BTreeSet<u64>>,
     finished: BTreeSet<u64>,
     next_row: u64,
 }
@@ -200,7 +214,7 @@ impl Journal {
         let blobs = Blobs::open(path.join("blobs"))?;
         let mut journal = Self {
             path: path.to_owned(),
-            store,
+            store: Arc::new(store),
             blobs,
             _lock: lock,
             seed: Seed::from_bytes(seed.try_into().unwrap_or_default()),
@@ -212,6 +226,7 @@ impl Journal {
             emitted: BTreeMap::new(),
             said: BTreeMap::new(),
             outbound: BTreeMap::new(),
+            lost: BTreeMap::new(),
             finished: BTreeSet::new(),
             next_row: 0,
         };
@@ -267,9 +282,18 @@ impl Journal {
 
     /// Messages that their receivers have not acknowledged.
     pub fn unacknowledged(&self) -> Result<Vec<Outbound>, JournalError> {
-        let all = self.store.outbound(&self.blobs)?;
-        let known = |peer| self.acknowledged.get(&peer).copied().unwrap_or(0);
-        Ok(all.into_iter().filter(|message| message.number >= known(message.to)).collect())
+        let mut all = self.store.outbound(&self.blobs)?;
+        let is_lost = |message: &Outbound| {
+            let lost = self.lost.get(&(message.to, message.kind, message.digest));
+            lost.is_some_and(|lost| lost.contains(&message.number))
+        };
+        all.retain(|message| message.number >= self.acknowledged_by(message.to) && !is_lost(message));
+        Ok(all)
+    }
+
+    /// Messages below this number the peer has.
+    pub fn acknowledged_by(&self, peer: PartyId) -> u64 {
+        self.acknowledged.get(&peer).copied().unwrap_or(0)
     }
 
     /// Assignments, in order.
@@ -288,34 +312,34 @@ impl Journal {
         &mut self,
         batches: impl IntoIterator<Item = Batch>,
     ) -> Result<Vec<Outbound>, JournalError> {
-        let mut write = self.store.begin()?;
         let (mut outbound, mut released) = (Vec::new(), Vec::new());
-        for batch in batches {
-            self.enter(&mut write, batch, &mut outbound, &mut released)?;
-        }
-        self.blobs.sync()?;
-        write.commit()?;
+        self.store.clone().transact(|tables| {
+            for batch in batches {
+                self.enter(tables, batch, &mut outbound, &mut released)?;
+            }
+            self.blobs.sync()
+        })?;
         released.iter().for_each(|digest| self.blobs.release(digest));
         Ok(outbound)
     }
 
     fn enter(
         &mut self,
-        write: &mut store::Write,
+        write: &mut Tables<'_>,
         batch: Batch,
         outbound: &mut Vec<Outbound>,
         released: &mut Vec<Digest>,
     ) -> Result<(), JournalError> {
         for (message, fresh) in batch.received {
-            fresh.into_iter().for_each(|fresh| self.blobs.keep(fresh));
+            fresh.into_iter().try_for_each(|fresh| self.blobs.keep(fresh))?;
             write.received(self.next_row, &message)?;
-            let in_file = matches!(message.body, Body::File(_)).then_some(message.digest);
+            let in_file = message.body.is_in_file().then_some(message.digest);
             self.inbound.entry(message.scope).or_default().insert(self.next_row, in_file);
             self.next_in.insert(message.from, message.number + 1);
             self.next_row += 1;
         }
         for (from, number) in batch.skipped {
-            write.due(from, number + 1)?;
+            write.due(from, number + 1);
             self.next_in.insert(from, number + 1);
         }
         for bytes in &batch.assigned {
@@ -327,10 +351,11 @@ impl Journal {
         }
         for emission in batch.sent {
             if self.was_said(&emission) {
+                outbound.extend(self.found_again(emission)?);
                 continue;
             }
             let scope = emission.scope;
-            let message = self.numbered(emission);
+            let message = self.numbered(emission)?;
             write.sent(self.next_row, &message, scope)?;
             self.emitted.entry(scope).or_default().insert(self.next_row);
             self.next_row += 1;
@@ -339,7 +364,7 @@ impl Journal {
         for (peer, number) in batch.acknowledged {
             let known = self.acknowledged.entry(peer).or_insert(0);
             *known = number.max(*known);
-            write.acknowledged(peer, *known)?;
+            write.acknowledged(peer, *known);
             let gone: Vec<_> =
                 self.outbound.range((peer, 0)..(peer, *known)).map(|(key, digest)| (*key, *digest)).collect();
             for (key, digest) in gone {
@@ -365,18 +390,43 @@ impl Journal {
         true
     }
 
-    fn numbered(&mut self, emission: Emission) -> Outbound {
+    /// A message that a power cut took, in the words in which it was said first.
+    fn found_again(&mut self, emission: Emission) -> Result<Option<Outbound>, JournalError> {
+        let Emission { to, kind, digest, length, body, fresh, .. } = emission;
+        let Some(lost) = self.lost.get_mut(&(to, kind, digest)) else { return Ok(None) };
+        let Some(number) = lost.pop_first() else { return Ok(None) };
+        self.keep_file(digest, &body, fresh)?;
+        self.outbound.insert((to, number), Some(digest));
+        Ok(Some(Outbound { to, number, kind, digest, length, body }))
+    }
+
+    fn numbered(&mut self, emission: Emission) -> Result<Outbound, JournalError> {
         let Emission { to, kind, digest, length, body, fresh, .. } = emission;
         let next = self.next_out.entry(to).or_insert(0);
         let number = *next;
         *next += 1;
-        fresh.into_iter().for_each(|fresh| self.blobs.keep(fresh));
-        self.outbound.insert((to, number), matches!(body, Body::File(_)).then_some(digest));
-        Outbound { to, number, kind, digest, length, body }
+        self.keep_file(digest, &body, fresh)?;
+        self.outbound.insert((to, number), body.is_in_file().then_some(digest));
+        Ok(Outbound { to, number, kind, digest, length, body })
+    }
+
+    /// Sees that large content has its file. Said to several, the first one brought it, unless that was said before.
+    fn keep_file(&mut self, digest: Digest, body: &Body, fresh: Option<Fresh>) -> Result<(), JournalError> {
+        match (body, fresh) {
+            (Body::File(..), Some(fresh)) => self.blobs.keep(fresh),
+            (Body::File(_, Some(content)), None) if !self.blobs.has(&digest) => {
+                self.blobs.keep(self.blobs.shelf().write(digest, content, false)?)
+            }
+            (Body::File(..), None) => {
+                self.blobs.refer(digest);
+                Ok(())
+            }
+            (Body::Inline(_), _) => Ok(()),
+        }
     }
 
     /// Lets go of everything about something; returns the blobs that go with it.
-    fn forget(&mut self, write: &mut store::Write, scope: Scope) -> Result<Vec<Digest>, JournalError> {
+    fn forget(&mut self, write: &mut Tables<'_>, scope: Scope) -> Result<Vec<Digest>, JournalError> {
         if let Scope::Test(test) = scope {
             self.finished.insert(test);
             write.finished(test)?;
@@ -405,12 +455,17 @@ impl Journal {
         (self.finished, self.next_row) = (loaded.finished, loaded.next_row);
         for message in self.store.inbound(&self.blobs)?.iter().zip(&loaded.inbound_rows) {
             let (message, &row) = message;
-            let in_file = matches!(message.body, Body::File(_)).then_some(message.digest);
+            let in_file = message.body.is_in_file().then_some(message.digest);
             in_file.into_iter().for_each(|digest| self.blobs.refer(digest));
             self.inbound.entry(message.scope).or_default().insert(row, in_file);
         }
         for message in self.store.outbound(&self.blobs)? {
-            let in_file = matches!(message.body, Body::File(_)).then_some(message.digest);
+            let in_file = message.body.is_in_file().then_some(message.digest);
+            if in_file.is_some() && self.shelf().read(&message.body, &message.digest).is_err() {
+                let key = (message.to, message.kind, message.digest);
+                self.lost.entry(key).or_default().insert(message.number);
+                continue;
+            }
             in_file.into_iter().for_each(|digest| self.blobs.refer(digest));
             self.outbound.insert((message.to, message.number), in_file);
         }

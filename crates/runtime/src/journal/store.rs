@@ -7,9 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use redb::{
-    Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError, WriteTransaction,
-};
+use redb::{Database, ReadableDatabase as _, ReadableTable as _, Table, TableDefinition, WriteTransaction};
 use secsv_federation::RoundId;
 use secsv_protocol::{PartyId, Scope, message::Kind};
 
@@ -77,7 +75,7 @@ fn scope_of((kind, number): ScopeKey) -> Scope {
 fn body_row<'a>(body: &'a Body, digest: &'a Digest, length: u64) -> BodyRow<'a> {
     let inline = match body {
         Body::Inline(content) => Some(content.as_slice()),
-        Body::File(_) => None,
+        Body::File(..) => None,
     };
     (digest, length, inline)
 }
@@ -85,7 +83,7 @@ fn body_row<'a>(body: &'a Body, digest: &'a Digest, length: u64) -> BodyRow<'a> 
 fn body_of(blobs: &Blobs, (digest, _, inline): BodyRow<'_>) -> Body {
     match inline {
         Some(content) => Body::Inline(Arc::new(content.to_vec())),
-        None => Body::File(blobs.path(digest)),
+        None => Body::File(blobs.path(digest), None),
     }
 }
 
@@ -277,78 +275,112 @@ impl Store {
         .collect()
     }
 
-    pub fn begin(&self) -> Result<Write, JournalError> {
-        Ok(Write(self.database.begin_write().map_err(store)?))
+    /// One transaction: all of it or nothing.
+    pub fn transact<T>(
+        &self,
+        work: impl FnOnce(&mut Tables<'_>) -> Result<T, JournalError>,
+    ) -> Result<T, JournalError> {
+        let write = self.database.begin_write().map_err(store)?;
+        let done = {
+            let mut tables = Tables::open(&write)?;
+            let done = work(&mut tables)?;
+            tables.write_numbers()?;
+            done
+        };
+        write.commit().map_err(store)?;
+        Ok(done)
     }
 }
 
-/// One transaction.
-pub(super) struct Write(WriteTransaction);
-
-fn opened(error: TableError) -> JournalError {
-    store(error)
+/// The tables of one transaction.
+pub(super) struct Tables<'t> {
+    next_in: Table<'t, u16, u64>,
+    next_out: Table<'t, u16, u64>,
+    acknowledged: Table<'t, u16, u64>,
+    inbound: Table<'t, u64, InboundRow<'static>>,
+    outbound: Table<'t, (u16, u64), (u8, BodyRow<'static>)>,
+    emitted: Table<'t, u64, (u16, u8, ScopeKey, &'static [u8; 32])>,
+    assigned: Table<'t, u64, &'static [u8]>,
+    tests: Table<'t, u64, (&'static [u8], Option<&'static [u8]>)>,
+    finished: Table<'t, u64, ()>,
+    /// Written once, in the end.
+    numbers: [BTreeMap<PartyId, u64>; 3],
 }
 
-impl Write {
+impl<'t> Tables<'t> {
+    fn open(write: &'t WriteTransaction) -> Result<Self, JournalError> {
+        Ok(Self {
+            next_in: write.open_table(NEXT_IN).map_err(store)?,
+            next_out: write.open_table(NEXT_OUT).map_err(store)?,
+            acknowledged: write.open_table(ACKNOWLEDGED).map_err(store)?,
+            inbound: write.open_table(INBOUND).map_err(store)?,
+            outbound: write.open_table(OUTBOUND).map_err(store)?,
+            emitted: write.open_table(EMITTED).map_err(store)?,
+            assigned: write.open_table(ASSIGNED).map_err(store)?,
+            tests: write.open_table(TESTS).map_err(store)?,
+            finished: write.open_table(FINISHED).map_err(store)?,
+            numbers: Default::default(),
+        })
+    }
+
+    fn write_numbers(&mut self) -> Result<(), JournalError> {
+        let tables = [&mut self.next_in, &mut self.next_out, &mut self.acknowledged];
+        for (table, numbers) in tables.into_iter().zip(&self.numbers) {
+            for (peer, number) in numbers {
+                table.insert(peer.to_wire(), number).map_err(store)?;
+            }
+        }
+        Ok(())
+    }
+
     pub fn received(&mut self, row: u64, message: &Inbound) -> Result<(), JournalError> {
-        let mut table = self.0.open_table(INBOUND).map_err(opened)?;
         let body = body_row(&message.body, &message.digest, message.length);
         let (from, number) = (message.from.to_wire(), message.number);
         let value = (from, number, message.kind as u8, scope_key(message.scope), body);
-        table.insert(row, value).map_err(store)?;
-        drop(table);
-        self.due(message.from, number + 1)
+        self.inbound.insert(row, value).map_err(store)?;
+        self.due(message.from, number + 1);
+        Ok(())
     }
 
-    pub fn due(&mut self, from: PartyId, number: u64) -> Result<(), JournalError> {
-        let mut table = self.0.open_table(NEXT_IN).map_err(opened)?;
-        table.insert(from.to_wire(), number).map(drop).map_err(store)
+    pub fn due(&mut self, from: PartyId, number: u64) {
+        self.numbers[0].insert(from, number);
     }
 
     pub fn sent(&mut self, row: u64, message: &Outbound, scope: Scope) -> Result<(), JournalError> {
         let (to, kind) = (message.to.to_wire(), message.kind as u8);
-        let mut table = self.0.open_table(OUTBOUND).map_err(opened)?;
         let body = body_row(&message.body, &message.digest, message.length);
-        table.insert((to, message.number), (kind, body)).map_err(store)?;
-        let mut table = self.0.open_table(NEXT_OUT).map_err(opened)?;
-        table.insert(to, message.number + 1).map_err(store)?;
-        let mut table = self.0.open_table(EMITTED).map_err(opened)?;
-        table.insert(row, (to, kind, scope_key(scope), &message.digest)).map(drop).map_err(store)
+        self.outbound.insert((to, message.number), (kind, body)).map_err(store)?;
+        self.numbers[1].insert(message.to, message.number + 1);
+        let value = (to, kind, scope_key(scope), &message.digest);
+        self.emitted.insert(row, value).map(drop).map_err(store)
     }
 
-    pub fn acknowledged(&mut self, peer: PartyId, number: u64) -> Result<(), JournalError> {
-        let mut table = self.0.open_table(ACKNOWLEDGED).map_err(opened)?;
-        table.insert(peer.to_wire(), number).map(drop).map_err(store)
+    pub fn acknowledged(&mut self, peer: PartyId, number: u64) {
+        self.numbers[2].insert(peer, number);
     }
 
     pub fn assigned(&mut self, row: u64, bytes: &[u8]) -> Result<(), JournalError> {
-        self.0.open_table(ASSIGNED).map_err(opened)?.insert(row, bytes).map(drop).map_err(store)
+        self.assigned.insert(row, bytes).map(drop).map_err(store)
     }
 
     pub fn test(&mut self, test: &TestRecord) -> Result<(), JournalError> {
-        let mut table = self.0.open_table(TESTS).map_err(opened)?;
         let value = (test.request.as_slice(), test.result.as_deref());
-        table.insert(test.test, value).map(drop).map_err(store)
+        self.tests.insert(test.test, value).map(drop).map_err(store)
     }
 
     pub fn finished(&mut self, test: u64) -> Result<(), JournalError> {
-        self.0.open_table(FINISHED).map_err(opened)?.insert(test, ()).map(drop).map_err(store)
+        self.finished.insert(test, ()).map(drop).map_err(store)
     }
 
     pub fn forget_inbound(&mut self, row: u64) -> Result<(), JournalError> {
-        self.0.open_table(INBOUND).map_err(opened)?.remove(row).map(drop).map_err(store)
+        self.inbound.remove(row).map(drop).map_err(store)
     }
 
     pub fn forget_emitted(&mut self, row: u64) -> Result<(), JournalError> {
-        self.0.open_table(EMITTED).map_err(opened)?.remove(row).map(drop).map_err(store)
+        self.emitted.remove(row).map(drop).map_err(store)
     }
 
     pub fn forget_outbound(&mut self, (peer, number): (PartyId, u64)) -> Result<(), JournalError> {
-        let mut table = self.0.open_table(OUTBOUND).map_err(opened)?;
-        table.remove((peer.to_wire(), number)).map(drop).map_err(store)
-    }
-
-    pub fn commit(self) -> Result<(), JournalError> {
-        self.0.commit().map_err(store)
+        self.outbound.remove((peer.to_wire(), number)).map(drop).map_err(store)
     }
 }

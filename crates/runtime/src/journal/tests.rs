@@ -1,5 +1,7 @@
 //! A journal that is opened again has everything that was committed, and nothing twice.
 
+use secsv_federation::RoundId;
+
 use super::*;
 
 fn owner() -> Owner {
@@ -13,14 +15,14 @@ fn open(path: &Path) -> Journal {
 fn emission(journal: &Journal, content: &[u8], scope: Scope) -> Emission {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
-    let (body, fresh) = put(journal.shelf(), digest, &Arc::new(content.to_vec())).unwrap();
+    let (body, fresh) = put(journal.shelf(), digest, &Arc::new(content.to_vec()), false).unwrap();
     Emission { to: PartyId::Principal, kind: Kind::Shared, scope, digest, length, body, fresh }
 }
 
 fn inbound(journal: &Journal, number: u64, content: &[u8], scope: Scope) -> (Inbound, Option<Fresh>) {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
-    let (body, fresh) = put(journal.shelf(), digest, &Arc::new(content.to_vec())).unwrap();
+    let (body, fresh) = put(journal.shelf(), digest, &Arc::new(content.to_vec()), true).unwrap();
     let from = PartyId::Principal;
     (Inbound { from, number, kind: Kind::Reply, scope, digest, length, body }, fresh)
 }
@@ -99,7 +101,7 @@ fn leftovers_and_strangers_are_noticed() {
     let journal = open(directory.path());
     assert!(!leftover.exists());
     let message = journal.replay().unwrap().remove(0);
-    let Body::File(path) = &message.body else { panic!("large content is in a file") };
+    let Body::File(path, _) = &message.body else { panic!("large content is in a file") };
     std::fs::write(path, [8; 5]).unwrap();
     assert!(matches!(
         journal.shelf().read(&message.body, &message.digest),
@@ -109,4 +111,25 @@ fn leftovers_and_strangers_are_noticed() {
     let other = Owner { party: PartyId::Client(2), ..owner() };
     let found = Journal::open(directory.path(), &other, || [5; 48]).err();
     assert!(matches!(found, Some(JournalError::Another { field: "party", .. })), "{found:?}");
+}
+
+#[test]
+fn what_a_power_cut_took_is_sent_under_its_number_when_it_is_said_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut journal = open(directory.path());
+    let [first, second] = [vec![4; INLINE + 1], vec![5; INLINE + 2]];
+    let sent = [&first, &second].map(|content| emission(&journal, content, Scope::Round(RoundId(1))));
+    journal.commit([Batch { sent: sent.into(), ..Batch::default() }]).unwrap();
+    let path = journal.shelf().path(blake3::hash(&first).as_bytes());
+    drop(journal);
+    std::fs::write(path, vec![0; INLINE + 1]).unwrap();
+
+    let mut journal = open(directory.path());
+    let left = journal.unacknowledged().unwrap();
+    assert_eq!(left.iter().map(|m| m.number).collect::<Vec<_>>(), [1]);
+    let again = [&second, &first].map(|content| emission(&journal, content, Scope::Round(RoundId(1))));
+    let out = journal.commit([Batch { sent: again.into(), ..Batch::default() }]).unwrap();
+    assert_eq!(out.iter().map(|m| m.number).collect::<Vec<_>>(), [0]);
+    assert_eq!(journal.shelf().read(&out[0].body, &out[0].digest).unwrap(), first);
+    assert_eq!(journal.unacknowledged().unwrap().len(), 2);
 }

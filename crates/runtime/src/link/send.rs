@@ -65,36 +65,53 @@ async fn send_message(outgoing: &Outgoing, message: &Outbound, offset: u64) -> R
         offset,
     };
     send_to(outgoing, Body::Head(head)).await?;
-    match &message.body {
-        journal::Body::Inline(content) => {
-            let content = Bytes::copy_from_slice(&content[offset as usize..]);
-            if !content.is_empty() {
-                send_to(outgoing, Body::Chunk(Chunk { data: content })).await?;
-            }
-        }
-        journal::Body::File(path) => {
-            let path = path.clone();
-            let opened = tokio::task::spawn_blocking(move || File::open(path)).await;
-            let unreadable = |_| Status::internal("a stored message cannot be read");
-            let file = Arc::new(opened.map_err(|_| Status::cancelled("stopping"))?.map_err(unreadable)?);
-            let mut at = offset;
-            while at < message.length {
-                let size = CHUNK.min((message.length - at) as usize);
-                let read = tokio::task::spawn_blocking({
-                    let file = file.clone();
-                    move || read_at(&file, at, size)
-                });
-                let data = read.await.map_err(|_| Status::cancelled("stopping"))?.map_err(unreadable)?;
-                send_to(outgoing, Body::Chunk(Chunk { data: data.into() })).await?;
-                at += size as u64;
-            }
-        }
+    let source = Source::of(&message.body)?;
+    let mut at = offset;
+    while at < message.length {
+        let size = CHUNK.min((message.length - at) as usize);
+        send_to(outgoing, Body::Chunk(Chunk { data: source.read(at, size)? })).await?;
+        at += size as u64;
     }
     Ok(())
 }
 
-fn read_at(file: &File, at: u64, size: usize) -> std::io::Result<Vec<u8>> {
-    let mut data = vec![0; size];
-    file.read_exact_at(&mut data, at)?;
-    Ok(data)
+/// Where content comes from, a piece at a time. Files were written moments ago: reading a piece takes microseconds.
+enum Source {
+    Memory(Bytes),
+    File(File),
+}
+
+/// Content that several senders share.
+struct Shared(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Source {
+    fn of(body: &journal::Body) -> Result<Self, Status> {
+        match body {
+            journal::Body::Inline(content) | journal::Body::File(_, Some(content)) => {
+                Ok(Self::Memory(Bytes::from_owner(Shared(content.clone()))))
+            }
+            journal::Body::File(path, None) => File::open(path).map(Self::File).map_err(unreadable),
+        }
+    }
+
+    fn read(&self, at: u64, size: usize) -> Result<Bytes, Status> {
+        match self {
+            Self::Memory(content) => Ok(content.slice(at as usize..at as usize + size)),
+            Self::File(file) => {
+                let mut data = vec![0; size];
+                file.read_exact_at(&mut data, at).map_err(unreadable)?;
+                Ok(data.into())
+            }
+        }
+    }
+}
+
+fn unreadable(_: std::io::Error) -> Status {
+    Status::internal("a stored message cannot be read")
 }

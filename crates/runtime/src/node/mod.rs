@@ -68,7 +68,7 @@ impl Network {
         let identity = Arc::new(Identity::new(kit.clone())?);
         let failed = |source| Error::System { what: "the network's threads", source };
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(1)
             .thread_name("network")
             .enable_all()
             .build()

@@ -19,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{peer::Peer, scribe::Order};
 use crate::{
     Error,
-    journal::{Batch, Digest, Emission, Inbound, Shelf, TestRecord, put},
+    journal::{Batch, Body, Digest, Emission, Inbound, Shelf, TestRecord, put},
     world::{Accounts, Stopwatch},
 };
 
@@ -403,7 +403,7 @@ impl<R: Hosted> Desk<R> {
         }
         let length = content.len() as u64;
         let content = Arc::new(content);
-        let (body, fresh) = put(&self.shelf, digest, &content)?;
+        let (body, fresh) = put(&self.shelf, digest, &content, true)?;
         let message = Inbound { from, number, kind, scope, digest, length, body };
         let content = Arc::unwrap_or_clone(content);
         let effects = if seat.resuming.contains(&scope.whole()) {
@@ -433,9 +433,10 @@ impl<R: Hosted> Desk<R> {
         mut batch: Batch,
     ) -> Result<Vec<Job<R>>, Error> {
         let Effects { outbox, jobs } = effects;
+        let mut last: Option<(Arc<Vec<u8>>, Digest, Body)> = None;
         for message in outbox {
             seat.replies += replies_in(message.kind, &message.content);
-            let emission = self.emission(message)?;
+            let emission = self.emission(message, &mut last)?;
             seat.count(self.own, emission.to, emission.kind, emission.length);
             batch.sent.push(emission);
         }
@@ -461,14 +462,27 @@ impl<R: Hosted> Desk<R> {
         Ok(jobs)
     }
 
-    fn emission(&self, message: Outgoing) -> Result<Emission, Error> {
+    /// A message on its way to the journal. One to several parties is hashed and written once.
+    fn emission(
+        &self,
+        message: Outgoing,
+        last: &mut Option<(Arc<Vec<u8>>, Digest, Body)>,
+    ) -> Result<Emission, Error> {
         let Outgoing { to, kind, content } = message;
-        let digest = *blake3::hash(&content).as_bytes();
         let scope = self.federation.scope(kind, &content).map_err(|why| {
             let from = self.own;
             Error::Role(RoleError::Malformed { from, kind, why })
         })?;
-        let (length, (body, fresh)) = (content.len() as u64, put(&self.shelf, digest, &content)?);
+        let length = content.len() as u64;
+        let (digest, body, fresh) = match last {
+            Some((same, digest, body)) if Arc::ptr_eq(same, &content) => (*digest, body.clone(), None),
+            _ => {
+                let digest = *blake3::hash(&content).as_bytes();
+                let (body, fresh) = put(&self.shelf, digest, &content, false)?;
+                *last = Some((content, digest, body.clone()));
+                (digest, body, fresh)
+            }
+        };
         Ok(Emission { to, kind, scope, digest, length, body, fresh })
     }
 }

@@ -214,7 +214,7 @@ fn peers(
     all.filter(|&id| id != kit.own && !(is_client(id) && is_client(kit.own)))
         .map(|id| {
             let waiting = waiting_for.remove(&id).unwrap_or_default();
-            let numbers = (journal.next_in(id), journal.next_out(id));
+            let numbers = (journal.next_in(id), journal.acknowledged_by(id), journal.next_out(id));
             let peer = Peer::new(id, board, kit.name(id), numbers, waiting);
             (id, Arc::new(peer))
         })

@@ -10,7 +10,7 @@ use secsv_protocol::{PartyId, Scope};
 use tokio::sync::{Notify, watch};
 
 use crate::{
-    journal::{Digest, Outbound},
+    journal::{Body, Digest, Outbound},
     status::Board,
 };
 
@@ -31,8 +31,12 @@ pub struct Peer {
 
 #[derive(Default)]
 struct State {
-    /// Not acknowledged yet, by number without gaps.
+    /// Not acknowledged yet, by number. A gap is filled when the role has said again what a power cut took.
     waiting: VecDeque<Outbound>,
+    /// Numbers below the other side has.
+    acknowledged: u64,
+    /// Bytes of large messages that are still in memory.
+    cached: usize,
     /// The number after the last one.
     next_out: u64,
     /// Numbers below are on our disk.
@@ -91,11 +95,12 @@ impl Peer {
         id: PartyId,
         board: &Arc<Board>,
         name: String,
-        (kept, next_out): (u64, u64),
+        (kept, acknowledged, next_out): (u64, u64, u64),
         waiting: Vec<Outbound>,
     ) -> Self {
         let waiting = waiting.into();
-        let state = Mutex::new(State { waiting, next_out, kept, taken: kept, ..State::default() });
+        let state = State { waiting, acknowledged, next_out, kept, taken: kept, ..State::default() };
+        let state = Mutex::new(state);
         let board = board.clone();
         Self { id, name, state, board, changed: Notify::new(), stream: watch::Sender::new(0) }
     }
@@ -107,8 +112,7 @@ impl Peer {
     /// A message that is on the disk is to be sent.
     pub(crate) fn post(&self, message: Outbound) {
         let mut state = self.lock();
-        state.next_out = message.number + 1;
-        state.waiting.push_back(message);
+        state.add(message);
         drop(state);
         self.changed.notify_one();
     }
@@ -149,16 +153,19 @@ impl Peer {
     /// The other side has everything below this number: returns whether that is news.
     pub(crate) fn retire(&self, number: u64) -> bool {
         let mut state = self.lock();
-        let before = state.waiting.len();
-        while state.waiting.front().is_some_and(|message| message.number < number) {
+        let is_news = number > state.acknowledged;
+        state.acknowledged = number.max(state.acknowledged);
+        while let Some(message) = state.waiting.front().filter(|message| message.number < number) {
+            state.cached -= cached(message);
             state.waiting.pop_front();
         }
-        state.waiting.len() < before
+        is_news
     }
 
     /// Whether the other side has everything.
     pub fn is_even(&self) -> bool {
-        self.lock().waiting.is_empty()
+        let state = self.lock();
+        state.acknowledged == state.next_out
     }
 
     /// The number that is expected next, and what has come of it.
@@ -171,7 +178,7 @@ impl Peer {
     /// Numbers that can be sent: from the first that is not acknowledged to the one after the last.
     pub(crate) fn range(&self) -> (u64, u64) {
         let state = self.lock();
-        (state.waiting.front().map_or(state.next_out, |message| message.number), state.next_out)
+        (state.acknowledged, state.next_out)
     }
 
     /// A new stream begins, and ends any other. Returns its number.
@@ -229,7 +236,29 @@ impl Peer {
     }
 }
 
+/// Bytes of large messages that wait in memory, for one peer: what is beyond is read from its files.
+const CACHE: usize = 8 << 20;
+
+fn cached(message: &Outbound) -> usize {
+    match &message.body {
+        Body::File(_, Some(content)) => content.len(),
+        _ => 0,
+    }
+}
+
 impl State {
+    fn add(&mut self, mut message: Outbound) {
+        if let Body::File(_, content) = &mut message.body
+            && self.cached + message.length as usize > CACHE
+        {
+            *content = None;
+        }
+        self.cached += cached(&message);
+        self.next_out = self.next_out.max(message.number + 1);
+        let place = self.waiting.partition_point(|other| other.number < message.number);
+        self.waiting.insert(place, message);
+    }
+
     fn turn(&mut self, cursor: u64, acknowledged: u64) -> Option<Turn> {
         if let Some(reason) = self.refused.take() {
             return Some(Turn::Refused(reason));
@@ -237,8 +266,8 @@ impl State {
         if self.kept > acknowledged {
             return Some(Turn::Acknowledge(self.kept));
         }
-        let first = self.waiting.front().map_or(self.next_out, |message| message.number);
-        if let Some(message) = cursor.checked_sub(first).and_then(|i| self.waiting.get(i as usize)) {
+        let found = self.waiting.binary_search_by_key(&cursor, |message| message.number);
+        if let Some(message) = found.ok().and_then(|place| self.waiting.get(place)) {
             return Some(Turn::Message(message.clone()));
         }
         if !self.over.is_empty() {

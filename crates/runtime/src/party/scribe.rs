@@ -7,6 +7,7 @@ use std::{
         Arc,
         mpsc::{Receiver, Sender, SyncSender},
     },
+    time::{Duration, Instant},
 };
 
 use secsv_protocol::{PartyId, TestResult};
@@ -18,6 +19,8 @@ use crate::{
     journal::{Batch, Inbound, Journal, Outbound},
 };
 
+/// What comes within this time is kept in one go.
+const GATHERING: Duration = Duration::from_millis(2);
 /// Batches that are kept in one go at most.
 const TOGETHER: usize = 256;
 
@@ -54,8 +57,11 @@ impl Scribe {
             let mut batches = Vec::new();
             let mut flushed = Vec::new();
             let mut met = Vec::new();
-            let more = std::iter::from_fn(|| orders.try_recv().ok()).take(TOGETHER);
-            for order in [first].into_iter().chain(more) {
+            let until = Instant::now() + GATHERING;
+            let more = std::iter::from_fn(|| {
+                orders.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+            });
+            for order in [first].into_iter().chain(more.take(TOGETHER)) {
                 match order {
                     Order::Keep(mut batch) => {
                         acknowledged.append(&mut batch.acknowledged);

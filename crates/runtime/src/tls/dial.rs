@@ -16,7 +16,7 @@ use tonic::{
 };
 use tonic_prost::ProstCodec;
 
-use super::{ANSWER, HANDSHAKE, Identity, SILENCE, WINDOW, service};
+use super::{ANSWER, FRAME, HANDSHAKE, Identity, SILENCE, WINDOW, service};
 use crate::link::{Host, PACKETS, converse, packet::Packet};
 
 /// The first wait after a connection was lost ...
@@ -67,6 +67,7 @@ async fn once<H: Host>(host: &Arc<H>, identity: &Arc<Identity>, server: PartyId)
         .http2_keep_alive_interval(SILENCE)
         .keep_alive_timeout(ANSWER)
         .keep_alive_while_idle(true)
+        .max_frame_size(FRAME)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .connect_timeout(2 * HANDSHAKE);

@@ -23,7 +23,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Server, server::Connected};
 
-use super::{ANSWER, HANDSHAKE, Identity, SILENCE, TlsError, WINDOW, service::LinkService};
+use super::{ANSWER, FRAME, HANDSHAKE, Identity, SILENCE, TlsError, WINDOW, service::LinkService};
 use crate::link::{Host, PATIENCE};
 
 /// Handshakes at a time: strangers who never finish theirs keep nobody else out for long.
@@ -114,6 +114,7 @@ pub(crate) async fn listen<H: Host>(
         .http2_keepalive_timeout(Some(ANSWER))
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
+        .max_frame_size(Some(FRAME))
         .max_concurrent_streams(4)
         .http2_max_header_list_size(16 << 10)
         .tcp_nodelay(true)

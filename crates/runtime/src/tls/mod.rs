@@ -16,6 +16,7 @@ use secsv_protocol::PartyId;
 
 use crate::{
     crypto,
+    link::CHUNK,
     kit::{Address, Kit},
 };
 
@@ -31,7 +32,9 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 /// ... and has so long to answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(20);
 /// Bytes under way on a stream: enough for 100 Mbit/s and a tenth of a second, little enough for a hundred peers.
-pub(crate) const WINDOW: u32 = 1 << 20;
+pub(crate) const WINDOW: u32 = 2 << 20;
+/// Bytes in a frame of HTTP/2: one for a packet.
+pub(crate) const FRAME: u32 = (CHUNK + (64 << 10)) as u32;
 
 /// Why there can be no TLS.
 #[derive(Debug, thiserror::Error)]
