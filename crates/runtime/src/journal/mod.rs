@@ -28,7 +28,7 @@ use store::{Store, Tables};
 /// Received contents up to this size are kept in the store itself: the disk is asked once for all of them.
 const INLINE: usize = 1 << 20;
 /// The same for contents that are sent: a file costs nothing that the disk need not have at once.
-const INLINE_SENT: usize = 16 << 10;
+const INLINE_SENT: usize = 64 << 10;
 
 /// Who a state directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,8 @@ use super::{
 };
 use crate::party::{Arrival, Partial, Peer};
 
+/// Bytes that are allocated on a peer's word.
+const RESERVED: usize = 1 << 20;
 /// Bytes that are hashed where they come in.
 const HASHED_HERE: usize = 1 << 20;
 
@@ -87,6 +89,8 @@ impl<H: Host> Assembly<H> {
             return refuse(format!("offset: expected at most {}, found {}", data.len(), head.offset));
         }
         data.truncate(head.offset as usize);
+        // Room for what most messages need, whatever is announced.
+        data.reserve((head.length as usize - data.len()).min(RESERVED));
         let (number, kind, length) = (head.number, kind as u8, head.length);
         self.current = Some(Partial { number, kind, length, digest, data });
         self.complete().await

@@ -23,6 +23,9 @@ use crate::{
     world::{Accounts, Stopwatch},
 };
 
+/// Who waits for a change looks up now and then all the same.
+const MOST_PATIENT: Duration = Duration::from_secs(1);
+
 /// What a role has to say to whoever runs it.
 #[derive(Default)]
 pub(crate) struct Harvest {
@@ -115,6 +118,10 @@ struct Floor<R> {
     inbox: VecDeque<Event<R>>,
     jobs: VecDeque<Job<R>>,
     busy: usize,
+    /// Threads without work.
+    idle: usize,
+    /// Those who wait for a change.
+    lookers: usize,
     failure: Option<Error>,
     stopping: bool,
     accounts: Accounts,
@@ -127,6 +134,9 @@ pub(crate) struct Desk<R> {
     own: PartyId,
     federation: Arc<Federation>,
     floor: Mutex<Floor<R>>,
+    /// There is work.
+    work: Condvar,
+    /// Something has changed, for those who look.
     moved: Condvar,
     scribe: Sender<Order>,
     shelf: Shelf,
@@ -158,13 +168,16 @@ impl<R: Hosted> Desk<R> {
             inbox: VecDeque::new(),
             jobs: VecDeque::new(),
             busy: 0,
+            idle: 0,
+            lookers: 0,
             failure: None,
             stopping: false,
             accounts: Accounts::default(),
             replaying: 0,
         };
-        let (floor, moved, tells) = (Mutex::new(floor), Condvar::new(), own == PartyId::Principal);
-        Self { own, federation, floor, moved, scribe, shelf, peers, tells }
+        let (floor, tells) = (Mutex::new(floor), own == PartyId::Principal);
+        let (work, moved) = (Condvar::new(), Condvar::new());
+        Self { own, federation, floor, work, moved, scribe, shelf, peers, tells }
     }
 
     fn lock(&self) -> MutexGuard<'_, Floor<R>> {
@@ -172,8 +185,28 @@ impl<R: Hosted> Desk<R> {
     }
 
     fn push(&self, event: Event<R>) {
-        self.lock().inbox.push_back(event);
-        self.moved.notify_all();
+        let mut floor = self.lock();
+        floor.inbox.push_back(event);
+        self.wake(&floor, 0);
+    }
+
+    /// Wakes as many as there is work for, beside those who are awake: waking costs more than many a task.
+    fn wake(&self, floor: &Floor<R>, awake: usize) {
+        let events = usize::from(floor.seat.is_some() && !floor.inbox.is_empty());
+        let wanted = (events + floor.jobs.len()).saturating_sub(awake);
+        (0..wanted.min(floor.idle)).for_each(|_| self.work.notify_one());
+        if floor.lookers > 0 {
+            self.moved.notify_all();
+        }
+    }
+
+    /// Waits until something has changed.
+    fn watch<'a>(&self, mut floor: MutexGuard<'a, Floor<R>>, time: Duration) -> MutexGuard<'a, Floor<R>> {
+        floor.lookers += 1;
+        let woken = self.moved.wait_timeout(floor, time);
+        let mut floor = woken.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        floor.lookers -= 1;
+        floor
     }
 
     /// A message has come.
@@ -205,7 +238,7 @@ impl<R: Hosted> Desk<R> {
             if let Some(seat) = &floor.seat {
                 return look(&seat.role);
             }
-            floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+            floor = self.watch(floor, MOST_PATIENT);
         }
     }
 
@@ -217,7 +250,7 @@ impl<R: Hosted> Desk<R> {
                 let accounts = Accounts { traffic: seat.traffic.clone(), ..floor.accounts.clone() };
                 return (accounts, seat.replies);
             }
-            floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+            floor = self.watch(floor, MOST_PATIENT);
         }
     }
 
@@ -236,8 +269,7 @@ impl<R: Hosted> Desk<R> {
             if left.is_zero() {
                 return Ok(None);
             }
-            let woken = self.moved.wait_timeout(floor, left);
-            floor = woken.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            floor = self.watch(floor, left);
         }
     }
 
@@ -255,6 +287,7 @@ impl<R: Hosted> Desk<R> {
     /// Has all threads end.
     pub fn stop(&self) {
         self.lock().stopping = true;
+        self.work.notify_all();
         self.moved.notify_all();
     }
 
@@ -273,7 +306,9 @@ impl<R: Hosted> Desk<R> {
                 drop(floor);
                 floor = self.run_job(job);
             } else {
-                floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+                floor.idle += 1;
+                floor = self.work.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+                floor.idle -= 1;
             }
         }
     }
@@ -304,7 +339,7 @@ impl<R: Hosted> Desk<R> {
             }
         }
         floor.seat = Some(seat);
-        self.moved.notify_all();
+        self.wake(&floor, 1);
         floor
     }
 
@@ -337,7 +372,7 @@ impl<R: Hosted> Desk<R> {
                 floor.failure.get_or_insert(Error::Role(error));
             }
         }
-        self.moved.notify_all();
+        self.wake(&floor, 1);
         floor
     }
 
