@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// What comes within this time is kept in one go.
-const GATHERING: Duration = Duration::from_millis(5);
+const GATHERING: Duration = Duration::from_millis(12);
 /// Batches that are kept in one go at most.
 const TOGETHER: usize = 256;
 

@@ -16,8 +16,8 @@ use secsv_protocol::PartyId;
 
 use crate::{
     crypto,
-    link::CHUNK,
     kit::{Address, Kit},
+    link::CHUNK,
 };
 
 pub(crate) use dial::dial;
