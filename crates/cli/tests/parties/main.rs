@@ -3,5 +3,7 @@
 //! Failures: a value that differs in any bit, a process that does not end, a state directory that does not open, a stranger
 //! who is let in or disturbs the run.
 
+#![cfg(test)]
+
 mod consortium;
 mod equal;

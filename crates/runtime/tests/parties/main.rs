@@ -3,6 +3,8 @@
 //! Failures: a value that differs in any bit from that of one process, a process that does not end, a state directory that
 //! does not open, a stranger who is let in or refused without a reason, a run that a stranger disturbs.
 
+#![cfg(test)]
+
 mod attacker;
 mod away;
 mod chaos;
