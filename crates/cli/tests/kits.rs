@@ -1,5 +1,7 @@
 //! `secsv keygen`, `provision`, `preflight` and `verify` as a user sees them: output, files and exit codes.
 
+#![cfg(test)]
+
 use std::{
     error::Error,
     fs,

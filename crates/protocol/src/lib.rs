@@ -81,7 +81,8 @@ mod tests {
             "Weights",
             "EncodedModel",
             "Activator",
-            "Values",
+            "activation::",
+            "Values {",
             "decrypt_reply",
         ];
         let servers = [

@@ -163,9 +163,12 @@ pub(crate) fn keeps_encoded_samples(session: &Session) -> bool {
     batches * layout.encoded_bytes() <= ENCODED_KEPT
 }
 
+/// One chunk, once it is encoded.
+type EncodedChunk = Mutex<Option<Arc<Vec<EncodedBatch>>>>;
+
 /// A server's share of the samples, encoded, chunk by chunk: made by who needs a chunk first.
 #[derive(Default)]
-pub(crate) struct EncodedChunks(Mutex<BTreeMap<usize, Arc<Mutex<Option<Arc<Vec<EncodedBatch>>>>>>>);
+pub(crate) struct EncodedChunks(Mutex<BTreeMap<usize, Arc<EncodedChunk>>>);
 
 impl EncodedChunks {
     fn get(

@@ -3,6 +3,8 @@
 //! Failure is a change that is not found, one that is told of the wrong file or line, or a finding where nothing was
 //! changed.
 
+#![cfg(test)]
+
 use std::{
     collections::BTreeMap,
     fs,

@@ -203,11 +203,10 @@ fn check_signature(path: &Path, ca_der: &[u8], federation: &[u8]) -> Result<(), 
     Ok(())
 }
 
-fn open_private_key(
-    path: &Path,
-    party: &Party,
-    public_key: &[u8],
-) -> Result<(Secret<Vec<u8>>, Secret<Vec<u8>>), KitError> {
+/// A file of a kit that is secret.
+type Pem = Secret<Vec<u8>>;
+
+fn open_private_key(path: &Path, party: &Party, public_key: &[u8]) -> Result<(Pem, Pem), KitError> {
     let file = path.join(PRIVATE_KEY);
     let text = read_private(&file)?;
     let der = pem(&file, text.expose(), "PRIVATE KEY")?;

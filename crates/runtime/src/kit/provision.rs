@@ -58,6 +58,9 @@ struct Applicant<'a, K> {
     envelope_key: Fingerprint,
 }
 
+/// A party's name, its role and its address, where it has one.
+type Listed<'a> = (ClientId, PartyRole, Option<&'a str>);
+
 impl Provision {
     /// For the federation of a run directory, or of what a silo or the provisioner holds of one: `federation.toml` and
     /// `initial.safetensors`. Who missed a round is read from the clients' directories where all are there;
@@ -132,7 +135,7 @@ impl Provision {
     }
 
     /// Everybody with role and host, in the federation file's order.
-    fn parties(&self, file: &Path) -> Result<Vec<(ClientId, PartyRole, Option<&str>)>, KitError> {
+    fn parties(&self, file: &Path) -> Result<Vec<Listed<'_>>, KitError> {
         let reserved = ["principal", "auxiliary", AUTHORITY, AUTHORITY_KEY];
         if let Some(id) = self.federation.ids().find(|id| reserved.contains(&id.as_str())) {
             return Err(KitError::invalid(

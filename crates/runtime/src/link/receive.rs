@@ -112,7 +112,7 @@ impl<H: Host> Assembly<H> {
 
     /// Hands a message on that is whole, as soon as there is room.
     async fn complete(&mut self) -> Result<(), Status> {
-        if !self.current.as_ref().is_some_and(|current| current.data.len() as u64 == current.length) {
+        if self.current.as_ref().is_none_or(|current| current.data.len() as u64 != current.length) {
             return Ok(());
         }
         let Some(Partial { number, kind, digest, data, .. }) = self.current.take() else { return Ok(()) };
