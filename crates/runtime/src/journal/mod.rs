@@ -106,8 +106,8 @@ pub struct TestRecord {
 pub struct Batch {
     /// Messages received: they may be acknowledged afterwards. With the file of their content where it is large.
     pub received: Vec<(Inbound, Option<Fresh>)>,
-    /// Messages received about something that is over: from whom, and their numbers.
-    pub skipped: Vec<(PartyId, u64)>,
+    /// Messages received about something that is over: their contents are not kept.
+    pub skipped: Vec<Inbound>,
     /// Messages that the role wants to send.
     pub sent: Vec<Emission>,
     /// How far peers have acknowledged: the number of the first message they do not have.
@@ -338,7 +338,7 @@ impl Journal {
             self.next_in.insert(message.from, message.number + 1);
             self.next_row += 1;
         }
-        for (from, number) in batch.skipped {
+        for Inbound { from, number, .. } in batch.skipped {
             write.due(from, number + 1);
             self.next_in.insert(from, number + 1);
         }

@@ -433,7 +433,8 @@ impl<R: Hosted> Desk<R> {
         if matches!(scope, Scope::Test(test) if seat.finished.contains(&test)) {
             *due += 1;
             peer.into_iter().for_each(|peer| peer.take(number + 1));
-            batch.skipped.push((from, number));
+            let (length, body) = (content.len() as u64, Body::Inline(Arc::default()));
+            batch.skipped.push(Inbound { from, number, kind, scope, digest, length, body });
             return Ok(Some(Effects::default()));
         }
         let length = content.len() as u64;

@@ -89,10 +89,11 @@ impl Scribe {
     }
 
     fn keep(&mut self, batches: Vec<Batch>) -> Result<(), Error> {
-        let received = batches.iter().flat_map(|batch| &batch.received);
-        let received: Vec<Inbound> = received.map(|(message, _)| message.clone()).collect();
-        let skipped = batches.iter().flat_map(|batch| &batch.skipped).map(|(from, _)| *from);
-        let due: BTreeSet<PartyId> = received.iter().map(|message| message.from).chain(skipped).collect();
+        let received = batches.iter().flat_map(|batch| {
+            batch.received.iter().map(|(message, _)| message).chain(&batch.skipped).cloned()
+        });
+        let received: Vec<Inbound> = received.collect();
+        let due: BTreeSet<PartyId> = received.iter().map(|message| message.from).collect();
         let tests = batches.iter().flat_map(|batch| &batch.tests);
         let ended: Vec<(u64, Vec<u8>)> =
             tests.filter_map(|test| Some((test.test, test.result.clone()?))).collect();

@@ -12,6 +12,7 @@ use secsv_federation::RunDirectory;
 use secsv_runtime::{
     kit::Kit,
     node::{NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
+    verify::verify,
 };
 
 use crate::federation::{CLIENTS, Fixture};
@@ -129,7 +130,7 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// Waits until everybody has ended well, and compares what they learned.
+    /// Waits until everybody has ended well, and compares what they learned and what they logged.
     pub fn finish(&mut self) {
         let since = Instant::now();
         while !self.running.is_empty() {
@@ -154,6 +155,10 @@ impl<'a> Processes<'a> {
             let found: Values = serde_json::from_slice(&found).unwrap();
             assert_eq!(found, Values::of(&expected), "as {party} learned it");
         }
+        let states: Vec<PathBuf> = parties().iter().map(|party| self.fixture.options(party).state).collect();
+        let verification = verify(&states, None).unwrap();
+        assert!(verification.findings.is_empty(), "the logs disagree: {:?}", verification.findings);
+        assert!(verification.frames_agreed > 0 && verification.frames_unmatched == 0);
     }
 }
 
