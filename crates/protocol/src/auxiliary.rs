@@ -14,7 +14,7 @@ use crate::{
     Error, PartyId,
     codec::{Reader, Writer, pack, unpack_matrix},
     error::CodecError,
-    message::{Kind, Place, TestPlan, UnitId, join},
+    message::{Kind, Place, TestPlan, UnitId, join_after},
     role::{Effects, Outgoing, Phase, Role},
     scope::Scope,
     secret::{self, SecretServer},
@@ -212,8 +212,8 @@ impl Auxiliary {
                         parts.push(output.to_bytes(&encryption.parameters));
                     }
                     let mut w = Writer::default();
-                    w.u32(round.0).u32(chunk as u32).raw(&join(&parts));
-                    let content = w.finish();
+                    w.u32(round.0).u32(chunk as u32);
+                    let content = join_after(w, &parts);
                     Ok(move |_: &mut Self| {
                         let mut effects = Effects::default();
                         effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::FirstLayer, content));
@@ -343,7 +343,7 @@ impl Auxiliary {
                     public.rerandomise(&mut output, &mut rng, &mut meter.operations)?;
                     parts.push(output.to_bytes(&encryption.parameters));
                 }
-                let content = place.encode(&join(&parts));
+                let content = place.encode_parts(&parts);
                 Ok(move |_: &mut Self| {
                     let mut effects = Effects::default();
                     effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Half, content));

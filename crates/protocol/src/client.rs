@@ -17,7 +17,7 @@ use crate::{
     activation::{Activator, Handed},
     codec::{Reader, Writer, pack, unpack_matrix},
     error::CodecError,
-    message::{Hello, Kind, Place, TestPlan, UnitId, join, split},
+    message::{Hello, Kind, Place, TestPlan, UnitId, join_after, split},
     model::{EncodedModel, ranges, sample_values},
     program::{Input, Receive},
     role::{Effects, Meter, Outgoing, Phase, Role},
@@ -324,8 +324,8 @@ impl Client {
                 parts.push(bias.to_bytes(&encryption.parameters));
             }
             let mut w = Writer::default();
-            w.u32(round.0).raw(&join(&parts));
-            let content = Arc::new(w.finish());
+            w.u32(round.0);
+            let content = Arc::new(join_after(w, &parts));
             Ok(move |role: &mut Self| {
                 let mut effects = role.send(PartyId::Principal, Kind::Model, content.clone());
                 if !role.is_hesv() {

@@ -12,9 +12,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// One that need not grow for so many bytes.
-    pub(crate) fn with_room(bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes) }
+    /// So many bytes more will not make it grow.
+    pub(crate) fn make_room(&mut self, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
     }
 
     pub(crate) fn finish(self) -> Vec<u8> {

@@ -1,17 +1,18 @@
 //! Frames: what travels. Each has a session, a sender, a receiver, a number on its link and a tag over all of it, so
-//! what is damaged, misdirected, doubled or missing is noticed.
+//! what is damaged, misdirected, doubled or missing is noticed. All that stands behind the content, so a frame is made
+//! and opened where its content lies.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{Error, PartyId, error::FrameDefect, message::Kind};
 
 const MAGIC: [u8; 4] = *b"svf1";
-const HEAD: usize = 4 + 16 + 2 + 2 + 1 + 8 + 8;
+const LABEL: usize = 4 + 16 + 2 + 2 + 1 + 8 + 8;
 /// Where the kind stands.
 const KIND: usize = 24;
 const TAG: usize = 32;
 /// Bytes of a frame beside its content.
-pub(crate) const OVERHEAD: usize = HEAD + TAG;
+pub(crate) const OVERHEAD: usize = LABEL + TAG;
 /// Frames that may arrive before the one that is due.
 const WINDOW: u64 = 4096;
 
@@ -49,17 +50,22 @@ impl Links {
     }
 
     /// Puts content into the next frame to a party.
-    pub fn seal(&mut self, to: PartyId, kind: Kind, content: &[u8]) -> Envelope {
+    pub fn seal(&mut self, to: PartyId, kind: Kind, content: impl Into<Arc<Vec<u8>>>) -> Envelope {
         let number = self.sent.entry(to).or_insert(0);
-        let mut bytes = Vec::with_capacity(HEAD + content.len() + TAG);
+        let mut bytes = Arc::try_unwrap(content.into()).unwrap_or_else(|shared| {
+            let mut bytes = Vec::with_capacity(shared.len() + OVERHEAD);
+            bytes.extend_from_slice(&shared);
+            bytes
+        });
+        let length = bytes.len() as u64;
+        bytes.reserve_exact(OVERHEAD);
         bytes.extend(MAGIC);
         bytes.extend(self.session);
         bytes.extend(self.own.to_wire().to_le_bytes());
         bytes.extend(to.to_wire().to_le_bytes());
         bytes.push(kind as u8);
         bytes.extend(number.to_le_bytes());
-        bytes.extend((content.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(content);
+        bytes.extend(length.to_le_bytes());
         let tag = *blake3::hash(&bytes).as_bytes();
         bytes.extend(tag);
         *number += 1;
@@ -67,29 +73,30 @@ impl Links {
     }
 
     /// Takes a frame; returns the messages that are due, in order. A frame seen before gives nothing.
-    pub fn open(&mut self, from: PartyId, bytes: &[u8]) -> Result<Vec<(Kind, Vec<u8>)>, Error> {
+    pub fn open(&mut self, from: PartyId, mut bytes: Vec<u8>) -> Result<Vec<(Kind, Vec<u8>)>, Error> {
         let (own, session) = (self.own, self.session);
-        let kind = bytes.get(KIND).and_then(|&byte| Kind::from_wire(byte));
+        let parts = bytes.split_last_chunk::<TAG>().and_then(|(tagged, tag)| {
+            let (content, label) = tagged.split_last_chunk::<LABEL>()?;
+            Some((content.len(), *label, blake3::hash(tagged) == *tag))
+        });
+        let kind = parts.and_then(|(_, label, _)| Kind::from_wire(label[KIND]));
         let damaged = |why| Error::Damaged { from, to: own, kind, why };
-        let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else {
+        let Some((length, label, is_whole)) = parts else {
             return Err(damaged(FrameDefect::Length));
         };
-        let Some((content, tag)) = rest.split_last_chunk::<TAG>() else {
-            return Err(damaged(FrameDefect::Length));
-        };
-        if blake3::hash(&bytes[..bytes.len() - TAG]) != *tag {
+        if !is_whole {
             return Err(damaged(FrameDefect::Tag));
         }
-        let field = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().unwrap_or_default());
-        if head[..4] != MAGIC || head[4..20] != session {
+        let field = |at: usize| u64::from_le_bytes(label[at..at + 8].try_into().unwrap_or_default());
+        if label[..4] != MAGIC || label[4..20] != session {
             return Err(Error::Incompatible { from });
         }
-        let party = |at: usize| PartyId::from_wire(u16::from_le_bytes([head[at], head[at + 1]]));
+        let party = |at: usize| PartyId::from_wire(u16::from_le_bytes([label[at], label[at + 1]]));
         if (party(20), party(22)) != (from, own) {
             return Err(damaged(FrameDefect::Link));
         }
         let kind = kind.ok_or(damaged(FrameDefect::Kind))?;
-        if field(33) != content.len() as u64 {
+        if field(33) != length as u64 {
             return Err(damaged(FrameDefect::Length));
         }
         let incoming = self.received.entry(from).or_default();
@@ -98,7 +105,8 @@ impl Links {
             return Err(damaged(FrameDefect::Gap));
         }
         if number >= incoming.next {
-            incoming.early.entry(number).or_insert_with(|| (kind, content.to_vec()));
+            bytes.truncate(length);
+            incoming.early.entry(number).or_insert((kind, bytes));
         }
         let mut due = Vec::new();
         while let Some(message) = incoming.early.remove(&incoming.next) {
@@ -130,33 +138,33 @@ mod tests {
     fn frames_come_out_once_and_in_order() {
         let (mut client, mut principal) = pair();
         let frames: Vec<_> =
-            (0..4u8).map(|i| client.seal(PartyId::Principal, Kind::Truth, &[i; 3]).bytes).collect();
+            (0..4u8).map(|i| client.seal(PartyId::Principal, Kind::Truth, vec![i; 3]).bytes).collect();
         let from = PartyId::Client(0);
-        assert!(principal.open(from, &frames[2]).unwrap().is_empty());
+        assert!(principal.open(from, frames[2].clone()).unwrap().is_empty());
         assert_eq!(principal.gaps(), [from]);
-        assert_eq!(principal.open(from, &frames[0]).unwrap(), [(Kind::Truth, vec![0; 3])]);
-        assert!(principal.open(from, &frames[0]).unwrap().is_empty(), "doubled");
-        assert_eq!(principal.open(from, &frames[1]).unwrap().len(), 2);
-        assert_eq!(principal.open(from, &frames[3]).unwrap().len(), 1);
+        assert_eq!(principal.open(from, frames[0].clone()).unwrap(), [(Kind::Truth, vec![0; 3])]);
+        assert!(principal.open(from, frames[0].clone()).unwrap().is_empty(), "doubled");
+        assert_eq!(principal.open(from, frames[1].clone()).unwrap().len(), 2);
+        assert_eq!(principal.open(from, frames[3].clone()).unwrap().len(), 1);
         assert!(principal.gaps().is_empty());
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let (mut client, mut principal) = pair();
-        let frame = client.seal(PartyId::Principal, Kind::Truth, b"content").bytes;
+        let frame = client.seal(PartyId::Principal, Kind::Truth, b"content".to_vec()).bytes;
         for bit in 0..frame.len() * 8 {
             let mut flipped = frame.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(principal.open(PartyId::Client(0), &flipped).is_err(), "bit {bit}");
+            assert!(principal.open(PartyId::Client(0), flipped).is_err(), "bit {bit}");
         }
         for length in 0..frame.len() {
-            assert!(principal.open(PartyId::Client(0), &frame[..length]).is_err());
+            assert!(principal.open(PartyId::Client(0), frame[..length].to_vec()).is_err());
         }
-        assert!(principal.open(PartyId::Client(1), &frame).is_err(), "another link");
+        assert!(principal.open(PartyId::Client(1), frame.clone()).is_err(), "another link");
         let mut other = Links::new(PartyId::Principal, [2; 16]);
         assert_eq!(
-            other.open(PartyId::Client(0), &frame),
+            other.open(PartyId::Client(0), frame),
             Err(Error::Incompatible { from: PartyId::Client(0) })
         );
     }

@@ -18,15 +18,15 @@ type Outcome = Result<Vec<u8>, CodecError>;
 
 /// An honest frame.
 pub fn honest_frame() -> Vec<u8> {
-    Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, Kind::Truth, &[7; 50]).bytes
+    Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, Kind::Truth, vec![7; 50]).bytes
 }
 
 /// Opens a frame and puts its content into one again.
 pub fn frame(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut links = Links::new(PartyId::Principal, [1; 16]);
-    let due = links.open(PartyId::Client(0), bytes)?;
-    let Some((kind, content)) = due.first() else { return Ok(bytes.to_vec()) };
-    Ok(Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, *kind, content).bytes)
+    let due = links.open(PartyId::Client(0), bytes.to_vec())?;
+    let Some((kind, content)) = due.into_iter().next() else { return Ok(bytes.to_vec()) };
+    Ok(Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, kind, content).bytes)
 }
 
 /// What a client publishes, of two operators.

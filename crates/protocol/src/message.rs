@@ -9,6 +9,7 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 use crate::{
     codec::{Reader, Writer},
     error::CodecError,
+    frame::OVERHEAD,
     precision::Ranges,
 };
 
@@ -309,19 +310,29 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Bytes it takes.
+    pub(crate) const LENGTH: usize = 8 + 2 + 2 + 2 + 4;
+
     pub(crate) fn new(unit: UnitId, hop: usize) -> Self {
         Self { unit, hop, item: 0, chunk: 0 }
     }
 
     pub(crate) fn encode(&self, content: &[u8]) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u64(self.unit.test)
-            .u16(self.unit.group)
-            .u16(self.hop)
-            .u16(self.item)
-            .u32(self.chunk as u32)
-            .raw(content);
+        let mut w = self.head();
+        w.make_room(content.len() + OVERHEAD);
+        w.raw(content);
         w.finish()
+    }
+
+    /// With several byte strings as content.
+    pub(crate) fn encode_parts(&self, parts: &[Vec<u8>]) -> Vec<u8> {
+        join_after(self.head(), parts)
+    }
+
+    fn head(&self) -> Writer {
+        let mut w = Writer::default();
+        w.u64(self.unit.test).u16(self.unit.group).u16(self.hop).u16(self.item).u32(self.chunk as u32);
+        w
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), CodecError> {
@@ -351,7 +362,12 @@ pub fn replies_in(kind: Kind, content: &[u8]) -> u64 {
 
 /// Several byte strings one after the other.
 pub(crate) fn join(parts: &[Vec<u8>]) -> Vec<u8> {
-    let mut w = Writer::with_room(8 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
+    join_after(Writer::default(), parts)
+}
+
+/// Several byte strings behind what has been written.
+pub(crate) fn join_after(mut w: Writer, parts: &[Vec<u8>]) -> Vec<u8> {
+    w.make_room(8 + parts.iter().map(|part| 8 + part.len()).sum::<usize>() + OVERHEAD);
     w.u64(parts.len() as u64);
     parts.iter().for_each(|part| {
         w.counted(part);

@@ -22,7 +22,7 @@ use crate::{
     codec::{Reader, Writer, pack, unpack},
     decryptors::{PlanError, Planner, Unit, UnitRoles, knows},
     error::CodecError,
-    message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
+    message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, split},
     program::{Input, Receive},
     role::{Effects, Meter, Outgoing, Phase, Role},
     scope::Scope,
@@ -101,6 +101,7 @@ pub struct Principal {
 struct RoundState {
     started: bool,
     own: BTreeMap<usize, Vec<Vec<Ciphertext>>>,
+    /// Messages as they came.
     other: BTreeMap<usize, Vec<u8>>,
     /// First-layer outputs of every model, chunk by chunk.
     outputs: BTreeMap<usize, Arc<Vec<Vec<Ciphertext>>>>,
@@ -118,6 +119,7 @@ struct TestState {
 #[derive(Default)]
 struct Halves {
     own: Option<Vec<Ciphertext>>,
+    /// The message as it came.
     other: Option<Vec<u8>>,
 }
 
@@ -259,13 +261,13 @@ impl Principal {
                     return Err(malformed(CodecError::Value { what: "chunk" }));
                 }
                 if let Some(state) = self.rounds.get_mut(&round) {
-                    state.other.insert(chunk, r.rest().to_vec());
+                    state.other.insert(chunk, content);
                 }
                 self.combine(round, chunk)
             }
             (Kind::Half, PartyId::Auxiliary) => {
-                let (place, rest) = Place::decode(&content).map_err(malformed)?;
-                self.halves.entry(place).or_default().other = Some(rest.to_vec());
+                let (place, _) = Place::decode(&content).map_err(malformed)?;
+                self.halves.entry(place).or_default().other = Some(content);
                 self.advance(place.unit)
             }
             (Kind::Opening, PartyId::Auxiliary) => {
@@ -389,7 +391,7 @@ impl Principal {
         effects.job(move |meter| {
             let layout = &session.encryption()?.layouts[0];
             let mut parts =
-                ciphertexts(&session, Kind::FirstLayer, &other, own.iter().map(Vec::len).sum(), meter)?;
+                ciphertexts(&session, Kind::FirstLayer, &other[8..], own.iter().map(Vec::len).sum(), meter)?;
             meter.enter(Phase::Linear);
             let limbs = layout.parameters().limbs();
             for (outputs, (_, model)) in own.iter_mut().zip(&models) {
@@ -700,7 +702,7 @@ impl Principal {
                                 )?;
                             }
                         }
-                        let content = place.encode(&replies.finish());
+                        let content = place.encode_parts(&replies.parts);
                         Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
                     });
                 }
@@ -740,7 +742,7 @@ impl Principal {
                             replies.add(&terms, row, |column| start + column < columns, meter)?;
                         }
                     }
-                    let content = place.encode(&replies.finish());
+                    let content = place.encode_parts(&replies.parts);
                     Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
                 });
             }
@@ -833,7 +835,7 @@ impl Principal {
             effects.job(move |meter| {
                 let layout = &session.encryption()?.layouts[operator];
                 let columns = session.program().operators[operator].positions * context.places.len();
-                let mut others = ciphertexts(&session, Kind::Half, &other, own.len(), meter)?;
+                let mut others = ciphertexts(&session, Kind::Half, &other[Place::LENGTH..], own.len(), meter)?;
                 let mut replies = Replies::new(&session, operator, public, &seed)?;
                 for (i, own) in own.into_iter().enumerate() {
                     let (batch, row) = (i / layout.rows(), i % layout.rows());
@@ -843,7 +845,7 @@ impl Principal {
                     let start = batch * layout.batch();
                     replies.add(&terms, row, |column| start + column < columns, meter)?;
                 }
-                let content = place.encode(&replies.finish());
+                let content = place.encode_parts(&replies.parts);
                 Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
             });
         }
@@ -1003,10 +1005,6 @@ impl<'a> Replies<'a> {
         )?;
         self.parts.push(reply.to_bytes(&encryption.parameters));
         Ok(())
-    }
-
-    fn finish(self) -> Vec<u8> {
-        join(&self.parts)
     }
 }
 

@@ -73,7 +73,7 @@ impl<R: Role> Party<R> {
         let effects = match event {
             Event::Frame(from, bytes) => {
                 let mut effects = Effects::default();
-                for (kind, content) in self.links.open(from, &bytes)? {
+                for (kind, content) in self.links.open(from, bytes)? {
                     effects.and(self.role.handle(from, kind, content)?);
                 }
                 effects
@@ -85,7 +85,7 @@ impl<R: Role> Party<R> {
 
     fn seal(&mut self, effects: Effects<R>) -> Step<R> {
         let Effects { outbox, jobs } = effects;
-        let seal = |message: Outgoing| self.links.seal(message.to, message.kind, &message.content);
+        let seal = |message: Outgoing| self.links.seal(message.to, message.kind, message.content);
         Step { outbox: outbox.into_iter().map(seal).collect(), jobs }
     }
 
@@ -112,6 +112,10 @@ impl<R: Role> Desk<R> {
         Self { party: Some(Box::new(party)), own, inbox: VecDeque::new() }
     }
 
+    fn has_task(&self) -> bool {
+        self.party.is_some() && !self.inbox.is_empty()
+    }
+
     fn awaiting(&self) -> Option<String> {
         self.party.as_ref().map(|party| party.awaiting(self.own))
     }
@@ -127,9 +131,13 @@ struct Floor {
     accounts: Accounts,
     /// Threads at work.
     busy: usize,
+    /// Threads that found nothing to do.
+    resting: usize,
     results: Vec<(u64, TestResult)>,
     failure: Option<RoleError>,
     stopping: bool,
+    /// Whether somebody waits for the principal to be at its desk.
+    wanted: bool,
     /// Whose inbox is looked at first next time: nobody waits for ever.
     turn: usize,
 }
@@ -150,7 +158,10 @@ enum Task {
 /// The parties of one session.
 pub struct World {
     floor: Mutex<Floor>,
-    moved: Condvar,
+    /// There is work for one thread more.
+    work: Condvar,
+    /// There is something for whoever asked: a result, a failure, nothing at all to do, or the principal at its desk.
+    told: Condvar,
     threads: usize,
 }
 
@@ -174,9 +185,11 @@ impl World {
             interceptor,
             accounts: Accounts::default(),
             busy: 0,
+            resting: 0,
             results: Vec::new(),
             failure: None,
             stopping: false,
+            wanted: false,
             turn: 0,
         };
         for (position, input) in inputs.into_iter().enumerate() {
@@ -187,7 +200,7 @@ impl World {
             floor.jobs.extend(effects.jobs.into_iter().map(|job| AnyJob::Client(position, job)));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { floor: Mutex::new(floor), moved: Condvar::new(), threads }
+        Self { floor: Mutex::new(floor), work: Condvar::new(), told: Condvar::new(), threads }
     }
 
     /// What it cost so far.
@@ -221,7 +234,7 @@ impl World {
             }
             let outcome = world.serve(&mut open, &mut next);
             world.lock().stopping = true;
-            world.moved.notify_all();
+            world.work.notify_all();
             outcome
         })
     }
@@ -271,10 +284,11 @@ impl World {
                 let ended = principal.role.take_results();
                 floor.results.extend(ended);
                 floor.absorb_step(step, AnyJob::Principal);
-                self.moved.notify_all();
+                self.work.notify_all();
                 return answer;
             }
-            floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+            floor.wanted = true;
+            floor = self.told.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 
@@ -293,9 +307,9 @@ impl World {
                     return Err(Error::Stalled { awaiting: floor.awaiting() });
                 }
                 held.into_iter().for_each(|envelope| floor.deliver(envelope));
-                self.moved.notify_all();
+                self.work.notify_all();
             }
-            floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+            floor = self.told.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 
@@ -306,24 +320,35 @@ impl World {
                 return;
             }
             let Some(task) = floor.next_task() else {
-                // Idle threads do not wake each other while one is at work.
                 if floor.is_idle() {
-                    self.moved.notify_all();
+                    self.told.notify_one();
                 }
-                floor = self.moved.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+                floor.resting += 1;
+                floor = self.work.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
+                floor.resting -= 1;
                 continue;
             };
+            if floor.resting > 0 && floor.has_task() {
+                self.work.notify_one();
+            }
             floor.busy += 1;
             drop(floor);
             let done = catch_unwind(AssertUnwindSafe(|| perform(task)));
             floor = self.lock();
             floor.busy -= 1;
-            self.moved.notify_all();
             match done {
-                Ok(done) => floor.absorb(done),
+                Ok(done) => {
+                    floor.absorb(done);
+                    let is_back = floor.wanted && floor.principal.party.is_some();
+                    if is_back || !floor.results.is_empty() || floor.failure.is_some() {
+                        floor.wanted = false;
+                        self.told.notify_one();
+                    }
+                }
                 Err(panic) => {
                     // Nobody waits for a party that will not come back.
                     floor.fail(RoleError::Local { what: "a party panicked" });
+                    self.told.notify_one();
                     drop(floor);
                     resume_unwind(panic);
                 }
@@ -415,6 +440,12 @@ impl Floor {
             }
         }
         self.jobs.pop_front().map(Task::Job)
+    }
+
+    /// Whether there is something that a thread could do now.
+    fn has_task(&self) -> bool {
+        let clients = self.clients.iter().any(Desk::has_task);
+        !self.jobs.is_empty() || self.principal.has_task() || self.auxiliary.has_task() || clients
     }
 
     fn absorb(&mut self, done: Done) {

@@ -4,6 +4,7 @@
 use super::*;
 use crate::hesv::{Upload, encrypt_batches, is_hesv, open_slots, rotation_steps};
 use crate::ideal::columns_of;
+use crate::message::join;
 
 /// What only HESV has a client remember.
 #[derive(Default)]
@@ -49,8 +50,8 @@ impl Client {
                     let mut rng = Prg::new(&seed);
                     let parts = encrypt_batches(&session, 0, columns.expose(), &key, &mut rng, meter)?;
                     let mut w = Writer::default();
-                    w.u32(chunk as u32).raw(&join(&parts));
-                    let content = w.finish();
+                    w.u32(chunk as u32);
+                    let content = join_after(w, &parts);
                     Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Data, content)))
                 });
             }

@@ -425,7 +425,7 @@ impl Principal {
                     terms.push((1, product));
                     replies.add(&terms, row, |column| start + column < columns, meter)?;
                 }
-                let content = place.encode(&replies.finish());
+                let content = place.encode_parts(&replies.parts);
                 Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
             });
         }

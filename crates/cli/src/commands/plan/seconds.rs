@@ -80,8 +80,8 @@ impl Rates {
         let share = fastest(|| drop(black_box(rehearse_sharing(session, SHARED)))) / SHARED as f64;
         let scale = fastest(|| drop(black_box(rehearse_sum(SHARED)))) / SHARED as f64;
         let mebibyte = vec![7; 1 << 20];
-        let frame = fastest(|| drop(black_box(rehearse_frame(&mebibyte[..64]))));
-        let frame_byte = fastest(|| drop(black_box(rehearse_frame(&mebibyte)))) / mebibyte.len() as f64;
+        let frame = fastest(|| drop(black_box(rehearse_frame(mebibyte[..64].to_vec()))));
+        let frame_byte = fastest(|| drop(black_box(rehearse_frame(mebibyte.clone())))) / mebibyte.len() as f64;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let clear = clear(plan)?;
         Ok(Self {
