@@ -6,7 +6,7 @@ use secsv_algebra::{Field, Matrix, Prg, Ring, Seed};
 
 use crate::{
     Ciphertext, Flooding, HeError, NoiseBound, Operations, Packing, Parameters, SecretKey,
-    clock::fastest,
+    clock::Clock,
     linear::{Knobs, LayerShape, Layout, Method, multiply_into},
 };
 
@@ -41,7 +41,7 @@ pub struct UnitCosts {
 
 impl UnitCosts {
     /// Measures each operation under these parameters; takes about two seconds.
-    pub fn measure(parameters: &Arc<Parameters>) -> Result<Self, HeError> {
+    pub fn measure(parameters: &Arc<Parameters>, clock: Clock) -> Result<Self, HeError> {
         let mut rng = Prg::new(&Seed::from_bytes([1; 32]));
         let key = SecretKey::generate(parameters, &mut rng);
         let (field, degree) = (parameters.field(), parameters.degree());
@@ -51,31 +51,31 @@ impl UnitCosts {
         let packing = Packing::Coefficients;
 
         let encrypt =
-            fastest(|| drop(std::hint::black_box(key.encrypt(packing, &elements, &mut rng, &mut ops))));
-        let slots = fastest(|| parameters.to_coefficients(Packing::Slots, &mut elements, &mut ops));
+            clock.time(|| drop(std::hint::black_box(key.encrypt(packing, &elements, &mut rng, &mut ops))));
+        let slots = clock.time(|| parameters.to_coefficients(Packing::Slots, &mut elements, &mut ops));
         let Products { prepare, encode, product, streamed_product, output } =
-            products(parameters, &key, &mut rng)?;
+            products(parameters, &key, &mut rng, clock)?;
 
         let public = key.public_key(&mut rng);
         let evaluation = key.evaluation_key(&[1], &mut rng);
         let fresh = key.encrypt(packing, &elements, &mut rng, &mut ops)?.expand(parameters);
         let rotate =
-            fastest(|| drop(std::hint::black_box(evaluation.rotate(parameters, &fresh, 1, &mut ops))));
+            clock.time(|| drop(std::hint::black_box(evaluation.rotate(parameters, &fresh, 1, &mut ops))));
         let mut copy = fresh.clone();
-        let rerandomise = fastest(|| drop(public.rerandomise(&mut copy, &mut rng, &mut ops)));
+        let rerandomise = clock.time(|| drop(public.rerandomise(&mut copy, &mut rng, &mut ops)));
         let flooding = Flooding::new(parameters, NoiseBound::half_product(parameters, 1))?;
         let planned = vec![true; degree];
-        let sanitise = fastest(|| {
+        let sanitise = clock.time(|| {
             drop(std::hint::black_box(
                 public.sanitise(&fresh, packing, &planned, &flooding, &mut rng, &mut ops),
             ))
         });
         let reply = public.sanitise(&fresh, packing, &planned, &flooding, &mut rng, &mut ops)?;
-        let decrypt = fastest(|| drop(std::hint::black_box(key.decrypt_reply(packing, &reply, &mut ops))));
+        let decrypt = clock.time(|| drop(std::hint::black_box(key.decrypt_reply(packing, &reply, &mut ops))));
         let terms = [(1, &fresh); 8];
-        let weigh =
-            fastest(|| drop(std::hint::black_box(Ciphertext::weighted_sum(parameters.limbs(), &terms))))
-                / 8.0;
+        let weigh = clock
+            .time(|| drop(std::hint::black_box(Ciphertext::weighted_sum(parameters.limbs(), &terms))))
+            / 8.0;
         Ok(Self {
             encrypt,
             prepare,
@@ -103,7 +103,12 @@ struct Products {
 
 /// Fills in what products cost: outputs of 1 and 9 products, whose operands stay in cache, tell the cost of a product
 /// from that of an output; those of 128 come from memory.
-fn products(parameters: &Arc<Parameters>, key: &SecretKey, rng: &mut Prg) -> Result<Products, HeError> {
+fn products(
+    parameters: &Arc<Parameters>,
+    key: &SecretKey,
+    rng: &mut Prg,
+    clock: Clock,
+) -> Result<Products, HeError> {
     let timed = |inner: usize, rng: &mut Prg| -> Result<(f64, f64, f64), HeError> {
         let knobs = Knobs { r: 1, w: 1, s: parameters.degree() };
         let layout = Layout::new(parameters, LayerShape { d_out: 1, d_in: inner }, Method::Packed(knobs))?;
@@ -111,13 +116,13 @@ fn products(parameters: &Arc<Parameters>, key: &SecretKey, rng: &mut Prg) -> Res
         let weights: Matrix<Field> = Matrix::uniform(parameters.field(), 1, inner, rng);
         let samples = Matrix::uniform(parameters.field(), inner, layout.batch(), rng);
         let encrypted = layout.encrypt(key, &weights, rng, &mut ops)?;
-        let prepare = fastest(|| drop(std::hint::black_box(layout.prepare(&encrypted))));
+        let prepare = clock.time(|| drop(std::hint::black_box(layout.prepare(&encrypted))));
         let prepared = layout.prepare(&encrypted)?;
         let mut batch = layout.empty_batch();
-        let encode = fastest(|| drop(layout.encode_into(&samples, 0, &mut batch, &mut ops)));
+        let encode = clock.time(|| drop(layout.encode_into(&samples, 0, &mut batch, &mut ops)));
         let mut products = Vec::new();
-        let product =
-            fastest(|| drop(multiply_into(&layout, &[&prepared], &[&batch], None, &mut products, &mut ops)));
+        let product = clock
+            .time(|| drop(multiply_into(&layout, &[&prepared], &[&batch], None, &mut products, &mut ops)));
         Ok((prepare / inner as f64, encode / inner as f64, product))
     };
     let (_, _, one) = timed(1, rng)?;

@@ -15,6 +15,7 @@ use crate::{
     codec::{Reader, Writer, pack, unpack_matrix},
     error::CodecError,
     message::{Kind, Place, TestPlan, UnitId, join_after},
+    pass::{EVERYTHING, Pass, PassId},
     role::{Effects, Outgoing, Phase, Role},
     scope::Scope,
     secret::{self, SecretServer},
@@ -39,6 +40,8 @@ pub struct Auxiliary {
     early: Vec<(PartyId, Kind, Vec<u8>)>,
     /// Rounds whose first layers have not begun.
     first_layers: BTreeSet<RoundId>,
+    /// Samples that were gathered in a round; with the pass while it has not begun.
+    gathered: BTreeMap<(RoundId, PassId), Option<Arc<Pass>>>,
     over: Vec<Scope>,
     values: Option<Vec<u8>>,
 }
@@ -59,6 +62,7 @@ impl Auxiliary {
             units: BTreeMap::new(),
             early: Vec::new(),
             first_layers: BTreeSet::new(),
+            gathered: BTreeMap::new(),
             over: Vec::new(),
             values: None,
         }
@@ -116,10 +120,16 @@ impl Auxiliary {
                 let plan = TestPlan::decode(&content).map_err(malformed)?;
                 check_plan(&session, &plan).map_err(malformed)?;
                 let mut effects = Effects::default();
-                for context in UnitContext::of(&plan) {
-                    let id = context.id;
+                for context in UnitContext::of(&session, &plan) {
+                    let (id, pass) = (context.id, context.pass.clone());
+                    if pass.id != EVERYTHING {
+                        self.gathered.entry((plan.round, pass.id)).or_insert(Some(pass));
+                    }
                     self.units.entry(id).or_default().plan = Some(Arc::new(context));
                     effects.and(self.advance(id)?);
+                }
+                if session.encryption.is_some() {
+                    effects.and(self.first_layers()?);
                 }
                 Ok(effects)
             }
@@ -134,6 +144,7 @@ impl Auxiliary {
                     }
                     (_, round) => {
                         self.store.forget_round(RoundId(round as u32));
+                        self.gathered.retain(|(of, _), _| of.0 as u64 != round);
                         self.secret.forget_round(RoundId(round as u32));
                         self.over.push(Scope::Round(RoundId(round as u32)));
                     }
@@ -192,18 +203,28 @@ impl Auxiliary {
         let (Some(public), Some(data)) = (self.public.clone(), self.store.all_data(&session)) else {
             return Ok(effects);
         };
-        let ready: Vec<RoundId> = self.first_layers.iter().copied().collect();
-        for round in ready {
+        let mut passes: Vec<(RoundId, Arc<Pass>)> = Vec::new();
+        self.first_layers.retain(|&round| {
+            let is_ready = self.store.all_models(&session, round).is_some();
+            let groups = 0..if is_ready { session.groups.len() } else { 0 };
+            passes.extend(groups.map(|group| (round, Arc::new(Pass::everything(&session, group)))));
+            !is_ready
+        });
+        for ((round, _), pass) in &mut self.gathered {
+            if self.store.all_models(&session, *round).is_some() {
+                passes.extend(pass.take().map(|pass| (*round, pass)));
+            }
+        }
+        for (round, pass) in passes {
             let Some(models) = self.store.all_models(&session, round) else { continue };
-            self.first_layers.remove(&round);
-            for chunk in 0..session.chunks.len() {
+            for chunk in pass.numbers() {
                 let (session, data, models, public) =
                     (session.clone(), data.clone(), models.clone(), public.clone());
-                let seed = self.seed.derive("first layer", round.0.into()).derive("chunk", chunk as u64);
+                let (seed, pass) = (pass.seed(&self.seed, round, chunk), pass.clone());
                 let encoded = self.store.encoded.clone();
                 effects.job(move |meter| {
                     let encryption = session.encryption()?;
-                    let outputs = first_products(&session, chunk, &data, &models, &encoded, meter)?;
+                    let outputs = first_products(&session, &pass, chunk, &data, &models, &encoded, meter)?;
                     meter.enter(Phase::Sanitise);
                     let mut rng = Prg::new(&seed);
                     let mut parts = Vec::new();
@@ -212,7 +233,7 @@ impl Auxiliary {
                         parts.push(output.to_bytes(&encryption.parameters));
                     }
                     let mut w = Writer::default();
-                    w.u32(round.0).u32(chunk as u32);
+                    w.u32(round.0).raw(&pass.id).u32(chunk as u32);
                     let content = join_after(w, &parts);
                     Ok(move |_: &mut Self| {
                         let mut effects = Effects::default();

@@ -22,7 +22,7 @@ use crate::{
     program::{Input, Receive},
     role::{Effects, Meter, Outgoing, Phase, Role},
     sealed::EnvelopeKeys,
-    server::{UnitContext, check_plan, chunk_wants, waits_for, wanted_batches, wanted_chunks},
+    server::{UnitContext, check_plan, waits_for, wanted_batches},
     session::{Federation, Session},
 };
 
@@ -367,7 +367,7 @@ impl Client {
     /// Takes part in a test: as owner with blinded labels, as dealer with triples, as decryptor later.
     fn join_test(&mut self, session: &Arc<Session>, plan: &TestPlan) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        for context in UnitContext::of(plan) {
+        for context in UnitContext::of(session, plan) {
             let (id, context) = (context.id, Arc::new(context));
             self.await_differences(&context);
             if context.owners(session).any(|owner| owner == self.position) {
@@ -629,7 +629,8 @@ fn expected_parts(session: &Session, context: &UnitContext, hop: usize) -> Vec<(
         .flat_map(|(item, receive)| match receive {
             _ if session.encryption.is_none() => vec![(item, 0), (item, FROM_AUXILIARY)],
             Receive::Outputs { input: Input::Data, .. } => {
-                wanted_chunks(session, context).map(|chunk| (item, chunk)).collect()
+                let chunks = context.pass.wanted_chunks(&context.plan.samples);
+                chunks.map(|chunk| (item, chunk)).collect()
             }
             Receive::Outputs { .. } | Receive::Bias { .. } => vec![(item, 0)],
             Receive::Update { .. } if crate::hesv::is_hesv(session) => vec![(item, 0)],
@@ -665,7 +666,7 @@ fn receive(
             Receive::Outputs { operator, input: Input::Data, first, count: positions } => {
                 let rows = session.program().operators[operator].shape.d_out;
                 let mut matrix = Matrix::zero(field, rows, positions * count);
-                for chunk in wanted_chunks(session, context) {
+                for chunk in context.pass.wanted_chunks(&context.plan.samples) {
                     let outputs = chunk_outputs(
                         session,
                         context,
@@ -676,12 +677,16 @@ fn receive(
                         part(chunk)?,
                         meter,
                     )?;
-                    let places = &session.chunks[chunk].places;
-                    let wanted =
-                        context.places.iter().enumerate().filter(|(_, place)| places.contains(place));
-                    for (column, place) in wanted {
+                    let length = context.pass.length(chunk);
+                    // Both ascend.
+                    let mut wanted = context.places.iter().enumerate().peekable();
+                    for (k, place) in context.pass.places(chunk).enumerate() {
+                        while wanted.next_if(|(_, wanted)| **wanted < place).is_some() {}
+                        let Some((column, _)) = wanted.next_if(|(_, wanted)| **wanted == place) else {
+                            continue;
+                        };
                         for (position, row) in (0..positions).flat_map(|p| (0..rows).map(move |r| (p, r))) {
-                            let source = (first + position) * places.len() + place - places.start;
+                            let source = (first + position) * length + k;
                             matrix.set(row, position * count + column, outputs.expose().at(row, source));
                         }
                     }
@@ -725,8 +730,8 @@ fn chunk_outputs(
     bytes: &[u8],
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Matrix<Field>>, Error> {
-    let columns = session.program().operators[operator].positions * session.chunks[chunk].places.len();
-    let wants = chunk_wants(session, context, chunk, first, positions);
+    let columns = session.program().operators[operator].positions * context.pass.length(chunk);
+    let wants = context.pass.wants(&context.plan.samples, chunk, (first, positions));
     decrypt(session, operator, columns, wants, key, bytes, meter).map(Secret::new)
 }
 

@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(CodecError::Truncated)?;
         self.rest = rest;
         Ok(*taken)

@@ -31,6 +31,7 @@ use crate::{
     server::UnitContext,
     session::{Federation, Session},
 };
+pub(crate) use memory::open_rounds;
 pub use rehearsal::{rehearse_activation, rehearse_frame, rehearse_sharing, rehearse_sum};
 use tally::Tally;
 pub use tally::{LayerWork, Work};
@@ -69,10 +70,11 @@ pub fn session(
 }
 
 /// What these tests will cost if all are asked for at once, in this order, and rounds are closed after their last one.
-pub fn predict(session: &Session, tests: &[TestRequest]) -> Result<Prediction, Error> {
+/// If samples of a round may be gathered so many times: what they cost at most.
+pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Result<Prediction, Error> {
     let protocol = session.federation.settings.protocol;
     let mut planner = Planner::new(session.owner_groups.clone(), protocol, session.network()?)?;
-    let mut tally = Tally::new(session);
+    let mut tally = Tally { gathered, ..Tally::new(session) };
     agreement(&mut tally)?;
     match protocol {
         Protocol::SecSv => secsv::prepare(&mut tally)?,
@@ -174,6 +176,7 @@ fn plan(
             let unit = UnitPlan {
                 group: index,
                 samples: SampleSet::none(group.size),
+                gathered: (tally.gathered > 0).then(|| SampleSet::all(group.size)),
                 chain: roles.decryptors().to_vec(),
                 gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
                 dealer: roles.dealer(),
@@ -221,7 +224,7 @@ fn open_round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> {
 fn announce(tally: &mut Tally<'_>, plan: &TestPlan) {
     let content = plan.encode().len();
     let mut concerned: BTreeSet<PartyId> = tally.auxiliary().into_iter().collect();
-    for context in UnitContext::of(plan) {
+    for context in UnitContext::of(tally.session, plan) {
         concerned.extend(context.seated().chain(context.owners(tally.session)).map(PartyId::Client));
         tally.work.activated_samples += context.places.len() as u64;
     }

@@ -103,7 +103,7 @@ pub fn disclosures(protocol: Protocol, has_gru: bool, skips: bool) -> Vec<Line> 
         ));
     }
     if skips {
-        lines.push(line(D::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
+        lines.push(line(D::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition or may still be on larger ones: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
     }
     lines.push(line(
         D::Values,

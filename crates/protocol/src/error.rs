@@ -10,14 +10,14 @@ use crate::{PartyId, message::Kind};
 #[non_exhaustive]
 pub enum Error {
     /// Bytes that are no frame, or whose tag does not fit them.
-    #[error("{from} to {to}: {} damaged on the way: {why}", kind.map_or("frame", Kind::name))]
+    #[error("{from} to {to}: {kind} damaged on the way: {why}")]
     Damaged {
         /// Who sent them.
         from: PartyId,
         /// Who got them.
         to: PartyId,
-        /// Which message they say they are, as far as that can be read.
-        kind: Option<Kind>,
+        /// Which message they were to be.
+        kind: Kind,
         /// What is wrong.
         why: FrameDefect,
     },
@@ -137,7 +137,7 @@ pub enum FrameDefect {
     #[error("too many messages before it are missing")]
     Gap,
     /// No such message.
-    #[error("its kind is unknown")]
+    #[error("it is of another kind")]
     Kind,
 }
 

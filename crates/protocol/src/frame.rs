@@ -23,7 +23,7 @@ pub struct Envelope {
     pub from: PartyId,
     /// The receiver.
     pub to: PartyId,
-    /// What it holds.
+    /// What it holds, as whoever carries it says.
     pub kind: Kind,
     /// The frame.
     pub bytes: Vec<u8>,
@@ -73,13 +73,13 @@ impl Links {
     }
 
     /// Takes a frame; returns the messages that are due, in order. A frame seen before gives nothing.
-    pub fn open(&mut self, from: PartyId, mut bytes: Vec<u8>) -> Result<Vec<(Kind, Vec<u8>)>, Error> {
+    pub fn open(&mut self, envelope: Envelope) -> Result<Vec<(Kind, Vec<u8>)>, Error> {
         let (own, session) = (self.own, self.session);
+        let Envelope { from, kind, mut bytes, .. } = envelope;
         let parts = bytes.split_last_chunk::<TAG>().and_then(|(tagged, tag)| {
             let (content, label) = tagged.split_last_chunk::<LABEL>()?;
             Some((content.len(), *label, blake3::hash(tagged) == *tag))
         });
-        let kind = parts.and_then(|(_, label, _)| Kind::from_wire(label[KIND]));
         let damaged = |why| Error::Damaged { from, to: own, kind, why };
         let Some((length, label, is_whole)) = parts else {
             return Err(damaged(FrameDefect::Length));
@@ -95,7 +95,9 @@ impl Links {
         if (party(20), party(22)) != (from, own) {
             return Err(damaged(FrameDefect::Link));
         }
-        let kind = kind.ok_or(damaged(FrameDefect::Kind))?;
+        if label[KIND] != kind as u8 {
+            return Err(damaged(FrameDefect::Kind));
+        }
         if field(33) != length as u64 {
             return Err(damaged(FrameDefect::Length));
         }
@@ -138,34 +140,35 @@ mod tests {
     fn frames_come_out_once_and_in_order() {
         let (mut client, mut principal) = pair();
         let frames: Vec<_> =
-            (0..4u8).map(|i| client.seal(PartyId::Principal, Kind::Truth, vec![i; 3]).bytes).collect();
+            (0..4u8).map(|i| client.seal(PartyId::Principal, Kind::Truth, vec![i; 3])).collect();
         let from = PartyId::Client(0);
-        assert!(principal.open(from, frames[2].clone()).unwrap().is_empty());
+        assert!(principal.open(frames[2].clone()).unwrap().is_empty());
         assert_eq!(principal.gaps(), [from]);
-        assert_eq!(principal.open(from, frames[0].clone()).unwrap(), [(Kind::Truth, vec![0; 3])]);
-        assert!(principal.open(from, frames[0].clone()).unwrap().is_empty(), "doubled");
-        assert_eq!(principal.open(from, frames[1].clone()).unwrap().len(), 2);
-        assert_eq!(principal.open(from, frames[3].clone()).unwrap().len(), 1);
+        assert_eq!(principal.open(frames[0].clone()).unwrap(), [(Kind::Truth, vec![0; 3])]);
+        assert!(principal.open(frames[0].clone()).unwrap().is_empty(), "doubled");
+        assert_eq!(principal.open(frames[1].clone()).unwrap().len(), 2);
+        assert_eq!(principal.open(frames[3].clone()).unwrap().len(), 1);
         assert!(principal.gaps().is_empty());
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let (mut client, mut principal) = pair();
-        let frame = client.seal(PartyId::Principal, Kind::Truth, b"content".to_vec()).bytes;
-        for bit in 0..frame.len() * 8 {
-            let mut flipped = frame.clone();
+        let frame = client.seal(PartyId::Principal, Kind::Truth, b"content".to_vec());
+        let with = |bytes: Vec<u8>| Envelope { bytes, ..frame.clone() };
+        for bit in 0..frame.bytes.len() * 8 {
+            let mut flipped = frame.bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(principal.open(PartyId::Client(0), flipped).is_err(), "bit {bit}");
+            assert!(principal.open(with(flipped)).is_err(), "bit {bit}");
         }
-        for length in 0..frame.len() {
-            assert!(principal.open(PartyId::Client(0), frame[..length].to_vec()).is_err());
+        for length in 0..frame.bytes.len() {
+            assert!(principal.open(with(frame.bytes[..length].to_vec())).is_err());
         }
-        assert!(principal.open(PartyId::Client(1), frame.clone()).is_err(), "another link");
+        let other = Envelope { from: PartyId::Client(1), ..frame.clone() };
+        assert!(principal.open(other).is_err(), "another link");
+        let other = Envelope { kind: Kind::Shared, ..frame.clone() };
+        assert!(principal.open(other).is_err(), "another kind");
         let mut other = Links::new(PartyId::Principal, [2; 16]);
-        assert_eq!(
-            other.open(PartyId::Client(0), frame),
-            Err(Error::Incompatible { from: PartyId::Client(0) })
-        );
+        assert_eq!(other.open(frame), Err(Error::Incompatible { from: PartyId::Client(0) }));
     }
 }

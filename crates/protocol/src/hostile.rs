@@ -8,7 +8,7 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 use crate::{
     CodecError, Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
-    frame::Links,
+    frame::{Envelope, Links},
     message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
     sealed::EnvelopeKeys,
     session::{Federation, Session},
@@ -24,7 +24,8 @@ pub fn honest_frame() -> Vec<u8> {
 /// Opens a frame and puts its content into one again.
 pub fn frame(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut links = Links::new(PartyId::Principal, [1; 16]);
-    let due = links.open(PartyId::Client(0), bytes.to_vec())?;
+    let (from, to, kind) = (PartyId::Client(0), PartyId::Principal, Kind::Truth);
+    let due = links.open(Envelope { from, to, kind, bytes: bytes.to_vec() })?;
     let Some((kind, content)) = due.into_iter().next() else { return Ok(bytes.to_vec()) };
     Ok(Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, kind, content).bytes)
 }
@@ -38,9 +39,10 @@ pub fn hello(bytes: &[u8]) -> Outcome {
 pub fn honest_plan() -> Vec<u8> {
     let mut samples = SampleSet::none(21);
     [0, 3, 20].into_iter().for_each(|sample| samples.insert(sample));
-    let unit = |group, gru, dealer| UnitPlan {
+    let unit = |group, gru, dealer: Option<usize>| UnitPlan {
         group,
         samples: samples.clone(),
+        gathered: dealer.map(|_| samples.clone()),
         chain: vec![1, 2],
         gru,
         dealer,

@@ -36,6 +36,7 @@ pub mod ideal;
 pub mod message;
 pub mod model;
 mod party;
+mod pass;
 pub mod precision;
 mod principal;
 pub mod program;

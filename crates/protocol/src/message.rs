@@ -171,6 +171,8 @@ pub struct UnitPlan {
     pub group: usize,
     /// Which samples of the group.
     pub samples: SampleSet,
+    /// The samples whose first-layer outputs are computed together for this and other tests; without it all.
+    pub gathered: Option<SampleSet>,
     /// Decryptors of the layers outside a recurrent unit.
     pub chain: Vec<usize>,
     /// Who evaluates the recurrent unit: re-sharer and gates.
@@ -258,7 +260,11 @@ impl TestPlan {
         let mut w = Writer::default();
         w.u64(self.test).u32(self.round.0).u128(self.coalition.bits()).u64(self.units.len() as u64);
         for unit in &self.units {
-            w.u16(unit.group).samples(&unit.samples).u64(unit.chain.len() as u64);
+            w.u16(unit.group).samples(&unit.samples).u8(unit.gathered.is_some().into());
+            unit.gathered.iter().for_each(|gathered| {
+                w.samples(gathered);
+            });
+            w.u64(unit.chain.len() as u64);
             unit.chain.iter().for_each(|&client| {
                 w.u16(client);
             });
@@ -273,10 +279,15 @@ impl TestPlan {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::new(bytes);
         let (test, round, coalition) = (r.u64()?, RoundId(r.u32()?), Coalition::from_bits(r.u128()?));
-        let count = r.count("groups", 26)?;
+        let count = r.count("groups", 27)?;
         let mut units = Vec::with_capacity(count);
         for _ in 0..count {
             let (group, samples) = (r.u16()?, r.samples()?);
+            let gathered = match r.u8()? {
+                0 => None,
+                1 => Some(r.samples()?),
+                _ => return Err(CodecError::Value { what: "gathered samples" }),
+            };
             let length = r.count("decryptors", 2)?;
             let chain = (0..length).map(|_| r.u16()).collect::<Result<_, _>>()?;
             let (resharer, gates) = (read_seat(&mut r)?, read_seat(&mut r)?);
@@ -287,6 +298,7 @@ impl TestPlan {
             units.push(UnitPlan {
                 group,
                 samples,
+                gathered,
                 chain,
                 gru,
                 dealer: read_seat(&mut r)?,

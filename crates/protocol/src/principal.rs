@@ -20,17 +20,19 @@ use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 use crate::{
     Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
+    cost::open_rounds,
     decryptors::{PlanError, Planner, Unit, UnitRoles, knows},
     error::CodecError,
     message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, split},
+    pass::{self, EVERYTHING, Pass, PassId, to_gather},
     program::{Input, Receive},
     role::{Effects, Meter, Outgoing, Phase, Role},
     scope::Scope,
     secret::{self, SecretServer},
     server::{
-        LocalModel, Opening, Store, Triple, UnitContext, UnitState, chunk_wants, coalition_model,
-        first_products, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
-        updates_of, waits_for, wanted_batches, wanted_chunks,
+        LocalModel, Opening, Store, Triple, UnitContext, UnitState, coalition_model, first_products,
+        gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of, updates_of,
+        waits_for, wanted_batches,
     },
     session::{Federation, Session},
 };
@@ -49,6 +51,16 @@ pub struct TestRequest {
     pub coalition: Coalition,
     /// Which samples of the collective test set.
     pub samples: SampleSet,
+    /// All that this test and others of the round, of coalitions not smaller, may need.
+    pub among: SampleSet,
+}
+
+impl TestRequest {
+    /// A test for which nothing is gathered.
+    pub fn new(round: RoundId, coalition: Coalition, samples: SampleSet) -> Self {
+        let among = SampleSet::all(samples.total());
+        Self { round, coalition, samples, among }
+    }
 }
 
 /// What a test found.
@@ -100,11 +112,13 @@ pub struct Principal {
 #[derive(Default)]
 struct RoundState {
     started: bool,
-    own: BTreeMap<usize, Vec<Vec<Ciphertext>>>,
+    /// Samples gathered, and whether their first layer has begun.
+    gathered: BTreeMap<PassId, (Arc<Pass>, bool)>,
+    own: BTreeMap<(PassId, usize), Vec<Vec<Ciphertext>>>,
     /// Messages as they came.
-    other: BTreeMap<usize, Vec<u8>>,
+    other: BTreeMap<(PassId, usize), Vec<u8>>,
     /// First-layer outputs of every model, chunk by chunk.
-    outputs: BTreeMap<usize, Arc<Vec<Vec<Ciphertext>>>>,
+    outputs: BTreeMap<(PassId, usize), Arc<Vec<Vec<Ciphertext>>>>,
 }
 
 struct TestState {
@@ -177,7 +191,7 @@ impl Principal {
     }
 
     /// Says that a round's models and outputs are not needed any more.
-    pub fn close_round(&mut self, round: RoundId) -> Effects<Self> {
+    pub fn close_round(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         if self.rounds.remove(&round).is_some() {
             self.over.push(Scope::Round(round));
@@ -188,8 +202,10 @@ impl Principal {
             w.u8(1).u64(round.0.into());
             let content = w.finish();
             effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
+            // Others may come in its place.
+            effects.and(self.pump()?);
         }
-        effects
+        Ok(effects)
     }
 
     fn agreed(&self) -> Result<Arc<Session>, Error> {
@@ -255,15 +271,20 @@ impl Principal {
             (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, content),
             (Kind::FirstLayer, PartyId::Auxiliary) => {
                 let mut r = Reader::new(&content);
-                let (round, chunk) =
-                    (RoundId(r.u32().map_err(malformed)?), r.u32().map_err(malformed)? as usize);
-                if chunk >= session.chunks.len() {
-                    return Err(malformed(CodecError::Value { what: "chunk" }));
-                }
+                let round = RoundId(r.u32().map_err(malformed)?);
+                let pass: PassId = r.array().map_err(malformed)?;
+                let chunk = r.u32().map_err(malformed)? as usize;
                 if let Some(state) = self.rounds.get_mut(&round) {
-                    state.other.insert(chunk, content);
+                    let numbers = match state.gathered.get(&pass) {
+                        Some((gathered, _)) => gathered.numbers(),
+                        None => 0..if pass == EVERYTHING { session.chunks.len() } else { 0 },
+                    };
+                    if !numbers.contains(&chunk) {
+                        return Err(malformed(CodecError::Value { what: "chunk" }));
+                    }
+                    state.other.insert((pass, chunk), content);
                 }
-                self.combine(round, chunk)
+                self.combine(round, (pass, chunk))
             }
             (Kind::Half, PartyId::Auxiliary) => {
                 let (place, _) = Place::decode(&content).map_err(malformed)?;
@@ -350,20 +371,29 @@ impl Principal {
         else {
             return Ok(effects);
         };
-        match self.rounds.get_mut(&round) {
-            Some(state) if !state.started => state.started = true,
-            _ => return Ok(effects),
+        let Some(state) = self.rounds.get_mut(&round) else { return Ok(effects) };
+        let mut passes: Vec<Arc<Pass>> = Vec::new();
+        if !std::mem::replace(&mut state.started, true) {
+            passes.extend((0..session.groups.len()).map(|group| Arc::new(Pass::everything(&session, group))));
         }
-        for chunk in 0..session.chunks.len() {
+        for (pass, begun) in state.gathered.values_mut() {
+            if !std::mem::replace(begun, true) {
+                passes.push(pass.clone());
+            }
+        }
+        if passes.is_empty() {
+            return Ok(effects);
+        }
+        for (pass, chunk) in passes.iter().flat_map(|pass| pass.numbers().map(move |chunk| (pass, chunk))) {
             let (session, data, models) = (session.clone(), data.clone(), models.clone());
-            let encoded = self.store.encoded.clone();
+            let (encoded, pass) = (self.store.encoded.clone(), pass.clone());
             effects.job(move |meter| {
-                let outputs = first_products(&session, chunk, &data, &models, &encoded, meter)?;
+                let outputs = first_products(&session, &pass, chunk, &data, &models, &encoded, meter)?;
                 Ok(move |role: &mut Self| {
                     if let Some(state) = role.rounds.get_mut(&round) {
-                        state.own.insert(chunk, outputs);
+                        state.own.insert((pass.id, chunk), outputs);
                     }
-                    role.combine(round, chunk)
+                    role.combine(round, (pass.id, chunk))
                 })
             });
         }
@@ -376,7 +406,7 @@ impl Principal {
     }
 
     /// Adds both servers' halves of a chunk and the biases (Algorithm 4, step 6).
-    fn combine(&mut self, round: RoundId, chunk: usize) -> Result<Effects<Self>, Error> {
+    fn combine(&mut self, round: RoundId, chunk: (PassId, usize)) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let session = self.agreed()?;
         let Some(state) = self.rounds.get_mut(&round) else { return Ok(effects) };
@@ -390,8 +420,13 @@ impl Principal {
             self.store.all_models(&session, round).ok_or(Error::Local { what: "models of a round" })?;
         effects.job(move |meter| {
             let layout = &session.encryption()?.layouts[0];
-            let mut parts =
-                ciphertexts(&session, Kind::FirstLayer, &other[8..], own.iter().map(Vec::len).sum(), meter)?;
+            let mut parts = ciphertexts(
+                &session,
+                Kind::FirstLayer,
+                &other[pass::HEAD..],
+                own.iter().map(Vec::len).sum(),
+                meter,
+            )?;
             meter.enter(Phase::Linear);
             let limbs = layout.parameters().limbs();
             for (outputs, (_, model)) in own.iter_mut().zip(&models) {
@@ -429,6 +464,12 @@ impl Principal {
             self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some()
         };
         while ready && self.tests.len() < self.most_active(&session) {
+            let Some((&(round, _), _)) = self.queue.first_key_value() else { break };
+            // Another round only if there is memory for it, or nothing else is left to do.
+            let is_open = self.rounds.contains_key(&round) || self.rounds.len() < open_rounds(&session);
+            if !is_open && !self.tests.is_empty() {
+                break;
+            }
             let Some(((round, test), request)) = self.queue.pop_first() else { break };
             match self.start(&session, test, request.clone()) {
                 Err(Error::Plan(PlanError::Awaiting { clients, .. })) => {
@@ -479,7 +520,11 @@ impl Principal {
             }
             if !samples.is_empty() {
                 state.units_left.insert(index);
-                plan.units.push(self.unit_plan(round, participants, coalition, index, samples)?);
+                let mut unit = self.unit_plan(round, participants, coalition, index, samples)?;
+                if !self.is_hesv() && state.request.samples.difference(&state.request.among).is_empty() {
+                    unit.gathered = to_gather(session, index, &state.request.among);
+                }
+                plan.units.push(unit);
             }
         }
         let is_secure = !plan.units.is_empty();
@@ -500,10 +545,15 @@ impl Principal {
         let content = Arc::new(plan.encode());
         let mut concerned: BTreeSet<PartyId> = self.auxiliary().into_iter().collect();
         let mut begun = Vec::new();
-        for context in UnitContext::of(plan) {
+        for context in UnitContext::of(session, plan) {
             concerned.extend(context.seated().chain(context.owners(session)).map(PartyId::Client));
             let id = context.id;
             if !self.is_stale(id) {
+                if let Some(state) =
+                    self.rounds.get_mut(&plan.round).filter(|_| context.pass.id != EVERYTHING)
+                {
+                    state.gathered.entry(context.pass.id).or_insert((context.pass.clone(), false));
+                }
                 self.units.insert(id, UnitState { plan: Some(Arc::new(context)), ..UnitState::default() });
                 begun.push(id);
             }
@@ -513,6 +563,9 @@ impl Principal {
         }
         for unit in begun {
             effects.and(self.advance(unit)?);
+        }
+        if plan.units.iter().any(|unit| unit.gathered.is_some()) {
+            effects.and(self.first_layer(plan.round)?);
         }
         Ok(effects)
     }
@@ -664,10 +717,12 @@ impl Principal {
                 let &Receive::Outputs { operator, input: Input::Data, first, count } = receive else {
                     continue;
                 };
-                for chunk in wanted_chunks(session, context) {
+                for chunk in context.pass.wanted_chunks(&context.plan.samples) {
                     let place = Place { unit: context.id, hop, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
-                    let Some(outputs) = round.outputs.get(&chunk).cloned() else { continue };
+                    let Some(outputs) = round.outputs.get(&(context.pass.id, chunk)).cloned() else {
+                        continue;
+                    };
                     if !state.started.insert((hop, item, chunk)) {
                         continue;
                     }
@@ -680,9 +735,9 @@ impl Principal {
                         let members = session.members(context.round, context.coalition);
                         let order: Vec<usize> =
                             session.federation.participants(context.round).members().collect();
-                        let wants = chunk_wants(&session, &context, chunk, first, count);
-                        let columns = session.program().operators[operator].positions
-                            * session.chunks[chunk].places.len();
+                        let wants = context.pass.wants(&context.plan.samples, chunk, (first, count));
+                        let columns =
+                            session.program().operators[operator].positions * context.pass.length(chunk);
                         let mut replies = Replies::new(&session, operator, public, &seed)?;
                         for batch in wanted_batches(layout, columns, &wants) {
                             for row in 0..layout.rows() {
@@ -835,7 +890,8 @@ impl Principal {
             effects.job(move |meter| {
                 let layout = &session.encryption()?.layouts[operator];
                 let columns = session.program().operators[operator].positions * context.places.len();
-                let mut others = ciphertexts(&session, Kind::Half, &other[Place::LENGTH..], own.len(), meter)?;
+                let mut others =
+                    ciphertexts(&session, Kind::Half, &other[Place::LENGTH..], own.len(), meter)?;
                 let mut replies = Replies::new(&session, operator, public, &seed)?;
                 for (i, own) in own.into_iter().enumerate() {
                     let (batch, row) = (i / layout.rows(), i % layout.rows());
@@ -1102,7 +1158,9 @@ impl Role for Principal {
         for (round, state) in &self.rounds {
             let halves = state.own.keys().filter(|chunk| !state.other.contains_key(chunk));
             all.extend(
-                halves.map(|chunk| format!("{} {chunk} of round {round} from auxiliary", Kind::FirstLayer)),
+                halves.map(|(_, chunk)| {
+                    format!("{} {chunk} of round {round} from auxiliary", Kind::FirstLayer)
+                }),
             );
         }
         for (place, _) in self.halves.iter().filter(|(_, h)| h.own.is_some() && h.other.is_none()) {

@@ -17,6 +17,7 @@ use crate::{
     codec::unpack_matrix,
     error::CodecError,
     message::{Kind, TestPlan, UnitId, UnitPlan, split},
+    pass::{EVERYTHING, Pass},
     program::Receive,
     role::{Meter, Phase},
     session::Session,
@@ -126,24 +127,26 @@ pub(crate) fn coalition_model(
 /// One server's share of a chunk's samples, arranged for the first operator.
 fn chunk_columns(
     session: &Session,
+    pass: &Pass,
     chunk: usize,
     data: &BTreeMap<usize, Arc<Share<Field>>>,
 ) -> Result<Matrix<Field>, Error> {
-    let chunk = &session.chunks[chunk];
-    let group = &session.groups[chunk.group];
+    let group = &session.groups[pass.group];
     let (field, rows) = (session.field(), session.program().input_size);
-    let columns = chunk.places.len();
+    let columns = pass.length(chunk);
+    let places: Vec<usize> = pass.places(chunk).collect();
     let mut elements = vec![0; rows * columns];
     for &(owner, first, count) in &group.parts {
-        let from = chunk.places.start.max(first);
-        let to = chunk.places.end.min(first + count);
-        if from >= to {
+        // Places ascend, and so do the parts of owners.
+        let from = places.partition_point(|&place| place < first);
+        let to = places.partition_point(|&place| place < first + count);
+        if from == to {
             continue;
         }
         let share = data.get(&owner).ok_or(Error::Local { what: "an owner's share" })?.expose();
         for row in 0..rows {
-            let target = &mut elements[row * columns + from - chunk.places.start..][..to - from];
-            target.copy_from_slice(&share.row(row)[from - first..to - first]);
+            let (source, target) = (share.row(row), &mut elements[row * columns..][from..to]);
+            target.iter_mut().zip(&places[from..to]).for_each(|(to, place)| *to = source[place - first]);
         }
     }
     session.program().operators[0].arrange(&Matrix::new(field, rows, columns, elements)?)
@@ -188,6 +191,7 @@ impl EncodedChunks {
 /// One server's first-layer outputs of a chunk: for each model, batch after batch, row after row.
 pub(crate) fn first_products(
     session: &Session,
+    pass: &Pass,
     chunk: usize,
     data: &BTreeMap<usize, Arc<Share<Field>>>,
     models: &[(usize, Arc<LocalModel>)],
@@ -197,11 +201,12 @@ pub(crate) fn first_products(
     meter.enter(Phase::Linear);
     let layout = &session.encryption()?.layouts[0];
     let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
-    if !keeps_encoded_samples(session) {
-        return products(layout, &weights, &chunk_columns(session, chunk, data)?, meter);
+    if pass.id != EVERYTHING || !keeps_encoded_samples(session) {
+        return products(layout, &weights, &chunk_columns(session, pass, chunk, data)?, meter);
     }
-    let batches =
-        kept.get(chunk, || Ok(layout.encode(&chunk_columns(session, chunk, data)?, &mut meter.operations)?))?;
+    let batches = kept.get(chunk, || {
+        Ok(layout.encode(&chunk_columns(session, pass, chunk, data)?, &mut meter.operations)?)
+    })?;
     let mut outputs: Vec<Vec<Ciphertext>> = weights.iter().map(|_| Vec::new()).collect();
     for batches in batches.chunks(BATCHES_AT_ONCE) {
         let batches: Vec<_> = batches.iter().collect();
@@ -262,11 +267,13 @@ pub(crate) struct UnitContext {
     pub plan: UnitPlan,
     /// Places of the samples.
     pub places: Vec<usize>,
+    /// Where its first-layer outputs come from.
+    pub pass: Arc<Pass>,
 }
 
 impl UnitContext {
     /// The units of a test.
-    pub(crate) fn of(plan: &TestPlan) -> Vec<Self> {
+    pub(crate) fn of(session: &Session, plan: &TestPlan) -> Vec<Self> {
         plan.units
             .iter()
             .map(|unit| Self {
@@ -275,6 +282,7 @@ impl UnitContext {
                 coalition: plan.coalition,
                 plan: unit.clone(),
                 places: unit.samples.iter().collect(),
+                pass: Arc::new(Pass::of(session, unit)),
             })
             .collect()
     }
@@ -383,33 +391,6 @@ pub(crate) fn wanted_batches(layout: &Layout, columns: usize, wanted: impl Fn(us
     (0..layout.batches(columns)).filter(|b| (b * batch..columns.min((b + 1) * batch)).any(&wanted)).collect()
 }
 
-/// Whether a column of a chunk (columns position by position) is of a wanted place and position.
-pub(crate) fn chunk_wants<'a>(
-    session: &'a Session,
-    context: &'a UnitContext,
-    chunk: usize,
-    first: usize,
-    count: usize,
-) -> impl Fn(usize) -> bool + 'a {
-    let places = &session.chunks[chunk].places;
-    let length = places.len();
-    move |column| {
-        let (position, place) = (column / length, places.start + column % length);
-        (first..first + count).contains(&position) && context.plan.samples.contains(place)
-    }
-}
-
-/// Chunks of a unit with at least one sample.
-pub(crate) fn wanted_chunks<'a>(
-    session: &'a Session,
-    context: &'a UnitContext,
-) -> impl Iterator<Item = usize> + 'a {
-    let chunks = session.groups[context.plan.group].chunks.clone();
-    chunks.filter(|&chunk| {
-        session.chunks[chunk].places.clone().any(|place| context.plan.samples.contains(place))
-    })
-}
-
 /// Checks that an announced test fits the session.
 pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), CodecError> {
     let bad = |what| Err(CodecError::Value { what });
@@ -423,6 +404,10 @@ pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), Codec
         let Some(group) = session.groups.get(unit.group) else { return bad("group") };
         if unit.samples.total() != group.size || unit.samples.is_empty() {
             return bad("samples");
+        }
+        let gathered = unit.gathered.as_ref();
+        if gathered.is_some_and(|g| g.total() != group.size || !unit.samples.difference(g).is_empty()) {
+            return bad("gathered samples");
         }
         let seated = unit.chain.iter().copied().chain(unit.gru.into_iter().flat_map(|(a, b)| [a, b]));
         let seated = seated.chain(unit.dealer).chain(unit.counter);

@@ -194,6 +194,8 @@ pub struct Session {
     pub chunks: Vec<Chunk>,
     /// Coalition weights of each round, by client.
     pub weights: BTreeMap<RoundId, Vec<u32>>,
+    /// Samples of a chunk, at most.
+    per_chunk: usize,
 }
 
 /// How numbers are encrypted and multiplied.
@@ -294,7 +296,23 @@ impl Session {
         let weights =
             federation.rounds.iter().map(|(&round, sizes)| (round, coalition_weights(sizes, bits))).collect();
         let federation = federation.clone();
-        Ok(Self { federation, leader, hellos, precision, encryption, owner_groups, groups, chunks, weights })
+        Ok(Self {
+            federation,
+            leader,
+            hellos,
+            precision,
+            encryption,
+            owner_groups,
+            groups,
+            chunks,
+            weights,
+            per_chunk,
+        })
+    }
+
+    /// So many samples in chunks.
+    pub(crate) fn cut(&self, samples: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        cut(samples, self.per_chunk)
     }
 
     /// The model as hops.
@@ -513,6 +531,13 @@ fn methods(
     Ok(methods)
 }
 
+/// Chunks of equal size, so that the last is not nearly empty.
+fn cut(size: usize, per_chunk: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = size.div_ceil(per_chunk).max(1);
+    let bound = move |k: usize| k * size / count;
+    (0..count).map(move |k| bound(k)..bound(k + 1))
+}
+
 fn arrange(owner_groups: &OwnerGroups, sizes: &[u64], per_chunk: usize) -> (Vec<Group>, Vec<Chunk>) {
     let (mut groups, mut chunks) = (Vec::new(), Vec::new());
     for (index, group) in owner_groups.iter().enumerate() {
@@ -527,10 +552,7 @@ fn arrange(owner_groups: &OwnerGroups, sizes: &[u64], per_chunk: usize) -> (Vec<
             })
             .collect();
         let first = chunks.len();
-        // Chunks of equal size, so that the last is not nearly empty.
-        let count = size.div_ceil(per_chunk).max(1);
-        let bounds = |k: usize| k * size / count;
-        chunks.extend((0..count).map(|k| Chunk { group: index, places: bounds(k)..bounds(k + 1) }));
+        chunks.extend(cut(size, per_chunk).map(|places| Chunk { group: index, places }));
         groups.push(Group { owners: group.owners(), size, parts, chunks: first..chunks.len() });
     }
     (groups, chunks)

@@ -61,7 +61,7 @@ pub fn evaluate(
     }
     let rounds = evaluator.rounds();
     let mut plan = Federated::new(settings.method, &rounds, &settings.estimator)?;
-    let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings);
+    let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings, evaluator.gathers());
     loop {
         let batch = plan.next_batch(start.elapsed())?;
         if batch.is_empty() {
@@ -95,7 +95,7 @@ pub(crate) fn exact_tests(rounds: &[(RoundId, Coalition)]) -> Result<Vec<(RoundI
     {
         wanted.entry(round).or_default().insert(coalition);
     }
-    Outcomes::new(rounds, 0, &settings).inherit(&mut wanted);
+    Outcomes::new(rounds, 0, &settings, false).inherit(&mut wanted);
     Ok(wanted.into_iter().flat_map(|(round, wanted)| wanted.into_iter().map(move |c| (round, c))).collect())
 }
 
@@ -106,9 +106,14 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    fn new(rounds: &[(RoundId, Coalition)], samples: usize, settings: &EvaluationSettings) -> Self {
+    fn new(
+        rounds: &[(RoundId, Coalition)],
+        samples: usize,
+        settings: &EvaluationSettings,
+        gathers: bool,
+    ) -> Self {
         let start = |&(round, participants): &(RoundId, Coalition)| {
-            (round, RoundOutcomes::new(participants, samples, settings.skip, settings.verify_skip))
+            (round, RoundOutcomes::new(participants, samples, settings, gathers))
         };
         Self { rounds: rounds.iter().map(start).collect(), asked: 0 }
     }

@@ -14,6 +14,17 @@ pub struct Test {
     pub coalition: Coalition,
     /// Positions in the collective test set.
     pub samples: SampleSet,
+    /// All that this test and others of the round, of coalitions not smaller, may need: what is done once for all of them
+    /// is done for these.
+    pub among: SampleSet,
+}
+
+impl Test {
+    /// A test for which nothing is gathered.
+    pub fn new(coalition: Coalition, samples: SampleSet) -> Self {
+        let among = SampleSet::all(samples.total());
+        Self { coalition, samples, among }
+    }
 }
 
 /// Something that can tell which samples a coalition's model predicts right.
@@ -30,6 +41,11 @@ pub trait Evaluator {
     /// Whether tests tell which samples were predicted right, or only how many. Skipping needs to know which.
     fn tells_samples(&self) -> bool {
         true
+    }
+
+    /// Whether it pays to know which samples larger coalitions may still need, before the first of them is tested.
+    fn gathers(&self) -> bool {
+        false
     }
 
     /// For each test, how many of its samples were predicted right and, where it can be told, which, in the same

@@ -10,7 +10,7 @@ use secsv_federation::{
 
 use secsv_protocol::TestResult;
 
-use crate::{CostModel, Test};
+use crate::{CostModel, EvaluationSettings, Test};
 
 /// How one coalition did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +39,19 @@ pub(crate) struct RoundOutcomes {
     table: Option<SkipTable>,
     outcomes: BTreeMap<Coalition, Outcome>,
     lattice: Option<Lattice>,
+    gathering: Option<Gathering>,
     running: BTreeMap<Coalition, Running>,
 }
 
 impl RoundOutcomes {
-    pub(crate) fn new(participants: Coalition, samples: usize, mode: SkipMode, verify: bool) -> Self {
+    pub(crate) fn new(
+        participants: Coalition,
+        samples: usize,
+        settings: &EvaluationSettings,
+        gathers: bool,
+    ) -> Self {
+        let (mode, verify) = (settings.skip, settings.verify_skip);
+        let gathering = (gathers && mode != SkipMode::Off).then(|| Gathering::new(samples));
         Self {
             participants,
             samples,
@@ -52,6 +60,7 @@ impl RoundOutcomes {
             table: None,
             outcomes: BTreeMap::new(),
             lattice: None,
+            gathering,
             running: BTreeMap::new(),
         }
     }
@@ -83,7 +92,12 @@ impl RoundOutcomes {
             return wanted.into_iter().map(|coalition| self.start(coalition, None)).collect();
         }
         let table = self.table.get_or_insert_with(|| SkipTable::new(self.participants, self.samples));
-        self.lattice = Some(Lattice::new(wanted, |coalition| table.get(coalition).is_some()));
+        if let Some(gathering) = &mut self.gathering {
+            gathering.wanted = wanted.clone();
+            self.lattice = Some(Lattice::by_size(wanted));
+        } else {
+            self.lattice = Some(Lattice::new(wanted, |coalition| table.get(coalition).is_some()));
+        }
         self.ready(cost)
     }
 
@@ -112,7 +126,7 @@ impl RoundOutcomes {
         }
         let mut more = self.ready(cost);
         if is_verified && !skipped.is_empty() {
-            more.push(Test { coalition, samples: skipped.clone() });
+            more.push(Test::new(coalition, skipped.clone()));
             self.running.insert(coalition, Running { skipped, verifies: Some(outcome) });
         }
         more
@@ -122,13 +136,22 @@ impl RoundOutcomes {
         let skipped = skipped.unwrap_or_else(|| SampleSet::none(self.samples));
         let samples = SampleSet::all(self.samples).difference(&skipped);
         self.running.insert(coalition, Running { skipped, verifies: None });
-        Test { coalition, samples }
+        let test = Test::new(coalition, samples);
+        match self.gathering.as_ref().filter(|gathering| gathering.hold(&test.samples)) {
+            Some(gathering) => Test { among: gathering.among.clone(), ..test },
+            None => test,
+        }
     }
 
     /// Coalitions whose parts are all tested, with what each may skip.
     fn ready(&mut self, cost: &CostModel) -> Vec<Test> {
         let Some(lattice) = &mut self.lattice else { return Vec::new() };
         let ready = lattice.take_ready();
+        if let (Some(gathering), Some(table), Some(size)) =
+            (&mut self.gathering, &self.table, ready.iter().map(|coalition| coalition.len()).min())
+        {
+            gathering.gather(table, self.participants, size);
+        }
         let this = &*self;
         let worth: Vec<(Coalition, bool)> =
             ready.into_iter().map(|c| (c, this.is_worth_a_search(c, cost))).collect();
@@ -159,6 +182,47 @@ impl RoundOutcomes {
         let search = self.table.as_ref().map_or(0.0, |table| table.search_cost(coalition));
         let rest = cost(coalition, self.samples - skipped.len()) + search;
         !skipped.is_empty() && rest < cost(coalition, self.samples)
+    }
+}
+
+/// Which samples larger coalitions may still need. First-layer outputs of these are computed once more, in fewer
+/// batches, if that is less work than it spares.
+struct Gathering {
+    /// The coalitions asked for.
+    wanted: BTreeSet<Coalition>,
+    among: SampleSet,
+    times: usize,
+}
+
+/// How often samples of a round are gathered, at most.
+pub(crate) const MOST_GATHERED: usize = 2;
+/// What one model's first-layer output costs, in replies with it: two products and a half handed on.
+const OUTPUT_COST: usize = 2;
+
+impl Gathering {
+    fn new(samples: usize) -> Self {
+        Self { wanted: BTreeSet::new(), among: SampleSet::all(samples), times: 0 }
+    }
+
+    /// Before the first coalition of a size is tested.
+    fn gather(&mut self, table: &SkipTable, participants: Coalition, size: usize) {
+        // Owners test everybody's model themselves.
+        self.wanted.retain(|coalition| coalition.len() >= size && *coalition != participants);
+        if size < 2 || self.times == MOST_GATHERED {
+            return;
+        }
+        let Some(found) = table.unsettled(self.wanted.iter().copied()) else { return };
+        let (before, after) = (self.among.len(), found.len());
+        let spared = before.saturating_sub(after) * self.wanted.len();
+        if after > 0 && spared > OUTPUT_COST * participants.len() * after {
+            self.among = found;
+            self.times += 1;
+        }
+    }
+
+    /// Whether all of these samples are among those gathered.
+    fn hold(&self, samples: &SampleSet) -> bool {
+        samples.difference(&self.among).is_empty()
     }
 }
 

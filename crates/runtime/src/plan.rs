@@ -6,6 +6,7 @@ use secsv_federation::{ClientId, RoundId, RunDirectory, SampleSet};
 use secsv_protocol::{
     ClientInput, TestRequest,
     cost::{self, Prediction, predict},
+    decryptors::Protocol,
     session::{Federation, Session, Settings, typical_costs},
 };
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Traffic, client_inputs,
     evaluate::exact_tests,
+    outcomes::MOST_GATHERED,
     secure::protocol_name,
     secure_result::{messages, parameters, security, traffic},
 };
@@ -25,7 +27,7 @@ pub struct Plan {
     pub inputs: Vec<ClientInput>,
     /// Models that will be tested.
     pub tests: Vec<(RoundId, secsv_federation::Coalition)>,
-    /// The cost if no sample is skipped.
+    /// The cost if no sample is skipped; with SampleSkip, as if samples were gathered as often as they may be too.
     pub at_most: Prediction,
     /// The cost if every sample is skipped that SampleSkip might skip; none without it.
     pub at_least: Option<Prediction>,
@@ -92,12 +94,14 @@ impl Plan {
                 // Nothing is known yet that the samples of a local model could be skipped by.
                 let is_tested = all || coalition.len() <= 1;
                 let samples = if is_tested { SampleSet::all(total) } else { SampleSet::none(total) };
-                TestRequest { round, coalition, samples }
+                TestRequest::new(round, coalition, samples)
             };
             tests.iter().map(request).collect()
         };
-        let at_most = predict(&session, &requests(true)).map_err(Error::Role)?;
-        let at_least = skips.then(|| predict(&session, &requests(false))).transpose().map_err(Error::Role)?;
+        let gathered = if skips && settings.protocol == Protocol::SecSv { MOST_GATHERED } else { 0 };
+        let at_most = predict(&session, &requests(true), gathered).map_err(Error::Role)?;
+        let at_least =
+            skips.then(|| predict(&session, &requests(false), 0)).transpose().map_err(Error::Role)?;
         Ok(Self { session, inputs, tests, at_most, at_least })
     }
 

@@ -106,6 +106,10 @@ impl Evaluator for SecureEvaluator {
         self.federation.settings.protocol != Protocol::Hesv
     }
 
+    fn gathers(&self) -> bool {
+        self.federation.settings.protocol == Protocol::SecSv
+    }
+
     fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
         let mut found: BTreeMap<usize, TestResult> = BTreeMap::new();
         let asked = tests.iter().map(|test| (round, test.clone())).collect();
@@ -124,7 +128,8 @@ impl Evaluator for SecureEvaluator {
         tests.iter().for_each(|(round, _)| *left.entry(*round).or_default() += 1);
         self.world.run(tests.into_iter().map(request).collect(), |asked, result| {
             let round = asked.round;
-            let test = Test { coalition: asked.coalition, samples: asked.samples.clone() };
+            let TestRequest { coalition, samples, among, .. } = asked.clone();
+            let test = Test { coalition, samples, among };
             let more = next(round, &test, result)?;
             for (round, _) in &more {
                 *left.entry(*round).or_default() += 1;
@@ -145,5 +150,6 @@ impl Evaluator for SecureEvaluator {
 }
 
 fn request((round, test): (RoundId, Test)) -> TestRequest {
-    TestRequest { round, coalition: test.coalition, samples: test.samples }
+    let Test { coalition, samples, among } = test;
+    TestRequest { round, coalition, samples, among }
 }

@@ -52,7 +52,7 @@ pub struct Accounts {
 
 /// One event for a party.
 enum Event<R> {
-    Frame(PartyId, Vec<u8>),
+    Frame(Envelope),
     Found(Continuation<R>),
 }
 
@@ -71,9 +71,9 @@ struct Step<R> {
 impl<R: Role> Party<R> {
     fn handle(&mut self, event: Event<R>) -> Result<Step<R>, RoleError> {
         let effects = match event {
-            Event::Frame(from, bytes) => {
-                let mut effects = Effects::default();
-                for (kind, content) in self.links.open(from, bytes)? {
+            Event::Frame(envelope) => {
+                let (from, mut effects) = (envelope.from, Effects::default());
+                for (kind, content) in self.links.open(envelope)? {
                     effects.and(self.role.handle(from, kind, content)?);
                 }
                 effects
@@ -250,7 +250,7 @@ impl World {
                 let Some(request) = open.remove(&test) else { continue };
                 let (more, over) = next(&request, found)?;
                 self.ask(more, open)?;
-                over.into_iter().for_each(|round| self.close_round(round));
+                over.into_iter().try_for_each(|round| self.close_round(round))?;
             }
         }
         Ok(())
@@ -269,8 +269,11 @@ impl World {
     }
 
     /// Lets go of what a round needed.
-    fn close_round(&self, round: RoundId) {
-        self.at_desk(|principal| (principal.close_round(round), ()));
+    fn close_round(&self, round: RoundId) -> Result<(), Error> {
+        self.at_desk(|principal| match principal.close_round(round) {
+            Ok(effects) => (effects, Ok(())),
+            Err(error) => (Effects::default(), Err(Error::Role(error))),
+        })
     }
 
     /// Waits until the principal is at its desk, and has it do something.
@@ -503,13 +506,12 @@ impl Floor {
     }
 
     fn deliver(&mut self, envelope: Envelope) {
-        let Envelope { from, to, bytes, .. } = envelope;
-        match to {
-            PartyId::Principal => self.principal.inbox.push_back(Event::Frame(from, bytes)),
-            PartyId::Auxiliary => self.auxiliary.inbox.push_back(Event::Frame(from, bytes)),
+        match envelope.to {
+            PartyId::Principal => self.principal.inbox.push_back(Event::Frame(envelope)),
+            PartyId::Auxiliary => self.auxiliary.inbox.push_back(Event::Frame(envelope)),
             PartyId::Client(i) => {
                 if let Some(desk) = self.clients.get_mut(i) {
-                    desk.inbox.push_back(Event::Frame(from, bytes));
+                    desk.inbox.push_back(Event::Frame(envelope));
                 }
             }
         }

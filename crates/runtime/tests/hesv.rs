@@ -145,10 +145,9 @@ fn run(case: &mut Case, interceptor: Box<dyn Interceptor>) -> Outcome<(BTreeMap<
     let participants = case.federation.participants(RoundId(1));
     let members: Vec<usize> = participants.members().collect();
     let requests: Vec<TestRequest> = (0..1usize << members.len())
-        .map(|set| TestRequest {
-            round: RoundId(1),
-            coalition: (0..members.len()).filter(|i| set >> i & 1 == 1).map(|i| members[i]).collect(),
-            samples: SampleSet::all(total),
+        .map(|set| {
+            let coalition = (0..members.len()).filter(|i| set >> i & 1 == 1).map(|i| members[i]).collect();
+            TestRequest::new(RoundId(1), coalition, SampleSet::all(total))
         })
         .collect();
     let inputs = std::mem::take(&mut case.inputs);

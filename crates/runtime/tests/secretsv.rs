@@ -249,9 +249,8 @@ impl Run {
                 let tests: Vec<Test> = participants
                     .subsets()
                     .filter(|coalition| round.0 == 1 || !coalition.is_empty())
-                    .map(|coalition| Test {
-                        coalition,
-                        samples: if all { SampleSet::all(total) } else { some(&mut rng) },
+                    .map(|coalition| {
+                        Test::new(coalition, if all { SampleSet::all(total) } else { some(&mut rng) })
                     })
                     .collect();
                 let found = evaluator.test(round, &tests)?;
@@ -302,7 +301,7 @@ fn traffic_depends_on_public_shapes_alone() {
             let mut evaluator = run.evaluator().unwrap();
             let tests: Vec<Test> = Coalition::first(5)
                 .subsets()
-                .map(|coalition| Test { coalition, samples: SampleSet::all(21) })
+                .map(|coalition| Test::new(coalition, SampleSet::all(21)))
                 .collect();
             evaluator.test(RoundId(1), &tests).unwrap();
             let mut traffic = evaluator.accounts().traffic;
@@ -347,12 +346,13 @@ struct Terse(Kind);
 
 impl Interceptor for Terse {
     fn pass(&mut self, mut envelope: Envelope) -> Vec<Envelope> {
-        const LENGTH: std::ops::Range<usize> = 33..41;
+        const LABEL: usize = 41;
         if envelope.kind == self.0 {
             let bytes = &mut envelope.bytes;
-            bytes.truncate(bytes.len() - 32 - 8);
-            let length = (bytes.len() - LENGTH.end) as u64;
-            bytes[LENGTH].copy_from_slice(&length.to_le_bytes());
+            let mut label = bytes[bytes.len() - 32 - LABEL..bytes.len() - 32].to_vec();
+            bytes.truncate(bytes.len() - 32 - LABEL - 8);
+            label[LABEL - 8..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+            bytes.extend(label);
             let tag = *blake3::hash(bytes).as_bytes();
             bytes.extend(tag);
         }
@@ -367,7 +367,7 @@ fn messages_of_another_length_are_refused_by_name() {
     for terse in shared.into_iter().chain([Kind::Triple, Kind::Opening, Kind::OutputShare]) {
         let mut evaluator = run.evaluator_with(Box::new(Terse(terse))).unwrap();
         let coalition = Coalition::first(2);
-        let result = evaluator.test(RoundId(1), &[Test { coalition, samples: SampleSet::all(10) }]);
+        let result = evaluator.test(RoundId(1), &[Test::new(coalition, SampleSet::all(10))]);
         match result {
             Err(secsv_runtime::Error::Role(RoleError::Malformed { kind, .. })) => assert_eq!(kind, terse),
             other => panic!("{terse}: {other:?}"),

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use secsv_algebra::{Field, Matrix, Prg, Seed};
 use secsv_he::{
     HeError, Operations, Parameters, Preset, SecretKey, UnitCosts,
-    clock::fastest,
+    clock::{Clock, fastest},
     linear::{LayerShape, Layout, Method, multiply_into},
     measure::{Implementation, KernelRow, kernel_rows},
     planner::{LayerTask, Scope, plan_packed, predict},
@@ -151,7 +151,11 @@ struct Bench {
 impl Bench {
     fn new(parameters: &Arc<Parameters>) -> Result<Self, HeError> {
         let key = SecretKey::generate(parameters, &mut Prg::new(&Seed::from_bytes([1; 32])));
-        Ok(Self { parameters: parameters.clone(), key, costs: UnitCosts::measure(parameters)? })
+        Ok(Self {
+            parameters: parameters.clone(),
+            key,
+            costs: UnitCosts::measure(parameters, Clock::Fastest)?,
+        })
     }
 
     /// All methods at all shapes.

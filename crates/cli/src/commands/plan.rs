@@ -22,7 +22,7 @@ pub fn planned_seconds(
     let begun = stopwatch();
     let plan = Plan::new(run, settings, false)?;
     let rates = Rates::measure(&plan, begun())?;
-    Ok(rates.seconds(&plan.at_most.work).1)
+    Ok(Rates::seconds(&rates, &plan.at_most.work).1)
 }
 
 /// Arguments of `secsv plan`.
@@ -73,7 +73,7 @@ pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
     let plan = Plan::new(&run, settings, args.skip == Skip::On)?;
     let reading = begun();
     let rates = Rates::measure(&plan, reading)?;
-    let result = plan.result(&run, |prediction| rates.seconds(&prediction.work));
+    let result = plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work));
     match format {
         Format::Json => println!("{}", serde_json::to_string(&result)?),
         Format::Text => print!("{}", table::text(&result)),

@@ -25,6 +25,11 @@ enum Waiting {
 }
 
 impl Lattice {
+    /// The wanted coalitions by size, as in the paper: what larger ones may need is known before the first of a size.
+    pub fn by_size(wanted: impl IntoIterator<Item = Coalition>) -> Self {
+        Self::sorted(wanted.into_iter().collect())
+    }
+
     /// A graph of wanted coalitions; `is_known` tells which others were tested before.
     pub fn new(wanted: impl IntoIterator<Item = Coalition>, is_known: impl Fn(Coalition) -> bool) -> Self {
         let wanted: HashSet<Coalition> = wanted.into_iter().collect();
@@ -40,7 +45,7 @@ impl Lattice {
                 missing |= !wanted.contains(&part) && !is_known();
             }
             if missing {
-                return Self::by_size(wanted);
+                return Self::sorted(wanted);
             }
             waits.insert(coalition, out);
         }
@@ -51,7 +56,7 @@ impl Lattice {
         Self { ready, waiting: Waiting::Parts(waits), remaining, clients }
     }
 
-    fn by_size(wanted: HashSet<Coalition>) -> Self {
+    fn sorted(wanted: HashSet<Coalition>) -> Self {
         let remaining = wanted.len();
         let mut later: BTreeMap<usize, Vec<Coalition>> = BTreeMap::new();
         for coalition in wanted {

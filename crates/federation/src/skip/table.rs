@@ -6,6 +6,8 @@ use crate::{Coalition, SampleSet};
 
 /// Up to this many participants every coalition has a place in a vector.
 const MAX_DENSE: usize = 20;
+/// Up to this many participants it is worked out what follows for all coalitions to come.
+const MAX_SETTLED: usize = 12;
 
 /// The right samples of the coalitions of one round (the paper's dictionary Phi^t).
 #[derive(Clone, Debug)]
@@ -82,6 +84,31 @@ impl SkipTable {
             }
         }
         skippable
+    }
+
+    /// The samples that some of these coalitions may not skip, whatever the tests to come will find, if all coalitions
+    /// within them are tested before. Nothing is known of too many participants.
+    pub fn unsettled(&self, coalitions: impl IntoIterator<Item = Coalition>) -> Option<SampleSet> {
+        let Store::Dense(sets) = &self.store else { return None };
+        if self.participants.len() > MAX_SETTLED {
+            return None;
+        }
+        // What a coalition that was not noted will have right at least: parts come before the whole.
+        let mut settled: Vec<Option<SampleSet>> = Vec::with_capacity(sets.len());
+        for (whole, noted) in sets.iter().enumerate() {
+            let found = noted.clone().unwrap_or_else(|| {
+                let mut skippable = SampleSet::none(self.samples);
+                skip_dense(&settled, whole, &mut skippable);
+                skippable
+            });
+            settled.push(Some(found));
+        }
+        let mut unsettled = SampleSet::none(self.samples);
+        for coalition in coalitions {
+            let right = self.place(coalition).and_then(|place| settled[place].as_ref())?;
+            unsettled.union_with(&SampleSet::all(self.samples).difference(right));
+        }
+        Some(unsettled)
     }
 
     /// What [`SkipTable::skippable`] costs at most, in operations on 64 samples at a time.
@@ -208,6 +235,33 @@ mod tests {
                 prop_assert_eq!(table.skippable(coalition), by_the_book(&book, coalition, 70));
                 prop_assert_eq!(table.get(coalition), book.get(&coalition));
             }
+        }
+
+        #[test]
+        fn whatever_is_tested_later_was_unsettled(
+            participants in 2..6usize, known in 1..5usize,
+            found in prop::collection::vec(prop::collection::vec(prop::bool::weighted(0.8), 30), 32),
+        ) {
+            let whole = Coalition::first(participants);
+            let mut table = SkipTable::new(whole, 30);
+            let mut by_size: Vec<Coalition> = whole.subsets().filter(|c| !c.is_empty()).collect();
+            by_size.sort_by_key(|coalition| coalition.len());
+            let mut unsettled = None;
+            for &coalition in &by_size {
+                let later = by_size.iter().copied().filter(|c| c.len() >= coalition.len());
+                if coalition.len() == known + 1 && unsettled.is_none() {
+                    unsettled = table.unsettled(later);
+                }
+                let skipped = table.skippable(coalition);
+                let left = SampleSet::all(30).difference(&skipped);
+                if let Some(unsettled) = &unsettled {
+                    prop_assert!(left.difference(unsettled).is_empty());
+                }
+                let mut right = skipped;
+                left.iter().filter(|&k| found[coalition.bits() as usize][k]).for_each(|k| right.insert(k));
+                table.record(coalition, right);
+            }
+            prop_assert!(known >= participants || unsettled.is_some());
         }
     }
 }

@@ -58,7 +58,7 @@ static USED: Spare = Spare(Mutex::new(Vec::new()));
 
 impl Spare {
     /// Bytes kept at most.
-    const KEPT: usize = 128 << 20;
+    const KEPT: usize = 1 << 30;
 
     /// So many lines, from here or fresh.
     fn take(&self, lines: usize) -> Vec<Line> {

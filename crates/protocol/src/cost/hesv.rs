@@ -93,7 +93,7 @@ pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> 
             tally.work.weighed += members * layout.weight_ciphertexts() as u64;
         }
     }
-    UnitContext::of(plan).iter().try_for_each(|context| unit(tally, context, members))
+    UnitContext::of(tally.session, plan).iter().try_for_each(|context| unit(tally, context, members))
 }
 
 fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! Memory of all parties in one process, roughly: what servers hold of the rounds and tests under way.
 
+use secsv_federation::RoundId;
 use secsv_he::linear::{EncryptedBatch, EncryptedMatrix};
 
 use crate::{
@@ -10,50 +11,68 @@ use crate::{
     session::Session,
 };
 
-/// Rounds whose models and outputs are there together: a round begins while the last tests of the one before end.
-const OPEN_ROUNDS: usize = 2;
 /// A process before it holds anything, and what is on its way.
 const BASE: usize = 64 << 20;
+/// What two rounds may take together.
+const ROUNDS_MEMORY: usize = 4 << 30;
+
+/// How many rounds' models and outputs are there together: two, so that one begins while the last tests of the one
+/// before end, unless they are too large for that.
+pub(crate) fn open_rounds(session: &Session) -> usize {
+    let rounds = session.federation.rounds.keys();
+    let largest = rounds.map(|round| of_round(session, *round)).max().unwrap_or(0);
+    if 2 * largest > ROUNDS_MEMORY { 1 } else { 2 }
+}
 
 /// Bytes at the worst moment, estimated; `active` tests run at once.
 pub(super) fn estimate(session: &Session, active: usize) -> Result<u64, Error> {
     let samples = session.program().input_size * session.samples();
     // As read, as numbers, as elements, and a share at each server.
     let data = samples * (4 + 8 + 8 + 8 + 8);
-    let most =
-        session.federation.rounds.keys().max_by_key(|round| session.federation.participants(**round).len());
-    let Some(&round) = most else { return Ok((BASE + data) as u64) };
-    let models = session.federation.participants(round).len();
+    let rounds = session.federation.rounds.keys();
+    let rounds = open_rounds(session) * rounds.map(|round| of_round(session, *round)).max().unwrap_or(0);
     let Some(encryption) = &session.encryption else {
-        let outputs: usize = (0..session.federation.clients)
-            .map(|c| stacked(session, round) * first_columns(session, c))
-            .sum();
         let model = SharedModel::size(session.program());
-        // Outputs at both servers, and once on their way.
-        let of_round = 8 * (3 * outputs + 4 * models * model);
-        return Ok((BASE + data + OPEN_ROUNDS * of_round + active * 4 * 8 * model) as u64);
+        return Ok((BASE + data + rounds + active * 4 * 8 * model) as u64);
     };
-    let first = &encryption.layouts[0];
-    let positions = session.program().operators[0].positions;
-    let batches: usize =
-        session.chunks.iter().map(|chunk| first.batches(positions * chunk.places.len())).sum();
-    let ciphertext = 2 * 8 * encryption.parameters.limbs().len() * encryption.parameters.degree();
-    let outputs = models * batches * first.rows() * ciphertext;
-    let layouts = || encryption.layouts.iter();
+    let (layouts, batches) = (&encryption.layouts, first_batches(session));
     if session.federation.settings.protocol == Protocol::Hesv {
-        let uploaded = batches * EncryptedBatch::encoded_len(first) * 5 / 4;
-        let model: usize = layouts().map(EncryptedMatrix::encoded_len).sum();
+        let uploaded = batches * EncryptedBatch::encoded_len(&layouts[0]) * 5 / 4;
         let mut kept = 0;
-        for layout in layouts().skip(1) {
+        for layout in layouts.iter().skip(1) {
             kept += Some(layout.extended_bytes()?).filter(|&bytes| bytes <= crate::hesv::KEPT).unwrap_or(0);
         }
-        let of_round = outputs + models * model * 5 / 4;
-        return Ok((BASE + data + 2 * uploaded + OPEN_ROUNDS * of_round + active * kept) as u64);
+        return Ok((BASE + data + 2 * uploaded + rounds + active * kept) as u64);
     }
-    let prepared: usize = layouts().map(|layout| layout.prepared_bytes()).sum();
-    let later: usize = layouts().skip(1).map(|layout| layout.prepared_bytes()).sum();
+    let later: usize = layouts.iter().skip(1).map(|layout| layout.prepared_bytes()).sum();
+    let encoded = if keeps_encoded_samples(session) { 2 * batches * layouts[0].encoded_bytes() } else { 0 };
+    Ok((BASE + data + encoded + rounds + active * 2 * later) as u64)
+}
+
+/// Batches of the first layer.
+fn first_batches(session: &Session) -> usize {
+    let Some(encryption) = &session.encryption else { return 0 };
+    let positions = session.program().operators[0].positions;
+    session.chunks.iter().map(|chunk| encryption.layouts[0].batches(positions * chunk.places.len())).sum()
+}
+
+/// Models and first-layer outputs of one round.
+fn of_round(session: &Session, round: RoundId) -> usize {
+    let models = session.federation.participants(round).len();
+    let Some(encryption) = &session.encryption else {
+        let columns = (0..session.federation.clients).map(|client| first_columns(session, client));
+        let outputs = stacked(session, round) * columns.sum::<usize>();
+        // Outputs at both servers, and once on their way.
+        return 8 * (3 * outputs + 4 * models * SharedModel::size(session.program()));
+    };
+    let layouts = &encryption.layouts;
+    let ciphertext = 2 * 8 * encryption.parameters.limbs().len() * encryption.parameters.degree();
+    let outputs = models * first_batches(session) * layouts[0].rows() * ciphertext;
+    if session.federation.settings.protocol == Protocol::Hesv {
+        let model: usize = layouts.iter().map(EncryptedMatrix::encoded_len).sum();
+        return outputs + models * model * 5 / 4;
+    }
+    let prepared: usize = layouts.iter().map(|layout| layout.prepared_bytes()).sum();
     // Models at both servers; the auxiliary's outputs arrive beside the principal's.
-    let of_round = 2 * models * prepared + 2 * outputs;
-    let encoded = if keeps_encoded_samples(session) { 2 * batches * first.encoded_bytes() } else { 0 };
-    Ok((BASE + data + encoded + OPEN_ROUNDS * of_round + active * 2 * later) as u64)
+    2 * models * prepared + 2 * outputs
 }

@@ -17,7 +17,7 @@ pub fn rehearse_frame(content: Vec<u8>) -> Result<usize, Error> {
     let (from, to) = (PartyId::Client(0), PartyId::Principal);
     let [mut sender, mut receiver] = [from, to].map(|party| Links::new(party, [0; 16]));
     let frame = sender.seal(to, Kind::Data, content);
-    Ok(receiver.open(from, frame.bytes)?.len())
+    Ok(receiver.open(frame)?.len())
 }
 
 /// What becomes of so many shared elements: one share drawn twice, the other packed and unpacked.

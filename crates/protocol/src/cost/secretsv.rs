@@ -71,7 +71,7 @@ fn both_ways(tally: &mut Tally<'_>, content: usize) {
 /// A test's units.
 pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
     let members = tally.session.members(plan.round, plan.coalition).len();
-    UnitContext::of(plan).iter().try_for_each(|context| unit(tally, context, members))
+    UnitContext::of(tally.session, plan).iter().try_for_each(|context| unit(tally, context, members))
 }
 
 fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: usize) -> Result<(), Error> {

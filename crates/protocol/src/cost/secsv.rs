@@ -14,11 +14,9 @@ use crate::{
     Error, PartyId,
     codec::packed_len,
     message::{Kind, TestPlan},
+    pass,
     program::{Input, Receive},
-    server::{
-        UnitContext, chunk_wants, keeps_encoded_samples, products_of, updates_of, wanted_batches,
-        wanted_chunks,
-    },
+    server::{UnitContext, keeps_encoded_samples, products_of, updates_of, wanted_batches},
 };
 
 /// Keys and shares of samples.
@@ -46,16 +44,16 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
     let layout = &tally.encryption()?.layouts[0];
     let encoded = tally.samples_encoded;
     tally.samples_encoded = keeps_encoded_samples(session);
-    for chunk in &session.chunks {
+    let passes = (0..=tally.gathered).flat_map(|pass| session.chunks.iter().map(move |chunk| (pass, chunk)));
+    for (pass, chunk) in passes {
         let columns = session.program().operators[0].positions * chunk.places.len();
         let batches = layout.batches(columns) as u64;
-        if !encoded {
+        if pass > 0 || !encoded {
             encode(tally, 0, batches)?;
         }
         half_products(tally, 0, models, batches)?;
         let outputs = tally.rerandomise(models * batches * layout.rows() as u64)?;
-        let head = 2 * size_of::<u32>();
-        tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::FirstLayer, head + outputs);
+        tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::FirstLayer, pass::HEAD + outputs);
     }
     Ok(())
 }
@@ -106,7 +104,7 @@ pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> 
     for layout in tally.encryption()?.layouts.iter().skip(1) {
         tally.work.weighed += 2 * members * layout.weight_ciphertexts() as u64;
     }
-    for context in UnitContext::of(plan) {
+    for context in UnitContext::of(session, plan) {
         unit(tally, &context, members)?;
     }
     Ok(())
@@ -170,10 +168,10 @@ pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext, members: u64
             };
             match *receive {
                 Receive::Outputs { operator, input: Input::Data, first, count } => {
-                    for chunk in wanted_chunks(session, context) {
-                        let places = session.chunks[chunk].places.len();
-                        let columns = session.program().operators[operator].positions * places;
-                        let wants = chunk_wants(session, context, chunk, first, count);
+                    for chunk in context.pass.wanted_chunks(&context.plan.samples) {
+                        let columns =
+                            session.program().operators[operator].positions * context.pass.length(chunk);
+                        let wants = context.pass.wants(&context.plan.samples, chunk, (first, count));
                         reply(operator, wanted_batches(&layouts[operator], columns, wants).len())?;
                     }
                 }

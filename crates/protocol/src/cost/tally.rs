@@ -77,6 +77,8 @@ pub(super) struct Tally<'a> {
     pub work: Work,
     /// Whether servers have the samples encoded for the first layer.
     pub samples_encoded: bool,
+    /// How often samples of a round are gathered, at most.
+    pub gathered: usize,
 }
 
 impl<'a> Tally<'a> {
@@ -89,6 +91,7 @@ impl<'a> Tally<'a> {
             traffic: BTreeMap::new(),
             work,
             samples_encoded: false,
+            gathered: 0,
         }
     }
 

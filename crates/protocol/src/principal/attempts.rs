@@ -42,6 +42,7 @@ fn plan_of(roles: &UnitRoles) -> UnitPlan {
     UnitPlan {
         group: roles.unit().group,
         samples: SampleSet::none(0),
+        gathered: None,
         chain: roles.decryptors().to_vec(),
         gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
         dealer: roles.dealer(),
@@ -100,7 +101,8 @@ impl Principal {
         else {
             return Err(Error::Local { what: "assigned roles" });
         };
-        let units = vec![UnitPlan { samples: context.plan.samples.clone(), ..plan.clone() }];
+        let (samples, gathered) = (context.plan.samples.clone(), context.plan.gathered.clone());
+        let units = vec![UnitPlan { samples, gathered, ..plan.clone() }];
         let plan = TestPlan { test: numbered(test, attempt), round, coalition, units };
         self.announce(session, &plan)
     }
@@ -129,7 +131,8 @@ impl Principal {
             let roles = self.roles.get(&(round, coalition, unit.group));
             let attempts = roles.map_or(&[][..], |roles| &roles.attempts);
             for (attempt, plan) in attempts.iter().enumerate().skip(1) {
-                let units = vec![UnitPlan { samples: unit.samples.clone(), ..plan.clone() }];
+                let (samples, gathered) = (unit.samples.clone(), unit.gathered.clone());
+                let units = vec![UnitPlan { samples, gathered, ..plan.clone() }];
                 later.push(TestPlan { test: numbered(test, attempt), round, coalition, units });
             }
         }

@@ -249,7 +249,7 @@ impl Principal {
                 }
                 Ok(move |role: &mut Self| {
                     if let Some(state) = role.rounds.get_mut(&round) {
-                        state.outputs.insert(chunk, Arc::new(outputs));
+                        state.outputs.insert((EVERYTHING, chunk), Arc::new(outputs));
                     }
                     role.advance_all(|_| true)
                 })
@@ -683,6 +683,7 @@ mod tests {
     use secsv_he::{Preset, SecretKey};
 
     use super::*;
+    use crate::message::join;
     use crate::{
         hesv::encrypt_batches,
         precision::Ranges,

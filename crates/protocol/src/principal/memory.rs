@@ -41,7 +41,7 @@ impl TestRequest {
     /// As bytes: requests are the same if these are.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
-        w.u32(self.round.0).u128(self.coalition.bits()).samples(&self.samples);
+        w.u32(self.round.0).u128(self.coalition.bits()).samples(&self.samples).samples(&self.among);
         w.finish()
     }
 
@@ -49,8 +49,8 @@ impl TestRequest {
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::new(bytes);
         let (round, coalition) = (RoundId(r.u32()?), Coalition::from_bits(r.u128()?));
-        let samples = r.samples()?;
-        r.end().map(|()| Self { round, coalition, samples })
+        let (samples, among) = (r.samples()?, r.samples()?);
+        r.end().map(|()| Self { round, coalition, samples, among })
     }
 }
 
@@ -170,7 +170,8 @@ mod tests {
         assert!(Assignment::decode(&[0; 5]).is_err());
         let mut samples = SampleSet::none(9);
         samples.insert(3);
-        let request = TestRequest { round: RoundId(1), coalition: unit.coalition, samples: samples.clone() };
+        let (round, coalition, among) = (RoundId(1), unit.coalition, SampleSet::all(9));
+        let request = TestRequest { round, coalition, samples: samples.clone(), among };
         assert_eq!(TestRequest::decode(&request.encode()), Ok(request));
         for result in [TestResult::from(samples), TestResult { correct: 4, right: None }] {
             assert_eq!(TestResult::decode(&result.encode()), Ok(result));

@@ -59,11 +59,11 @@ struct Open {
 
 impl NetworkEvaluator<'_> {
     fn ask(&mut self, round: RoundId, test: Test, open: &mut Open) {
-        let request = TestRequest { round, coalition: test.coalition, samples: test.samples.clone() };
+        let Test { coalition, samples, among } = test.clone();
+        let request = TestRequest { round, coalition, samples, among };
         let known = self.known.get_mut(&request.encode()).and_then(VecDeque::pop_front);
         let number = known.as_ref().map_or(self.next_test, |(number, _)| *number);
         self.next_test = self.next_test.max(number + 1);
-        let coalition = test.coalition;
         self.party.board().asked(round, coalition);
         open.asked.insert(number, (round, test));
         if let Some((_, Some(result))) = known {
@@ -117,6 +117,10 @@ impl Evaluator for NetworkEvaluator<'_> {
         self.federation.settings.protocol != Protocol::Hesv
     }
 
+    fn gathers(&self) -> bool {
+        self.federation.settings.protocol == Protocol::SecSv
+    }
+
     fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
         let mut found: BTreeMap<usize, TestResult> = BTreeMap::new();
         let asked = tests.iter().map(|test| (round, test.clone())).collect();
@@ -146,7 +150,7 @@ impl Evaluator for NetworkEvaluator<'_> {
             let count = left.entry(round).or_default();
             *count -= 1;
             if *count == 0 {
-                self.party.act(Box::new(move |role| Ok((role.close_round(round), Vec::new()))));
+                self.party.act(Box::new(move |role| Ok((role.close_round(round)?, Vec::new()))));
             }
         }
         Ok(())

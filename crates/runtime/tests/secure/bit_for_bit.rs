@@ -157,7 +157,7 @@ fn skipped_samples_change_nothing_else() {
             };
             for &round in fixture.participants.keys() {
                 let found = with_skip(&fixture, round, |tests| {
-                    let request = |(coalition, samples)| TestRequest { round, coalition, samples };
+                    let request = |(coalition, samples)| TestRequest::new(round, coalition, samples);
                     run(tests.into_iter().map(request).collect())
                 });
                 skipped += found.values().map(|(skipped, _)| skipped).sum::<usize>();
@@ -191,7 +191,7 @@ fn a_test_of_nothing_ends() {
         for samples in [SampleSet::all(4), SampleSet::none(4)] {
             let mut answers = 0;
             world
-                .run(vec![TestRequest { round, coalition, samples }], |_, _| {
+                .run(vec![TestRequest::new(round, coalition, samples)], |_, _| {
                     answers += 1;
                     Ok(Default::default())
                 })

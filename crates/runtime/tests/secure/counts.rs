@@ -20,7 +20,7 @@ fn operations(clients: usize, step: usize) -> (usize, Operations) {
     let samples = SampleSet::all(3);
     let requests = coalitions
         .iter()
-        .map(|&(round, coalition)| TestRequest { round, coalition, samples: samples.clone() })
+        .map(|&(round, coalition)| TestRequest::new(round, coalition, samples.clone()))
         .collect();
     assert_eq!(fixture.participants[&RoundId(1)].len(), clients);
     world.run(requests, |_, _| Ok(Default::default())).unwrap();

@@ -345,7 +345,7 @@ impl Fixture {
     /// All tests on all samples.
     pub fn requests(&self) -> Vec<TestRequest> {
         let samples = SampleSet::all(self.samples());
-        let request = |(round, coalition)| TestRequest { round, coalition, samples: samples.clone() };
+        let request = |(round, coalition)| TestRequest::new(round, coalition, samples.clone());
         self.coalitions().into_iter().map(request).collect()
     }
 

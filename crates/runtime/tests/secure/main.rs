@@ -10,6 +10,7 @@ mod bit_for_bit;
 mod counts;
 mod faults;
 mod federations;
+mod gathered;
 mod nssv;
 mod plan;
 mod ranges;

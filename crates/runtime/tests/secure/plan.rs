@@ -38,7 +38,7 @@ fn check(recipe: &Recipe, settings: Settings) -> Result<bool, TestCaseError> {
     let federation = fixture.federation(settings);
     let predicted = federation.and_then(|federation| {
         let session = session(&federation, &fixture.inputs(), Some(&costs))?;
-        predict(&session, &fixture.requests())
+        predict(&session, &fixture.requests(), 0)
     });
     match (predicted, counted(&fixture, settings)) {
         (Ok(predicted), Ok(counted)) => {

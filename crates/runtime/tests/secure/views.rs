@@ -95,9 +95,9 @@ fn parts_of(elements: impl Iterator<Item = u64>, modulus: u64) -> Vec<u64> {
     counts
 }
 
-/// Frame without head and tag.
+/// Frame without label and tag.
 fn content(frame: &Envelope) -> &[u8] {
-    &frame.bytes[41..frame.bytes.len() - 32]
+    &frame.bytes[..frame.bytes.len() - 41 - 32]
 }
 
 #[test]

@@ -7,7 +7,7 @@ use secsv_algebra::{Matrix, Prg, Ring64, Seed};
 use secsv_federation::{Coalition, SampleSet};
 use secsv_he::{
     Ciphertext, Operations, Parameters, SecretKey, UnitCosts,
-    clock::{fastest, thread_time},
+    clock::{Clock, thread_time},
     linear::{Layout, multiply_into},
 };
 use secsv_protocol::{
@@ -16,6 +16,8 @@ use secsv_protocol::{
 };
 use secsv_runtime::Plan;
 
+/// Sessions keep all cores busy, and find little of what they need in caches.
+const TYPICAL: Clock = Clock::Typical;
 /// Batches that meet a model in one pass.
 const BATCHES: usize = 4;
 /// Samples that are activated or tested to see how long it takes.
@@ -63,8 +65,22 @@ pub fn stopwatch() -> impl Fn() -> f64 {
 }
 
 impl Rates {
-    /// Measures this machine; takes a few seconds.
-    pub fn measure(plan: &Plan, reading: f64) -> Result<Self> {
+    /// Measures this machine; takes a few seconds. All threads measure at once, because they share memory and power.
+    pub fn measure(plan: &Plan, reading: f64) -> Result<Vec<Self>> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            let measuring: Vec<_> =
+                (0..threads).map(|_| scope.spawn(|| Self::measure_once(plan, reading, threads))).collect();
+            measuring
+                .into_iter()
+                .map(|thread| {
+                    thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a measurement panicked")))
+                })
+                .collect()
+        })
+    }
+
+    fn measure_once(plan: &Plan, reading: f64, threads: usize) -> Result<Self> {
         let session = &plan.session;
         let (mut encrypted, mut layers) = (None, Vec::new());
         if let Some(encryption) = &session.encryption {
@@ -75,14 +91,14 @@ impl Rates {
             }
         }
         rehearse_activation(session, REHEARSED).map_err(secsv_runtime::Error::Role)?;
-        let activate = fastest(|| drop(black_box(rehearse_activation(session, REHEARSED))));
+        let activate = TYPICAL.time(|| drop(black_box(rehearse_activation(session, REHEARSED))));
         let activate = activate / REHEARSED as f64;
-        let share = fastest(|| drop(black_box(rehearse_sharing(session, SHARED)))) / SHARED as f64;
-        let scale = fastest(|| drop(black_box(rehearse_sum(SHARED)))) / SHARED as f64;
+        let share = TYPICAL.time(|| drop(black_box(rehearse_sharing(session, SHARED)))) / SHARED as f64;
+        let scale = TYPICAL.time(|| drop(black_box(rehearse_sum(SHARED)))) / SHARED as f64;
         let mebibyte = vec![7; 1 << 20];
-        let frame = fastest(|| drop(black_box(rehearse_frame(mebibyte[..64].to_vec()))));
-        let frame_byte = fastest(|| drop(black_box(rehearse_frame(mebibyte.clone())))) / mebibyte.len() as f64;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let frame = TYPICAL.time(|| drop(black_box(rehearse_frame(mebibyte[..64].to_vec()))));
+        let frame_byte =
+            TYPICAL.time(|| drop(black_box(rehearse_frame(mebibyte.clone())))) / mebibyte.len() as f64;
         let clear = clear(plan)?;
         Ok(Self {
             reading,
@@ -99,8 +115,15 @@ impl Rates {
         })
     }
 
-    /// Processor time and elapsed time.
-    pub fn seconds(&self, work: &Work) -> (f64, f64) {
+    /// Processor time and elapsed time, as the threads' measurements have it on average.
+    pub fn seconds(all: &[Self], work: &Work) -> (f64, f64) {
+        let mean = |of: fn((f64, f64)) -> f64| {
+            all.iter().map(|rates| of(rates.of(work))).sum::<f64>() / all.len().max(1) as f64
+        };
+        (mean(|(cpu, _)| cpu), mean(|(_, elapsed)| elapsed))
+    }
+
+    fn of(&self, work: &Work) -> (f64, f64) {
         let of = |count: u64, rate: f64| count as f64 * rate;
         let mut jobs = of(work.shared, self.share)
             + of(work.word_products, self.word_product)
@@ -136,15 +159,15 @@ fn rng(seed: u8) -> Prg {
 
 impl Encrypted {
     fn measure(parameters: &Arc<Parameters>, layout: &Layout) -> Result<Self> {
-        let unit = UnitCosts::measure(parameters)?;
+        let unit = UnitCosts::measure(parameters, TYPICAL)?;
         let ciphertext = Ciphertext::zero_under(parameters);
         let bytes = ciphertext.to_bytes(parameters);
-        let pack = fastest(|| drop(black_box(ciphertext.to_bytes(parameters))));
-        let unpack = fastest(|| drop(black_box(Ciphertext::from_bytes(parameters, &bytes))));
+        let pack = TYPICAL.time(|| drop(black_box(ciphertext.to_bytes(parameters))));
+        let unpack = TYPICAL.time(|| drop(black_box(Ciphertext::from_bytes(parameters, &bytes))));
         let elements = vec![1; parameters.degree()];
         let mut product = Matrix::zero(parameters.field(), layout.shape().d_out, layout.batch());
         let wanted = SampleSet::all(layout.batch());
-        let read = fastest(|| {
+        let read = TYPICAL.time(|| {
             black_box(layout.planned(0, |column| wanted.contains(column)).is_ok());
             black_box(layout.read(0, 0, &elements, &mut product).is_ok());
         });
@@ -177,10 +200,10 @@ impl LayerRates {
         }
         let prepared = layout.prepare(&encrypted)?;
         let mut batches: Vec<_> = (0..BATCHES).map(|_| layout.empty_batch()).collect();
-        rates.encode = fastest(|| drop(layout.encode_into(&samples, 0, &mut batches[0], &mut ops)));
+        rates.encode = TYPICAL.time(|| drop(layout.encode_into(&samples, 0, &mut batches[0], &mut ops)));
         let batches: Vec<_> = batches.iter().collect();
         // Memory for products is new in a session.
-        let multiply = fastest(|| {
+        let multiply = TYPICAL.time(|| {
             let mut products = Vec::new();
             black_box(multiply_into(layout, &[&prepared], &batches, None, &mut products, &mut ops).is_ok());
         });
@@ -193,7 +216,7 @@ fn word_product() -> f64 {
     let (rows, inner, columns) = (16, 256, 256);
     let left = Matrix::uniform(Ring64, rows, inner, &mut rng(8));
     let right = Matrix::uniform(Ring64, inner, columns, &mut rng(9));
-    fastest(|| drop(black_box(left.product(&right)))) / (rows * inner * columns) as f64
+    TYPICAL.time(|| drop(black_box(left.product(&right)))) / (rows * inner * columns) as f64
 }
 
 /// One sample that its owner tests itself.
@@ -206,5 +229,5 @@ fn clear(plan: &Plan) -> Result<f64> {
     let federation = &plan.session.federation;
     let test = || own_right(federation, position, input, round, Coalition::EMPTY, &samples);
     test().map_err(secsv_runtime::Error::Role)?;
-    Ok(fastest(|| drop(black_box(test()))) / samples.len().max(1) as f64)
+    Ok(TYPICAL.time(|| drop(black_box(test()))) / samples.len().max(1) as f64)
 }

@@ -1,0 +1,128 @@
+//! Samples whose first-layer outputs are computed together, chunk by chunk: all of a group's, or those of them that
+//! larger coalitions still need. The latter are **gathered** when SampleSkip leaves few: in fewer batches they take
+//! fewer replies, which every coalition pays for, while the products are made once for all.
+
+use std::ops::Range;
+
+use secsv_algebra::Seed;
+use secsv_federation::{RoundId, SampleSet};
+use secsv_he::linear::Layout;
+
+use crate::{codec::Writer, message::UnitPlan, session::Session};
+
+/// Which samples: a digest of them, so that no randomness serves two selections.
+pub(crate) type PassId = [u8; 32];
+
+/// All samples of all groups.
+pub(crate) const EVERYTHING: PassId = [0; 32];
+
+/// Bytes before the outputs in a message with some of a pass's: round, pass and chunk.
+pub(crate) const HEAD: usize = size_of::<u32>() + size_of::<PassId>() + size_of::<u32>();
+
+/// One group's part of a pass.
+pub(crate) struct Pass {
+    pub id: PassId,
+    pub group: usize,
+    /// The number of its first chunk.
+    first: usize,
+    /// Positions of each chunk.
+    chunks: Vec<Range<usize>>,
+    /// The place at each position, ascending, if they differ.
+    places: Option<Vec<usize>>,
+}
+
+impl Pass {
+    /// The pass that serves a unit.
+    pub(crate) fn of(session: &Session, unit: &UnitPlan) -> Self {
+        match &unit.gathered {
+            None => Self::everything(session, unit.group),
+            Some(gathered) => Self::gathered(session, unit.group, gathered),
+        }
+    }
+
+    /// All samples of a group.
+    pub(crate) fn everything(session: &Session, group: usize) -> Self {
+        let numbers = session.groups[group].chunks.clone();
+        let chunks = session.chunks[numbers.clone()].iter().map(|chunk| chunk.places.clone()).collect();
+        Self { id: EVERYTHING, group, first: numbers.start, chunks, places: None }
+    }
+
+    fn gathered(session: &Session, group: usize, samples: &SampleSet) -> Self {
+        let places: Vec<usize> = samples.iter().collect();
+        let mut w = Writer::default();
+        w.u64(group as u64).samples(samples);
+        let id = blake3::derive_key("secsv: gathered samples", &w.finish());
+        let chunks = session.cut(places.len()).collect();
+        Self { id, group, first: 0, chunks, places: Some(places) }
+    }
+
+    /// Randomness for one chunk of it in a round.
+    pub(crate) fn seed(&self, own: &Seed, round: RoundId, chunk: usize) -> Seed {
+        let words =
+            self.id.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
+        let of_round = own.derive("first layer", round.0.into());
+        words.fold(of_round, |seed, word| seed.derive("pass", word)).derive("chunk", chunk as u64)
+    }
+
+    /// The numbers of its chunks.
+    pub(crate) fn numbers(&self) -> Range<usize> {
+        self.first..self.first + self.chunks.len()
+    }
+
+    /// How many samples a chunk has.
+    pub(crate) fn length(&self, chunk: usize) -> usize {
+        self.positions(chunk).len()
+    }
+
+    /// The places of a chunk's samples, in order.
+    pub(crate) fn places(&self, chunk: usize) -> impl Iterator<Item = usize> + '_ {
+        self.positions(chunk).map(|position| self.place(position))
+    }
+
+    fn positions(&self, chunk: usize) -> Range<usize> {
+        chunk.checked_sub(self.first).and_then(|k| self.chunks.get(k).cloned()).unwrap_or_default()
+    }
+
+    fn place(&self, position: usize) -> usize {
+        self.places.as_ref().map_or(position, |places| places[position])
+    }
+
+    /// Chunks with at least one of these samples.
+    pub(crate) fn wanted_chunks<'a>(&'a self, samples: &'a SampleSet) -> impl Iterator<Item = usize> + 'a {
+        self.numbers().filter(|&chunk| self.places(chunk).any(|place| samples.contains(place)))
+    }
+
+    /// Whether a column of a chunk (columns position by position of the layer) is of one of these samples and of `count`
+    /// positions of the layer from `first`.
+    pub(crate) fn wants<'a>(
+        &'a self,
+        samples: &'a SampleSet,
+        chunk: usize,
+        (first, count): (usize, usize),
+    ) -> impl Fn(usize) -> bool + 'a {
+        let positions = self.positions(chunk);
+        move |column| {
+            let (layer_position, k) = (column / positions.len(), column % positions.len());
+            (first..first + count).contains(&layer_position)
+                && samples.contains(self.place(positions.start + k))
+        }
+    }
+
+    /// Batches of the first layer that its chunks take.
+    fn batches(&self, layout: &Layout, layer_positions: usize) -> usize {
+        self.chunks.iter().map(|chunk| layout.batches(layer_positions * chunk.len())).sum()
+    }
+}
+
+/// The samples to gather for a unit that needs some of these: none if that makes no batch less.
+pub(crate) fn to_gather(session: &Session, group: usize, among: &SampleSet) -> Option<SampleSet> {
+    let layout = session.encryption.as_ref()?.layouts.first()?;
+    let layer_positions = session.program().operators[0].positions;
+    let samples = session.in_group(group, among);
+    if samples.is_empty() || samples.is_all() {
+        return None;
+    }
+    let gathered = Pass::gathered(session, group, &samples).batches(layout, layer_positions);
+    let ungathered = Pass::everything(session, group).batches(layout, layer_positions);
+    (gathered < ungathered).then_some(samples)
+}
