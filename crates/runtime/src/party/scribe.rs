@@ -34,7 +34,7 @@ pub(crate) enum Order {
     Flush(SyncSender<()>),
 }
 
-/// Told of every message that was kept.
+/// Told of every message that is kept.
 pub(crate) trait Witness: Send {
     fn received(&mut self, message: &Inbound) -> Result<(), Error>;
     fn sent(&mut self, message: &Outbound) -> Result<(), Error>;
@@ -97,9 +97,13 @@ impl Scribe {
         let tests = batches.iter().flat_map(|batch| &batch.tests);
         let ended: Vec<(u64, Vec<u8>)> =
             tests.filter_map(|test| Some((test.test, test.result.clone()?))).collect();
-        let outbound = self.journal.commit(batches)?;
+        // What was received is witnessed first: should this process be killed now, it comes again, and is known. What is
+        // sent has no number before it is kept, and nobody has it before it is witnessed.
         if let Some(witness) = &mut self.witness {
             received.iter().try_for_each(|message| witness.received(message))?;
+        }
+        let outbound = self.journal.commit(batches)?;
+        if let Some(witness) = &mut self.witness {
             outbound.iter().try_for_each(|message| witness.sent(message))?;
         }
         for from in due {
