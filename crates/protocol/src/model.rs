@@ -1,6 +1,6 @@
 //! A client's numbers as elements: models and samples, and what is published about their size.
 
-use secsv_algebra::{Matrix, Ring};
+use secsv_algebra::{FixedPoint, Matrix, Ring};
 use secsv_federation::{Activation, TestSet, Weights};
 use zeroize::Zeroize;
 
@@ -42,18 +42,20 @@ impl<R: Ring> EncodedModel<R> {
         let operators = program.operators.iter().enumerate().map(|(index, operator)| {
             let (format, layer) = (precision.operators[index], index + 1);
             let (d_out, d_in) = (operator.shape.d_out, operator.shape.d_in);
-            let numbers = tensor(weights, Some(&operator.weight), d_out * d_in);
-            let weight = Matrix::new(
-                ring,
-                d_out,
-                d_in,
-                format.weight.encode_all(ring, &numbers).map_err(|_| Error::Norm { layer })?,
-            )?;
-            let numbers = tensor(weights, operator.bias.as_ref(), d_out);
-            let bias = format.bias.encode_all(ring, &numbers).map_err(|_| Error::Norm { layer })?;
+            let mut numbers = tensor(weights, Some(&operator.weight), d_out * d_in);
+            let mut biases = tensor(weights, operator.bias.as_ref(), d_out);
+            for (row, bias) in numbers.chunks_exact_mut(d_in).zip(&mut biases) {
+                if is_cut_off(format.weight, row, *bias) {
+                    row.iter_mut().for_each(|number| *number = cut_off(format.weight, *number));
+                    *bias = cut_off(format.bias, *bias);
+                }
+            }
+            let weight = format.weight.encode_all(ring, &numbers).map_err(|_| Error::Norm { layer })?;
+            let weight = Matrix::new(ring, d_out, d_in, weight)?;
+            let bias = format.bias.encode_all(ring, &biases).map_err(|_| Error::Norm { layer })?;
             let encoded = EncodedOperator { weight, bias };
             encoded.check_norm(
-                format.weight.exponent() + 1 + format.weight.fractional_bits() as i32,
+                format.weight.exponent() + format.weight.fractional_bits() as i32,
                 format.input.fractional_bits(),
                 layer,
             )?;
@@ -80,6 +82,20 @@ impl<R: Ring> EncodedModel<R> {
         });
         Ok(Self { operators: operators.collect::<Result<_, Error>>()? })
     }
+}
+
+/// Whether rounding could lead a row beyond its norm: its numbers are cut off then, by up to a unit each, which makes
+/// them smaller.
+pub(crate) fn is_cut_off(format: FixedPoint, row: &[f64], bias: f64) -> bool {
+    let sum: f64 = row.iter().map(|weight| weight.abs()).sum::<f64>() + bias.abs();
+    let rounding = (row.len() + 1) as f64 * f64::powi(0.5, format.fractional_bits() as i32 + 1);
+    sum + rounding > f64::powi(2.0, format.exponent())
+}
+
+/// The next number towards zero that has an encoding.
+fn cut_off(format: FixedPoint, number: f64) -> f64 {
+    let scale = f64::powi(2.0, format.fractional_bits() as i32);
+    (number * scale).trunc() / scale
 }
 
 impl<R: Ring> EncodedOperator<R> {

@@ -66,20 +66,22 @@ impl Precision {
     pub fn new(program: &Program, ranges: &Ranges, ring: impl Ring, weight_bits: u32) -> Result<Self, Error> {
         // Magnitudes below 2^room are below half the modulus, and survive the trip through a double's 53 bits.
         let room = (ring.bits() as i32 - 2).min(61);
+        // Those of products are, with a coalition's weights, a part in 2^`weight_bits` below a power of two: one bit more
+        // where the modulus is as close to one.
+        let products = (ring.bits() as i32 - i32::from(!is_close(ring, weight_bits)) - 1).min(61);
         let mut operators = Vec::with_capacity(program.operators.len());
         for (index, operator) in program.operators.iter().enumerate() {
             let (norm, input) = (ranges.norms[index], ranges.inputs[index]);
-            // Rounding adds at most half a unit to each weight: one bit covers it as long as a row's unit is not
-            // below its rounding, which the encoder checks.
-            let magnitude = norm + input.max(0) + 1 + weight_bits as i32;
+            // Encoded rows keep to their norm: where rounding would lead beyond it, weights are cut off instead.
+            let magnitude = norm + input.max(0) + weight_bits as i32;
             // Encoders go through doubles, whose 53 bits must hold a bias at the scale of products.
-            let fractional = (room - magnitude).min(50 - norm.max(0));
+            let fractional = (products - magnitude).min(50 - norm.max(0));
             let inputs = (operator.shape.d_in as f64).log2().round() as i32;
             // Equal parts of the error: a weight is about 2^norm / d_in, a number about a quarter of the largest.
             let lean = (input - 2) - (norm - inputs);
             let (weight, data) = split(fractional, lean);
             if weight < 1 || data < 1 {
-                let (needed, available) = (magnitude + 2, room);
+                let (needed, available) = (magnitude + 2, products);
                 return Err(Error::Precision { layer: index + 1, needed, available });
             }
             operators.push(OperatorFormat {
@@ -96,13 +98,19 @@ impl Precision {
     }
 }
 
+/// Whether a modulus is so little below a power of two that products of coalitions stay below half of it.
+fn is_close(ring: impl Ring, weight_bits: u32) -> bool {
+    let (power, modulus) = (1u128 << ring.bits(), u128::from(ring.modulus()));
+    weight_bits > 0 && modulus != 0 && (power - modulus) << (weight_bits + 1) < power
+}
+
 fn split(fractional: i32, lean: i32) -> (i32, i32) {
     let weight = ((fractional + lean).div_euclid(2)).clamp(1.min(fractional), MOST_BITS);
     let data = (fractional - weight).min(MOST_BITS);
     ((fractional - data).min(MOST_BITS), data)
 }
 
-/// Whole numbers in the proportion of the training sizes, adding up to at most 2^`bits`: the weights of a round's
+/// Whole numbers in the proportion of the training sizes, adding up to less than 2^`bits`: the weights of a round's
 /// coalitions. A coalition's model is the sum of `weight * model` over the sum of the weights, so the proportions
 /// within every coalition are the same, which the rules of decryption rely on.
 pub fn coalition_weights(sizes: &[u64], bits: u32) -> Vec<u32> {
@@ -110,7 +118,7 @@ pub fn coalition_weights(sizes: &[u64], bits: u32) -> Vec<u32> {
     if total == 0 {
         return vec![0; sizes.len()];
     }
-    let most = 1u64 << bits;
+    let most = (1u64 << bits) - 1;
     let common = sizes.iter().copied().filter(|&s| s > 0).fold(0, gcd);
     if total / common <= most {
         return sizes.iter().map(|&size| (size / common) as u32).collect();
@@ -199,7 +207,7 @@ mod tests {
             .sum();
         let product = product + i128::from(ring.centre(operator.bias[0]).abs());
         let modulus = if ring.modulus() == 0 { 1i128 << 64 } else { i128::from(ring.modulus()) };
-        Some((product << weight_bits) as f64 / (modulus as f64 / 2.0))
+        Some((product * ((1 << weight_bits) - 1).max(1)) as f64 / (modulus as f64 / 2.0))
     }
 
     proptest! {
@@ -207,7 +215,7 @@ mod tests {
         fn coalition_weights_keep_the_proportions(sizes in prop::collection::vec(1u64..100_000, 1..12), bits in 8u32..13) {
             let weights = coalition_weights(&sizes, bits);
             let (sum, total) = (weights.iter().map(|&w| u64::from(w)).sum::<u64>(), sizes.iter().sum::<u64>());
-            prop_assert!(sum <= 1 << bits && weights.iter().all(|&w| w > 0));
+            prop_assert!(sum < 1 << bits && weights.iter().all(|&w| w > 0));
             for (&weight, &size) in weights.iter().zip(&sizes) {
                 let error = (f64::from(weight) / sum as f64 - size as f64 / total as f64).abs();
                 prop_assert!(error <= (1.0 + sizes.len() as f64) / f64::powi(2.0, bits as i32 - 1), "{error}");

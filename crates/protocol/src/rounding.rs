@@ -24,7 +24,7 @@ use secsv_federation::{Activation, TestSet, Weights};
 use crate::{
     Error,
     activation::Values,
-    model::{sample_values, tensor},
+    model::{is_cut_off, sample_values, tensor},
     precision::Precision,
     program::{Input, Operator, Program, Receive, Then},
 };
@@ -250,6 +250,13 @@ impl<'a> Coalition<'a> {
                 (*by_size, *by_weight, weights, tensor(model, operator.bias.as_ref(), d_out))
             })
             .collect();
+        let cut: Vec<bool> = (0..d_out)
+            .map(|j| {
+                models.iter().any(|(.., weights, biases)| {
+                    is_cut_off(format.weight, &weights[j * d_in..(j + 1) * d_in], biases[j])
+                })
+            })
+            .collect();
         let size = d_out * count * input.columns;
         let mut outputs =
             Tracked { columns: input.columns, numbers: vec![0.0; size], errors: vec![0.0; size] };
@@ -259,7 +266,8 @@ impl<'a> Coalition<'a> {
                 let inputs: f64 = window.iter().map(|(_, x, e)| x.abs() + e).sum();
                 for j in 0..d_out {
                     let mut y = 0.0;
-                    let mut error = half_unit(format.weight) * inputs + half_unit(format.bias);
+                    let units = if cut[j] { 2.0 } else { 1.0 };
+                    let mut error = units * (half_unit(format.weight) * inputs + half_unit(format.bias));
                     let mut magnitude = 0.0;
                     for (by_size, by_weight, weights, biases) in &models {
                         let mut own = biases[j];

@@ -418,7 +418,11 @@ fn weight_bits(federation: &Federation) -> u32 {
     match federation.settings.protocol {
         Protocol::SecretSv => 15,
         _ if federation.settings.preset == Preset::Compact => 8,
-        _ => (8 + (784 / longest.max(1)).max(1).ilog2() / 2).clamp(8, 11),
+        // Eight for 784 inputs, nine for half as many: noise, and so the price of a bit, grows with their number.
+        _ => match (784 / longest.max(1)).max(1).ilog2() {
+            1 => 9,
+            doublings => (8 + doublings / 2).min(11),
+        },
     }
 }
 
