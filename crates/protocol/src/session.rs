@@ -582,3 +582,50 @@ pub fn typical_costs(preset: Preset) -> UnitCosts {
         weigh: 20e-6 * scale,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use secsv_federation::{ClientId, ClientSpec, LayerSpec, ModelSpec};
+
+    use super::*;
+
+    fn federation() -> Federation {
+        let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];
+        let model = ModelSpec { input: vec![3], classes: 2, layers };
+        let client = |i: usize| {
+            let id = ClientId::new(format!("c{i}")).unwrap();
+            ClientSpec { id, train_size: 10, rounds: vec![] }
+        };
+        let clients = (0..4).map(client).collect();
+        let spec = FederationSpec { name: "test".into(), rounds: 1, model: model.clone(), clients };
+        let shapes = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
+        let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
+        let (protocol, matmul) = (Protocol::SecretSv, Matmul::Packed);
+        let settings = Settings { protocol, preset: Preset::Standard, matmul };
+        Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap()
+    }
+
+    /// The principal relays the leader's envelopes: with a key of its own in a client's place it could open them.
+    #[test]
+    fn a_principal_cannot_put_a_key_of_its_own_in_a_clients_place() {
+        let keys: Vec<[u8; 32]> = (0..4).map(|client| [client; 32]).collect();
+        let federation = Arc::new(federation().among(keys.clone(), &[9; 32]).unwrap());
+        let mut hellos: Vec<Hello> = keys
+            .iter()
+            .map(|key| Hello {
+                samples: 2,
+                ranges: Ranges { norms: vec![1], inputs: vec![1] },
+                public_key: key.to_vec(),
+            })
+            .collect();
+        let decode = |hellos: &[Hello]| {
+            let proposal = Session::propose(&federation, federation.leader(), hellos, None).unwrap();
+            Session::decode(&federation, &proposal).map(|session| session.is_ok())
+        };
+        assert_eq!(decode(&hellos), Ok(true));
+        hellos[2].public_key = vec![200; 32];
+        assert_eq!(decode(&hellos), Err(CodecError::Value { what: "envelope key" }));
+    }
+}

@@ -270,7 +270,7 @@ impl Board {
             protocol: self.protocol.clone(),
             digest: self.digest.clone(),
             phase: state.phase,
-            awaited: state.awaited.clone(),
+            awaited: state.awaited(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             seconds_left: state.time_left().map(|left| left.as_secs_f64()),
             peers: state.peers.values().map(Peer::status).collect(),
@@ -280,6 +280,14 @@ impl Board {
 }
 
 impl State {
+    /// Who is awaited: nothing begins before everybody has come once.
+    fn awaited(&self) -> Vec<String> {
+        if self.phase != Phase::Starting || !self.awaited.is_empty() {
+            return self.awaited.clone();
+        }
+        self.peers.values().filter(|peer| peer.connections == 0).map(|peer| peer.name.clone()).collect()
+    }
+
     fn time_left(&self) -> Option<Duration> {
         let open: usize = self.rounds.values().map(|round| round.asked.saturating_sub(round.done)).sum();
         let (since, done) = self.pace.filter(|(_, done)| *done > 0 && self.phase == Phase::Running)?;

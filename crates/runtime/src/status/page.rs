@@ -12,7 +12,7 @@ const STYLE: &str = "
 body{font:16px/1.45 system-ui,sans-serif;max-width:46rem;margin:0 auto;padding:.75rem}
 h1{font-size:1.25rem;margin:.25rem 0}h2{font-size:1.05rem;margin:1.25rem 0 .25rem}
 p{margin:.25rem 0}table{border-collapse:collapse;width:100%}
-td,th{text-align:left;padding:.25rem .5rem .25rem 0;vertical-align:top;overflow-wrap:anywhere}
+td,th{text-align:left;padding:.25rem .5rem .25rem 0;vertical-align:top;overflow-wrap:break-word}
 td.n,th.n{text-align:right;white-space:nowrap}
 progress{width:100%}.away{font-weight:600}.small{font-size:.85rem;opacity:.8;overflow-wrap:anywhere}
 ";
@@ -97,7 +97,7 @@ fn peers(peers: &[PeerStatus]) -> Markup {
                     tr {
                         td { (peer.name) }
                         @match peer.connected_since {
-                            Some(since) => td { "since " (date(UNIX_EPOCH + Duration::from_secs(since))) },
+                            Some(since) => td { "since " (moment(since)) },
                             None => td.away { @if peer.connections > 0 { "away" } @else { "not yet" } },
                         }
                         td.n { (bytes(peer.sent_bytes)) }
@@ -107,6 +107,11 @@ fn peers(peers: &[PeerStatus]) -> Markup {
             }
         }
     }
+}
+
+/// A moment that may be wrapped between date and time.
+fn moment(since: u64) -> String {
+    date(UNIX_EPOCH + Duration::from_secs(since)).replace('T', " ").replace('Z', " UTC")
 }
 
 fn bytes(count: u64) -> String {
