@@ -27,6 +27,7 @@ use crate::{
     decryptors::{Planner, Protocol, Unit, knows},
     message::{Hello, Kind, TestPlan, UnitPlan},
     model::ranges,
+    pass::may_gather,
     sealed::EnvelopeKeys,
     server::UnitContext,
     session::{Federation, Session},
@@ -176,7 +177,8 @@ fn plan(
             let unit = UnitPlan {
                 group: index,
                 samples: SampleSet::none(group.size),
-                gathered: (tally.gathered > 0).then(|| SampleSet::all(group.size)),
+                gathered: (tally.gathered > 0 && may_gather(session, index))
+                    .then(|| SampleSet::all(group.size)),
                 chain: roles.decryptors().to_vec(),
                 gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
                 dealer: roles.dealer(),

@@ -8,7 +8,11 @@ use secsv_algebra::Seed;
 use secsv_federation::{RoundId, SampleSet};
 use secsv_he::linear::Layout;
 
-use crate::{codec::Writer, message::UnitPlan, session::Session};
+use crate::{
+    codec::Writer,
+    message::UnitPlan,
+    session::{Session, typical_costs},
+};
 
 /// Which samples: a digest of them, so that no randomness serves two selections.
 pub(crate) type PassId = [u8; 32];
@@ -114,8 +118,21 @@ impl Pass {
     }
 }
 
-/// The samples to gather for a unit that needs some of these: none if that makes no batch less.
-pub(crate) fn to_gather(session: &Session, group: usize, among: &SampleSet) -> Option<SampleSet> {
+/// Whether some of a group's samples could take fewer batches than all of them.
+pub(crate) fn may_gather(session: &Session, group: usize) -> bool {
+    let layout = session.encryption.as_ref().and_then(|encryption| encryption.layouts.first());
+    let layer_positions = session.program().operators[0].positions;
+    layout.is_some_and(|layout| Pass::everything(session, group).batches(layout, layer_positions) > 1)
+}
+
+/// The samples to gather for a unit of a round with so many participants that needs some of these: none if fewer batches
+/// would cost more products than they spare replies.
+pub(crate) fn to_gather(
+    session: &Session,
+    group: usize,
+    among: &SampleSet,
+    participants: usize,
+) -> Option<SampleSet> {
     let layout = session.encryption.as_ref()?.layouts.first()?;
     let layer_positions = session.program().operators[0].positions;
     let samples = session.in_group(group, among);
@@ -124,5 +141,13 @@ pub(crate) fn to_gather(session: &Session, group: usize, among: &SampleSet) -> O
     }
     let gathered = Pass::gathered(session, group, &samples).batches(layout, layer_positions);
     let ungathered = Pass::everything(session, group).batches(layout, layer_positions);
-    (gathered < ungathered).then_some(samples)
+    let costs = typical_costs(session.federation.settings.preset);
+    let (rows, weights) = (layout.rows() as f64, layout.weight_ciphertexts() as f64);
+    let reply = rows * (costs.sanitise + costs.decrypt);
+    let encoding = 2.0 * weights / rows * costs.encode;
+    let output = 2.0 * weights * costs.streamed_product + rows * costs.rerandomise;
+    let models = participants as f64;
+    let coalitions = models.exp2() - models - 2.0;
+    let spared = ungathered.saturating_sub(gathered) as f64 * coalitions * reply;
+    (spared > gathered as f64 * (encoding + models * output)).then_some(samples)
 }

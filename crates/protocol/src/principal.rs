@@ -524,7 +524,7 @@ impl Principal {
                 state.units_left.insert(index);
                 let mut unit = self.unit_plan(round, participants, coalition, index, samples)?;
                 if !self.is_hesv() && state.request.samples.difference(&state.request.among).is_empty() {
-                    unit.gathered = to_gather(session, index, &state.request.among);
+                    unit.gathered = to_gather(session, index, &state.request.among, participants.len());
                 }
                 plan.units.push(unit);
             }

@@ -45,7 +45,7 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
     let encoded = tally.samples_encoded;
     tally.samples_encoded = keeps_encoded_samples(session);
     let passes = (0..=tally.gathered).flat_map(|pass| session.chunks.iter().map(move |chunk| (pass, chunk)));
-    for (pass, chunk) in passes {
+    for (pass, chunk) in passes.filter(|(pass, chunk)| *pass == 0 || pass::may_gather(session, chunk.group)) {
         let columns = session.program().operators[0].positions * chunk.places.len();
         let batches = layout.batches(columns) as u64;
         if pass > 0 || !encoded {
