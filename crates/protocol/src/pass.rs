@@ -118,6 +118,9 @@ impl Pass {
     }
 }
 
+/// What a product costs whose weights are read for one batch, beside one of several batches: measured.
+const ALONE: f64 = 3.0;
+
 /// Whether some of a group's samples could take fewer batches than all of them.
 pub(crate) fn may_gather(session: &Session, group: usize) -> bool {
     let layout = session.encryption.as_ref().and_then(|encryption| encryption.layouts.first());
@@ -145,7 +148,8 @@ pub(crate) fn to_gather(
     let (rows, weights) = (layout.rows() as f64, layout.weight_ciphertexts() as f64);
     let reply = rows * (costs.sanitise + costs.decrypt);
     let encoding = 2.0 * weights / rows * costs.encode;
-    let output = 2.0 * weights * costs.streamed_product + rows * costs.rerandomise;
+    // Few batches share what is read of a model from memory.
+    let output = 2.0 * weights * ALONE * costs.streamed_product + rows * costs.rerandomise;
     let models = participants as f64;
     let coalitions = models.exp2() - models - 2.0;
     let spared = ungathered.saturating_sub(gathered) as f64 * coalitions * reply;
