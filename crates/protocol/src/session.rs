@@ -584,14 +584,15 @@ pub fn typical_costs(preset: Preset) -> UnitCosts {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
     use secsv_federation::{ClientId, ClientSpec, LayerSpec, ModelSpec};
 
     use super::*;
 
-    fn federation() -> Federation {
+    /// Four clients, one round, one layer of three inputs and two classes.
+    pub(crate) fn federation(protocol: Protocol, matmul: Matmul) -> Federation {
         let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];
         let model = ModelSpec { input: vec![3], classes: 2, layers };
         let client = |i: usize| {
@@ -602,7 +603,6 @@ mod tests {
         let spec = FederationSpec { name: "test".into(), rounds: 1, model: model.clone(), clients };
         let shapes = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
         let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
-        let (protocol, matmul) = (Protocol::SecretSv, Matmul::Packed);
         let settings = Settings { protocol, preset: Preset::Standard, matmul };
         Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap()
     }
@@ -611,7 +611,8 @@ mod tests {
     #[test]
     fn a_principal_cannot_put_a_key_of_its_own_in_a_clients_place() {
         let keys: Vec<[u8; 32]> = (0..4).map(|client| [client; 32]).collect();
-        let federation = Arc::new(federation().among(keys.clone(), &[9; 32]).unwrap());
+        let federation =
+            Arc::new(federation(Protocol::SecretSv, Matmul::Packed).among(keys.clone(), &[9; 32]).unwrap());
         let mut hellos: Vec<Hello> = keys
             .iter()
             .map(|key| Hello {

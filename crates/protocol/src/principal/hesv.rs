@@ -677,19 +677,16 @@ fn coalition_terms<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use secsv_federation::{Architecture, ClientId, ClientSpec, FederationSpec, LayerSpec, ModelSpec};
     use secsv_he::{Preset, SecretKey};
 
     use super::*;
-    use crate::message::join;
     use crate::{
         hesv::encrypt_batches,
+        message::join,
         precision::Ranges,
         role::Probe,
         sealed::EnvelopeKeys,
-        session::{Matmul, Settings, typical_costs},
+        session::{Matmul, tests::federation, typical_costs},
     };
 
     struct Nobody;
@@ -700,23 +697,7 @@ mod tests {
 
     /// A principal with a session of four clients who bring two samples each, and a key of theirs.
     fn principal() -> (Principal, Arc<Session>, SecretKey) {
-        let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];
-        let model = ModelSpec { input: vec![3], classes: 2, layers };
-        let clients = (0..4).map(|i| {
-            let id = ClientId::new(format!("c{i}")).unwrap();
-            ClientSpec { id, train_size: 10, rounds: vec![] }
-        });
-        let spec = FederationSpec {
-            name: "test".into(),
-            rounds: 1,
-            model: model.clone(),
-            clients: clients.collect(),
-        };
-        let shapes = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
-        let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
-        let protocol = crate::decryptors::Protocol::Hesv;
-        let settings = Settings { protocol, preset: Preset::Standard, matmul: Matmul::Squaring };
-        let federation = Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap();
+        let federation = federation(crate::decryptors::Protocol::Hesv, Matmul::Squaring);
         let seed = Seed::from_bytes([3; 32]);
         let costs = Some(typical_costs(Preset::Standard));
         let mut principal = Principal::new(Arc::new(federation), costs, seed.clone());
