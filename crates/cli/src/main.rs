@@ -1,5 +1,6 @@
 //! The `secsv` command line: arguments in, checked configuration, one run, a report out.
 
+mod allocator;
 mod commands;
 mod failure;
 mod logs;

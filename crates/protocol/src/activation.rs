@@ -79,11 +79,15 @@ impl Values {
         beyond.for_each(|x| *x = x.signum());
     }
 
-    /// The class of the largest number of each sample.
-    pub(crate) fn labels(&mut self) -> Vec<usize> {
-        let mut labels = Vec::with_capacity(self.columns);
-        self.each_sample(|sample| labels.push(predicted(sample)));
-        labels
+    /// The class of the largest score of each sample; the last class's is 0 where only the others were computed.
+    pub(crate) fn labels(&self, classes: usize) -> Vec<usize> {
+        let mut scores = zeroize::Zeroizing::new(vec![0.0; classes]);
+        let label = |column: usize| {
+            let numbers = self.numbers.iter().skip(column).step_by(self.columns);
+            scores.iter_mut().zip(numbers).for_each(|(score, number)| *score = *number);
+            predicted(&scores)
+        };
+        (0..self.columns).map(label).collect()
     }
 
     /// As elements; numbers outside the format's range are an error that names the layer.
@@ -165,7 +169,7 @@ impl Activator {
             }
             Then::Label(activations) => {
                 values[0].activate(activations);
-                Ok(Handed::Labels(values[0].labels()))
+                Ok(Handed::Labels(values[0].labels(program.classes)))
             }
             Then::FirstState => {
                 let (_, state) = gates(&values[0], 0, &values[1]);
@@ -192,7 +196,7 @@ impl Activator {
     }
 }
 
-/// The scores behind the last hop: what its client takes the class of.
+/// The scores behind the last hop: what its client takes the class of. The last class's is 0 if it was not computed.
 pub(crate) fn last_scores<R: Ring>(
     program: &Program,
     precision: &Precision,
@@ -208,6 +212,7 @@ pub(crate) fn last_scores<R: Ring>(
     if let Then::Label(activations) = &hop.then {
         values.activate(activations);
     }
+    values.numbers.resize(program.classes * values.columns, 0.0);
     Ok(values)
 }
 

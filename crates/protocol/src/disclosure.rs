@@ -73,7 +73,7 @@ pub fn disclosures(protocol: Protocol, has_gru: bool, skips: bool) -> Vec<Line> 
             ));
         }
     }
-    lines.push(line(D::LayerOutputs, "the decryptor of a layer", "that layer's outputs for samples of others, under a model it does not know", "activations are computed in the clear (the paper's globally encrypted, locally decrypted strategy); who may decrypt what follows the rules of docs/SECURITY.md"));
+    lines.push(line(D::LayerOutputs, "the decryptor of a layer", "that layer's outputs for samples of others, under a model it does not know; of the last layer only how far they are above the last class's", "activations are computed in the clear (the paper's globally encrypted, locally decrypted strategy); who may decrypt what follows the rules of docs/SECURITY.md"));
     lines.push(line(
         D::Predictions,
         "the last decryptor",

@@ -28,7 +28,7 @@ impl<R: Ring> Ideal<R> {
         coalition: Coalition,
         samples: &[usize],
     ) -> Result<Vec<usize>, Error> {
-        Ok(self.scores(program, precision, coalition, samples)?.labels())
+        Ok(self.scores(program, precision, coalition, samples)?.labels(program.classes))
     }
 
     /// The scores behind them: a row for each class, a column for each sample.

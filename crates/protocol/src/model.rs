@@ -42,8 +42,7 @@ impl<R: Ring> EncodedModel<R> {
         let operators = program.operators.iter().enumerate().map(|(index, operator)| {
             let (format, layer) = (precision.operators[index], index + 1);
             let (d_out, d_in) = (operator.shape.d_out, operator.shape.d_in);
-            let mut numbers = tensor(weights, Some(&operator.weight), d_out * d_in);
-            let mut biases = tensor(weights, operator.bias.as_ref(), d_out);
+            let (mut numbers, mut biases) = operator.numbers(weights);
             for (row, bias) in numbers.chunks_exact_mut(d_in).zip(&mut biases) {
                 if is_cut_off(format.weight, row, *bias) {
                     row.iter_mut().for_each(|number| *number = cut_off(format.weight, *number));
@@ -123,14 +122,6 @@ impl<R: Ring> EncodedOperator<R> {
     }
 }
 
-pub(crate) fn tensor(weights: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
-    let mut numbers: Vec<f64> = name
-        .and_then(|name| weights.get(name))
-        .map_or(Vec::new(), |tensor| tensor.values().iter().map(|&v| f64::from(v)).collect());
-    numbers.resize(size, 0.0);
-    numbers
-}
-
 /// A test set's samples, after what the owner does to them: a row for each number, a column for each sample.
 pub fn sample_values(program: &Program, test_set: &TestSet) -> Values {
     let (size, count) = (program.input_size, test_set.len());
@@ -156,8 +147,7 @@ pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set:
     let largest_norm = |index: usize| {
         let operator = &program.operators[index];
         let norms = own.iter().flat_map(|weights| {
-            let rows = tensor(weights, Some(&operator.weight), operator.shape.d_out * operator.shape.d_in);
-            let biases = tensor(weights, operator.bias.as_ref(), operator.shape.d_out);
+            let (rows, biases) = operator.numbers(weights);
             let norms: Vec<f64> = rows
                 .chunks_exact(operator.shape.d_in)
                 .zip(biases)
@@ -222,8 +212,7 @@ fn follow(program: &Program, weights: &Weights, samples: &Values, largest: &mut 
         if *input != Input::Data {
             largest[*index] = largest[*index].max(most);
         }
-        let rows = tensor(weights, Some(&operator.weight), operator.shape.d_out * operator.shape.d_in);
-        let biases = tensor(weights, operator.bias.as_ref(), operator.shape.d_out);
+        let (rows, biases) = operator.numbers(weights);
         let mut outputs = operator.apply_numbers(&rows, &biases, &current);
         if let Then::Activate(activations) = &hop.then {
             outputs.activate(activations);

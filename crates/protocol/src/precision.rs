@@ -169,10 +169,10 @@ mod tests {
         let inputs = weights.len();
         let names = ["weight".to_owned(), "bias".to_owned()];
         let mut model = Weights::new();
-        // Two classes, as every model has: the same row twice.
-        let both = [weights, weights].concat();
+        // Two classes, as every model has: the row is what the first is above the second.
+        let both = [weights, &vec![0.0; inputs]].concat();
         model.insert(&names[0], Tensor::new(vec![2, inputs], both).unwrap());
-        model.insert(&names[1], Tensor::new(vec![2], vec![bias; 2]).unwrap());
+        model.insert(&names[1], Tensor::new(vec![2], vec![bias, 0.0]).unwrap());
         let [weight, bias] = names;
         let layers = vec![LayerSpec::Linear { weight, bias: Some(bias) }];
         let spec = ModelSpec { input: vec![inputs], classes: 2, layers };

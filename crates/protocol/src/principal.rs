@@ -2,8 +2,11 @@
 //! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
 
 mod attempts;
+mod first_layer;
 mod hesv;
+mod later_layers;
 mod memory;
+mod replies;
 
 use attempts::asked;
 pub use memory::Assignment;
@@ -19,20 +22,18 @@ use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 
 use crate::{
     Error, PartyId,
-    codec::{Reader, Writer, pack, unpack},
+    codec::{Reader, Writer, unpack},
     cost::open_rounds,
     decryptors::{PlanError, Planner, Unit, UnitRoles, knows},
     error::CodecError,
     message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, split},
-    pass::{self, EVERYTHING, Pass, PassId, to_gather},
-    program::{Input, Receive},
-    role::{Effects, Meter, Outgoing, Phase, Role},
+    pass::{EVERYTHING, Pass, PassId, to_gather},
+    role::{Effects, Outgoing, Phase, Role},
     scope::Scope,
     secret::{self, SecretServer},
     server::{
-        LocalModel, Opening, Store, Triple, UnitContext, UnitState, coalition_model, first_products,
-        gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of, updates_of,
-        waits_for, wanted_batches,
+        LocalModel, Store, Triple, UnitContext, UnitState, may_send, missing, missing_inputs, products_of,
+        updates_of, waits_for,
     },
     session::{Federation, Session},
 };
@@ -340,120 +341,6 @@ impl Principal {
         Ok(effects)
     }
 
-    fn model(
-        &mut self,
-        session: Arc<Session>,
-        owner: usize,
-        content: Vec<u8>,
-    ) -> Result<Effects<Self>, Error> {
-        let from = PartyId::Client(owner);
-        let malformed = |why| Error::Malformed { from, kind: Kind::Model, why };
-        let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
-        if !session.federation.participants(round).contains(owner) || !self.rounds.contains_key(&round) {
-            return Err(malformed(CodecError::Value { what: "round" }));
-        }
-        let mut effects = Effects::default();
-        effects.job(move |meter| {
-            let model = LocalModel::decode(&session, true, from, &content[4..], meter)?;
-            Ok(move |role: &mut Self| {
-                role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
-                role.first_layer(round)
-            })
-        });
-        Ok(effects)
-    }
-
-    /// Starts the first layer of a round whose models are all there (Algorithm 4, step 5, for local models: outputs of
-    /// coalitions are weighted sums of theirs, DESIGN 3.4).
-    fn first_layer(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let session = self.agreed()?;
-        let (Some(models), Some(data)) =
-            (self.store.all_models(&session, round), self.store.all_data(&session))
-        else {
-            return Ok(effects);
-        };
-        let Some(state) = self.rounds.get_mut(&round) else { return Ok(effects) };
-        let mut passes: Vec<Arc<Pass>> = Vec::new();
-        if !std::mem::replace(&mut state.started, true) {
-            passes.extend((0..session.groups.len()).map(|group| Arc::new(Pass::everything(&session, group))));
-        }
-        for (pass, begun) in state.gathered.values_mut() {
-            if !std::mem::replace(begun, true) {
-                passes.push(pass.clone());
-            }
-        }
-        if passes.is_empty() {
-            return Ok(effects);
-        }
-        for (pass, chunk) in passes.iter().flat_map(|pass| pass.numbers().map(move |chunk| (pass, chunk))) {
-            let (session, data, models) = (session.clone(), data.clone(), models.clone());
-            let (encoded, pass) = (self.store.encoded.clone(), pass.clone());
-            effects.job(move |meter| {
-                let outputs = first_products(&session, &pass, chunk, &data, &models, &encoded, meter)?;
-                Ok(move |role: &mut Self| {
-                    if let Some(state) = role.rounds.get_mut(&round) {
-                        state.own.insert((pass.id, chunk), outputs);
-                    }
-                    role.combine(round, (pass.id, chunk))
-                })
-            });
-        }
-        // Biases alone need no product.
-        let units: Vec<UnitId> = self.units.keys().copied().collect();
-        for unit in units {
-            effects.and(self.advance(unit)?);
-        }
-        Ok(effects)
-    }
-
-    /// Adds both servers' halves of a chunk and the biases (Algorithm 4, step 6).
-    fn combine(&mut self, round: RoundId, chunk: (PassId, usize)) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let session = self.agreed()?;
-        let Some(state) = self.rounds.get_mut(&round) else { return Ok(effects) };
-        if !(state.own.contains_key(&chunk) && state.other.contains_key(&chunk)) {
-            return Ok(effects);
-        }
-        let (Some(mut own), Some(other)) = (state.own.remove(&chunk), state.other.remove(&chunk)) else {
-            return Ok(effects);
-        };
-        let models =
-            self.store.all_models(&session, round).ok_or(Error::Local { what: "models of a round" })?;
-        effects.job(move |meter| {
-            let layout = &session.encryption()?.layouts[0];
-            let mut parts = ciphertexts(
-                &session,
-                Kind::FirstLayer,
-                &other[pass::HEAD..],
-                own.iter().map(Vec::len).sum(),
-                meter,
-            )?;
-            meter.enter(Phase::Linear);
-            let limbs = layout.parameters().limbs();
-            for (outputs, (_, model)) in own.iter_mut().zip(&models) {
-                for (i, output) in outputs.iter_mut().enumerate() {
-                    let other = parts.next().ok_or(Error::Local { what: "halves" })??;
-                    output.add_assign(limbs, &other)?;
-                    output.add_assign(limbs, &model.biases[0][i % layout.rows()])?;
-                }
-            }
-            drop(parts);
-            Ok(move |role: &mut Self| {
-                if let Some(state) = role.rounds.get_mut(&round) {
-                    state.outputs.insert(chunk, Arc::new(own));
-                }
-                let units: Vec<UnitId> = role.units.keys().copied().collect();
-                let mut effects = Effects::default();
-                for unit in units {
-                    effects.and(role.advance(unit)?);
-                }
-                Ok(effects)
-            })
-        });
-        Ok(effects)
-    }
-
     /// Starts queued tests while there is room.
     fn pump(&mut self) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
@@ -706,250 +593,10 @@ impl Principal {
         Ok(effects)
     }
 
-    /// Replies with first-layer outputs, chunk by chunk.
-    fn first_replies(
-        &mut self,
-        session: &Arc<Session>,
-        context: &Arc<UnitContext>,
-    ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let Some(round) = self.rounds.get(&context.round) else { return Ok(effects) };
-        for (hop, step) in session.program().hops.iter().enumerate() {
-            for (item, receive) in step.receives.iter().enumerate() {
-                let &Receive::Outputs { operator, input: Input::Data, first, count } = receive else {
-                    continue;
-                };
-                for chunk in context.pass.wanted_chunks(&context.plan.samples) {
-                    let place = Place { unit: context.id, hop, item, chunk };
-                    let Some(state) = self.units.get_mut(&context.id) else { break };
-                    let Some(outputs) = round.outputs.get(&(context.pass.id, chunk)).cloned() else {
-                        continue;
-                    };
-                    if !state.started.insert((hop, item, chunk)) {
-                        continue;
-                    }
-                    let to = PartyId::Client(context.client(step.seat)?);
-                    let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-                    let seed = self.seed.derive("reply", context.id.test).derive("reply", place.number());
-                    let (session, context) = (session.clone(), context.clone());
-                    effects.job(move |meter| {
-                        let layout = &session.encryption()?.layouts[operator];
-                        let members = session.members(context.round, context.coalition);
-                        let order: Vec<usize> =
-                            session.federation.participants(context.round).members().collect();
-                        let wants = context.pass.wants(&context.plan.samples, chunk, (first, count));
-                        let columns =
-                            session.program().operators[operator].positions * context.pass.length(chunk);
-                        let mut replies = Replies::new(&session, operator, public, &seed)?;
-                        for batch in wanted_batches(layout, columns, &wants) {
-                            for row in 0..layout.rows() {
-                                let terms: Vec<(u32, &Ciphertext)> = members
-                                    .iter()
-                                    .filter_map(|(i, w)| {
-                                        let model = order.iter().position(|client| client == i)?;
-                                        outputs.get(model)?.get(batch * layout.rows() + row).map(|c| (*w, c))
-                                    })
-                                    .collect();
-                                let start = batch * layout.batch();
-                                replies.add(
-                                    &terms,
-                                    row,
-                                    |column| start + column < columns && wants(start + column),
-                                    meter,
-                                )?;
-                            }
-                        }
-                        let content = place.encode_parts(&replies.parts);
-                        Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
-                    });
-                }
-            }
-        }
-        Ok(effects)
-    }
-
-    /// Replies with biases alone: the hidden gates of a zero state.
-    fn bias_replies(
-        &mut self,
-        session: &Arc<Session>,
-        context: &Arc<UnitContext>,
-    ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        for (hop, step) in session.program().hops.iter().enumerate() {
-            for (item, receive) in step.receives.iter().enumerate() {
-                let &Receive::Bias { operator } = receive else { continue };
-                let Some(models) = self.store.all_models(session, context.round) else { continue };
-                let Some(state) = self.units.get_mut(&context.id) else { break };
-                if !state.started.insert((hop, item, 0)) {
-                    continue;
-                }
-                let place = Place { item, ..Place::new(context.id, hop) };
-                let to = PartyId::Client(context.client(step.seat)?);
-                let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-                let seed = self.seed.derive("bias reply", context.id.test).derive("reply", place.number());
-                let (session, context) = (session.clone(), context.clone());
-                effects.job(move |meter| {
-                    let layout = &session.encryption()?.layouts[operator];
-                    let columns = context.places.len();
-                    let mut replies = Replies::new(&session, operator, public, &seed)?;
-                    for batch in 0..layout.batches(columns) {
-                        for row in 0..layout.rows() {
-                            let terms = biases(&session, &context, operator, row, &models);
-                            let start = batch * layout.batch();
-                            replies.add(&terms, row, |column| start + column < columns, meter)?;
-                        }
-                    }
-                    let content = place.encode_parts(&replies.parts);
-                    Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
-                });
-            }
-        }
-        Ok(effects)
-    }
-
-    /// The principal's halves of later layers (Algorithm 4, step 5).
-    fn own_halves(
-        &mut self,
-        session: &Arc<Session>,
-        context: &Arc<UnitContext>,
-    ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        for (hop, item, operator, from) in products_of(session) {
-            let id = context.id;
-            let Some(state) = self.units.get_mut(&id) else { break };
-            let Some(input) = state.inputs.get(&from).cloned() else { continue };
-            if state.started.contains(&(hop, item, 0)) {
-                continue;
-            }
-            let model = match self.store.coalitions.get(&(id.test, operator)) {
-                Some(Some(model)) => model.clone(),
-                Some(None) => continue,
-                None => {
-                    effects.and(self.coalition(session, context, operator));
-                    continue;
-                }
-            };
-            state.started.insert((hop, item, 0));
-            let place = Place { item, ..Place::new(id, hop) };
-            let session = session.clone();
-            effects.job(move |meter| {
-                let columns = session.program().operators[operator].arrange(input.expose())?;
-                let outputs = products(&session.encryption()?.layouts[operator], &[&model], &columns, meter)?;
-                Ok(move |role: &mut Self| {
-                    role.halves.entry(place).or_default().own = Some(outputs.into_iter().flatten().collect());
-                    role.advance(place.unit)
-                })
-            });
-        }
-        Ok(effects)
-    }
-
-    fn coalition(&mut self, session: &Arc<Session>, context: &UnitContext, operator: usize) -> Effects<Self> {
-        let mut effects = Effects::default();
-        let (round, coalition, test) = (context.round, context.coalition, context.id.test);
-        let Some(models) = self.store.all_models(session, round) else { return effects };
-        self.store.coalitions.insert((test, operator), None);
-        let session = session.clone();
-        effects.job(move |meter| {
-            let model = coalition_model(&session, operator, round, coalition, &models, meter)?;
-            Ok(move |role: &mut Self| {
-                role.store.coalitions.insert((test, operator), Some(Arc::new(model)));
-                let units: Vec<UnitId> = role.units.keys().filter(|id| id.test == test).copied().collect();
-                let mut effects = Effects::default();
-                for unit in units {
-                    effects.and(role.advance(unit)?);
-                }
-                Ok(effects)
-            })
-        });
-        effects
-    }
-
-    /// Replies with a later layer's outputs, once both halves are there.
-    fn later_replies(
-        &mut self,
-        session: &Arc<Session>,
-        context: &Arc<UnitContext>,
-    ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        for (hop, item, operator, _) in products_of(session) {
-            let place = Place { item, ..Place::new(context.id, hop) };
-            let both =
-                self.halves.get(&place).is_some_and(|halves| halves.own.is_some() && halves.other.is_some());
-            let Some(Halves { own: Some(own), other: Some(other) }) =
-                both.then(|| self.halves.remove(&place)).flatten()
-            else {
-                continue;
-            };
-            let models = self
-                .store
-                .all_models(session, context.round)
-                .ok_or(Error::Local { what: "models of a round" })?;
-            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
-            let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-            let seed = self.seed.derive("later reply", context.id.test).derive("reply", place.number());
-            let (session, context) = (session.clone(), context.clone());
-            effects.job(move |meter| {
-                let layout = &session.encryption()?.layouts[operator];
-                let columns = session.program().operators[operator].positions * context.places.len();
-                let mut others =
-                    ciphertexts(&session, Kind::Half, &other[Place::LENGTH..], own.len(), meter)?;
-                let mut replies = Replies::new(&session, operator, public, &seed)?;
-                for (i, own) in own.into_iter().enumerate() {
-                    let (batch, row) = (i / layout.rows(), i % layout.rows());
-                    let half = others.next().ok_or(Error::Local { what: "halves" })??;
-                    let mut terms = biases(&session, &context, operator, row, &models);
-                    terms.extend([(1, &own), (1, &half)]);
-                    let start = batch * layout.batch();
-                    replies.add(&terms, row, |column| start + column < columns, meter)?;
-                }
-                let content = place.encode_parts(&replies.parts);
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
-            });
-        }
-        Ok(effects)
-    }
-
     fn send(&self, to: PartyId, kind: Kind, content: Vec<u8>) -> Effects<Self> {
         let mut effects = Effects::default();
         effects.outbox.push(Outgoing::new(to, kind, content));
         effects
-    }
-
-    /// Shares of gated sums for the re-sharer (DESIGN 3.9).
-    fn updates(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        for (hop, item, gates, held) in updates_of(session) {
-            let Some(state) = self.units.get_mut(&context.id) else { break };
-            let (Some(gates), Some(held), Some(triple)) =
-                (state.inputs.get(&gates), state.inputs.get(&held), state.triples.get(&hop))
-            else {
-                continue;
-            };
-            if state.started.contains(&(hop, item, 0)) {
-                continue;
-            }
-            let place = Place { item, ..Place::new(context.id, hop) };
-            let opening: &mut Opening = state.openings.entry(hop).or_default();
-            if opening.own.is_none() {
-                let (d, e) = masked_factors(triple, gates, held)?;
-                let content = pack(session.field(), &[d.elements(), e.elements()].concat());
-                effects.outbox.push(Outgoing::new(PartyId::Auxiliary, Kind::Opening, place.encode(&content)));
-                opening.own = Some((d, e));
-            }
-            if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
-                let common = self.common.as_ref().ok_or(Error::Local { what: "the common seed" })?;
-                let zero = common.derive("gated sum", place.number());
-                let share = gated_sum(triple, gates, (own, other), true, &zero)?;
-                let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
-                let content = place.encode(&pack(session.field(), share.elements()));
-                effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
-                state.started.insert((hop, item, 0));
-                state.triples.remove(&hop);
-                state.openings.remove(&hop);
-            }
-        }
-        Ok(effects)
     }
 
     /// Which predictions are right (Algorithm 4, steps 13 and 14).
@@ -1019,85 +666,6 @@ pub(crate) fn most_active(session: &Session) -> usize {
     let later = session.encryption.iter().flat_map(|encryption| encryption.layouts.iter().skip(1));
     let of_one: usize = later.map(|layout| 2 * layout.prepared_bytes()).sum();
     MODELS_MEMORY.checked_div(of_one).unwrap_or(MOST_ACTIVE).clamp(2, MOST_ACTIVE)
-}
-
-/// Replies of one job.
-struct Replies<'a> {
-    session: &'a Session,
-    operator: usize,
-    public: Arc<PublicKey>,
-    rng: Prg,
-    parts: Vec<Vec<u8>>,
-}
-
-impl<'a> Replies<'a> {
-    fn new(
-        session: &'a Session,
-        operator: usize,
-        public: Arc<PublicKey>,
-        seed: &Seed,
-    ) -> Result<Self, Error> {
-        Ok(Self { session, operator, public, rng: Prg::new(seed), parts: Vec::new() })
-    }
-
-    /// Sanitises a weighted sum of outputs of which some columns are wanted (DESIGN 3.3).
-    fn add(
-        &mut self,
-        terms: &[(u32, &Ciphertext)],
-        row: usize,
-        wanted: impl Fn(usize) -> bool,
-        meter: &mut Meter<'_>,
-    ) -> Result<(), Error> {
-        meter.enter(Phase::Sanitise);
-        let encryption = self.session.encryption()?;
-        let layout = &encryption.layouts[self.operator];
-        let planned = layout.planned(row, wanted)?;
-        let flooding = &encryption.floodings[self.operator];
-        let reply = self.public.sanitise_sum(
-            terms,
-            layout.packing(),
-            &planned,
-            flooding,
-            &mut self.rng,
-            &mut meter.operations,
-        )?;
-        self.parts.push(reply.to_bytes(&encryption.parameters));
-        Ok(())
-    }
-}
-
-/// The members' biases for one row of outputs, with their weights.
-fn biases<'a>(
-    session: &Session,
-    context: &UnitContext,
-    operator: usize,
-    row: usize,
-    models: &'a [(usize, Arc<LocalModel>)],
-) -> Vec<(u32, &'a Ciphertext)> {
-    let members = session.members(context.round, context.coalition);
-    let bias =
-        |i: usize| models.iter().find(|(client, _)| *client == i).map(|(_, m)| &m.biases[operator][row]);
-    members.iter().filter_map(|(i, w)| bias(*i).map(|bias| (*w, bias))).collect()
-}
-
-/// Decodes exactly so many ciphertexts, one at a time.
-fn ciphertexts<'a>(
-    session: &'a Session,
-    kind: Kind,
-    bytes: &'a [u8],
-    expected: usize,
-    meter: &mut Meter<'_>,
-) -> Result<impl Iterator<Item = Result<Ciphertext, Error>> + 'a, Error> {
-    meter.enter(Phase::Codec);
-    let malformed = move |why| Error::Malformed { from: PartyId::Auxiliary, kind, why };
-    let parts = split(bytes).map_err(malformed)?;
-    if parts.len() != expected {
-        return Err(malformed(CodecError::Value { what: "number of ciphertexts" }));
-    }
-    let parameters = &session.encryption()?.parameters;
-    Ok(parts
-        .into_iter()
-        .map(move |part| Ciphertext::from_bytes(parameters, part).map_err(|e| malformed(e.into()))))
 }
 
 impl secret::Host for Principal {

@@ -2,7 +2,7 @@
 //! client that decrypts, activates and shares again.
 
 use secsv_algebra::{Matrix, Ring};
-use secsv_federation::{Activation, Architecture, Conv2d, Layer, clear::up_to_scores};
+use secsv_federation::{Activation, Architecture, Conv2d, Layer, Weights, clear::up_to_scores};
 use secsv_he::linear::LayerShape;
 
 use crate::{Error, activation::Values};
@@ -18,6 +18,8 @@ pub struct Operator {
     pub bias: Option<String>,
     /// Columns that one sample fills.
     pub positions: usize,
+    /// The tensors have one row more, the last, and every row of the operator is what theirs are above it.
+    above_last: bool,
     columns: Columns,
 }
 
@@ -42,6 +44,21 @@ impl Operator {
     /// Numbers of one sample that come out.
     pub fn output_size(&self) -> usize {
         self.positions * self.shape.d_out
+    }
+
+    /// A model's numbers for this operator: its rows of weights, one after the other, and its biases.
+    pub(crate) fn numbers(&self, model: &Weights) -> (Vec<f64>, Vec<f64>) {
+        let (rows, d_in) = (self.shape.d_out + usize::from(self.above_last), self.shape.d_in);
+        let mut weights = tensor(model, Some(&self.weight), rows * d_in);
+        let mut biases = tensor(model, self.bias.as_ref(), rows);
+        if self.above_last {
+            let last = weights.split_off(self.shape.d_out * d_in);
+            let difference = |row: &mut [f64]| row.iter_mut().zip(&last).for_each(|(w, l)| *w -= l);
+            weights.chunks_exact_mut(d_in.max(1)).for_each(difference);
+            let last = biases.pop().unwrap_or(0.0);
+            biases.iter_mut().for_each(|bias| *bias -= last);
+        }
+        (weights, biases)
     }
 
     /// The number of the sample that is input `o` at a position; `None` where a convolution is padded.
@@ -168,7 +185,8 @@ pub enum Then {
     },
     /// The state after a later step.
     State,
-    /// Activations, then the predicted class.
+    /// Activations, then the predicted class: that of the largest score, where the last class's is 0 if only the others
+    /// were computed.
     Label(Vec<Activation>),
 }
 
@@ -247,7 +265,20 @@ impl Program {
                 });
             }
         }
+        program.compare_with_last_class();
         Ok(program)
+    }
+
+    /// The largest score is found from what the others are above the last one: a row less to encrypt, multiply and
+    /// decrypt, and the last decryptor learns less.
+    fn compare_with_last_class(&mut self) {
+        let last = self.hops.last().map(|hop| (hop.receives.as_slice(), &hop.then));
+        let Some(([Receive::Outputs { operator, .. }], Then::Label(activations))) = last else { return };
+        let operator = &mut self.operators[*operator];
+        if activations.is_empty() && operator.output_size() == operator.shape.d_out && self.classes > 1 {
+            operator.shape.d_out -= 1;
+            operator.above_last = true;
+        }
     }
 
     /// Linear layers for the rules of decryption: a recurrent unit counts as its steps.
@@ -347,7 +378,8 @@ impl Program {
 
 impl Operator {
     fn vectors(shape: LayerShape, weight: &str, bias: &Option<String>, positions: usize) -> Self {
-        Self { shape, weight: weight.to_owned(), bias: bias.clone(), positions, columns: Columns::Vectors }
+        let (weight, bias) = (weight.to_owned(), bias.clone());
+        Self { shape, weight, bias, positions, above_last: false, columns: Columns::Vectors }
     }
 
     fn windows(conv: &Conv2d) -> Self {
@@ -357,7 +389,60 @@ impl Operator {
             weight: conv.weight.clone(),
             bias: conv.bias.clone(),
             positions: conv.output[1] * conv.output[2],
+            above_last: false,
             columns: Columns::Windows(conv.clone()),
         }
+    }
+}
+
+/// A tensor's numbers; zeros where a model has none.
+fn tensor(weights: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
+    let mut numbers: Vec<f64> = name
+        .and_then(|name| weights.get(name))
+        .map_or(Vec::new(), |tensor| tensor.values().iter().map(|&v| f64::from(v)).collect());
+    numbers.resize(size, 0.0);
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use secsv_federation::{LayerSpec, ModelSpec, Tensor};
+
+    use super::*;
+
+    fn program(layers: Vec<LayerSpec>, model: &Weights) -> Program {
+        let (file, spec) = (Path::new("test"), ModelSpec { input: vec![2], classes: 3, layers });
+        Program::new(&Architecture::new(&spec, &model.shapes(), file, file).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_last_layer_is_compared_with_its_last_class() {
+        let mut model = Weights::new();
+        let weights = vec![1.0, 2.0, 3.0, 4.0, 10.0, 20.0];
+        model.insert("w", Tensor::new(vec![3, 2], weights.clone()).unwrap());
+        model.insert("b", Tensor::new(vec![3], vec![0.5, 0.25, 1.0]).unwrap());
+        let linear = || LayerSpec::Linear { weight: "w".into(), bias: Some("b".into()) };
+
+        let compared = program(vec![linear()], &model);
+        assert_eq!(compared.operators[0].shape, LayerShape { d_out: 2, d_in: 2 });
+        let expected = (vec![-9.0, -18.0, -7.0, -16.0], vec![-0.5, -0.75]);
+        assert_eq!(compared.operators[0].numbers(&model), expected);
+        // What keeps the order of scores may follow; what does not needs the scores themselves.
+        assert_eq!(program(vec![linear(), LayerSpec::Softmax {}], &model), compared);
+        let whole = program(vec![linear(), LayerSpec::Relu {}], &model);
+        assert_eq!(whole.operators[0].shape, LayerShape { d_out: 3, d_in: 2 });
+        let weights: Vec<f64> = weights.into_iter().map(f64::from).collect();
+        assert_eq!(whole.operators[0].numbers(&model), (weights, vec![0.5, 0.25, 1.0]));
+    }
+
+    #[test]
+    fn equal_scores_are_the_lowest_class() {
+        let scores = |rows: [f64; 2]| Values::new(1, rows.to_vec()).labels(3)[0];
+        assert_eq!(
+            [[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0], [-1.0, 3.0], [3.0, 3.0]].map(scores),
+            [0, 1, 2, 1, 0]
+        );
     }
 }

@@ -24,7 +24,7 @@ use secsv_federation::{Activation, TestSet, Weights};
 use crate::{
     Error,
     activation::Values,
-    model::{is_cut_off, sample_values, tensor},
+    model::{is_cut_off, sample_values},
     precision::Precision,
     program::{Input, Operator, Program, Receive, Then},
 };
@@ -61,7 +61,7 @@ impl ScoreBounds {
         Ok(Self { samples: scores.columns, scores: scores.numbers, bounds: scores.errors })
     }
 
-    /// A sample's score for a class, in double precision.
+    /// A sample's score for a class, in double precision: above the last class's, where only such are computed.
     pub fn score(&self, sample: usize, class: usize) -> f64 {
         self.scores[class * self.samples + sample]
     }
@@ -196,7 +196,13 @@ impl<'a> Coalition<'a> {
                 None => Err(Error::Local { what: "a hop that feeds nothing" }),
             };
             shared.push(match &hop.then {
-                Then::Label(activations) => return Ok(first.activated(activations)),
+                Then::Label(activations) => {
+                    // What the last class is above itself is 0, and exact.
+                    let mut scores = first.activated(activations);
+                    scores.numbers.resize(program.classes * scores.columns, 0.0);
+                    scores.errors.resize(program.classes * scores.columns, 0.0);
+                    return Ok(scores);
+                }
                 Then::Activate(activations) => encoded(first.activated(activations))?,
                 Then::FirstState => {
                     let hidden = received.next().ok_or(missing)?;
@@ -246,8 +252,8 @@ impl<'a> Coalition<'a> {
             .members
             .iter()
             .map(|(by_size, by_weight, model)| {
-                let weights = tensor(model, Some(&operator.weight), d_out * d_in);
-                (*by_size, *by_weight, weights, tensor(model, operator.bias.as_ref(), d_out))
+                let (weights, biases) = operator.numbers(model);
+                (*by_size, *by_weight, weights, biases)
             })
             .collect();
         let cut: Vec<bool> = (0..d_out)

@@ -6,7 +6,10 @@ use secsv_he::{
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Terms},
 };
 
-use super::*;
+use super::{
+    replies::{Replies, biases},
+    *,
+};
 use crate::hesv::{KEPT, Upload, decode_batches, rotation_steps, slot_replies};
 
 /// Bytes of such weights and of what clients encrypt again, over all tests under way.
@@ -684,7 +687,7 @@ mod tests {
         hesv::encrypt_batches,
         message::join,
         precision::Ranges,
-        role::Probe,
+        role::{Meter, Probe},
         sealed::EnvelopeKeys,
         session::{Matmul, tests::federation, typical_costs},
     };

@@ -45,7 +45,7 @@ fn of_many_batches(shape: &Shape, seed: u64) -> (Recipe, Fixture) {
     let grown = (0..).map(|doublings| {
         let samples = [20, 12, 0, 22, 14].map(|samples| samples << doublings).to_vec();
         let shape = shape.clone();
-        let recipe = Recipe { shape, classes: 3, samples, rounds: 2, absence: 0, size_bits: 6, seed };
+        let recipe = Recipe { shape, classes: 4, samples, rounds: 2, absence: 0, size_bits: 6, seed };
         let fixture = recipe.build();
         (recipe, fixture)
     });

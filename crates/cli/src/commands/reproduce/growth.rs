@@ -12,6 +12,8 @@ use crate::commands::protocols::ProtocolName;
 
 /// The shares of test samples that are used; the authors' are these without the last.
 const SHARES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 1.0];
+/// Those of the tenth that the larger models are studied on; all samples come beside them.
+const SHARES_OF_A_TENTH: [f64; 3] = [0.25, 0.5, 1.0];
 /// The paper's figure goes from 4 to 10.
 const CLIENT_COUNTS: std::ops::RangeInclusive<usize> = 4..=10;
 
@@ -28,7 +30,7 @@ struct Sweep<'a> {
     x: &'static str,
     /// The measurement at each place, without and with SampleSkip.
     at: &'a dyn Fn(Task, f64, bool) -> Measurement,
-    places: Vec<f64>,
+    places: &'a dyn Fn(Task) -> Vec<f64>,
     skips: &'static [bool],
     /// What seconds are divided by.
     per_sample: bool,
@@ -41,13 +43,21 @@ fn of_share(scope: &Scope, task: Task, share: f64, skip: bool) -> Measurement {
 
 fn of_rounds(scope: &Scope, task: Task, rounds: f64, skip: bool) -> Measurement {
     let whole = Measurement::new(scope.federation(task, 0), ProtocolName::Secsv);
-    Measurement { rounds: rounds as u32, skip, ..whole }
+    Measurement { share: scope.studied(task), rounds: rounds as u32, skip, ..whole }
 }
 
 fn of_clients(scope: &Scope, task: Task, clients: f64, skip: bool) -> Measurement {
     let trained = scope.with(task, task.model(), clients as usize, 0);
     let whole = Measurement::new(trained, ProtocolName::Secsv);
     Measurement { share: scope.tenth(), skip, limit: Some(scope.limit), ..whole }
+}
+
+fn share_places(scope: &Scope, task: Task) -> Vec<f64> {
+    let studied = scope.studied(task);
+    if studied == 1.0 {
+        return SHARES.to_vec();
+    }
+    SHARES_OF_A_TENTH.iter().map(|share| share * studied).chain([1.0]).collect()
 }
 
 /// Five places up to T.
@@ -57,34 +67,36 @@ fn round_places(scope: &Scope) -> Vec<f64> {
     places.into_iter().map(f64::from).collect()
 }
 
-fn sample_sweeps<'a>(
-    at_share: &'a dyn Fn(Task, f64, bool) -> Measurement,
-    at_rounds: &'a dyn Fn(Task, f64, bool) -> Measurement,
-    scope: &Scope,
-) -> [Sweep<'a>; 2] {
-    [
-        Sweep {
-            name: "fig-samples",
-            x: "M (test samples)",
-            at: at_share,
-            places: SHARES.to_vec(),
-            skips: &[false, true],
-            per_sample: false,
-        },
-        Sweep {
-            name: "fig-samples-rounds",
-            x: "T (rounds)",
-            at: at_rounds,
-            places: round_places(scope),
-            skips: &[false],
-            per_sample: false,
-        },
-    ]
+/// Hands on the sweeps over M and T.
+fn with_sample_sweeps(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
+    take(&Sweep {
+        name: "fig-samples",
+        x: "M (test samples)",
+        at: &|task, share, skip| of_share(scope, task, share, skip),
+        places: &|task| share_places(scope, task),
+        skips: &[false, true],
+        per_sample: false,
+    });
+    take(&Sweep {
+        name: "fig-samples-rounds",
+        x: "T (rounds)",
+        at: &|task, rounds, skip| of_rounds(scope, task, rounds, skip),
+        places: &|_| round_places(scope),
+        skips: &[false],
+        per_sample: false,
+    });
 }
 
-fn client_sweep<'a>(at: &'a dyn Fn(Task, f64, bool) -> Measurement) -> Sweep<'a> {
-    let places = CLIENT_COUNTS.map(|clients| clients as f64).collect();
-    Sweep { name: "fig-clients", x: "n (clients)", at, places, skips: &[false, true], per_sample: true }
+/// Hands on the sweep over n.
+fn with_client_sweep(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
+    take(&Sweep {
+        name: "fig-clients",
+        x: "n (clients)",
+        at: &|task, clients, skip| of_clients(scope, task, clients, skip),
+        places: &|_| CLIENT_COUNTS.map(|clients| clients as f64).collect(),
+        skips: &[false, true],
+        per_sample: true,
+    });
 }
 
 impl Sweep<'_> {
@@ -92,7 +104,7 @@ impl Sweep<'_> {
         let mut all = Vec::new();
         for &task in tasks {
             for &skip in self.skips {
-                all.extend(self.places.iter().map(|&place| (self.at)(task, place, skip)));
+                all.extend((self.places)(task).into_iter().map(|place| (self.at)(task, place, skip)));
             }
         }
         all
@@ -109,12 +121,12 @@ impl Sweep<'_> {
 
     /// x is what was really used.
     fn points(&self, study: &Study, task: Task, skip: bool) -> Vec<Result<Point, String>> {
-        let point = |&place: &f64| {
+        let point = |place: f64| {
             let found = study.get(&(self.at)(task, place, skip))?;
             let x = if self.name == "fig-samples" { found.samples() } else { place };
             Ok(Point { x, found })
         };
-        self.places.iter().map(point).collect()
+        (self.places)(task).into_iter().map(point).collect()
     }
 
     fn add_to(&self, section: &mut Section, study: &Study) {
@@ -133,8 +145,9 @@ impl Sweep<'_> {
             let plain = self.points(study, task, false);
             for &skip in self.skips {
                 let points = self.points(study, task, skip);
-                for (place, (point, plain)) in self.places.iter().zip(points.iter().zip(&plain)) {
-                    table.rows.push(self.row(task, skip, *place, point, plain));
+                for (place, (point, plain)) in (self.places)(task).into_iter().zip(points.iter().zip(&plain))
+                {
+                    table.rows.push(self.row(task, skip, place, point, plain));
                 }
                 let measured: Vec<(f64, f64)> =
                     points.iter().flatten().map(|point| (point.x, self.y(&point.found))).collect();
@@ -203,43 +216,38 @@ impl Sweep<'_> {
 
 /// What "Effect of M" needs.
 pub fn sample_measurements(scope: &Scope) -> Vec<Measurement> {
-    let at_share = |task, share, skip| of_share(scope, task, share, skip);
-    let at_rounds = |task, rounds, skip| of_rounds(scope, task, rounds, skip);
-    let sweeps = sample_sweeps(&at_share, &at_rounds, scope);
-    sweeps.iter().flat_map(|sweep| sweep.measurements(&scope.tasks)).collect()
+    let mut all = Vec::new();
+    with_sample_sweeps(scope, |sweep| all.extend(sweep.measurements(&scope.tasks)));
+    all
 }
 
 /// The section "Effect of M".
 pub fn sample_section(study: &Study) -> Section {
     let scope = &study.scope;
-    let at_share = |task, share, skip| of_share(scope, task, share, skip);
-    let at_rounds = |task, rounds, skip| of_rounds(scope, task, rounds, skip);
     let mut section = Section::new("fig-samples", "Test samples and rounds (figure \"Effect of M\")");
     section.about = vec![
-        "SecSV with every party, wall clock; M and T vary, everything else as in table-eval. Lines are least-squares fits (dashed in the charts, whose y is logarithmic, so a straight line looks bent). The paper plots the speedup by SampleSkip and prints no numbers.".to_owned(),
+        "SecSV with every party, wall clock; M and T vary, everything else as in table-eval, but T varies on a tenth of the test samples for CNN and GRU, and so does M below all of them. Lines are least-squares fits (dashed in the charts, whose y is logarithmic, so a straight line looks bent). The paper plots the speedup by SampleSkip and prints no numbers.".to_owned(),
     ];
-    for sweep in sample_sweeps(&at_share, &at_rounds, scope) {
-        sweep.add_to(&mut section, study);
-    }
+    with_sample_sweeps(scope, |sweep| sweep.add_to(&mut section, study));
     section.note_differences(&scope.tasks);
     section
 }
 
 /// What "Effect of n" needs.
 pub fn client_measurements(scope: &Scope) -> Vec<Measurement> {
-    let at = |task, clients, skip| of_clients(scope, task, clients, skip);
-    client_sweep(&at).measurements(&scope.tasks)
+    let mut all = Vec::new();
+    with_client_sweep(scope, |sweep| all.extend(sweep.measurements(&scope.tasks)));
+    all
 }
 
 /// The section "Effect of n".
 pub fn client_section(study: &Study) -> Section {
     let scope = &study.scope;
-    let at = |task, clients, skip| of_clients(scope, task, clients, skip);
     let mut section = Section::new("fig-clients", "Number of clients (figure \"Effect of n\")");
     section.about = vec![format!(
         "n = 4 to 10 clients (2^n - 1 models a round; the paper's default is {CLIENTS}) on a tenth of the test samples, as the paper does. Cells that were planned to exceed the limit use fewer samples (column M), so cost is per test sample."
     )];
-    client_sweep(&at).add_to(&mut section, study);
+    with_client_sweep(scope, |sweep| sweep.add_to(&mut section, study));
     section.note_differences(&scope.tasks);
     section
 }

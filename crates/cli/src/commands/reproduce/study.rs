@@ -50,6 +50,12 @@ impl Scope {
     pub fn tenth(&self) -> f64 {
         (0.1 / self.scale).min(1.0)
     }
+
+    /// The share of a task's test samples that estimators and the growth of cost are studied on: a tenth where one run
+    /// with all of them takes ten minutes.
+    pub fn studied(&self, task: Task) -> f64 {
+        if task.is_linear() { 1.0 } else { self.tenth() }
+    }
 }
 
 /// Finished and failed measurements.

@@ -1,0 +1,240 @@
+//! The first layer: local models meet the test data once a round, and every coalition's outputs are weighted sums of
+//! theirs.
+
+use std::sync::Arc;
+
+use secsv_federation::RoundId;
+use secsv_he::Ciphertext;
+
+use super::{
+    Principal,
+    replies::{Replies, biases, ciphertexts},
+};
+use crate::{
+    Error, PartyId,
+    codec::Reader,
+    error::CodecError,
+    message::{Kind, Place, UnitId},
+    pass::{self, Pass, PassId},
+    program::{Input, Receive},
+    role::{Effects, Phase},
+    server::{LocalModel, UnitContext, first_products, wanted_batches},
+    session::Session,
+};
+
+impl Principal {
+    pub(super) fn model(
+        &mut self,
+        session: Arc<Session>,
+        owner: usize,
+        content: Vec<u8>,
+    ) -> Result<Effects<Self>, Error> {
+        let from = PartyId::Client(owner);
+        let malformed = |why| Error::Malformed { from, kind: Kind::Model, why };
+        let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
+        if !session.federation.participants(round).contains(owner) || !self.rounds.contains_key(&round) {
+            return Err(malformed(CodecError::Value { what: "round" }));
+        }
+        let mut effects = Effects::default();
+        effects.job(move |meter| {
+            let model = LocalModel::decode(&session, true, from, &content[4..], meter)?;
+            Ok(move |role: &mut Self| {
+                role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
+                role.first_layer(round)
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Starts the first layer of a round whose models are all there (Algorithm 4, step 5, for local models: outputs of
+    /// coalitions are weighted sums of theirs, DESIGN 3.4).
+    pub(super) fn first_layer(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let session = self.agreed()?;
+        let (Some(models), Some(data)) =
+            (self.store.all_models(&session, round), self.store.all_data(&session))
+        else {
+            return Ok(effects);
+        };
+        let Some(state) = self.rounds.get_mut(&round) else { return Ok(effects) };
+        let mut passes: Vec<Arc<Pass>> = Vec::new();
+        if !std::mem::replace(&mut state.started, true) {
+            passes.extend((0..session.groups.len()).map(|group| Arc::new(Pass::everything(&session, group))));
+        }
+        for (pass, begun) in state.gathered.values_mut() {
+            if !std::mem::replace(begun, true) {
+                passes.push(pass.clone());
+            }
+        }
+        if passes.is_empty() {
+            return Ok(effects);
+        }
+        for (pass, chunk) in passes.iter().flat_map(|pass| pass.numbers().map(move |chunk| (pass, chunk))) {
+            let (session, data, models) = (session.clone(), data.clone(), models.clone());
+            let (encoded, pass) = (self.store.encoded.clone(), pass.clone());
+            effects.job(move |meter| {
+                let outputs = first_products(&session, &pass, chunk, &data, &models, &encoded, meter)?;
+                Ok(move |role: &mut Self| {
+                    if let Some(state) = role.rounds.get_mut(&round) {
+                        state.own.insert((pass.id, chunk), outputs);
+                    }
+                    role.combine(round, (pass.id, chunk))
+                })
+            });
+        }
+        // Biases alone need no product.
+        let units: Vec<UnitId> = self.units.keys().copied().collect();
+        for unit in units {
+            effects.and(self.advance(unit)?);
+        }
+        Ok(effects)
+    }
+
+    /// Adds both servers' halves of a chunk and the biases (Algorithm 4, step 6).
+    pub(super) fn combine(&mut self, round: RoundId, chunk: (PassId, usize)) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let session = self.agreed()?;
+        let Some(state) = self.rounds.get_mut(&round) else { return Ok(effects) };
+        if !(state.own.contains_key(&chunk) && state.other.contains_key(&chunk)) {
+            return Ok(effects);
+        }
+        let (Some(mut own), Some(other)) = (state.own.remove(&chunk), state.other.remove(&chunk)) else {
+            return Ok(effects);
+        };
+        let models =
+            self.store.all_models(&session, round).ok_or(Error::Local { what: "models of a round" })?;
+        effects.job(move |meter| {
+            let layout = &session.encryption()?.layouts[0];
+            let mut parts = ciphertexts(
+                &session,
+                Kind::FirstLayer,
+                &other[pass::HEAD..],
+                own.iter().map(Vec::len).sum(),
+                meter,
+            )?;
+            meter.enter(Phase::Linear);
+            let limbs = layout.parameters().limbs();
+            for (outputs, (_, model)) in own.iter_mut().zip(&models) {
+                for (i, output) in outputs.iter_mut().enumerate() {
+                    let other = parts.next().ok_or(Error::Local { what: "halves" })??;
+                    output.add_assign(limbs, &other)?;
+                    output.add_assign(limbs, &model.biases[0][i % layout.rows()])?;
+                }
+            }
+            drop(parts);
+            Ok(move |role: &mut Self| {
+                if let Some(state) = role.rounds.get_mut(&round) {
+                    state.outputs.insert(chunk, Arc::new(own));
+                }
+                let units: Vec<UnitId> = role.units.keys().copied().collect();
+                let mut effects = Effects::default();
+                for unit in units {
+                    effects.and(role.advance(unit)?);
+                }
+                Ok(effects)
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Replies with first-layer outputs, chunk by chunk.
+    pub(super) fn first_replies(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let Some(round) = self.rounds.get(&context.round) else { return Ok(effects) };
+        for (hop, step) in session.program().hops.iter().enumerate() {
+            for (item, receive) in step.receives.iter().enumerate() {
+                let &Receive::Outputs { operator, input: Input::Data, first, count } = receive else {
+                    continue;
+                };
+                for chunk in context.pass.wanted_chunks(&context.plan.samples) {
+                    let place = Place { unit: context.id, hop, item, chunk };
+                    let Some(state) = self.units.get_mut(&context.id) else { break };
+                    let Some(outputs) = round.outputs.get(&(context.pass.id, chunk)).cloned() else {
+                        continue;
+                    };
+                    if !state.started.insert((hop, item, chunk)) {
+                        continue;
+                    }
+                    let to = PartyId::Client(context.client(step.seat)?);
+                    let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
+                    let seed = self.seed.derive("reply", context.id.test).derive("reply", place.number());
+                    let (session, context) = (session.clone(), context.clone());
+                    effects.job(move |meter| {
+                        let layout = &session.encryption()?.layouts[operator];
+                        let members = session.members(context.round, context.coalition);
+                        let order: Vec<usize> =
+                            session.federation.participants(context.round).members().collect();
+                        let wants = context.pass.wants(&context.plan.samples, chunk, (first, count));
+                        let columns =
+                            session.program().operators[operator].positions * context.pass.length(chunk);
+                        let mut replies = Replies::new(&session, operator, public, &seed)?;
+                        for batch in wanted_batches(layout, columns, &wants) {
+                            for row in 0..layout.rows() {
+                                let terms: Vec<(u32, &Ciphertext)> = members
+                                    .iter()
+                                    .filter_map(|(i, w)| {
+                                        let model = order.iter().position(|client| client == i)?;
+                                        outputs.get(model)?.get(batch * layout.rows() + row).map(|c| (*w, c))
+                                    })
+                                    .collect();
+                                let start = batch * layout.batch();
+                                replies.add(
+                                    &terms,
+                                    row,
+                                    |column| start + column < columns && wants(start + column),
+                                    meter,
+                                )?;
+                            }
+                        }
+                        let content = place.encode_parts(&replies.parts);
+                        Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+                    });
+                }
+            }
+        }
+        Ok(effects)
+    }
+
+    /// Replies with biases alone: the hidden gates of a zero state.
+    pub(super) fn bias_replies(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, step) in session.program().hops.iter().enumerate() {
+            for (item, receive) in step.receives.iter().enumerate() {
+                let &Receive::Bias { operator } = receive else { continue };
+                let Some(models) = self.store.all_models(session, context.round) else { continue };
+                let Some(state) = self.units.get_mut(&context.id) else { break };
+                if !state.started.insert((hop, item, 0)) {
+                    continue;
+                }
+                let place = Place { item, ..Place::new(context.id, hop) };
+                let to = PartyId::Client(context.client(step.seat)?);
+                let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
+                let seed = self.seed.derive("bias reply", context.id.test).derive("reply", place.number());
+                let (session, context) = (session.clone(), context.clone());
+                effects.job(move |meter| {
+                    let layout = &session.encryption()?.layouts[operator];
+                    let columns = context.places.len();
+                    let mut replies = Replies::new(&session, operator, public, &seed)?;
+                    for batch in 0..layout.batches(columns) {
+                        for row in 0..layout.rows() {
+                            let terms = biases(&session, &context, operator, row, &models);
+                            let start = batch * layout.batch();
+                            replies.add(&terms, row, |column| start + column < columns, meter)?;
+                        }
+                    }
+                    let content = place.encode_parts(&replies.parts);
+                    Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+                });
+            }
+        }
+        Ok(effects)
+    }
+}

@@ -1,0 +1,163 @@
+//! Later layers: coalitions' models meet what decryptors shared again, and the gated sums of a recurrent unit.
+
+use std::sync::Arc;
+
+use super::{
+    Halves, Principal,
+    replies::{Replies, biases, ciphertexts},
+};
+use crate::{
+    Error, PartyId,
+    codec::pack,
+    message::{Kind, Place, UnitId},
+    role::{Effects, Outgoing},
+    server::{
+        Opening, UnitContext, coalition_model, gated_sum, masked_factors, products, products_of, updates_of,
+    },
+    session::Session,
+};
+
+impl Principal {
+    /// The principal's halves of later layers (Algorithm 4, step 5).
+    pub(super) fn own_halves(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, item, operator, from) in products_of(session) {
+            let id = context.id;
+            let Some(state) = self.units.get_mut(&id) else { break };
+            let Some(input) = state.inputs.get(&from).cloned() else { continue };
+            if state.started.contains(&(hop, item, 0)) {
+                continue;
+            }
+            let model = match self.store.coalitions.get(&(id.test, operator)) {
+                Some(Some(model)) => model.clone(),
+                Some(None) => continue,
+                None => {
+                    effects.and(self.coalition(session, context, operator));
+                    continue;
+                }
+            };
+            state.started.insert((hop, item, 0));
+            let place = Place { item, ..Place::new(id, hop) };
+            let session = session.clone();
+            effects.job(move |meter| {
+                let columns = session.program().operators[operator].arrange(input.expose())?;
+                let outputs = products(&session.encryption()?.layouts[operator], &[&model], &columns, meter)?;
+                Ok(move |role: &mut Self| {
+                    role.halves.entry(place).or_default().own = Some(outputs.into_iter().flatten().collect());
+                    role.advance(place.unit)
+                })
+            });
+        }
+        Ok(effects)
+    }
+
+    fn coalition(&mut self, session: &Arc<Session>, context: &UnitContext, operator: usize) -> Effects<Self> {
+        let mut effects = Effects::default();
+        let (round, coalition, test) = (context.round, context.coalition, context.id.test);
+        let Some(models) = self.store.all_models(session, round) else { return effects };
+        self.store.coalitions.insert((test, operator), None);
+        let session = session.clone();
+        effects.job(move |meter| {
+            let model = coalition_model(&session, operator, round, coalition, &models, meter)?;
+            Ok(move |role: &mut Self| {
+                role.store.coalitions.insert((test, operator), Some(Arc::new(model)));
+                let units: Vec<UnitId> = role.units.keys().filter(|id| id.test == test).copied().collect();
+                let mut effects = Effects::default();
+                for unit in units {
+                    effects.and(role.advance(unit)?);
+                }
+                Ok(effects)
+            })
+        });
+        effects
+    }
+
+    /// Replies with a later layer's outputs, once both halves are there.
+    pub(super) fn later_replies(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, item, operator, _) in products_of(session) {
+            let place = Place { item, ..Place::new(context.id, hop) };
+            let both =
+                self.halves.get(&place).is_some_and(|halves| halves.own.is_some() && halves.other.is_some());
+            let Some(Halves { own: Some(own), other: Some(other) }) =
+                both.then(|| self.halves.remove(&place)).flatten()
+            else {
+                continue;
+            };
+            let models = self
+                .store
+                .all_models(session, context.round)
+                .ok_or(Error::Local { what: "models of a round" })?;
+            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+            let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
+            let seed = self.seed.derive("later reply", context.id.test).derive("reply", place.number());
+            let (session, context) = (session.clone(), context.clone());
+            effects.job(move |meter| {
+                let layout = &session.encryption()?.layouts[operator];
+                let columns = session.program().operators[operator].positions * context.places.len();
+                let mut others =
+                    ciphertexts(&session, Kind::Half, &other[Place::LENGTH..], own.len(), meter)?;
+                let mut replies = Replies::new(&session, operator, public, &seed)?;
+                for (i, own) in own.into_iter().enumerate() {
+                    let (batch, row) = (i / layout.rows(), i % layout.rows());
+                    let half = others.next().ok_or(Error::Local { what: "halves" })??;
+                    let mut terms = biases(&session, &context, operator, row, &models);
+                    terms.extend([(1, &own), (1, &half)]);
+                    let start = batch * layout.batch();
+                    replies.add(&terms, row, |column| start + column < columns, meter)?;
+                }
+                let content = place.encode_parts(&replies.parts);
+                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+            });
+        }
+        Ok(effects)
+    }
+
+    /// Shares of gated sums for the re-sharer (DESIGN 3.9).
+    pub(super) fn updates(
+        &mut self,
+        session: &Session,
+        context: &UnitContext,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for (hop, item, gates, held) in updates_of(session) {
+            let Some(state) = self.units.get_mut(&context.id) else { break };
+            let (Some(gates), Some(held), Some(triple)) =
+                (state.inputs.get(&gates), state.inputs.get(&held), state.triples.get(&hop))
+            else {
+                continue;
+            };
+            if state.started.contains(&(hop, item, 0)) {
+                continue;
+            }
+            let place = Place { item, ..Place::new(context.id, hop) };
+            let opening: &mut Opening = state.openings.entry(hop).or_default();
+            if opening.own.is_none() {
+                let (d, e) = masked_factors(triple, gates, held)?;
+                let content = pack(session.field(), &[d.elements(), e.elements()].concat());
+                effects.outbox.push(Outgoing::new(PartyId::Auxiliary, Kind::Opening, place.encode(&content)));
+                opening.own = Some((d, e));
+            }
+            if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
+                let common = self.common.as_ref().ok_or(Error::Local { what: "the common seed" })?;
+                let zero = common.derive("gated sum", place.number());
+                let share = gated_sum(triple, gates, (own, other), true, &zero)?;
+                let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+                let content = place.encode(&pack(session.field(), share.elements()));
+                effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
+                state.started.insert((hop, item, 0));
+                state.triples.remove(&hop);
+                state.openings.remove(&hop);
+            }
+        }
+        Ok(effects)
+    }
+}
