@@ -79,7 +79,8 @@ impl Values {
         beyond.for_each(|x| *x = x.signum());
     }
 
-    /// The class of the largest score of each sample; the last class's is 0 where only the others were computed.
+    /// The class of the largest score of each sample; the last class's is 0 where only the others were computed
+    /// ([`Program::compares_with_last_class`]).
     pub(crate) fn labels(&self, classes: usize) -> Vec<usize> {
         let mut scores = zeroize::Zeroizing::new(vec![0.0; classes]);
         let label = |column: usize| {

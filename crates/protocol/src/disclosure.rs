@@ -1,7 +1,7 @@
 //! Who learns what: everything a party sees in the clear beyond its own input, in one list. Whatever opens a value
 //! names the entry it stands on.
 
-use crate::decryptors::Protocol;
+use crate::{Program, decryptors::Protocol};
 
 /// One thing that somebody learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +44,8 @@ pub struct Line {
 }
 
 /// Everything that is learned under a protocol.
-pub fn disclosures(protocol: Protocol, has_gru: bool, skips: bool) -> Vec<Line> {
+pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Line> {
+    let has_gru = program.gru.is_some();
     use Disclosure as D;
     let line = |disclosure, who, what, why| Line { disclosure, who, what, why };
     let mut lines = vec![line(
@@ -73,7 +74,12 @@ pub fn disclosures(protocol: Protocol, has_gru: bool, skips: bool) -> Vec<Line> 
             ));
         }
     }
-    lines.push(line(D::LayerOutputs, "the decryptor of a layer", "that layer's outputs for samples of others, under a model it does not know; of the last layer only how far they are above the last class's", "activations are computed in the clear (the paper's globally encrypted, locally decrypted strategy); who may decrypt what follows the rules of docs/SECURITY.md"));
+    let outputs = if program.compares_with_last_class() {
+        "that layer's outputs for samples of others, under a model it does not know; of the last layer only how far scores are above the last class's"
+    } else {
+        "that layer's outputs for samples of others, under a model it does not know"
+    };
+    lines.push(line(D::LayerOutputs, "the decryptor of a layer", outputs, "activations are computed in the clear (the paper's globally encrypted, locally decrypted strategy); who may decrypt what follows the rules of docs/SECURITY.md"));
     lines.push(line(
         D::Predictions,
         "the last decryptor",
@@ -132,11 +138,20 @@ pub fn trust(protocol: Protocol) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::GruShape;
 
     #[test]
     fn every_protocol_lists_what_its_server_learns() {
+        let program = Program {
+            input_size: 1,
+            classes: 2,
+            prelude: Vec::new(),
+            operators: Vec::new(),
+            hops: Vec::new(),
+            gru: Some(GruShape { steps: 1, hidden: 1, hidden_operator: 0 }),
+        };
         for protocol in [Protocol::SecSv, Protocol::Hesv, Protocol::SecretSv] {
-            let lines = disclosures(protocol, true, false);
+            let lines = disclosures(protocol, &program, false);
             assert!(lines.iter().any(|line| line.disclosure == Disclosure::Values));
             let counts = lines.iter().any(|line| line.disclosure == Disclosure::Counts);
             assert_eq!(counts, protocol == Protocol::Hesv, "samples stay hidden from a single server");

@@ -281,6 +281,11 @@ impl Program {
         }
     }
 
+    /// Whether the last client learns only how far scores are above the last class's.
+    pub fn compares_with_last_class(&self) -> bool {
+        self.operators.last().is_some_and(|operator| operator.above_last)
+    }
+
     /// Linear layers for the rules of decryption: a recurrent unit counts as its steps.
     pub fn layers(&self) -> usize {
         self.chain() + self.gru.map_or(0, |gru| gru.steps)
@@ -432,6 +437,7 @@ mod tests {
         // What keeps the order of scores may follow; what does not needs the scores themselves.
         assert_eq!(program(vec![linear(), LayerSpec::Softmax {}], &model), compared);
         let whole = program(vec![linear(), LayerSpec::Relu {}], &model);
+        assert!(compared.compares_with_last_class() && !whole.compares_with_last_class());
         assert_eq!(whole.operators[0].shape, LayerShape { d_out: 3, d_in: 2 });
         let weights: Vec<f64> = weights.into_iter().map(f64::from).collect();
         assert_eq!(whole.operators[0].numbers(&model), (weights, vec![0.5, 0.25, 1.0]));
@@ -439,6 +445,8 @@ mod tests {
 
     #[test]
     fn equal_scores_are_the_lowest_class() {
+        let of_all = |rows: [f64; 3]| Values::new(1, rows.to_vec()).labels(3)[0];
+        assert_eq!([[1.0, 1.0, 1.0], [-3.0, -2.0, -1.0], [-1.0, 2.0, 2.0]].map(of_all), [0, 2, 1]);
         let scores = |rows: [f64; 2]| Values::new(1, rows.to_vec()).labels(3)[0];
         assert_eq!(
             [[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0], [-1.0, 3.0], [3.0, 3.0]].map(scores),

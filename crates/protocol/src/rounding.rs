@@ -12,7 +12,8 @@
 //!         + sum_i (k_i/K - w_i/W) (theta_i x + b_i)          at most sum_i |k_i/K - w_i/W| |y_i|
 //! ```
 //!
-//! with f_w and f_b fractional bits, theta^k the mean by k, and y_i what member i's model makes of the coalition's x.
+//! (where scores are compared with the last class's, theta is what the rows are above the last one) with f_w and f_b
+//! fractional bits, theta^k the mean by k, and y_i what member i's model makes of the coalition's x.
 //! Activations stretch errors by no more than their Lipschitz constants: relu 1, sigmoid 1/4, tanh 1, softmax 1/2 in
 //! the largest entry (the rows of its Jacobian have L1 norm 2 s (1 - s)), a square e (2 |y| + e). Encoding adds half a
 //! unit, 2^-(f_x + 1). A recurrent unit is followed step by step through r, z, n and h. The rounding of doubles is

@@ -125,7 +125,7 @@ pub(crate) fn parameters(session: &Session) -> Option<EncryptionParameters> {
 pub(crate) fn security(session: &Session, planner: &Planner, replies: u64, skips: bool) -> SecurityResult {
     let settings = session.federation.settings;
     let first = session.program().operators[0].shape;
-    let lines = disclosures(settings.protocol, session.program().gru.is_some(), skips);
+    let lines = disclosures(settings.protocol, session.program(), skips);
     let attacks = planner.attacks(FirstLayer { inputs: first.d_in, outputs: first.d_out });
     let floodings = session.encryption.as_ref().map(|encryption| &encryption.floodings);
     SecurityResult {

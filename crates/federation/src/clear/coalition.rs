@@ -27,8 +27,11 @@ const TASKS_PER_THREAD: usize = 8;
 
 /// The layers up to the numbers whose order decides: what grows strictly with its input cannot change it.
 pub fn up_to_scores(layers: &[Layer]) -> &[Layer] {
-    let keeps_order = |layer: &Layer| {
-        matches!(layer, Layer::Activation(Activation::Sigmoid | Activation::Tanh | Activation::Softmax(_), _))
+    let keeps_order = |layer: &Layer| match layer {
+        Layer::Activation(Activation::Sigmoid | Activation::Tanh, _) => true,
+        // Of several softmaxes side by side each has a scale of its own.
+        Layer::Activation(Activation::Softmax(width), size) => width == size,
+        _ => false,
     };
     let last = layers.iter().rposition(|layer| !keeps_order(layer)).unwrap_or(0);
     &layers[..=last]

@@ -68,6 +68,8 @@ fn chosen(shape: Shape, samples: &[usize], rounds: u32) -> Recipe {
 fn the_standard_preset() {
     let shapes = [
         Shape::Logistic { features: 5 },
+        Shape::Reordered { features: 4, act: Act::Square },
+        Shape::OnePerClass { features: 3 },
         Shape::Dense { features: 3, width: 4, hidden: vec![Act::Square] },
         Shape::Convolution {
             channels: 2,

@@ -35,6 +35,10 @@ pub const PROTOCOLS: &[Protocol] = &[Protocol::SecSv];
 pub enum Shape {
     /// One linear layer.
     Logistic { features: usize },
+    /// One linear layer whose scores an activation may put in another order.
+    Reordered { features: usize, act: Act },
+    /// One linear layer with one output, at a position for each class.
+    OnePerClass { features: usize },
     /// Linear layers with an activation behind each but the last.
     Dense { features: usize, width: usize, hidden: Vec<Act> },
     /// A linear layer at several positions, then one over all of them.
@@ -96,6 +100,8 @@ pub fn act() -> impl Strategy<Value = Act> {
 pub fn shape() -> impl Strategy<Value = Shape> {
     prop_oneof![
         (1usize..9).prop_map(|features| Shape::Logistic { features }),
+        (1usize..5, act()).prop_map(|(features, act)| Shape::Reordered { features, act }),
+        (1usize..5).prop_map(|features| Shape::OnePerClass { features }),
         (2usize..6, 2usize..6, prop::collection::vec(act(), 1..4))
             .prop_map(|(features, width, hidden)| Shape::Dense { features, width, hidden }),
         (2usize..4, 1usize..4, act()).prop_map(|(positions, features, act)| Shape::Positions {
@@ -173,6 +179,16 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             linear(&mut layers, &mut shapes, classes, *features);
             layers.push(LayerSpec::Softmax {});
             vec![*features]
+        }
+        Shape::Reordered { features, act } => {
+            linear(&mut layers, &mut shapes, classes, *features);
+            layers.extend([act.layer(), LayerSpec::Relu {}]);
+            vec![*features]
+        }
+        Shape::OnePerClass { features } => {
+            linear(&mut layers, &mut shapes, 1, *features);
+            layers.push(LayerSpec::Flatten {});
+            vec![classes, *features]
         }
         Shape::Dense { features, width, hidden } => {
             let mut inputs = *features;

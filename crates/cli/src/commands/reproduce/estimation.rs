@@ -129,9 +129,10 @@ pub fn section(study: &Study) -> Section {
     section
 }
 
-const COLUMNS: [&str; 9] = [
+const COLUMNS: [&str; 10] = [
     "Data set (model)",
     "Method",
+    "M",
     "Models a round",
     "Wall s, skip off",
     "Wall s, skip on",
@@ -148,14 +149,15 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
     let (mut rows, mut errors) = (Vec::new(), Vec::new());
     for entry in &ENTRIES {
         let printed = entry.of_the_paper.and_then(|estimator| paper::estimation(task, estimator));
-        let (mut seconds, mut speedups, mut found_errors, mut tests) = (vec![], vec![], vec![], 0.0);
+        let (mut seconds, mut speedups, mut found_errors) = (vec![], vec![], vec![]);
+        let (mut tests, mut samples) = (0.0, 0.0);
         for (place, skip) in [false, true].into_iter().enumerate() {
             let run = study.get(&entry.measurement(scope, task, skip))?;
             let exact = study.get(&exact(scope, task, skip))?;
             let replayed = replay(study, task, skip, entry, &exact, &clear)?;
             let own = if entry.saves_tests() { 0.0 } else { replayed.seconds };
             let wall = run.result.timing.wall_s + own;
-            tests = replayed.tests;
+            (tests, samples) = (replayed.tests, run.samples());
             seconds.push(Cell::Number(wall));
             speedups.push(match &hesv {
                 Ok(hesv) => Cell::Compared {
@@ -178,9 +180,14 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
             && on > off
         {
             let (name, off, on) = (task.title(), figure(*off), figure(*on));
-            lines.push(format!("Worse: {name}: SampleSkip slows SecSV from {off} to {on} s."));
+            lines.push(format!("Worse: {name}, M = {samples}: SampleSkip slows SecSV from {off} to {on} s."));
         }
-        let mut row = vec![Cell::text(task.title()), Cell::text(entry.title), Cell::Number(tests)];
+        let mut row = vec![
+            Cell::text(task.title()),
+            Cell::text(entry.title),
+            Cell::Number(samples),
+            Cell::Number(tests),
+        ];
         row.extend(seconds.into_iter().chain(speedups).chain(found_errors));
         rows.push(row);
     }

@@ -53,7 +53,7 @@ pub fn section(study: &Study) -> Section {
         "Each cell: **ours** / the paper's (how many times less ours is, per test sample and round).".to_owned(),
         "Total is the wall clock of the whole run with every party on this machine; arithmetic, encryption, decryption, shares and other are processor seconds of all parties together, so they may exceed it. The paper's figures are processor seconds on one 3.0 GHz core, and its total leaves the second server out.".to_owned(),
         format!("Communication is bytes / {BYTES_PER_SECOND} B/s, as the authors compute it; parties here share a process, so it is not part of the total. Arithmetic is linear layers; other is flooding and re-randomising replies, activations, packing of messages and tests that owners do themselves, which the paper's columns do not have."),
-        "Error is the Euclidean distance of the FSVs from NSSV's. Against the authors' code: their counted total on 2 virtual EPYC cores over our wall clock, per test sample and round.".to_owned(),
+        "Error is the Euclidean distance of the FSVs from NSSV's. Against the authors' code: their counted total on 2 virtual EPYC cores over our wall clock, per test sample and round. Memory is the process's peak, all parties together, with what it still kept of cells measured before.".to_owned(),
     ];
     let mut table = Table::new("table-eval", &COLUMNS);
     for &task in &study.scope.tasks {
