@@ -32,7 +32,7 @@ use crate::{
     server::UnitContext,
     session::{Federation, Session},
 };
-pub(crate) use memory::{can_gather, open_rounds};
+pub(crate) use memory::open_rounds;
 pub use rehearsal::{rehearse_activation, rehearse_frame, rehearse_sharing, rehearse_sum};
 use tally::Tally;
 pub use tally::{LayerWork, Work};

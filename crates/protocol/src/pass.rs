@@ -10,7 +10,6 @@ use secsv_he::linear::Layout;
 
 use crate::{
     codec::Writer,
-    cost::can_gather,
     message::UnitPlan,
     session::{Session, typical_costs},
 };
@@ -122,12 +121,11 @@ impl Pass {
 /// What a product costs whose weights are read for one batch, beside one of several batches: measured.
 const ALONE: f64 = 3.0;
 
-/// Whether some of a group's samples could take fewer batches than all of them, and there is room for both.
+/// Whether some of a group's samples could take fewer batches than all of them.
 pub(crate) fn may_gather(session: &Session, group: usize) -> bool {
     let layout = session.encryption.as_ref().and_then(|encryption| encryption.layouts.first());
     let layer_positions = session.program().operators[0].positions;
     layout.is_some_and(|layout| Pass::everything(session, group).batches(layout, layer_positions) > 1)
-        && can_gather(session)
 }
 
 /// The samples to gather for a unit of a round with so many participants that needs some of these: none if fewer batches
@@ -141,7 +139,7 @@ pub(crate) fn to_gather(
     let layout = session.encryption.as_ref()?.layouts.first()?;
     let layer_positions = session.program().operators[0].positions;
     let samples = session.in_group(group, among);
-    if samples.is_empty() || samples.is_all() || !can_gather(session) {
+    if samples.is_empty() || samples.is_all() {
         return None;
     }
     let gathered = Pass::gathered(session, group, &samples).batches(layout, layer_positions);

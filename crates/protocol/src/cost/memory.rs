@@ -13,23 +13,15 @@ use crate::{
 
 /// A process before it holds anything, and what is on its way.
 const BASE: usize = 64 << 20;
-/// What two rounds may take together, and one where samples are gathered, which may double it.
-const ROUNDS_MEMORY: usize = 5 << 29;
+/// What two rounds may take together.
+const ROUNDS_MEMORY: usize = 4 << 30;
 
 /// How many rounds' models and outputs are there together: two, so that one begins while the last tests of the one
 /// before end, unless they are too large for that.
 pub(crate) fn open_rounds(session: &Session) -> usize {
-    if 2 * of_largest_round(session) > ROUNDS_MEMORY { 1 } else { 2 }
-}
-
-/// Whether first-layer outputs of gathered samples fit beside those of all.
-pub(crate) fn can_gather(session: &Session) -> bool {
-    of_largest_round(session) <= ROUNDS_MEMORY
-}
-
-fn of_largest_round(session: &Session) -> usize {
     let rounds = session.federation.rounds.keys();
-    rounds.map(|round| of_round(session, *round)).max().unwrap_or(0)
+    let largest = rounds.map(|round| of_round(session, *round)).max().unwrap_or(0);
+    if 2 * largest > ROUNDS_MEMORY { 1 } else { 2 }
 }
 
 /// Bytes at the worst moment, estimated; `active` tests run at once.
@@ -37,7 +29,8 @@ pub(super) fn estimate(session: &Session, active: usize) -> Result<u64, Error> {
     let samples = session.program().input_size * session.samples();
     // As read, as numbers, as elements, and a share at each server.
     let data = samples * (4 + 8 + 8 + 8 + 8);
-    let rounds = open_rounds(session) * of_largest_round(session);
+    let rounds = session.federation.rounds.keys();
+    let rounds = open_rounds(session) * rounds.map(|round| of_round(session, *round)).max().unwrap_or(0);
     let Some(encryption) = &session.encryption else {
         let model = SharedModel::size(session.program());
         return Ok((BASE + data + rounds + active * 4 * 8 * model) as u64);
