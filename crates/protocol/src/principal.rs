@@ -353,13 +353,8 @@ impl Principal {
             self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some()
         };
         while ready && self.tests.len() < self.most_active(&session) {
-            let Some((&(round, _), _)) = self.queue.first_key_value() else { break };
-            // Another round only if there is memory for it, or nothing else is left to do.
-            let is_open = self.rounds.contains_key(&round) || self.rounds.len() < open_rounds(&session);
-            if !is_open && !self.tests.is_empty() {
-                break;
-            }
-            let Some(((round, test), request)) = self.queue.pop_first() else { break };
+            let Some((round, test)) = self.next_queued(&session) else { break };
+            let Some(request) = self.queue.remove(&(round, test)) else { break };
             match self.start(&session, test, request.clone()) {
                 Err(Error::Plan(PlanError::Awaiting { clients, .. })) => {
                     // It waits until one of them is back.
@@ -371,6 +366,16 @@ impl Principal {
             }
         }
         Ok(effects)
+    }
+
+    /// The earliest test that waits: of any round if there is memory for one more, else of those that are open. Should
+    /// none of these be under way, somebody still looks at the last results: more tests follow, or a round is closed.
+    fn next_queued(&self, session: &Session) -> Option<(RoundId, u64)> {
+        if self.rounds.len() < open_rounds(session) {
+            return self.queue.first_key_value().map(|(&key, _)| key);
+        }
+        let of_round = |&round: &RoundId| self.queue.range((round, 0)..=(round, u64::MAX)).next();
+        self.rounds.keys().find_map(of_round).map(|(&key, _)| key)
     }
 
     fn start(

@@ -124,22 +124,10 @@ impl Evaluator for SecureEvaluator {
 
     /// All rounds at once: the principal takes the earliest first and fills idle time with the next.
     fn drive(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
-        let mut left: BTreeMap<RoundId, usize> = BTreeMap::new();
-        tests.iter().for_each(|(round, _)| *left.entry(*round).or_default() += 1);
         self.world.run(tests.into_iter().map(request).collect(), |asked, result| {
-            let round = asked.round;
-            let TestRequest { coalition, samples, among, .. } = asked.clone();
-            let test = Test { coalition, samples, among };
-            let more = next(round, &test, result)?;
-            for (round, _) in &more {
-                *left.entry(*round).or_default() += 1;
-            }
-            let done = left.get_mut(&round).map(|left| {
-                *left -= 1;
-                *left == 0
-            });
-            let over = if done == Some(true) { vec![round] } else { Vec::new() };
-            Ok((more.into_iter().map(request).collect(), over))
+            let TestRequest { round, coalition, samples, among } = asked.clone();
+            let more = next(round, &Test { coalition, samples, among }, result)?;
+            Ok(more.into_iter().map(request).collect())
         })
     }
 

@@ -218,11 +218,12 @@ impl World {
     }
 
     /// Asks for tests and runs until all that were asked for have ended. `next` is told of each result and may ask for
-    /// more. Ends with an error if a party fails, or if nothing moves any more.
+    /// more; a round of which nothing more is asked for then is closed. Ends with an error if a party fails, or if
+    /// nothing moves any more.
     pub fn run(
         &mut self,
         requests: Vec<TestRequest>,
-        mut next: impl FnMut(&TestRequest, TestResult) -> Result<(Vec<TestRequest>, Vec<RoundId>), Error>,
+        mut next: impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
         self.ask(requests, &mut open)?;
@@ -242,15 +243,16 @@ impl World {
     fn serve(
         &self,
         open: &mut BTreeMap<u64, TestRequest>,
-        next: &mut impl FnMut(&TestRequest, TestResult) -> Result<(Vec<TestRequest>, Vec<RoundId>), Error>,
+        next: &mut impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         while !open.is_empty() {
             let results = self.wait()?;
             for (test, found) in results {
                 let Some(request) = open.remove(&test) else { continue };
-                let (more, over) = next(&request, found)?;
-                self.ask(more, open)?;
-                over.into_iter().try_for_each(|round| self.close_round(round))?;
+                self.ask(next(&request, found)?, open)?;
+                if open.values().all(|other| other.round != request.round) {
+                    self.close_round(request.round)?;
+                }
             }
         }
         Ok(())

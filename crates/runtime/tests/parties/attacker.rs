@@ -17,7 +17,8 @@ use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Request, Status, Streaming, client::Grpc, codegen::http::Uri, transport::Endpoint};
 use tonic_prost::ProstCodec;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long an answer is waited for: some take the disk's word, which takes long while others write to it.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// TLS as a party with this kit would do it.
 pub fn honest_tls(kit: &Kit) -> ClientConfig {

@@ -152,7 +152,7 @@ fn skipped_samples_change_nothing_else() {
                 world
                     .run(tests, |request, right| {
                         found.insert(request.coalition, right.right.unwrap());
-                        Ok(Default::default())
+                        Ok(Vec::new())
                     })
                     .unwrap();
                 found
@@ -195,7 +195,7 @@ fn a_test_of_nothing_ends() {
             world
                 .run(vec![TestRequest::new(round, coalition, samples)], |_, _| {
                     answers += 1;
-                    Ok(Default::default())
+                    Ok(Vec::new())
                 })
                 .unwrap();
             assert_eq!(answers, 1);

@@ -1,12 +1,16 @@
 //! What a session costs, in operations.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use secsv_federation::{RoundId, SampleSet};
-use secsv_protocol::{Operations, TestRequest, decryptors::Protocol};
-use secsv_runtime::world::Honest;
+use secsv_protocol::{Envelope, Operations, PartyId, TestRequest, decryptors::Protocol, message::Kind};
+use secsv_runtime::world::{Honest, Interceptor};
 
-use crate::federations::{Recipe, Shape, compact};
+use crate::federations::{PROTOCOLS, Recipe, Shape, compact};
 
 /// Operations of tests of every `step`-th coalition on one owner's samples.
 fn operations(clients: usize, step: usize) -> (usize, Operations) {
@@ -23,7 +27,7 @@ fn operations(clients: usize, step: usize) -> (usize, Operations) {
         .map(|&(round, coalition)| TestRequest::new(round, coalition, samples.clone()))
         .collect();
     assert_eq!(fixture.participants[&RoundId(1)].len(), clients);
-    world.run(requests, |_, _| Ok(Default::default())).unwrap();
+    world.run(requests, |_, _| Ok(Vec::new())).unwrap();
     (coalitions.len(), world.accounts().operations)
 }
 
@@ -40,3 +44,60 @@ fn products_of_logistic_models_grow_with_the_clients_alone() {
 
 /// Of one small model and three samples at one server.
 const PRODUCTS: u64 = 1;
+
+/// Counts the rounds that are open at the same time.
+#[derive(Clone, Default)]
+struct OpenRounds(Arc<Mutex<(BTreeSet<u32>, usize)>>);
+
+impl Interceptor for OpenRounds {
+    fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
+        let (open, most) = &mut *self.0.lock().unwrap();
+        let round = |at: usize| u32::from_le_bytes(envelope.bytes[at..at + 4].try_into().unwrap());
+        match (envelope.kind, envelope.to) {
+            (Kind::RoundStart, PartyId::Client(_)) => {
+                open.insert(round(0));
+            }
+            // One says that a round has ended, zero a test.
+            (Kind::Done, PartyId::Auxiliary) if envelope.bytes[0] == 1 => {
+                open.remove(&round(1));
+            }
+            _ => {}
+        }
+        *most = open.len().max(*most);
+        vec![envelope]
+    }
+}
+
+/// Larger coalitions are asked for once the smaller ones have ended, as SampleSkip does, and the first round is asked for
+/// last: while somebody looks at results and nothing is under way, no more rounds are opened than there is memory for.
+#[test]
+fn few_rounds_are_open_however_tests_are_asked_for() {
+    for &protocol in PROTOCOLS {
+        let (shape, samples) = (Shape::Logistic { features: 4 }, vec![3, 2, 0, 1, 2]);
+        let recipe = Recipe { shape, classes: 2, samples, rounds: 5, absence: 0, size_bits: 5, seed: 5 };
+        let fixture = recipe.build();
+        let open = OpenRounds::default();
+        let mut world = fixture.world(compact(protocol), Box::new(open.clone())).unwrap();
+        let of_size = |size: usize| fixture.requests().into_iter().filter(move |r| r.coalition.len() == size);
+        let first: Vec<TestRequest> = of_size(1).collect();
+        let (early, late): (Vec<_>, Vec<_>) = first.into_iter().partition(|r| r.round > RoundId(1));
+        let (mut left, mut late) = (fixture.requests(), Some(late));
+        world
+            .run(early, |asked, _| {
+                left.retain(|request| request != asked);
+                let (round, size) = (asked.round, asked.coalition.len());
+                if left.iter().any(|r| r.round == round && r.coalition.len() == size) {
+                    return Ok(Vec::new());
+                }
+                // Long enough for all that is under way to end.
+                std::thread::sleep(Duration::from_millis(30));
+                let next = of_size(size + 1).filter(|r| r.round == round);
+                Ok(next.chain(late.take().into_iter().flatten()).collect())
+            })
+            .unwrap();
+        let (still_open, most) = &*open.0.lock().unwrap();
+        assert!(left.iter().all(|request| request.coalition.is_empty()), "{left:?}");
+        assert!(still_open.is_empty(), "{still_open:?}");
+        assert_eq!(*most, 2, "{protocol:?}");
+    }
+}

@@ -392,7 +392,7 @@ impl Fixture {
         let mut right = BTreeMap::new();
         world.run(self.requests(), |request, found| {
             right.insert((request.round, request.coalition), found.right.unwrap());
-            Ok(Default::default())
+            Ok(Vec::new())
         })?;
         let session = world.with_principal(|principal| principal.session().cloned()).flatten();
         Ok(Found { right, session: session.unwrap() })

@@ -22,7 +22,7 @@ fn run(fixture: &Fixture, asked: &Answers, among: &SampleSet) -> (Answers, Accou
     world
         .run(asked.iter().map(request).collect(), |request, answer| {
             found.insert((request.round, request.coalition), answer.right.unwrap());
-            Ok(Default::default())
+            Ok(Vec::new())
         })
         .unwrap();
     (found, world.accounts())
