@@ -20,9 +20,8 @@ use crate::{
     scope::Scope,
     secret::{self, SecretServer},
     server::{
-        LocalModel, Opening, Store, Triple, UnitContext, UnitState, check_plan, coalition_model,
-        first_products, gated_sum, masked_factors, may_send, missing, missing_inputs, products, products_of,
-        updates_of, waits_for,
+        LocalModel, Store, Triple, UnitContext, UnitState, check_plan, coalition_model, first_products,
+        may_send, missing, missing_inputs, products, products_of, waits_for,
     },
     session::{Federation, Session},
 };
@@ -404,34 +403,9 @@ impl Auxiliary {
     /// Shares of gated sums for the re-sharer (DESIGN 3.9).
     fn updates(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        for (hop, item, gates, held) in updates_of(session) {
-            let Some(state) = self.units.get_mut(&context.id) else { break };
-            let (Some(gates), Some(held), Some(triple)) =
-                (state.inputs.get(&gates), state.inputs.get(&held), state.triples.get(&hop))
-            else {
-                continue;
-            };
-            if state.started.contains(&(hop, item, 0)) {
-                continue;
-            }
-            let place = Place { item, ..Place::new(context.id, hop) };
-            let opening: &mut Opening = state.openings.entry(hop).or_default();
-            if opening.own.is_none() {
-                let (d, e) = masked_factors(triple, gates, held)?;
-                let content = pack(session.field(), &[d.elements(), e.elements()].concat());
-                effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Opening, place.encode(&content)));
-                opening.own = Some((d, e));
-            }
-            if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
-                let zero = self.seed.derive("zero sharing", 0).derive("gated sum", place.number());
-                let share = gated_sum(triple, gates, (own, other), false, &zero)?;
-                let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
-                let content = place.encode(&pack(session.field(), share.elements()));
-                effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
-                state.started.insert((hop, item, 0));
-                state.triples.remove(&hop);
-                state.openings.remove(&hop);
-            }
+        let common = self.seed.derive("zero sharing", 0);
+        if let Some(state) = self.units.get_mut(&context.id) {
+            effects.outbox = state.gated_sums(session, context, false, &common)?;
         }
         Ok(effects)
     }

@@ -26,15 +26,12 @@ use crate::{
     cost::open_rounds,
     decryptors::{PlanError, Planner, Unit, UnitRoles, knows},
     error::CodecError,
-    message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, split},
+    message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan},
     pass::{EVERYTHING, Pass, PassId, to_gather},
-    role::{Effects, Outgoing, Phase, Role},
+    role::{Effects, Outgoing, Role},
     scope::Scope,
     secret::{self, SecretServer},
-    server::{
-        LocalModel, Store, Triple, UnitContext, UnitState, may_send, missing, missing_inputs, products_of,
-        updates_of, waits_for,
-    },
+    server::{Store, Triple, UnitContext, UnitState, may_send, missing, missing_inputs, waits_for},
     session::{Federation, Session},
 };
 

@@ -1,11 +1,15 @@
 //! What both servers do alike: keep shares and encrypted models, and multiply them.
 
+mod gated_sums;
+
+pub(crate) use gated_sums::{Opening, Triple, gated_sum, masked_factors, updates_of};
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, Share};
+use secsv_algebra::{Field, Matrix, Ring, Share};
 use secsv_federation::{Coalition, RoundId};
 use secsv_he::{
     Ciphertext,
@@ -14,7 +18,6 @@ use secsv_he::{
 
 use crate::{
     Error, PartyId,
-    codec::unpack_matrix,
     error::CodecError,
     message::{Kind, TestPlan, UnitId, UnitPlan, split},
     pass::{EVERYTHING, Pass},
@@ -315,69 +318,6 @@ impl UnitContext {
     }
 }
 
-/// One server's share of a multiplication triple: c = a * b, entry by entry.
-pub(crate) struct Triple<R: Ring = Field> {
-    pub a: Share<R>,
-    pub b: Share<R>,
-    pub c: Share<R>,
-}
-
-/// Masked factors: the own share once computed, the other server's once received.
-pub(crate) struct Opening<R: Ring = Field> {
-    pub own: Option<(Matrix<R>, Matrix<R>)>,
-    pub other: Option<Vec<u8>>,
-}
-
-impl<R: Ring> Default for Opening<R> {
-    fn default() -> Self {
-        Self { own: None, other: None }
-    }
-}
-
-/// z - a and h - b, one server's share of each.
-pub(crate) fn masked_factors<R: Ring>(
-    triple: &Triple<R>,
-    gates: &Share<R>,
-    state: &Share<R>,
-) -> Result<(Matrix<R>, Matrix<R>), Error> {
-    let half = gates.expose().rows() / 2;
-    let z = rows_of(gates.expose(), 0, half)?;
-    Ok((z.sub(triple.a.expose())?, state.expose().sub(triple.b.expose())?))
-}
-
-/// One server's share of u + z h, re-randomised: d b + e a + c, and d e at one of the two.
-pub(crate) fn gated_sum<R: Ring>(
-    triple: &Triple<R>,
-    gates: &Share<R>,
-    opened: (&(Matrix<R>, Matrix<R>), &[u8]),
-    principal: bool,
-    zero: &Seed,
-) -> Result<Matrix<R>, Error> {
-    let field = gates.expose().ring();
-    let ((own_d, own_e), other) = opened;
-    let (rows, columns) = own_d.shape();
-    let from = if principal { PartyId::Auxiliary } else { PartyId::Principal };
-    let other = unpack_matrix(field, 2 * rows, columns, other).map_err(|why| Error::Malformed {
-        from,
-        kind: Kind::Opening,
-        why,
-    })?;
-    let d = own_d.add(&rows_of(&other, 0, rows)?)?;
-    let e = own_e.add(&rows_of(&other, rows, rows)?)?;
-    let u = rows_of(gates.expose(), rows, rows)?;
-    let mask = Matrix::uniform(field, rows, columns, &mut Prg::new(zero));
-    let entries = (0..rows * columns).map(|i| {
-        let [d, e, a, b, c, u, r] =
-            [&d, &e, triple.a.expose(), triple.b.expose(), triple.c.expose(), &u, &mask]
-                .map(|m| m.elements()[i]);
-        let product = field.add(field.mul(d, b), field.mul(e, a));
-        let product = field.add(product, if principal { field.mul(d, e) } else { 0 });
-        let sum = field.add(field.add(product, c), u);
-        if principal { field.add(sum, r) } else { field.sub(sum, r) }
-    });
-    Ok(Matrix::new(field, rows, columns, entries.collect())?)
-}
-
 /// Some rows of a matrix.
 pub(crate) fn rows_of<R: Ring>(matrix: &Matrix<R>, first: usize, count: usize) -> Result<Matrix<R>, Error> {
     let columns = matrix.columns();
@@ -431,18 +371,6 @@ pub(crate) fn products_of(session: &Session) -> impl Iterator<Item = (usize, usi
         Receive::Outputs { operator, input: crate::program::Input::Hop(from), .. } => {
             Some((hop, item, *operator, *from))
         }
-        _ => None,
-    })
-}
-
-/// Gated sums of a program: hop, item, hop of the gates, hop of the state.
-pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = (usize, usize, usize, usize)> + '_ {
-    let hops = session.program().hops.iter().enumerate();
-    hops.flat_map(|(hop, step)| {
-        step.receives.iter().enumerate().map(move |(item, receive)| (hop, item, receive))
-    })
-    .filter_map(|(hop, item, receive)| match receive {
-        Receive::Update { gates, state } => Some((hop, item, *gates, *state)),
         _ => None,
     })
 }

@@ -12,7 +12,7 @@ use secsv_runtime::{
     ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, SecureEvaluator, evaluate,
     world::Honest,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{failure::BadInput, output::Progress};
 
@@ -51,7 +51,8 @@ pub enum PresetName {
 }
 
 /// How encrypted matrices are multiplied.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum MatmulName {
     /// Coefficient packing.
     Packed,
@@ -75,6 +76,11 @@ pub struct EncryptionArgs {
 impl EncryptionArgs {
     /// The usual ones.
     pub const USUAL: Self = Self { preset: PresetName::Standard, matmul: None };
+
+    /// The usual ones, with a matrix method.
+    pub const fn with(matmul: Option<MatmulName>) -> Self {
+        Self { matmul, ..Self::USUAL }
+    }
 
     /// The same, with a matrix method HESV has.
     pub fn for_hesv(self) -> Self {

@@ -1,16 +1,33 @@
 //! The one server of HESV: multiplies encrypted models with encrypted data and learns how many predictions are right,
 //! not which.
 
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use secsv_algebra::{Prg, Ring as _};
+use secsv_federation::{Coalition, RoundId};
 use secsv_he::{
-    EncryptedSlots, EvaluationKey, Flooding, NoiseBound,
+    Ciphertext, EncryptedSlots, EvaluationKey, Flooding, NoiseBound, PublicKey,
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Terms},
 };
 
 use super::{
+    MOST_ACTIVE, Principal, asked, most_active,
     replies::{Replies, biases},
-    *,
 };
-use crate::hesv::{KEPT, Upload, decode_batches, rotation_steps, slot_replies};
+use crate::{
+    Error, PartyId,
+    codec::Reader,
+    error::CodecError,
+    hesv::{KEPT, Upload, decode_batches, rotation_steps, slot_replies},
+    message::{Kind, Place, UnitId, split},
+    pass::EVERYTHING,
+    role::{Effects, Phase},
+    server::{LocalModel, UnitContext, may_send, products_of, updates_of},
+    session::Session,
+};
 
 /// Bytes of such weights and of what clients encrypt again, over all tests under way.
 const KEPT_BY_ALL: usize = 3 << 29;
@@ -676,115 +693,4 @@ fn coalition_terms<'a>(
     let members = session.members(context.round, context.coalition);
     let matrix = |i: usize| weights.iter().find(|(client, _)| *client == i).map(|(_, m)| &m[operator]);
     members.iter().filter_map(|&(i, weight)| Some((weight, matrix(i)?))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use secsv_he::{Preset, SecretKey};
-
-    use super::*;
-    use crate::{
-        hesv::encrypt_batches,
-        message::join,
-        precision::Ranges,
-        role::{Meter, Probe},
-        sealed::EnvelopeKeys,
-        session::{Matmul, tests::federation, typical_costs},
-    };
-
-    struct Nobody;
-
-    impl Probe for Nobody {
-        fn enter(&mut self, _phase: Phase) {}
-    }
-
-    /// A principal with a session of four clients who bring two samples each, and a key of theirs.
-    fn principal() -> (Principal, Arc<Session>, SecretKey) {
-        let federation = federation(crate::decryptors::Protocol::Hesv, Matmul::Squaring);
-        let seed = Seed::from_bytes([3; 32]);
-        let costs = Some(typical_costs(Preset::Standard));
-        let mut principal = Principal::new(Arc::new(federation), costs, seed.clone());
-        for client in 0..4 {
-            let public_key = EnvelopeKeys::derive(&seed.derive("client", client)).public();
-            let ranges = Ranges { norms: vec![1], inputs: vec![1] };
-            let hello = Hello { samples: 2, ranges, public_key }.encode();
-            principal.take(PartyId::Client(client as usize), Kind::Hello, hello).unwrap();
-        }
-        let session = principal.agreed().unwrap();
-        let key = SecretKey::from_seed(&session.encryption().unwrap().parameters, seed);
-        (principal, session, key)
-    }
-
-    /// Takes a message and does the work that follows from it.
-    fn send(principal: &mut Principal, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<(), Error> {
-        let mut jobs = principal.take(from, kind, content)?.jobs;
-        while let Some(job) = jobs.pop() {
-            let next = job(&mut Meter::new(&mut Nobody))?;
-            jobs.extend(next(principal)?.jobs);
-        }
-        Ok(())
-    }
-
-    fn chunk(number: u32, parts: &[Vec<u8>]) -> Vec<u8> {
-        let mut w = Writer::default();
-        w.u32(number).raw(&join(parts));
-        w.finish()
-    }
-
-    #[test]
-    fn what_a_peer_may_not_say_is_an_error_that_names_it() {
-        let (mut principal, session, key) = principal();
-        let (leader, other) = (session.leader, (session.leader + 1) % 4);
-        let (rng, parameters) = (&mut Prg::new(&Seed::from_bytes([4; 32])), key.parameters().clone());
-        let mut unexpected = |from, kind, content: Vec<u8>| {
-            let found = send(&mut principal, from, kind, content);
-            let named = matches!(&found, Err(Error::Unexpected { from: f, .. }) if *f == from);
-            assert!(named, "{kind}: {found:?}");
-        };
-        let place = Place::new(UnitId { test: 0, group: 0 }, 0);
-        for kind in [Kind::Half, Kind::Common, Kind::Verdict, Kind::Count] {
-            unexpected(PartyId::Auxiliary, kind, place.encode(&[]));
-        }
-        unexpected(PartyId::Client(other), Kind::ServerKeys, Vec::new());
-        unexpected(PartyId::Client(other), Kind::Triple, place.encode(&[]));
-        unexpected(PartyId::Client(other), Kind::Count, place.encode(&0u64.to_le_bytes()));
-        for kind in [Kind::Shared, Kind::Truth, Kind::Predicted] {
-            unexpected(PartyId::Client(other), kind, place.encode(&[]));
-        }
-
-        let mut malformed = |client: usize, kind, content: Vec<u8>| {
-            let found = send(&mut principal, PartyId::Client(client), kind, content);
-            let from = PartyId::Client(client);
-            let named = matches!(&found, Err(Error::Malformed { from: f, .. }) if *f == from);
-            assert!(named, "{kind}: {found:?}");
-        };
-        let public = key.public_key(rng).to_bytes();
-        malformed(leader, Kind::ServerKeys, public.clone());
-        malformed(leader, Kind::ServerKeys, join(&[public.clone(), public.clone()]));
-        let columns = Matrix::zero(session.field(), 3, 2);
-        let mut nobody = Nobody;
-        let mut meter = Meter::new(&mut nobody);
-        let batches = encrypt_batches(&session, 0, &columns, &key, rng, &mut meter).unwrap();
-        let own = session.groups[other].chunks.start as u32;
-        assert!(session.groups[other].owners.contains(other));
-        malformed(leader, Kind::Data, chunk(own, &batches));
-        malformed(other, Kind::Data, chunk(99, &batches));
-        malformed(other, Kind::Data, chunk(own, &[]));
-        malformed(other, Kind::Data, chunk(own, &[batches[0].clone(), batches[0].clone()]));
-        malformed(other, Kind::Data, chunk(own, &[batches[0][1..].to_vec()]));
-        malformed(other, Kind::Data, vec![1, 2]);
-        malformed(other, Kind::Model, chunk(1, &[]));
-        malformed(other, Kind::OwnResult, vec![0; 16]);
-        malformed(other, Kind::Count, vec![0; 3]);
-
-        // The honest ones are taken, once.
-        let evaluation = key.evaluation_key(&rotation_steps(&session).unwrap(), rng).to_bytes(&parameters);
-        let keys = join(&[public, evaluation]);
-        send(&mut principal, PartyId::Client(leader), Kind::ServerKeys, keys.clone()).unwrap();
-        send(&mut principal, PartyId::Client(other), Kind::Data, chunk(own, &batches)).unwrap();
-        assert!(send(&mut principal, PartyId::Client(leader), Kind::ServerKeys, keys).is_err());
-        assert!(send(&mut principal, PartyId::Client(other), Kind::Data, chunk(own, &batches)).is_err());
-        assert!(!principal.hesv_ready(&session));
-        assert!(principal.awaiting().contains("data share from"), "{}", principal.awaiting());
-    }
 }

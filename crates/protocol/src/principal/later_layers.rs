@@ -8,12 +8,9 @@ use super::{
 };
 use crate::{
     Error, PartyId,
-    codec::pack,
     message::{Kind, Place, UnitId},
-    role::{Effects, Outgoing},
-    server::{
-        Opening, UnitContext, coalition_model, gated_sum, masked_factors, products, products_of, updates_of,
-    },
+    role::Effects,
+    server::{UnitContext, coalition_model, products, products_of},
     session::Session,
 };
 
@@ -128,35 +125,8 @@ impl Principal {
         context: &UnitContext,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        for (hop, item, gates, held) in updates_of(session) {
-            let Some(state) = self.units.get_mut(&context.id) else { break };
-            let (Some(gates), Some(held), Some(triple)) =
-                (state.inputs.get(&gates), state.inputs.get(&held), state.triples.get(&hop))
-            else {
-                continue;
-            };
-            if state.started.contains(&(hop, item, 0)) {
-                continue;
-            }
-            let place = Place { item, ..Place::new(context.id, hop) };
-            let opening: &mut Opening = state.openings.entry(hop).or_default();
-            if opening.own.is_none() {
-                let (d, e) = masked_factors(triple, gates, held)?;
-                let content = pack(session.field(), &[d.elements(), e.elements()].concat());
-                effects.outbox.push(Outgoing::new(PartyId::Auxiliary, Kind::Opening, place.encode(&content)));
-                opening.own = Some((d, e));
-            }
-            if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
-                let common = self.common.as_ref().ok_or(Error::Local { what: "the common seed" })?;
-                let zero = common.derive("gated sum", place.number());
-                let share = gated_sum(triple, gates, (own, other), true, &zero)?;
-                let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
-                let content = place.encode(&pack(session.field(), share.elements()));
-                effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
-                state.started.insert((hop, item, 0));
-                state.triples.remove(&hop);
-                state.openings.remove(&hop);
-            }
+        if let (Some(state), Some(common)) = (self.units.get_mut(&context.id), &self.common) {
+            effects.outbox = state.gated_sums(session, context, true, common)?;
         }
         Ok(effects)
     }

@@ -9,7 +9,7 @@ use super::{
     table::{Cell, Table, figure},
     tasks::Task,
 };
-use crate::commands::protocols::ProtocolName;
+use crate::commands::protocols::{MatmulName, ProtocolName};
 
 /// The paper's channel, as its authors count it: 1 Gbit/s of 2^30 bits, no latency.
 const BYTES_PER_SECOND: f64 = 134_217_728.0;
@@ -21,7 +21,7 @@ pub fn clear(scope: &Scope, task: Task, repetition: u32) -> Measurement {
     Measurement::new(scope.federation(task, repetition), ProtocolName::Nssv)
 }
 
-/// A secure protocol; HESV on as many samples as fit the limit.
+/// A secure protocol; HESV with as many rounds and samples as fit the limit.
 pub fn secure(scope: &Scope, task: Task, repetition: u32, protocol: ProtocolName, skip: bool) -> Measurement {
     let limit = (protocol == ProtocolName::Hesv).then_some(scope.limit);
     Measurement { skip, limit, ..Measurement::new(scope.federation(task, repetition), protocol) }
@@ -53,7 +53,7 @@ pub fn section(study: &Study) -> Section {
         "Each cell: **ours** / the paper's (how many times less ours is, per test sample and round).".to_owned(),
         "Total is the wall clock of the whole run with every party on this machine; arithmetic, encryption, decryption, shares and other are processor seconds of all parties together, so they may exceed it. The paper's figures are processor seconds on one 3.0 GHz core, and its total leaves the second server out.".to_owned(),
         format!("Communication is bytes / {BYTES_PER_SECOND} B/s, as the authors compute it; parties here share a process, so it is not part of the total. Arithmetic is linear layers; other is flooding and re-randomising replies, activations, packing of messages and tests that owners do themselves, which the paper's columns do not have."),
-        "Error is the Euclidean distance of the FSVs from NSSV's. Against the authors' code: their counted total on 2 virtual EPYC cores over our wall clock, per test sample and round. Memory is the process's peak, all parties together, with what it still kept of cells measured before.".to_owned(),
+        "HESV multiplies by whichever of the paper's two matrix methods is planned to be faster; the row names it. Error is the Euclidean distance of the FSVs from NSSV's. Against the authors' code: their counted total on 2 virtual EPYC cores over our wall clock, per test sample and round. Memory is the process's peak, all parties together, with what it still kept of cells measured before.".to_owned(),
     ];
     let mut table = Table::new("table-eval", &COLUMNS);
     for &task in &study.scope.tasks {
@@ -103,7 +103,7 @@ const COLUMNS: [&str; 16] = [
     "Comm. s",
     "Shares, CPU s",
     "Other, CPU s",
-    "Total for all M, extrapolated, s",
+    "Total for all M and T, extrapolated, s",
     "Speedup w.r.t. HESV",
     "Slowdown w.r.t. NSSV",
     "Error",
@@ -133,7 +133,7 @@ fn nssv(task: Task, found: &[Measured]) -> Vec<Cell> {
 
 /// The share of the paper's work (samples times rounds) that was done.
 fn per_unit(task: Task, found: &[Measured]) -> f64 {
-    let rounds = mean(found, |m| m.result.ssv.len() as f64);
+    let rounds = mean(found, Measured::rounds);
     paper::samples(task)
         .map_or(1.0, |samples| mean(found, Measured::samples) * rounds / (samples * PAPER_ROUNDS))
 }
@@ -152,10 +152,6 @@ struct Row<'a> {
 impl Row<'_> {
     fn seconds(&self) -> f64 {
         mean(self.found, |m| m.result.timing.wall_s)
-    }
-
-    fn seconds_per_sample(found: &[Measured]) -> f64 {
-        mean(found, |m| m.result.timing.wall_s / m.samples())
     }
 
     /// Skipping is not in the paper's table.
@@ -190,13 +186,22 @@ impl Row<'_> {
         let samples = mean(self.found, Measured::samples);
         let used = mean(self.found, |m| m.used_share);
         let size = if self.is_cut() {
-            Cell::text(format!("{samples:.0} ({:.1} % of those asked for, to fit the limit)", 100.0 * used))
+            let rounds = mean(self.found, Measured::rounds);
+            Cell::text(format!(
+                "{samples:.0}, T = {rounds}: {:.1} % of the work, to fit the limit",
+                100.0 * used
+            ))
         } else {
             Cell::Number(samples)
         };
+        let method = match self.found.first().and_then(|m| m.matmul) {
+            Some(MatmulName::Squaring) => ", Matrix Squaring",
+            Some(MatmulName::Reducing) => ", Matrix Reducing",
+            Some(MatmulName::Packed) | None => "",
+        };
         vec![
             Cell::text(self.task.title()),
-            Cell::text(self.title),
+            Cell::text(format!("{}{method}", self.title)),
             size,
             timed(|t| t.wall_s, |p| p.total),
             timed(|t| t.linear_s, |p| p.arithmetic),
@@ -219,12 +224,13 @@ impl Row<'_> {
 
     fn speedup(&self) -> Cell {
         let Some(hesv) = self.hesv else { return Cell::gap("HESV is missing") };
-        let ours = Self::seconds_per_sample(hesv) / Self::seconds_per_sample(self.found);
+        let ours = mean(hesv, Measured::seconds_per_sample) / mean(self.found, Measured::seconds_per_sample);
         Cell::Compared { ours, paper: self.paper().map(|p| p.speedup_over_hesv), ratio: None }
     }
 
     fn slowdown(&self) -> Cell {
-        let ours = Self::seconds_per_sample(self.found) / Self::seconds_per_sample(self.reference);
+        let ours = mean(self.found, Measured::seconds_per_sample)
+            / mean(self.reference, Measured::seconds_per_sample);
         Cell::Compared { ours, paper: self.paper().map(|p| p.slowdown_over_nssv), ratio: None }
     }
 
@@ -270,8 +276,10 @@ impl Row<'_> {
         }
         if self.is_cut() {
             lines.push(format!(
-                "{name} ran on {:.0} samples: all of them were planned to take {} s, over the limit of {} s a cell.",
+                "{name} ran on {:.0} samples and {} of {} rounds: all of them were planned to take {} s, over the limit of {} s a cell.",
                 mean(self.found, Measured::samples),
+                mean(self.found, Measured::rounds),
+                self.study.scope.rounds,
                 figure(mean(self.found, |m| m.planned_s.unwrap_or_default())),
                 figure(self.study.scope.limit)
             ));

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::{machine::reset_peak_memory, runs::Runs, runs::Trained, tasks::Task};
 use crate::commands::{
     plan::planned_seconds,
-    protocols::{EncryptionArgs, ProtocolName, evaluate_run},
+    protocols::{EncryptionArgs, MatmulName, ProtocolName, evaluate_run},
 };
 
-/// Where a cell must fit a limit, these shares of its samples are tried.
-const SHARES: [f64; 7] = [1.0, 0.5, 0.25, 0.1, 0.05, 0.025, 0.01];
+/// Where not even one round fits a limit, these shares of the samples are tried.
+const SHARES: [f64; 6] = [0.5, 0.25, 0.1, 0.05, 0.025, 0.01];
 /// Fewer samples than this say nothing about a cost per sample.
-const FEWEST_SAMPLES: usize = 20;
+const FEWEST_SAMPLES: f64 = 20.0;
 
 /// What is to be measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,18 +35,21 @@ pub struct Measurement {
     pub method: Method,
     /// Samples of the estimator, where not its own number.
     pub estimator_samples: Option<usize>,
-    /// Fewer samples are used if the plan says that it would take more seconds than this.
+    /// Fewer rounds, then fewer samples are used if the plan says that it would take more seconds than this.
     pub limit: Option<f64>,
 }
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// The share of the samples that were asked for.
+    /// The share of what was asked for, samples times rounds.
     pub used_share: f64,
     /// What the plan said it would take with all of them, where it was asked.
     pub planned_s: Option<f64>,
-    /// Where fewer samples were used: the distance of the values from NSSV's on the same samples.
+    /// HESV: the paper's matrix method that the plan found faster.
+    #[serde(default)]
+    pub matmul: Option<MatmulName>,
+    /// Where fewer samples or rounds were used: the distance of the values from NSSV's on the same.
     #[serde(default)]
     pub own_error: Option<f64>,
     /// The evaluation.
@@ -57,6 +60,16 @@ impl Measured {
     /// Test samples of all clients together.
     pub fn samples(&self) -> f64 {
         self.result.utilities.first().map_or(0.0, |utility| utility.total as f64)
+    }
+
+    /// Rounds that were valued.
+    pub fn rounds(&self) -> f64 {
+        self.result.ssv.len() as f64
+    }
+
+    /// Wall time per test sample and round.
+    pub fn seconds_per_sample(&self) -> f64 {
+        self.result.timing.wall_s / (self.samples() * self.rounds())
     }
 
     /// Bytes over all links.
@@ -121,9 +134,9 @@ impl Measurement {
     /// Trains if need be, and measures.
     pub fn take(&self, runs: &Runs<'_>) -> anyhow::Result<Measured> {
         let whole = runs.trained(&self.trained)?;
-        let run = runs.cut(&whole, self.share, self.rounds)?;
-        let (used_share, planned_s) = self.share_that_fits(&run)?;
-        let run = runs.cut(&whole, self.share * used_share, self.rounds)?;
+        let Choice { share, rounds, planned_s, matmul } = self.choose(runs, &whole)?;
+        let run = runs.cut(&whole, self.share * share, rounds)?;
+        let encryption = EncryptionArgs::with(matmul);
         run.check()?;
         let seed = self.trained.seed;
         let estimator = Settings { seed, samples: self.estimator_samples, ..Settings::default() };
@@ -131,30 +144,65 @@ impl Measurement {
         let verify_skip = self.skip && self.protocol == ProtocolName::Nssv;
         let settings = EvaluationSettings { method: self.method, estimator, skip, verify_skip };
         reset_peak_memory();
-        let result = evaluate_run(&run, self.protocol, EncryptionArgs::USUAL, &settings)?;
+        let result = evaluate_run(&run, self.protocol, encryption, &settings)?;
+        let used_share = share * f64::from(rounds) / f64::from(self.rounds);
         let mut own_error = None;
         if used_share < 1.0 {
             let exact = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
             own_error = Some(distance(&result, &exact));
         }
-        Ok(Measured { used_share, planned_s, own_error, result })
+        Ok(Measured { used_share, planned_s, matmul, own_error, result })
     }
 
-    fn share_that_fits(&self, run: &RunDirectory) -> anyhow::Result<(f64, Option<f64>)> {
+    /// How many rounds and samples fit the limit. Rounds cost the same each, so they go first; samples by the plan for just
+    /// these, because batches that are not full cost as much as full ones.
+    fn choose(&self, runs: &Runs<'_>, whole: &RunDirectory) -> anyhow::Result<Choice> {
+        let mut choice = Choice { share: 1.0, rounds: self.rounds, planned_s: None, matmul: None };
         let (Some(limit), Some(protocol)) = (self.limit, self.protocol.secure()) else {
-            return Ok((1.0, None));
+            return Ok(choice);
         };
-        let planned = planned_seconds(run, EncryptionArgs::USUAL.settings(protocol)?)?;
-        let mut samples = 0;
-        for id in run.spec().ids() {
-            samples += run.test_set(id)?.len();
+        let methods: &[Option<MatmulName>] = match protocol {
+            Protocol::Hesv => &[Some(MatmulName::Squaring), Some(MatmulName::Reducing)],
+            Protocol::SecSv | Protocol::SecretSv => &[None],
+        };
+        let plan = |share: f64, rounds: u32| -> anyhow::Result<(f64, Option<MatmulName>)> {
+            let run = runs.cut(whole, self.share * share, rounds)?;
+            let mut fastest = (f64::INFINITY, None);
+            for &matmul in methods {
+                let seconds = planned_seconds(&run, EncryptionArgs::with(matmul).settings(protocol)?)?;
+                fastest = if seconds < fastest.0 { (seconds, matmul) } else { fastest };
+            }
+            Ok(fastest)
+        };
+        let (all, matmul) = plan(1.0, self.rounds)?;
+        (choice.planned_s, choice.matmul) = (Some(all), matmul);
+        let of_one = all / f64::from(self.rounds);
+        choice.rounds = ((limit / of_one) as u32).clamp(1, self.rounds);
+        let mut samples = 0.0;
+        for id in whole.spec().ids() {
+            samples += whole.test_set(id)?.len() as f64 * self.share;
         }
-        let fits = |share: &&f64| planned * **share <= limit;
-        let enough = |share: &&f64| samples as f64 * **share >= FEWEST_SAMPLES as f64;
-        let share = SHARES.iter().filter(enough).find(fits);
-        let smallest = SHARES.iter().rfind(enough);
-        Ok((share.or(smallest).copied().unwrap_or(1.0), Some(planned)))
+        let mut seconds = of_one;
+        for share in SHARES.into_iter().filter(|share| samples * share >= FEWEST_SAMPLES) {
+            if seconds <= limit {
+                break;
+            }
+            choice.share = share;
+            // No share takes less than its part of the whole.
+            if of_one * share <= limit {
+                (seconds, choice.matmul) = plan(share, choice.rounds)?;
+            }
+        }
+        Ok(choice)
     }
+}
+
+/// What a measurement with a limit is made with.
+struct Choice {
+    share: f64,
+    rounds: u32,
+    planned_s: Option<f64>,
+    matmul: Option<MatmulName>,
 }
 
 fn distance(found: &EvaluationResult, exact: &EvaluationResult) -> f64 {

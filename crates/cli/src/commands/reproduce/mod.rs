@@ -71,9 +71,13 @@ pub struct ReproduceArgs {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// HESV, and the sweeps over clients and layers, take fewer samples if a cell is planned to exceed so many seconds
+    /// HESV, and the sweeps over clients and layers, take fewer rounds, then fewer samples if a cell is planned to exceed
+    /// so many seconds
     #[arg(long, default_value_t = 1800.0)]
     limit: f64,
+    /// Use cells again that another build measured on this machine; the page names them
+    #[arg(long)]
+    reuse: bool,
 }
 
 /// The paper's tables and figures.
@@ -164,7 +168,7 @@ pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
     let scope = scope(args)?;
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("{}: cannot be created", args.out.display()))?;
-    let store = Store::open(&args.out, Machine::this())?;
+    let store = Store::open(&args.out, Machine::this(), args.reuse)?;
     let parts = args.what.parts();
     let mut jobs: Vec<Job> = Vec::new();
     for part in &parts {
@@ -175,7 +179,7 @@ pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
     let runs = Runs { out: &args.out, data: args.data.as_deref() };
     let (failures, first) = work(jobs, &store, &runs)?;
     let study = Study { scope, store, failures };
-    let mut sections: Vec<Section> = parts.iter().map(|part| part.section(&study)).collect();
+    let mut sections: Vec<Section> = parts.iter().map(|part| named(*part, &study)).collect();
     let page = page::write(&args.out, &mut sections, &study, &command(args))?;
     match format {
         Format::Json => {
@@ -193,6 +197,17 @@ pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
         Err(error
             .context(format!("{cells} cells could not be measured; the others are in {}", page.display())))
     })
+}
+
+/// A section, with the cells that another build measured.
+fn named(part: Target, study: &Study) -> Section {
+    study.store.take_reused();
+    let mut section = part.section(study);
+    section.lines.extend(study.store.take_reused().into_iter().map(|(build, cells)| {
+        let cells: Vec<String> = cells.into_iter().map(|cell| format!("`{cell}`")).collect();
+        format!("Measured by the earlier build {build}: {}.", cells.join(", "))
+    }));
+    section
 }
 
 fn scope(args: &ReproduceArgs) -> Result<Scope, BadInput> {

@@ -1,6 +1,8 @@
 //! Finished cells, one JSON file each: an interrupted run goes on where it was.
 
 use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -24,15 +26,19 @@ struct Stored<T> {
 pub struct Store {
     directory: PathBuf,
     machine: Machine,
+    /// Whether cells of other builds count.
+    reuses: bool,
+    /// Cells of other builds that were taken, by build.
+    reused: RefCell<BTreeMap<String, BTreeSet<String>>>,
 }
 
 impl Store {
-    /// Cells under `out`, for figures of this machine and build.
-    pub fn open(out: &Path, machine: Machine) -> anyhow::Result<Self> {
+    /// Cells under `out`, for figures of this machine and build; of other builds too if these are to be used again.
+    pub fn open(out: &Path, machine: Machine, reuses: bool) -> anyhow::Result<Self> {
         let directory = out.join("cells");
         fs::create_dir_all(&directory)
             .with_context(|| format!("{}: cannot be created", directory.display()))?;
-        Ok(Self { directory, machine })
+        Ok(Self { directory, machine, reuses, reused: RefCell::default() })
     }
 
     /// The machine that cells are of.
@@ -44,7 +50,21 @@ impl Store {
     pub fn get<T: DeserializeOwned>(&self, cell: &str) -> Option<T> {
         let bytes = fs::read(self.file(cell)).ok()?;
         let stored: Stored<T> = serde_json::from_slice(&bytes).ok()?;
-        (stored.cell == cell && stored.machine == self.machine).then_some(stored.value)
+        let is_new = stored.machine.build == self.machine.build;
+        let machine = Machine { build: self.machine.build.clone(), ..stored.machine.clone() };
+        if stored.cell != cell || machine != self.machine || !(is_new || self.reuses) {
+            return None;
+        }
+        if !is_new {
+            let mut reused = self.reused.borrow_mut();
+            reused.entry(stored.machine.build).or_default().insert(stored.cell);
+        }
+        Some(stored.value)
+    }
+
+    /// Cells of other builds that were taken since this was asked last, by build.
+    pub fn take_reused(&self) -> BTreeMap<String, BTreeSet<String>> {
+        self.reused.take()
     }
 
     /// Whether a cell is finished.
@@ -80,11 +100,17 @@ mod tests {
     #[test]
     fn cells_of_another_build_and_torn_ones_are_done_again() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(place.path(), machine("one")).unwrap();
+        let store = Store::open(place.path(), machine("one"), false).unwrap();
         assert_eq!(store.get::<u32>("a"), None);
         store.put("a", 1.0, &7u32).unwrap();
         assert_eq!(store.get("a"), Some(7u32));
-        assert!(!Store::open(place.path(), machine("two")).unwrap().has("a"));
+        assert!(!Store::open(place.path(), machine("two"), false).unwrap().has("a"));
+        let lenient = Store::open(place.path(), machine("two"), true).unwrap();
+        assert_eq!(lenient.get("a"), Some(7u32));
+        assert_eq!(lenient.take_reused(), [("one".to_owned(), ["a".to_owned()].into())].into());
+        assert!(lenient.take_reused().is_empty());
+        let elsewhere = Machine { threads: 3, ..machine("two") };
+        assert!(!Store::open(place.path(), elsewhere, true).unwrap().has("a"));
         fs::copy(store.file("a"), store.file("b")).unwrap();
         assert!(!store.has("b"), "a cell is what it says it is");
         let bytes = fs::read(store.file("a")).unwrap();

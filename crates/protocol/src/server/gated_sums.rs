@@ -1,0 +1,133 @@
+//! A GRU's state after a step, u + z h, from shares (DESIGN 3.9): both servers open masked factors to each other and hand
+//! their shares of the sum to the re-sharer.
+
+use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, Share};
+
+use super::{UnitContext, UnitState, rows_of};
+use crate::{
+    Error, PartyId,
+    codec::{pack, unpack_matrix},
+    message::{Kind, Place},
+    program::Receive,
+    role::Outgoing,
+    session::Session,
+};
+
+/// One server's share of a multiplication triple: c = a * b, entry by entry.
+pub(crate) struct Triple<R: Ring = Field> {
+    pub a: Share<R>,
+    pub b: Share<R>,
+    pub c: Share<R>,
+}
+
+/// Masked factors: the own share once computed, the other server's once received.
+pub(crate) struct Opening<R: Ring = Field> {
+    pub own: Option<(Matrix<R>, Matrix<R>)>,
+    pub other: Option<Vec<u8>>,
+}
+
+impl<R: Ring> Default for Opening<R> {
+    fn default() -> Self {
+        Self { own: None, other: None }
+    }
+}
+
+/// z - a and h - b, one server's share of each.
+pub(crate) fn masked_factors<R: Ring>(
+    triple: &Triple<R>,
+    gates: &Share<R>,
+    state: &Share<R>,
+) -> Result<(Matrix<R>, Matrix<R>), Error> {
+    let half = gates.expose().rows() / 2;
+    let z = rows_of(gates.expose(), 0, half)?;
+    Ok((z.sub(triple.a.expose())?, state.expose().sub(triple.b.expose())?))
+}
+
+/// One server's share of u + z h, re-randomised: d b + e a + c, and d e at one of the two.
+pub(crate) fn gated_sum<R: Ring>(
+    triple: &Triple<R>,
+    gates: &Share<R>,
+    opened: (&(Matrix<R>, Matrix<R>), &[u8]),
+    principal: bool,
+    zero: &Seed,
+) -> Result<Matrix<R>, Error> {
+    let field = gates.expose().ring();
+    let ((own_d, own_e), other) = opened;
+    let (rows, columns) = own_d.shape();
+    let from = if principal { PartyId::Auxiliary } else { PartyId::Principal };
+    let other = unpack_matrix(field, 2 * rows, columns, other).map_err(|why| Error::Malformed {
+        from,
+        kind: Kind::Opening,
+        why,
+    })?;
+    let d = own_d.add(&rows_of(&other, 0, rows)?)?;
+    let e = own_e.add(&rows_of(&other, rows, rows)?)?;
+    let u = rows_of(gates.expose(), rows, rows)?;
+    let mask = Matrix::uniform(field, rows, columns, &mut Prg::new(zero));
+    let entries = (0..rows * columns).map(|i| {
+        let [d, e, a, b, c, u, r] =
+            [&d, &e, triple.a.expose(), triple.b.expose(), triple.c.expose(), &u, &mask]
+                .map(|m| m.elements()[i]);
+        let product = field.add(field.mul(d, b), field.mul(e, a));
+        let product = field.add(product, if principal { field.mul(d, e) } else { 0 });
+        let sum = field.add(field.add(product, c), u);
+        if principal { field.add(sum, r) } else { field.sub(sum, r) }
+    });
+    Ok(Matrix::new(field, rows, columns, entries.collect())?)
+}
+
+/// Gated sums of a program: hop, item, hop of the gates, hop of the state.
+pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = (usize, usize, usize, usize)> + '_ {
+    let hops = session.program().hops.iter().enumerate();
+    hops.flat_map(|(hop, step)| {
+        step.receives.iter().enumerate().map(move |(item, receive)| (hop, item, receive))
+    })
+    .filter_map(|(hop, item, receive)| match receive {
+        Receive::Update { gates, state } => Some((hop, item, *gates, *state)),
+        _ => None,
+    })
+}
+
+impl UnitState {
+    /// What a server sends for the gated sums of a unit that it has everything for by now: masked factors to the other
+    /// server, shares of sums to the re-sharer. `common` is the seed of the servers' sharings of zero.
+    pub(crate) fn gated_sums(
+        &mut self,
+        session: &Session,
+        context: &UnitContext,
+        is_principal: bool,
+        common: &Seed,
+    ) -> Result<Vec<Outgoing>, Error> {
+        let other_server = if is_principal { PartyId::Auxiliary } else { PartyId::Principal };
+        let mut outbox = Vec::new();
+        for (hop, item, gates, held) in updates_of(session) {
+            let (Some(gates), Some(held), Some(triple)) =
+                (self.inputs.get(&gates), self.inputs.get(&held), self.triples.get(&hop))
+            else {
+                continue;
+            };
+            if self.started.contains(&(hop, item, 0)) {
+                continue;
+            }
+            let place = Place { item, ..Place::new(context.id, hop) };
+            let opening: &mut Opening = self.openings.entry(hop).or_default();
+            if opening.own.is_none() {
+                let (d, e) = masked_factors(triple, gates, held)?;
+                let content = pack(session.field(), &[d.elements(), e.elements()].concat());
+                outbox.push(Outgoing::new(other_server, Kind::Opening, place.encode(&content)));
+                opening.own = Some((d, e));
+            }
+            if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
+                let zero = common.derive("gated sum", place.number());
+                let share = gated_sum(triple, gates, (own, other), is_principal, &zero)?;
+                let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+                let content = place.encode(&pack(session.field(), share.elements()));
+                outbox.push(Outgoing::new(to, Kind::OutputShare, content));
+                self.started.insert((hop, item, 0));
+                self.triples.remove(&hop);
+                self.openings.remove(&hop);
+            }
+        }
+        Ok(outbox)
+    }
+}
