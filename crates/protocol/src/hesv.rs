@@ -20,7 +20,7 @@ use crate::{
 
 /// Bytes of a coalition's weights in the larger basis up to which they are kept for all units and steps of a test;
 /// above, every product extends them anew, a few inputs at a time.
-pub(crate) const KEPT: usize = 128 << 20;
+pub(crate) const KEPT: usize = 512 << 20;
 
 /// Whether this is the protocol with one server.
 pub(crate) fn is_hesv(session: &Session) -> bool {

@@ -56,7 +56,7 @@ impl Layout {
         let (mut extended, mut scratch) = (vec![0; limbs * degree], Vec::new());
         let rows = (0..self.rows()).map(|row| {
             let inner = self.row_inner(row);
-            let mut tiles = CipherTiles::zero(inner, limbs, degree);
+            let mut tiles = CipherTiles::unset(inner, limbs, degree);
             for (input, seeded) in source.by_ref().take(inner).enumerate() {
                 let ciphertext = seeded.expand(&self.parameters);
                 for part in 0..2 {

@@ -165,7 +165,7 @@ impl Layout {
         ops: &mut Operations,
     ) -> Result<CipherTiles, HeError> {
         let (limbs, degree) = (extension.limbs().len(), self.parameters.degree());
-        let mut tiles = CipherTiles::zero(count, limbs, degree);
+        let mut tiles = CipherTiles::unset(count, limbs, degree);
         let (mut extended, mut scratch) = (vec![0; limbs * degree], Vec::new());
         for input in 0..count {
             let of: Vec<(u32, &SeededCiphertext)> =

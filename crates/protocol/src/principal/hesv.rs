@@ -30,7 +30,9 @@ use crate::{
 };
 
 /// Bytes of such weights and of what clients encrypt again, over all tests under way.
-const KEPT_BY_ALL: usize = 3 << 29;
+const KEPT_BY_ALL: usize = 4 << 30;
+/// How often what a client encrypts again is in memory: as it is sent, as it came, and decoded.
+const COPIES: usize = 3;
 
 /// Missing messages that are named when nothing moves any more.
 const MOST_NAMED: usize = 6;
@@ -102,7 +104,7 @@ impl Principal {
         let upload = |(operator, layout): (usize, &secsv_he::linear::Layout)| {
             let columns = session.samples() * session.program().operators[operator].positions;
             let batches = layout.batches(columns).max(session.groups.len());
-            batches * EncryptedBatch::encoded_len(layout)
+            COPIES * batches * EncryptedBatch::encoded_len(layout)
         };
         let of_test = kept.sum::<usize>() + layouts().map(upload).max().unwrap_or(0);
         (KEPT_BY_ALL / of_test.max(1)).clamp(1, MOST_ACTIVE)
@@ -126,7 +128,7 @@ impl Principal {
             Kind::Data => self.encrypted_data(session, client, content),
             Kind::Model => self.encrypted_model(session, client, content),
             Kind::Shared | Kind::Truth | Kind::Predicted => {
-                self.encrypted_upload(session, client, kind, &content)
+                self.encrypted_upload(session, client, kind, content)
             }
             Kind::OwnResult => self.own_count(session, client, &content).map_err(malformed)?,
             Kind::Count => self.count(client, &content),
@@ -303,12 +305,12 @@ impl Principal {
         session: &Arc<Session>,
         client: usize,
         kind: Kind,
-        content: &[u8],
+        content: Vec<u8>,
     ) -> Result<Effects<Self>, Error> {
         let from = PartyId::Client(client);
         let malformed = |why| Error::Malformed { from, kind, why };
         let unexpected = Error::Unexpected { from, kind, state: "somebody else's part, or no such test" };
-        let (place, rest) = Place::decode(content).map_err(malformed)?;
+        let (place, rest) = Place::decode(&content).map_err(malformed)?;
         let id = place.unit;
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
         let Some(context) = context.filter(|c| may_send(session, c, client, kind, place.hop)) else {
@@ -336,9 +338,10 @@ impl Principal {
         }
         uploads.hops.insert(place.hop, None);
         let mut effects = Effects::default();
-        let (session, bytes) = (session.clone(), rest.to_vec());
+        let session = session.clone();
         effects.job(move |meter| {
-            let upload = Upload::decode(&session, place.hop, samples, from, &bytes, meter)?;
+            let upload =
+                Upload::decode(&session, place.hop, samples, from, &content[Place::LENGTH..], meter)?;
             Ok(move |role: &mut Self| {
                 if let Some(uploads) = role.hesv.units.get_mut(&id) {
                     let Upload { batches, slots } = upload;

@@ -147,7 +147,7 @@ impl Measurement {
         let result = evaluate_run(&run, self.protocol, encryption, &settings)?;
         let used_share = share * f64::from(rounds) / f64::from(self.rounds);
         let mut own_error = None;
-        if used_share < 1.0 {
+        if self.limit.is_some() && self.share * used_share < 1.0 {
             let exact = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
             own_error = Some(distance(&result, &exact));
         }
