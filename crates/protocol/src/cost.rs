@@ -104,7 +104,7 @@ pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Res
     }
     rounds.iter().for_each(|_| done(&mut tally));
     let Tally { operations, traffic, work, .. } = tally;
-    let memory = memory::estimate(session, crate::principal::most_active(session))?;
+    let memory = memory::estimate(session);
     Ok(Prediction { operations, traffic, work, memory, planner })
 }
 

@@ -3,7 +3,7 @@
 
 mod attempts;
 mod first_layer;
-mod hesv;
+pub(crate) mod hesv;
 mod later_layers;
 mod memory;
 mod replies;

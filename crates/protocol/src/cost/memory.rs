@@ -4,7 +4,6 @@ use secsv_federation::RoundId;
 use secsv_he::linear::{EncryptedBatch, EncryptedMatrix};
 
 use crate::{
-    Error,
     decryptors::Protocol,
     secret::{SharedModel, first_columns, stacked},
     server::keeps_encoded_samples,
@@ -24,8 +23,9 @@ pub(crate) fn open_rounds(session: &Session) -> usize {
     if 2 * largest > ROUNDS_MEMORY { 1 } else { 2 }
 }
 
-/// Bytes at the worst moment, estimated; `active` tests run at once.
-pub(super) fn estimate(session: &Session, active: usize) -> Result<u64, Error> {
+/// Bytes at the worst moment, estimated.
+pub(super) fn estimate(session: &Session) -> u64 {
+    let active = crate::principal::most_active(session);
     let samples = session.program().input_size * session.samples();
     // As read, as numbers, as elements, and a share at each server.
     let data = samples * (4 + 8 + 8 + 8 + 8);
@@ -33,20 +33,18 @@ pub(super) fn estimate(session: &Session, active: usize) -> Result<u64, Error> {
     let rounds = open_rounds(session) * rounds.map(|round| of_round(session, *round)).max().unwrap_or(0);
     let Some(encryption) = &session.encryption else {
         let model = SharedModel::size(session.program());
-        return Ok((BASE + data + rounds + active * 4 * 8 * model) as u64);
+        return (BASE + data + rounds + active * 4 * 8 * model) as u64;
     };
     let (layouts, batches) = (&encryption.layouts, first_batches(session));
     if session.federation.settings.protocol == Protocol::Hesv {
         let uploaded = batches * EncryptedBatch::encoded_len(&layouts[0]) * 5 / 4;
-        let mut kept = 0;
-        for layout in layouts.iter().skip(1) {
-            kept += Some(layout.extended_bytes()?).filter(|&bytes| bytes <= crate::hesv::KEPT).unwrap_or(0);
-        }
-        return Ok((BASE + data + 2 * uploaded + rounds + active * kept) as u64);
+        let tests =
+            crate::principal::hesv::most_active(session) * crate::principal::hesv::bytes_of_test(session);
+        return (BASE + data + 2 * uploaded + rounds + tests) as u64;
     }
     let later: usize = layouts.iter().skip(1).map(|layout| layout.prepared_bytes()).sum();
     let encoded = if keeps_encoded_samples(session) { 2 * batches * layouts[0].encoded_bytes() } else { 0 };
-    Ok((BASE + data + encoded + rounds + active * 2 * later) as u64)
+    (BASE + data + encoded + rounds + active * 2 * later) as u64
 }
 
 /// Batches of the first layer.

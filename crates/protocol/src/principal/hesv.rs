@@ -10,11 +10,11 @@ use secsv_algebra::{Prg, Ring as _};
 use secsv_federation::{Coalition, RoundId};
 use secsv_he::{
     Ciphertext, EncryptedSlots, EvaluationKey, Flooding, NoiseBound, PublicKey,
-    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Terms},
+    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Layout, Terms},
 };
 
 use super::{
-    MOST_ACTIVE, Principal, asked, most_active,
+    MOST_ACTIVE, Principal, asked,
     replies::{Replies, biases},
 };
 use crate::{
@@ -79,6 +79,23 @@ impl State {
     }
 }
 
+/// Bytes that one test takes: the weights of its model that are kept, and what clients encrypt again.
+pub(crate) fn bytes_of_test(session: &Session) -> usize {
+    let layouts = || session.encryption.iter().flat_map(|e| e.layouts.iter().enumerate().skip(1));
+    let kept = layouts().filter_map(|(_, layout)| layout.extended_bytes().ok()).filter(|b| *b <= KEPT);
+    let upload = |(operator, layout): (usize, &Layout)| {
+        let columns = session.samples() * session.program().operators[operator].positions;
+        let batches = layout.batches(columns).max(session.groups.len());
+        COPIES * batches * EncryptedBatch::encoded_len(layout)
+    };
+    kept.sum::<usize>() + layouts().map(upload).max().unwrap_or(0)
+}
+
+/// How many tests run at the same time.
+pub(crate) fn most_active(session: &Session) -> usize {
+    (KEPT_BY_ALL / bytes_of_test(session).max(1)).clamp(1, MOST_ACTIVE)
+}
+
 impl Principal {
     pub(super) fn is_hesv(&self) -> bool {
         self.federation.settings.protocol == crate::decryptors::Protocol::Hesv
@@ -96,18 +113,7 @@ impl Principal {
 
     /// Tests that run at the same time.
     pub(super) fn most_active(&self, session: &Session) -> usize {
-        if !self.is_hesv() {
-            return most_active(session);
-        }
-        let layouts = || session.encryption.iter().flat_map(|e| e.layouts.iter().enumerate().skip(1));
-        let kept = layouts().filter_map(|(_, l)| l.extended_bytes().ok()).filter(|b| *b <= KEPT);
-        let upload = |(operator, layout): (usize, &secsv_he::linear::Layout)| {
-            let columns = session.samples() * session.program().operators[operator].positions;
-            let batches = layout.batches(columns).max(session.groups.len());
-            COPIES * batches * EncryptedBatch::encoded_len(layout)
-        };
-        let of_test = kept.sum::<usize>() + layouts().map(upload).max().unwrap_or(0);
-        (KEPT_BY_ALL / of_test.max(1)).clamp(1, MOST_ACTIVE)
+        if self.is_hesv() { most_active(session) } else { super::most_active(session) }
     }
 
     /// Takes a message of a session under way.
@@ -404,7 +410,7 @@ impl Principal {
                 continue;
             };
             let kept = if session.encryption()?.layouts[operator].extended_bytes()? <= KEPT {
-                match self.hesv.coalitions.get(&(id.test, operator)) {
+                match self.hesv.coalitions.get(&(asked(id.test), operator)) {
                     Some(Some(model)) => Some(model.clone()),
                     Some(None) => continue,
                     None => {
@@ -464,7 +470,7 @@ impl Principal {
         weights: Vec<(usize, Arc<Vec<EncryptedMatrix>>)>,
     ) -> Effects<Self> {
         let mut effects = Effects::default();
-        let test = context.id.test;
+        let test = asked(context.id.test);
         self.hesv.coalitions.insert((test, operator), None);
         let (session, context) = (session.clone(), context.clone());
         effects.job(move |meter| {
@@ -473,8 +479,11 @@ impl Principal {
             let layout = &session.encryption()?.layouts[operator];
             let model = layout.extend_sum(&terms, &mut meter.operations)?;
             Ok(move |role: &mut Self| {
-                role.hesv.coalitions.insert((test, operator), Some(Arc::new(model)));
-                role.advance_all(|id| id.test == test)
+                // Unless the test is over.
+                if let Some(room) = role.hesv.coalitions.get_mut(&(test, operator)) {
+                    *room = Some(Arc::new(model));
+                }
+                role.advance_all(|id| asked(id.test) == test)
             })
         });
         effects

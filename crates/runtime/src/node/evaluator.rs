@@ -134,22 +134,17 @@ impl Evaluator for NetworkEvaluator<'_> {
     }
 
     fn drive(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
-        let mut left: BTreeMap<RoundId, usize> = BTreeMap::new();
         let mut open = Open::default();
         for (round, test) in tests {
-            *left.entry(round).or_default() += 1;
             self.ask(round, test, &mut open);
         }
         while !open.asked.is_empty() {
             let (number, result) = self.wait(&mut open)?;
             let Some((round, test)) = open.asked.remove(&number) else { continue };
             for (round, test) in next(round, &test, result)? {
-                *left.entry(round).or_default() += 1;
                 self.ask(round, test, &mut open);
             }
-            let count = left.entry(round).or_default();
-            *count -= 1;
-            if *count == 0 {
+            if open.asked.values().all(|(other, _)| *other != round) {
                 self.party.act(Box::new(move |role| Ok((role.close_round(round)?, Vec::new()))));
             }
         }

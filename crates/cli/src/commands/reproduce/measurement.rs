@@ -42,14 +42,12 @@ pub struct Measurement {
 /// What was measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// The share of what was asked for, samples times rounds.
-    pub used_share: f64,
     /// What the plan said it would take with all of them, where it was asked.
     pub planned_s: Option<f64>,
     /// HESV: the paper's matrix method that the plan found faster.
     #[serde(default)]
     pub matmul: Option<MatmulName>,
-    /// Where fewer samples or rounds were used: the distance of the values from NSSV's on the same.
+    /// HESV on fewer samples or rounds: the distance of the values from NSSV's on the same.
     #[serde(default)]
     pub own_error: Option<f64>,
     /// The evaluation.
@@ -145,13 +143,13 @@ impl Measurement {
         let settings = EvaluationSettings { method: self.method, estimator, skip, verify_skip };
         reset_peak_memory();
         let result = evaluate_run(&run, self.protocol, encryption, &settings)?;
-        let used_share = share * f64::from(rounds) / f64::from(self.rounds);
         let mut own_error = None;
-        if self.limit.is_some() && self.share * used_share < 1.0 {
+        let is_cut = self.share * share < 1.0 || rounds < self.rounds;
+        if is_cut && self.protocol == ProtocolName::Hesv {
             let exact = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
             own_error = Some(distance(&result, &exact));
         }
-        Ok(Measured { used_share, planned_s, matmul, own_error, result })
+        Ok(Measured { planned_s, matmul, own_error, result })
     }
 
     /// How many rounds and samples fit the limit. Rounds cost the same each, so they go first; samples by the plan for just

@@ -203,7 +203,9 @@ pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
 fn named(part: Target, study: &Study) -> Section {
     study.store.take_reused();
     let mut section = part.section(study);
-    section.lines.extend(study.store.take_reused().into_iter().map(|(build, cells)| {
+    let reused = study.store.take_reused();
+    section.reuses = !reused.is_empty();
+    section.lines.extend(reused.into_iter().map(|(build, cells)| {
         let cells: Vec<String> = cells.into_iter().map(|cell| format!("`{cell}`")).collect();
         format!("Measured by the earlier build {build}: {}.", cells.join(", "))
     }));
@@ -243,8 +245,9 @@ fn command(args: &ReproduceArgs) -> String {
     let what = args.what.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
     let tasks: Vec<&str> = args.tasks.iter().map(|task| task.name()).collect();
     let ReproduceArgs { scale, runs, rounds, seed, limit, .. } = args;
+    let reuse = if args.reuse { " --reuse" } else { "" };
     format!(
-        "secsv reproduce {what} --data DIR --scale {scale} --runs {runs} --rounds {rounds} --seed {seed} --limit {limit} --tasks {}",
+        "secsv reproduce {what} --data DIR --scale {scale} --runs {runs} --rounds {rounds} --seed {seed} --limit {limit}{reuse} --tasks {}",
         tasks.join(",")
     )
 }

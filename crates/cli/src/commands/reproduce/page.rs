@@ -56,7 +56,7 @@ fn whole(parts: &Path, study: &Study) -> String {
     };
     let _ = writeln!(
         text,
-        "- Machine: {}\n- Latest run: {share}, T = {}, {} run(s) from seed {}, at most {} s a cell for HESV and the sweeps; each section names the command that made it\n- Cells, models and this page: one directory (`--out`); run the command again to go on after an interruption",
+        "- Machine: {}\n- Latest run: {share}, T = {}, {} run(s) from seed {}, at most {} s a cell planned for HESV and the sweeps; each section names the command that made it\n- Cells, models and this page: one directory (`--out`); run the command again to go on after an interruption",
         study.store.machine(),
         scope.rounds,
         scope.runs,
@@ -95,10 +95,11 @@ fn headline(section: &Section, study: &Study, command: &str) -> String {
         short.rows.extend(table.rows.iter().map(row));
     }
     format!(
-        "{}\n**Ours** / the paper's (times faster per test sample and round); T = {}, n = 5; `{command}` on {}.\n",
+        "{}\n**Ours** / the paper's (times faster per test sample and round); T = {}, n = 5; `{command}` on {}{}.\n",
         short.markdown(),
         study.scope.rounds,
-        study.store.machine()
+        study.store.machine(),
+        if section.reuses { " and, for some cells, an earlier build" } else { "" }
     )
 }
 

@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn only_predictions_of_aggregated_models_count() {
-        let text = r#"{"used_share":1.0,"planned_s":null,"result":{"protocol":"nssv","estimator":"exact","skip":true,
+        let text = r#"{"planned_s":null,"result":{"protocol":"nssv","estimator":"exact","skip":true,
             "clients":["a","b"],"fsv":{},"ssv":[],"utilities":[
             {"round":1,"coalition":[],"correct":5,"total":10,"tested":10},
             {"round":1,"coalition":["a"],"correct":5,"total":10,"tested":10},

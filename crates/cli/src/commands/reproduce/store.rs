@@ -46,7 +46,7 @@ impl Store {
         &self.machine
     }
 
-    /// A finished cell; none if it is missing, torn, or of another machine or build.
+    /// A finished cell; none if it is missing, torn, of another machine, or of a build that does not count.
     pub fn get<T: DeserializeOwned>(&self, cell: &str) -> Option<T> {
         let bytes = fs::read(self.file(cell)).ok()?;
         let stored: Stored<T> = serde_json::from_slice(&bytes).ok()?;

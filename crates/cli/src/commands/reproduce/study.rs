@@ -30,7 +30,7 @@ pub struct Scope {
     pub rounds: u32,
     /// The first seed.
     pub seed: u64,
-    /// Seconds that one cell may be planned to take before it gets fewer samples.
+    /// Seconds that one cell may be planned to take before it gets fewer rounds, then fewer samples.
     pub limit: f64,
 }
 
@@ -103,6 +103,8 @@ pub struct Section {
     /// The drawings, by file name.
     #[serde(skip)]
     pub charts: Vec<(&'static str, Chart)>,
+    /// Whether cells of an earlier build are in it.
+    pub reuses: bool,
     /// Everything written for it.
     pub files: Vec<PathBuf>,
 }
