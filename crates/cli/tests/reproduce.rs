@@ -32,7 +32,9 @@ fn a_table_has_every_protocol_and_an_interrupted_run_goes_on() -> Tested<()> {
     let document: Value = serde_json::from_slice(&output.stdout)?;
     let rows = document["sections"][0]["tables"][0]["rows"].as_array().ok_or("rows")?;
     let names: Vec<&str> = rows.iter().filter_map(|row| row[1].as_str()).collect();
-    assert_eq!(names, ["HESV", "SecSV", "SecretSV", "SecSV + SampleSkip", "NSSV, in the clear"]);
+    let (hesv, others) = names.split_first().ok_or("rows")?;
+    assert!(["HESV, Matrix Squaring", "HESV, Matrix Reducing"].contains(hesv), "{hesv}");
+    assert_eq!(others, ["SecSV", "SecretSV", "SecSV + SampleSkip", "NSSV, in the clear"]);
     let error = rows[1][13]["ours"].as_f64().ok_or("error")?;
     assert!(error < 0.02, "SecSV's values are NSSV's: {error}");
     let out = place.path().join("out");
