@@ -7,9 +7,11 @@ pub(crate) mod hesv;
 mod later_layers;
 mod memory;
 mod replies;
+mod schedule;
 
 use attempts::asked;
 pub use memory::Assignment;
+pub(crate) use schedule::most_active;
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -23,22 +25,16 @@ use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 use crate::{
     Error, PartyId,
     codec::{Reader, Writer, unpack},
-    cost::open_rounds,
-    decryptors::{PlanError, Planner, Unit, UnitRoles, knows},
+    decryptors::Planner,
     error::CodecError,
-    message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan},
-    pass::{EVERYTHING, Pass, PassId, to_gather},
+    message::{Hello, Kind, Place, UnitId},
+    pass::{EVERYTHING, Pass, PassId},
     role::{Effects, Outgoing, Role},
     scope::Scope,
     secret::{self, SecretServer},
     server::{Store, Triple, UnitContext, UnitState, may_send, missing, missing_inputs, waits_for},
     session::{Federation, Session},
 };
-
-/// Tests that run at the same time: enough to keep every party busy ...
-const MOST_ACTIVE: usize = 12;
-/// ... and few enough that the coalitions' models of both servers fit this many bytes.
-const MODELS_MEMORY: usize = 1 << 30;
 
 /// A test that somebody wants.
 #[derive(Clone, Debug, PartialEq)]
@@ -338,165 +334,6 @@ impl Principal {
         Ok(effects)
     }
 
-    /// Starts queued tests while there is room.
-    fn pump(&mut self) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let Some(session) = self.session.clone() else { return Ok(effects) };
-        let ready = if self.is_hesv() {
-            self.hesv_ready(&session)
-        } else if session.encryption.is_none() {
-            self.common.is_some() && self.secret.is_ready(&session)
-        } else {
-            self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some()
-        };
-        while ready && self.tests.len() < self.most_active(&session) {
-            let Some((round, test)) = self.next_queued(&session) else { break };
-            let Some(request) = self.queue.remove(&(round, test)) else { break };
-            match self.start(&session, test, request.clone()) {
-                Err(Error::Plan(PlanError::Awaiting { clients, .. })) => {
-                    // It waits until one of them is back.
-                    self.queue.insert((round, test), request);
-                    self.awaited = self.awaited.union(clients);
-                    break;
-                }
-                started => effects.and(started?),
-            }
-        }
-        Ok(effects)
-    }
-
-    /// The earliest test that waits: of any round if there is memory for one more, else of those that are open. Should
-    /// none of these be under way, somebody still looks at the last results: more tests follow, or a round is closed.
-    fn next_queued(&self, session: &Session) -> Option<(RoundId, u64)> {
-        if self.rounds.len() < open_rounds(session) {
-            return self.queue.first_key_value().map(|(&key, _)| key);
-        }
-        let of_round = |&round: &RoundId| self.queue.range((round, 0)..=(round, u64::MAX)).next();
-        self.rounds.keys().find_map(of_round).map(|(&key, _)| key)
-    }
-
-    fn start(
-        &mut self,
-        session: &Arc<Session>,
-        test: u64,
-        request: TestRequest,
-    ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let TestRequest { round, coalition, .. } = request;
-        let participants = session.federation.participants(round);
-        let mut state = TestState {
-            right: SampleSet::none(session.samples()),
-            counted: 0,
-            units_left: BTreeSet::new(),
-            owners_left: BTreeSet::new(),
-            request,
-        };
-        let mut plan = TestPlan { test, round, coalition, units: Vec::new() };
-        for (index, group) in session.groups.iter().enumerate() {
-            let mut samples = session.in_group(index, &state.request.samples);
-            for owner in group.owners.members().filter(|&owner| knows(owner, coalition, participants)) {
-                // Models an owner knows it tests itself (DESIGN 3.8).
-                let places = group.places(owner);
-                let mut own = SampleSet::none(places.len());
-                places.clone().filter(|&p| samples.contains(p)).for_each(|p| own.insert(p - places.start));
-                let mut hidden = SampleSet::none(group.size);
-                places.for_each(|place| hidden.insert(place));
-                samples = samples.difference(&hidden);
-                if !own.is_empty() {
-                    let mut w = Writer::default();
-                    w.u64(test).u32(round.0).u128(coalition.bits()).samples(&own);
-                    effects.outbox.push(Outgoing::new(PartyId::Client(owner), Kind::OwnTest, w.finish()));
-                    state.owners_left.insert(owner);
-                }
-            }
-            if !samples.is_empty() {
-                state.units_left.insert(index);
-                let mut unit = self.unit_plan(round, participants, coalition, index, samples)?;
-                if !self.is_hesv() && state.request.samples.difference(&state.request.among).is_empty() {
-                    unit.gathered = to_gather(session, index, &state.request.among, participants.len());
-                }
-                plan.units.push(unit);
-            }
-        }
-        let is_secure = !plan.units.is_empty();
-        self.tests.insert(test, state);
-        if is_secure {
-            effects.and(self.open_round(round));
-            for plan in self.attempts(plan) {
-                effects.and(self.announce(session, &plan)?);
-            }
-        }
-        effects.and(self.finish(test)?);
-        Ok(effects)
-    }
-
-    /// Tells those concerned of a test, and begins with those of its units that are at this attempt.
-    fn announce(&mut self, session: &Arc<Session>, plan: &TestPlan) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let content = Arc::new(plan.encode());
-        let mut concerned: BTreeSet<PartyId> = self.auxiliary().into_iter().collect();
-        let mut begun = Vec::new();
-        for context in UnitContext::of(session, plan) {
-            concerned.extend(context.seated().chain(context.owners(session)).map(PartyId::Client));
-            let id = context.id;
-            if !self.is_stale(id) {
-                if let Some(state) =
-                    self.rounds.get_mut(&plan.round).filter(|_| context.pass.id != EVERYTHING)
-                {
-                    state.gathered.entry(context.pass.id).or_insert((context.pass.clone(), false));
-                }
-                self.units.insert(id, UnitState { plan: Some(Arc::new(context)), ..UnitState::default() });
-                begun.push(id);
-            }
-        }
-        for to in concerned {
-            effects.outbox.push(Outgoing::new(to, Kind::Test, content.clone()));
-        }
-        for unit in begun {
-            effects.and(self.advance(unit)?);
-        }
-        if plan.units.iter().any(|unit| unit.gathered.is_some()) {
-            effects.and(self.first_layer(plan.round)?);
-        }
-        Ok(effects)
-    }
-
-    /// Who tests a group's samples: planned once, whatever the samples.
-    fn unit_plan(
-        &mut self,
-        round: RoundId,
-        participants: Coalition,
-        coalition: Coalition,
-        group: usize,
-        samples: SampleSet,
-    ) -> Result<UnitPlan, Error> {
-        let key = (round, coalition, group);
-        if !self.roles.contains_key(&key) {
-            let unit = Unit { round, participants, group, coalition };
-            self.assign(Assignment { unit, away: self.away, sent: None })?;
-        }
-        let roles = self.roles.get(&key).ok_or(Error::Local { what: "assigned roles" })?;
-        let first = roles.attempts.first().ok_or(Error::Local { what: "assigned roles" })?;
-        Ok(UnitPlan { samples, ..first.clone() })
-    }
-
-    fn open_round(&mut self, round: RoundId) -> Effects<Self> {
-        let mut effects = Effects::default();
-        if let Entry::Vacant(vacant) = self.rounds.entry(round) {
-            vacant.insert(RoundState::default());
-            let mut concerned = self.federation.participants(round);
-            if let Some(session) = self.session.as_ref().filter(|session| session.encryption.is_none()) {
-                // Owners deal for the first layer of every round.
-                concerned = session.groups.iter().fold(concerned, |all, group| all.union(group.owners));
-            }
-            for client in concerned.members() {
-                let content = round.0.to_le_bytes().to_vec();
-                effects.outbox.push(Outgoing::new(PartyId::Client(client), Kind::RoundStart, content));
-            }
-        }
-        effects
-    }
-
     fn own_result(
         &mut self,
         session: &Session,
@@ -661,13 +498,6 @@ impl Principal {
         }
         Ok(effects)
     }
-}
-
-/// How many tests run at the same time.
-pub(crate) fn most_active(session: &Session) -> usize {
-    let later = session.encryption.iter().flat_map(|encryption| encryption.layouts.iter().skip(1));
-    let of_one: usize = later.map(|layout| 2 * layout.prepared_bytes()).sum();
-    MODELS_MEMORY.checked_div(of_one).unwrap_or(MOST_ACTIVE).clamp(2, MOST_ACTIVE)
 }
 
 impl secret::Host for Principal {

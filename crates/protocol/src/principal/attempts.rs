@@ -1,8 +1,20 @@
 //! Clients that stay away: others take their places, in a new attempt. An attempt has a number of its own, so nothing of
 //! it is mixed up with what came before, and no randomness is used twice.
 
-use super::*;
-use crate::scope::ATTEMPT;
+use std::sync::Arc;
+
+use secsv_federation::{Coalition, SampleSet};
+
+use super::{Assignment, Principal, TestRequest};
+use crate::{
+    Error,
+    decryptors::{PlanError, Planner, Unit, UnitRoles},
+    message::{Kind, Place, TestPlan, UnitId, UnitPlan},
+    role::Effects,
+    scope::ATTEMPT,
+    server::UnitContext,
+    session::Session,
+};
 
 /// The test that was asked for, whatever the attempt.
 pub(super) fn asked(test: u64) -> u64 {

@@ -1,31 +1,29 @@
 //! The one server of HESV: multiplies encrypted models with encrypted data and learns how many predictions are right,
 //! not which.
 
+mod counting;
+mod products;
 #[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use secsv_algebra::{Prg, Ring as _};
 use secsv_federation::{Coalition, RoundId};
 use secsv_he::{
-    Ciphertext, EncryptedSlots, EvaluationKey, Flooding, NoiseBound, PublicKey,
+    EncryptedSlots, EvaluationKey, PublicKey,
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Layout, Terms},
 };
 
-use super::{
-    MOST_ACTIVE, Principal, asked,
-    replies::{Replies, biases},
-};
+use super::{Principal, asked, schedule::MOST_ACTIVE};
 use crate::{
     Error, PartyId,
     codec::Reader,
     error::CodecError,
-    hesv::{KEPT, Upload, decode_batches, rotation_steps, slot_replies},
+    hesv::{KEPT, Upload, decode_batches, rotation_steps},
     message::{Kind, Place, UnitId, split},
     pass::EVERYTHING,
     role::{Effects, Phase},
-    server::{LocalModel, UnitContext, may_send, products_of, updates_of},
+    server::{LocalModel, UnitContext, may_send},
     session::Session,
 };
 
@@ -392,260 +390,6 @@ impl Principal {
         }
     }
 
-    /// Replies with later layers' outputs (Algorithm 2, step 2).
-    fn full_products(
-        &mut self,
-        session: &Arc<Session>,
-        context: &Arc<UnitContext>,
-    ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let id = context.id;
-        for (hop, item, operator, from) in products_of(session) {
-            if self.is_started(id, (hop, item)) || self.uploaded(id, from).is_none() {
-                continue;
-            }
-            let (Some(weights), Some(models)) =
-                (self.weights(session, context.round), self.store.all_models(session, context.round))
-            else {
-                continue;
-            };
-            let kept = if session.encryption()?.layouts[operator].extended_bytes()? <= KEPT {
-                match self.hesv.coalitions.get(&(asked(id.test), operator)) {
-                    Some(Some(model)) => Some(model.clone()),
-                    Some(None) => continue,
-                    None => {
-                        effects.and(self.extended_coalition(session, context, operator, weights));
-                        continue;
-                    }
-                }
-            } else {
-                None
-            };
-            self.set_started(id, (hop, item));
-            let batches = self.uploaded(id, from).and_then(|uploaded| uploaded.batches.take());
-            let batches = batches.ok_or(Error::Local { what: "batches that were not used yet" })?;
-            let place = Place { item, ..Place::new(id, hop) };
-            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
-            let (public, evaluation) = (self.public_key()?, self.evaluation()?);
-            let seed = self.seed.derive("full reply", id.test).derive("reply", place.number());
-            let (session, context) = (session.clone(), context.clone());
-            effects.job(move |meter| {
-                meter.enter(Phase::Linear);
-                let layout = &session.encryption()?.layouts[operator];
-                let products: Vec<Ciphertext> = match kept {
-                    Some(model) => {
-                        let rows = batches
-                            .iter()
-                            .map(|b| layout.multiply_full(&model, b, &evaluation, &mut meter.operations));
-                        rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
-                    }
-                    None => {
-                        let terms = coalition_terms(&session, &context, operator, &weights);
-                        let ops = &mut meter.operations;
-                        let products = layout.multiply_sums(&[&terms], &batches, &evaluation, ops)?;
-                        products.into_iter().flatten().collect()
-                    }
-                };
-                let columns = session.program().operators[operator].positions * context.places.len();
-                let mut replies = Replies::new(&session, operator, public, &seed)?;
-                for (i, product) in products.iter().enumerate() {
-                    let (start, row) = (i / layout.rows() * layout.batch(), i % layout.rows());
-                    let mut terms = biases(&session, &context, operator, row, &models);
-                    terms.push((1, product));
-                    replies.add(&terms, row, |column| start + column < columns, meter)?;
-                }
-                let content = place.encode_parts(&replies.parts);
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
-            });
-        }
-        Ok(effects)
-    }
-
-    /// The weights of a coalition's model, extended once for all units and steps of a test (Algorithm 1, step 6).
-    fn extended_coalition(
-        &mut self,
-        session: &Arc<Session>,
-        context: &Arc<UnitContext>,
-        operator: usize,
-        weights: Vec<(usize, Arc<Vec<EncryptedMatrix>>)>,
-    ) -> Effects<Self> {
-        let mut effects = Effects::default();
-        let test = asked(context.id.test);
-        self.hesv.coalitions.insert((test, operator), None);
-        let (session, context) = (session.clone(), context.clone());
-        effects.job(move |meter| {
-            meter.enter(Phase::Linear);
-            let terms = coalition_terms(&session, &context, operator, &weights);
-            let layout = &session.encryption()?.layouts[operator];
-            let model = layout.extend_sum(&terms, &mut meter.operations)?;
-            Ok(move |role: &mut Self| {
-                // Unless the test is over.
-                if let Some(room) = role.hesv.coalitions.get_mut(&(test, operator)) {
-                    *room = Some(Arc::new(model));
-                }
-                role.advance_all(|id| asked(id.test) == test)
-            })
-        });
-        effects
-    }
-
-    /// Gated sums u + z h for the re-sharer, entry by entry (DESIGN 3.9): nobody sees both factors.
-    fn gated_sums(
-        &mut self,
-        session: &Arc<Session>,
-        context: &Arc<UnitContext>,
-    ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let id = context.id;
-        for (hop, item, gates, state) in updates_of(session) {
-            let (Some(gates), Some(state)) = (self.slots(id, gates), self.slots(id, state)) else {
-                continue;
-            };
-            if self.is_started(id, (hop, item)) {
-                continue;
-            }
-            self.set_started(id, (hop, item));
-            let place = Place { item, ..Place::new(id, hop) };
-            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
-            let (public, evaluation) = (self.public_key()?, self.evaluation()?);
-            let seed = self.seed.derive("gated sum", id.test).derive("reply", place.number());
-            let (session, samples) = (session.clone(), context.places.len());
-            effects.job(move |meter| {
-                meter.enter(Phase::Linear);
-                let parameters = &session.encryption()?.parameters;
-                let ([z, u], [h]) = (&gates[..], &state[..]) else {
-                    return Err(Error::Local { what: "gates and a state" });
-                };
-                let [z, u, h] = [z, u, h].map(|slots| slots.expand(parameters));
-                let mut sums = Vec::new();
-                for ((z, u), h) in z?.iter().zip(&u?).zip(&h?) {
-                    let mut sum = evaluation.multiply(parameters, z, h, &mut meter.operations)?;
-                    sum.add_assign(parameters.limbs(), u)?;
-                    sums.push(sum);
-                }
-                let flooding = Flooding::new(parameters, NoiseBound::slot_product(parameters))?;
-                let elements = session.program().gru.map_or(0, |gru| gru.hidden) * samples;
-                let rng = &mut Prg::new(&seed);
-                let replies = slot_replies(&session, elements, sums, &public, &flooding, rng, meter)?;
-                let content = place.encode(&replies);
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
-            });
-        }
-        Ok(effects)
-    }
-
-    /// Differences of predicted and true labels, each times a random number that is not zero, for the counting client
-    /// (Algorithm 2, step 10; DESIGN 3.12).
-    fn compare(
-        &mut self,
-        session: &Arc<Session>,
-        context: &Arc<UnitContext>,
-    ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let id = context.id;
-        let Some(uploads) = self.hesv.units.get_mut(&id) else { return Ok(effects) };
-        if uploads.compared || uploads.truth.is_none() || uploads.predicted.is_none() {
-            return Ok(effects);
-        }
-        uploads.compared = true;
-        let (truth, predicted) =
-            (uploads.truth.take().unwrap_or_default(), uploads.predicted.take().unwrap_or_default());
-        let counter = context.plan.counter.ok_or(Error::Local { what: "a counting client" })?;
-        let last = session.program().hops.len() - 1;
-        let owner = context.owners(session).next().ok_or(Error::Local { what: "an owner" })?;
-        let predictor = context.client(session.program().hops[last].seat)?;
-        let public = self.public_key()?;
-        let place = Place::new(id, last);
-        let seed = self.seed.derive("differences", id.test).derive("reply", place.number());
-        let (session, samples) = (session.clone(), context.places.len());
-        effects.job(move |meter| {
-            meter.enter(Phase::Codec);
-            let parameters = &session.encryption()?.parameters;
-            let open = |client, kind, bytes: &[u8]| {
-                let slots = EncryptedSlots::from_bytes(parameters, samples, bytes);
-                let from = PartyId::Client(client);
-                let slots = slots.map_err(|e| Error::Malformed { from, kind, why: e.into() })?;
-                Ok::<_, Error>(slots.expand(parameters)?)
-            };
-            let predicted = open(predictor, Kind::Predicted, &predicted)?;
-            let truth = open(owner, Kind::Truth, &truth)?;
-            meter.enter(Phase::Linear);
-            let mut rng = Prg::new(&seed);
-            let mut factors = secsv_algebra::Secret::new(vec![0; parameters.degree()]);
-            let mut differences = Vec::new();
-            for (mut difference, truth) in predicted.into_iter().zip(truth) {
-                difference.sub_assign(parameters.limbs(), &truth)?;
-                rng.fill_uniform(parameters.field().modulus() - 1, factors.expose_mut());
-                factors.expose_mut().iter_mut().for_each(|factor| *factor += 1);
-                differences.push(difference.scale_slots(
-                    parameters,
-                    factors.expose(),
-                    &mut meter.operations,
-                )?);
-            }
-            let flooding = Flooding::new(parameters, NoiseBound::scaled_difference(parameters))?;
-            let replies = slot_replies(&session, samples, differences, &public, &flooding, &mut rng, meter)?;
-            let content = place.encode(&replies);
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Client(counter), Kind::Differences, content)))
-        });
-        Ok(effects)
-    }
-
-    /// How many predictions of a unit are right.
-    fn count(&mut self, client: usize, content: &[u8]) -> Result<Effects<Self>, Error> {
-        let (from, kind) = (PartyId::Client(client), Kind::Count);
-        let malformed = |why| Error::Malformed { from, kind, why };
-        let (place, rest) = Place::decode(content).map_err(malformed)?;
-        let mut r = Reader::new(rest);
-        let found = r.u64().map_err(malformed)?;
-        r.end().map_err(malformed)?;
-        let id = place.unit;
-        let compared = self.hesv.units.get(&id).is_some_and(|uploads| uploads.compared);
-        let context = self.units.get(&id).and_then(|state| state.plan.clone());
-        let Some(context) = context.filter(|c| compared && c.plan.counter == Some(client)) else {
-            return Err(Error::Unexpected { from, kind, state: "nothing to count, or somebody else's part" });
-        };
-        let expected = context.places.len() as u64;
-        if found > expected {
-            return Err(malformed(CodecError::TooLarge { what: "right predictions", expected, found }));
-        }
-        if let Some(test) = self.tests.get_mut(&asked(id.test)) {
-            test.counted += found as usize;
-            test.units_left.remove(&id.group);
-        }
-        self.units.remove(&id);
-        self.hesv.units.remove(&id);
-        self.finish(asked(id.test))
-    }
-
-    /// How many of its own samples a model predicts right that the owner knows.
-    fn own_count(
-        &mut self,
-        session: &Session,
-        client: usize,
-        content: &[u8],
-    ) -> Result<Result<Effects<Self>, Error>, CodecError> {
-        let mut r = Reader::new(content);
-        let (test, found) = (r.u64()?, r.u64()?);
-        r.end()?;
-        let Some(state) = self.tests.get_mut(&test) else {
-            return Err(CodecError::Value { what: "test" });
-        };
-        let first = session.offset(client);
-        let own = first..first + session.hellos[client].samples as usize;
-        let expected = own.filter(|&sample| state.request.samples.contains(sample)).count() as u64;
-        if found > expected {
-            return Err(CodecError::TooLarge { what: "right predictions", expected, found });
-        }
-        if !state.owners_left.remove(&client) {
-            return Err(CodecError::Value { what: "test" });
-        }
-        state.counted += found as usize;
-        Ok(self.finish(test))
-    }
-}
-
-impl Principal {
     /// What is missing, and from whom.
     pub(super) fn awaiting_hesv(&self, session: &Session) -> String {
         let mut missing = Vec::new();
@@ -693,16 +437,4 @@ impl Principal {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("principal: {}{more}", missing.join(", "))
     }
-}
-
-/// Members' weights and matrices of one operator.
-fn coalition_terms<'a>(
-    session: &Session,
-    context: &UnitContext,
-    operator: usize,
-    weights: &'a [(usize, Arc<Vec<EncryptedMatrix>>)],
-) -> Vec<(u32, &'a EncryptedMatrix)> {
-    let members = session.members(context.round, context.coalition);
-    let matrix = |i: usize| weights.iter().find(|(client, _)| *client == i).map(|(_, m)| &m[operator]);
-    members.iter().filter_map(|&(i, weight)| Some((weight, matrix(i)?))).collect()
 }

@@ -2,6 +2,7 @@
 //! was sent binds.
 
 use super::{attempts::Roles, *};
+use crate::decryptors::Unit;
 
 /// One call of the planner. The same calls in the same order give the same roles again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

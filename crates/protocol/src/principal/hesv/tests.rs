@@ -1,6 +1,6 @@
 //! What clients may not say to the server.
 
-use secsv_algebra::{Matrix, Seed};
+use secsv_algebra::{Matrix, Prg, Seed};
 use secsv_he::{Preset, SecretKey};
 
 use super::*;

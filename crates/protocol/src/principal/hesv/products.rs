@@ -1,0 +1,175 @@
+//! Later layers: coalitions' encrypted models meet what clients encrypted again, and the gated sums of a recurrent unit.
+
+use std::sync::Arc;
+
+use secsv_algebra::Prg;
+use secsv_he::{Ciphertext, Flooding, NoiseBound, linear::EncryptedMatrix};
+
+use super::{
+    super::replies::{Replies, biases},
+    Principal, asked,
+};
+use crate::{
+    Error, PartyId,
+    hesv::{KEPT, slot_replies},
+    message::{Kind, Place},
+    role::{Effects, Phase},
+    server::{UnitContext, products_of, updates_of},
+    session::Session,
+};
+
+impl Principal {
+    /// Replies with later layers' outputs (Algorithm 2, step 2).
+    pub(super) fn full_products(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let id = context.id;
+        for (hop, item, operator, from) in products_of(session) {
+            if self.is_started(id, (hop, item)) || self.uploaded(id, from).is_none() {
+                continue;
+            }
+            let (Some(weights), Some(models)) =
+                (self.weights(session, context.round), self.store.all_models(session, context.round))
+            else {
+                continue;
+            };
+            let kept = if session.encryption()?.layouts[operator].extended_bytes()? <= KEPT {
+                match self.hesv.coalitions.get(&(asked(id.test), operator)) {
+                    Some(Some(model)) => Some(model.clone()),
+                    Some(None) => continue,
+                    None => {
+                        effects.and(self.extended_coalition(session, context, operator, weights));
+                        continue;
+                    }
+                }
+            } else {
+                None
+            };
+            self.set_started(id, (hop, item));
+            let batches = self.uploaded(id, from).and_then(|uploaded| uploaded.batches.take());
+            let batches = batches.ok_or(Error::Local { what: "batches that were not used yet" })?;
+            let place = Place { item, ..Place::new(id, hop) };
+            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+            let (public, evaluation) = (self.public_key()?, self.evaluation()?);
+            let seed = self.seed.derive("full reply", id.test).derive("reply", place.number());
+            let (session, context) = (session.clone(), context.clone());
+            effects.job(move |meter| {
+                meter.enter(Phase::Linear);
+                let layout = &session.encryption()?.layouts[operator];
+                let products: Vec<Ciphertext> = match kept {
+                    Some(model) => {
+                        let rows = batches
+                            .iter()
+                            .map(|b| layout.multiply_full(&model, b, &evaluation, &mut meter.operations));
+                        rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
+                    }
+                    None => {
+                        let terms = coalition_terms(&session, &context, operator, &weights);
+                        let ops = &mut meter.operations;
+                        let products = layout.multiply_sums(&[&terms], &batches, &evaluation, ops)?;
+                        products.into_iter().flatten().collect()
+                    }
+                };
+                let columns = session.program().operators[operator].positions * context.places.len();
+                let mut replies = Replies::new(&session, operator, public, &seed)?;
+                for (i, product) in products.iter().enumerate() {
+                    let (start, row) = (i / layout.rows() * layout.batch(), i % layout.rows());
+                    let mut terms = biases(&session, &context, operator, row, &models);
+                    terms.push((1, product));
+                    replies.add(&terms, row, |column| start + column < columns, meter)?;
+                }
+                let content = place.encode_parts(&replies.parts);
+                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+            });
+        }
+        Ok(effects)
+    }
+
+    /// The weights of a coalition's model, extended once for all units and steps of a test (Algorithm 1, step 6).
+    pub(super) fn extended_coalition(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+        operator: usize,
+        weights: Vec<(usize, Arc<Vec<EncryptedMatrix>>)>,
+    ) -> Effects<Self> {
+        let mut effects = Effects::default();
+        let test = asked(context.id.test);
+        self.hesv.coalitions.insert((test, operator), None);
+        let (session, context) = (session.clone(), context.clone());
+        effects.job(move |meter| {
+            meter.enter(Phase::Linear);
+            let terms = coalition_terms(&session, &context, operator, &weights);
+            let layout = &session.encryption()?.layouts[operator];
+            let model = layout.extend_sum(&terms, &mut meter.operations)?;
+            Ok(move |role: &mut Self| {
+                // Unless the test is over.
+                if let Some(room) = role.hesv.coalitions.get_mut(&(test, operator)) {
+                    *room = Some(Arc::new(model));
+                }
+                role.advance_all(|id| asked(id.test) == test)
+            })
+        });
+        effects
+    }
+
+    /// Gated sums u + z h for the re-sharer, entry by entry (DESIGN 3.9): nobody sees both factors.
+    pub(super) fn gated_sums(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let id = context.id;
+        for (hop, item, gates, state) in updates_of(session) {
+            let (Some(gates), Some(state)) = (self.slots(id, gates), self.slots(id, state)) else {
+                continue;
+            };
+            if self.is_started(id, (hop, item)) {
+                continue;
+            }
+            self.set_started(id, (hop, item));
+            let place = Place { item, ..Place::new(id, hop) };
+            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+            let (public, evaluation) = (self.public_key()?, self.evaluation()?);
+            let seed = self.seed.derive("gated sum", id.test).derive("reply", place.number());
+            let (session, samples) = (session.clone(), context.places.len());
+            effects.job(move |meter| {
+                meter.enter(Phase::Linear);
+                let parameters = &session.encryption()?.parameters;
+                let ([z, u], [h]) = (&gates[..], &state[..]) else {
+                    return Err(Error::Local { what: "gates and a state" });
+                };
+                let [z, u, h] = [z, u, h].map(|slots| slots.expand(parameters));
+                let mut sums = Vec::new();
+                for ((z, u), h) in z?.iter().zip(&u?).zip(&h?) {
+                    let mut sum = evaluation.multiply(parameters, z, h, &mut meter.operations)?;
+                    sum.add_assign(parameters.limbs(), u)?;
+                    sums.push(sum);
+                }
+                let flooding = Flooding::new(parameters, NoiseBound::slot_product(parameters))?;
+                let elements = session.program().gru.map_or(0, |gru| gru.hidden) * samples;
+                let rng = &mut Prg::new(&seed);
+                let replies = slot_replies(&session, elements, sums, &public, &flooding, rng, meter)?;
+                let content = place.encode(&replies);
+                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+            });
+        }
+        Ok(effects)
+    }
+}
+
+/// Members' weights and matrices of one operator.
+fn coalition_terms<'a>(
+    session: &Session,
+    context: &UnitContext,
+    operator: usize,
+    weights: &'a [(usize, Arc<Vec<EncryptedMatrix>>)],
+) -> Vec<(u32, &'a EncryptedMatrix)> {
+    let members = session.members(context.round, context.coalition);
+    let matrix = |i: usize| weights.iter().find(|(client, _)| *client == i).map(|(_, m)| &m[operator]);
+    members.iter().filter_map(|&(i, weight)| Some((weight, matrix(i)?))).collect()
+}
