@@ -1,10 +1,11 @@
-//! A number outside its range is an error that names the layer, never a wrong value.
+//! A number outside its range is an error that names the layer, never a wrong value; and formats are the same under
+//! both encrypted protocols.
 
 use secsv_federation::{RoundId, Tensor, TestSet};
-use secsv_protocol::Error as RoleError;
+use secsv_protocol::{Error as RoleError, Preset, decryptors::Protocol, session::Matmul};
 use secsv_runtime::Error;
 
-use crate::federations::{Act, Fixture, PROTOCOLS, Recipe, Shape, compact};
+use crate::federations::{Act, Fixture, PROTOCOLS, Recipe, Shape, compact, settings};
 
 fn recipe(shape: Shape) -> Recipe {
     Recipe { shape, classes: 2, samples: vec![2, 2, 2, 2], rounds: 1, absence: 0, size_bits: 0, seed: 8 }
@@ -64,6 +65,31 @@ fn saturated_states_stay_in_their_range() {
             fixture.aggregate();
             let found = fixture.run_honestly(compact(protocol)).unwrap();
             assert_eq!(found.right, fixture.expected(&found.session).unwrap());
+        }
+    }
+}
+
+/// HESV and SecSV compute the same numbers: same formats, same weights of the same members, and so, both being equal to
+/// the ideal run, the same predictions. What is shown of one's error on a federation is the other's.
+#[test]
+fn both_encrypted_protocols_have_the_same_fixed_point_numbers() {
+    let of = |protocol, matmul| settings(protocol, Preset::Standard, matmul);
+    for seed in 0..4 {
+        for shape in [
+            Shape::Logistic { features: 5 },
+            Shape::Dense { features: 3, width: 4, hidden: vec![Act::Square, Act::Tanh] },
+            Shape::Gru { steps: 3, features: 2, hidden: 2, tail: None },
+        ] {
+            let fixture = Recipe { seed, size_bits: 12, rounds: 2, ..recipe(shape) }.build();
+            let secsv = fixture.session(of(Protocol::SecSv, Matmul::Packed)).unwrap();
+            for matmul in [Matmul::Squaring, Matmul::Reducing] {
+                let hesv = fixture.session(of(Protocol::Hesv, matmul)).unwrap();
+                assert_eq!(hesv.precision, secsv.precision);
+                assert_eq!(hesv.field(), secsv.field());
+                for (round, coalition) in fixture.coalitions() {
+                    assert_eq!(hesv.members(round, coalition), secsv.members(round, coalition));
+                }
+            }
         }
     }
 }

@@ -165,7 +165,11 @@ impl Row<'_> {
     }
 
     fn error(&self) -> f64 {
-        let pairs: Vec<_> = self.found.iter().zip(self.reference).collect();
+        self.error_of(self.found)
+    }
+
+    fn error_of(&self, found: &[Measured]) -> f64 {
+        let pairs: Vec<_> = found.iter().zip(self.reference).collect();
         mean(&pairs, |(found, exact)| found.distance(exact))
     }
 
@@ -246,6 +250,13 @@ impl Row<'_> {
         Cell::less_is_better(self.error(), self.paper().filter(|_| !self.is_cut()).map(|p| p.error))
     }
 
+    /// What HESV's error would be on everything: it predicts what SecSV predicts.
+    fn error_of_all(&self) -> Option<f64> {
+        let Self { study, task, .. } = *self;
+        let of = |repetition| secure(&study.scope, task, repetition, ProtocolName::Secsv, false);
+        Some(self.error_of(&study.repeated(of).ok()?))
+    }
+
     fn memory(&self) -> Option<f64> {
         let peaks = self.found.iter().filter_map(|m| m.result.peak_memory_bytes);
         peaks.max().map(|bytes| bytes as f64 / (1u64 << 30) as f64)
@@ -290,6 +301,9 @@ impl Row<'_> {
                 self.study.scope.rounds,
                 figure(mean(self.found, |m| m.planned_s.unwrap_or_default())),
             ));
+            lines.extend(self.error_of_all().map(|error| {
+                format!("{name}, error on all samples and rounds: {}. That is SecSV's: both compute the same fixed-point numbers, bit for bit.", figure(error))
+            }));
         }
     }
 }

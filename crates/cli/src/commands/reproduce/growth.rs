@@ -1,5 +1,7 @@
 //! The figures "Effect of M" and "Effect of n", and how cost grows with the number of rounds.
 
+use secsv_training::ModelKind;
+
 use super::{
     chart::{Chart, Series},
     fit::Line,
@@ -49,7 +51,8 @@ fn of_rounds(scope: &Scope, task: Task, rounds: f64, skip: bool) -> Measurement 
 fn of_clients(scope: &Scope, task: Task, clients: f64, skip: bool) -> Measurement {
     let trained = scope.with(task, task.model(), clients as usize, 0);
     let whole = Measurement::new(trained, ProtocolName::Secsv);
-    Measurement { share: scope.studied(task), skip, limit: Some(scope.limit), ..whole }
+    let limit = Some(scope.sweep_limit(task.model()));
+    Measurement { share: scope.studied(task), skip, limit, ..whole }
 }
 
 fn share_places(scope: &Scope, task: Task) -> Vec<f64> {
@@ -251,7 +254,9 @@ pub fn client_section(study: &Study) -> Section {
     let scope = &study.scope;
     let mut section = Section::new("fig-clients", "Number of clients (figure \"Effect of n\")");
     section.about = vec![format!(
-        "n = 4 to 10 clients (2^n - 1 models a round; the paper's default is {CLIENTS}), CNN and GRU on a tenth of the test samples, as the paper does, logistic models on all. Cells that were planned to exceed the limit use fewer rounds, then fewer samples (column M), so cost is per test sample and round."
+        "n = 4 to 10 clients (2^n - 1 models a round; the paper's default is {CLIENTS}), CNN and GRU on a tenth of the test samples, as the paper does, logistic models on all. Cells that were planned to exceed the limit ({} s; CNN and GRU {} s) use fewer rounds, then fewer samples (columns T and M), so cost is per test sample and round.",
+        figure(scope.sweep_limit(ModelKind::Logistic)),
+        figure(scope.sweep_limit(ModelKind::Cnn)),
     )];
     with_client_sweep(scope, |sweep| sweep.add_to(&mut section, study));
     add_products(&mut section, study);

@@ -112,8 +112,9 @@ fn deep(scope: &Scope, task: Task, layers: usize) -> Trained {
 
 /// Its secure test on a tenth of the samples.
 fn deep_secure(scope: &Scope, task: Task, layers: usize) -> Measurement {
-    let (share, limit) = (scope.tenth(), Some(scope.limit));
-    let plain = Measurement::new(deep(scope, task, layers), ProtocolName::Secsv);
+    let trained = deep(scope, task, layers);
+    let (share, limit) = (scope.tenth(), Some(scope.sweep_limit(trained.model)));
+    let plain = Measurement::new(trained, ProtocolName::Secsv);
     Measurement { share, limit, method: Method::Exact, ..plain }
 }
 
