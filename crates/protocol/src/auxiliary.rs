@@ -442,12 +442,8 @@ impl secret::Host for Auxiliary {
         Some(self.seed.derive("zero sharing", 0))
     }
 
-    fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>> {
-        self.units.get(&unit).and_then(|state| state.plan.clone())
-    }
-
-    fn under_way(&self) -> Vec<UnitId> {
-        self.units.keys().copied().collect()
+    fn units(&self) -> &BTreeMap<UnitId, UnitState> {
+        &self.units
     }
 
     fn resume(&mut self, unit: UnitId) -> Result<Effects<Self>, Error> {

@@ -511,12 +511,8 @@ impl secret::Host for Principal {
         self.common.clone()
     }
 
-    fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>> {
-        self.units.get(&unit).and_then(|state| state.plan.clone())
-    }
-
-    fn under_way(&self) -> Vec<UnitId> {
-        self.units.keys().copied().collect()
+    fn units(&self) -> &BTreeMap<UnitId, UnitState> {
+        &self.units
     }
 
     fn resume(&mut self, unit: UnitId) -> Result<Effects<Self>, Error> {

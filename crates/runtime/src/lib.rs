@@ -22,6 +22,7 @@
 //! It holds no arithmetic on shares or ciphertexts, and no estimator.
 
 pub mod audit;
+mod by_roles;
 mod clear;
 pub mod crypto;
 mod cumulative;

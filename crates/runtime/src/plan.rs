@@ -12,10 +12,11 @@ use secsv_protocol::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Traffic, client_inputs,
+    EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Traffic,
+    by_roles::protocol_name,
+    client_inputs,
     evaluate::exact_tests,
     outcomes::MOST_GATHERED,
-    secure::protocol_name,
     secure_result::{messages, parameters, security, traffic},
 };
 

@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use secsv_federation::{Coalition, RoundId, RunDirectory, WeightedMean};
+use secsv_federation::{RoundId, RunDirectory, WeightedMean};
 use secsv_protocol::{
-    ClientInput, Seed, TestRequest, TestResult, UnitCosts,
-    decryptors::Protocol,
+    ClientInput, Seed, TestRequest, UnitCosts,
     session::{Federation, Settings},
 };
 
 use crate::{
-    CostModel, Error, Evaluator, Next, Test,
+    Error, Next, Test,
+    by_roles::ByRoles,
     world::{Accounts, Interceptor, World},
 };
 
@@ -80,60 +80,22 @@ pub fn client_inputs(run: &RunDirectory) -> Result<Vec<ClientInput>, Error> {
     Ok(inputs)
 }
 
-/// A protocol's name in results.
-pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::SecSv => "secsv",
-        Protocol::Hesv => "hesv",
-        Protocol::SecretSv => "secretsv",
-    }
-}
-
-impl Evaluator for SecureEvaluator {
-    fn protocol(&self) -> &'static str {
-        protocol_name(self.federation.settings.protocol)
+impl ByRoles for SecureEvaluator {
+    fn federation(&self) -> &Federation {
+        &self.federation
     }
 
-    fn samples(&self) -> usize {
+    fn sample_count(&self) -> usize {
         self.samples
     }
 
-    fn rounds(&self) -> Vec<(RoundId, Coalition)> {
-        self.federation.rounds.keys().map(|&round| (round, self.federation.participants(round))).collect()
-    }
-
-    fn tells_samples(&self) -> bool {
-        self.federation.settings.protocol != Protocol::Hesv
-    }
-
-    fn gathers(&self) -> bool {
-        self.federation.settings.protocol == Protocol::SecSv
-    }
-
-    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
-        let mut found: BTreeMap<usize, TestResult> = BTreeMap::new();
-        let asked = tests.iter().map(|test| (round, test.clone())).collect();
-        self.drive(asked, &mut |_, test, result| {
-            let place =
-                tests.iter().enumerate().position(|(i, other)| !found.contains_key(&i) && other == test);
-            found.extend(place.map(|place| (place, result)));
-            Ok(Vec::new())
-        })?;
-        Ok(found.into_values().collect())
-    }
-
     /// All rounds at once: the principal takes the earliest first and fills idle time with the next.
-    fn drive(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
+    fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
         self.world.run(tests.into_iter().map(request).collect(), |asked, result| {
             let TestRequest { round, coalition, samples, among } = asked.clone();
             let more = next(round, &Test { coalition, samples, among }, result)?;
             Ok(more.into_iter().map(request).collect())
         })
-    }
-
-    fn cost_model(&self) -> CostModel {
-        // Microseconds beside nanoseconds: any sample that is not tested pays for the search.
-        Box::new(|_, samples| samples as f64 * 1e4)
     }
 }
 

@@ -1,10 +1,26 @@
 //! A client's part in HESV: it encrypts its samples and labels as well as its models, encrypts again what it makes of
 //! layers' outputs, and counts zeros among blinded differences.
 
-use super::*;
-use crate::hesv::{Upload, encrypt_batches, is_hesv, open_slots, rotation_steps};
-use crate::ideal::columns_of;
-use crate::message::join;
+use std::{collections::BTreeMap, sync::Arc};
+
+use secsv_algebra::{Field, Matrix, Prg, Secret, Seed};
+use secsv_federation::Coalition;
+use secsv_he::SecretKey;
+
+use super::Client;
+use crate::{
+    Error, PartyId,
+    activation::Handed,
+    codec::Writer,
+    error::CodecError,
+    hesv::{Upload, encrypt_batches, is_hesv, open_slots, rotation_steps},
+    ideal::columns_of,
+    message::{Kind, Place, UnitId, join, join_after},
+    model::sample_values,
+    role::{Effects, Meter, Phase},
+    server::UnitContext,
+    session::Session,
+};
 
 /// What only HESV has a client remember.
 #[derive(Default)]

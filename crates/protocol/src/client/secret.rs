@@ -2,17 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use secsv_algebra::{Ring64, Secret, Seed, share::split as share};
+use secsv_algebra::{Ring64, Secret, share::split as share};
 use secsv_federation::RoundId;
 
-use super::{Client, FROM_AUXILIARY, blinded};
+use super::{Client, opening::FROM_AUXILIARY, testing::blinded};
 use crate::{
     Error, PartyId,
     activation::{Activator, Handed},
     codec::pack,
     error::CodecError,
     message::{Kind, Place},
-    model::sample_values,
     role::{Effects, Phase},
     secret,
     server::UnitContext,
@@ -20,36 +19,13 @@ use crate::{
 };
 
 impl Client {
-    /// Takes the clients' secret over, gives the servers the seeds of what this client deals, and shares the samples.
-    pub(super) fn adopt_secret(
-        &mut self,
-        session: &Arc<Session>,
-        labels: Seed,
-    ) -> Result<Effects<Self>, Error> {
-        self.label_secret = Some(labels);
+    /// Gives the servers the seeds of what this client deals, and shares the samples.
+    pub(super) fn secret_data(&self, session: &Arc<Session>) -> Effects<Self> {
         let [principal, auxiliary] = secret::masks(&self.seed);
         let mut effects = self.send(PartyId::Principal, Kind::ServerKeys, principal.seed().expose().to_vec());
         effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, auxiliary.seed().expose().to_vec()));
-        let (session, input, seed) = (session.clone(), self.input.clone(), self.seed.derive("data share", 0));
-        if !input.test_set.is_empty() {
-            effects.job(move |meter| {
-                meter.enter(Phase::Share);
-                let values = sample_values(session.program(), &input.test_set);
-                let samples = Secret::new(values.encode(Ring64, session.precision.operators[0].input, 1)?);
-                let (seeded, rest) = share(samples.expose(), seed);
-                let rest = pack(Ring64, rest.expose().elements());
-                Ok(move |role: &mut Self| {
-                    let mut effects =
-                        role.send(PartyId::Principal, Kind::Data, seeded.seed().expose().to_vec());
-                    effects.and(role.send(PartyId::Auxiliary, Kind::Data, rest));
-                    Ok(effects)
-                })
-            });
-        }
-        for (from, kind, content) in std::mem::take(&mut self.early) {
-            effects.and(self.take(from, kind, content)?);
-        }
-        Ok(effects)
+        effects.and(self.share_samples(session, Ring64));
+        effects
     }
 
     /// What a round takes: the shared model if this client took part, masks for its samples if it has any. A round that
@@ -135,28 +111,6 @@ impl Client {
                 Ok(effects)
             })
         });
-        Ok(effects)
-    }
-
-    /// Goes on with what came in the meantime, or lets the unit go after its last hop here.
-    fn after_hop(
-        &mut self,
-        session: &Arc<Session>,
-        context: &UnitContext,
-        hop: usize,
-        activator: Activator,
-    ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let later = &session.program().hops[hop + 1..];
-        if !later.iter().any(|step| context.client(step.seat) == Ok(self.position)) {
-            self.units.remove(&context.id);
-        } else if let Some(state) = self.units.get_mut(&context.id) {
-            state.activator = Some(activator);
-            let waiting: Vec<usize> = state.parts.keys().copied().collect();
-            for hop in waiting {
-                effects.and(self.advance(session, context.id, hop)?);
-            }
-        }
         Ok(effects)
     }
 }

@@ -8,15 +8,15 @@ use std::{
     },
 };
 
-use secsv_federation::{Coalition, RoundId};
-use secsv_protocol::{Principal, TestRequest, TestResult, decryptors::Protocol, session::Federation};
+use secsv_federation::RoundId;
+use secsv_protocol::{Principal, TestRequest, TestResult, session::Federation};
 
 use super::{GLANCE, Network};
 use crate::{
-    CostModel, Error, Evaluator, Next, Test,
+    Error, Next, Test,
+    by_roles::ByRoles,
     journal::TestRecord,
     party::{Party, local, record},
-    secure::protocol_name,
 };
 
 /// Tests coalitions by asking the principal's role.
@@ -100,40 +100,16 @@ impl NetworkEvaluator<'_> {
     }
 }
 
-impl Evaluator for NetworkEvaluator<'_> {
-    fn protocol(&self) -> &'static str {
-        protocol_name(self.federation.settings.protocol)
+impl ByRoles for NetworkEvaluator<'_> {
+    fn federation(&self) -> &Federation {
+        &self.federation
     }
 
-    fn samples(&self) -> usize {
+    fn sample_count(&self) -> usize {
         self.samples
     }
 
-    fn rounds(&self) -> Vec<(RoundId, Coalition)> {
-        self.federation.rounds.keys().map(|&round| (round, self.federation.participants(round))).collect()
-    }
-
-    fn tells_samples(&self) -> bool {
-        self.federation.settings.protocol != Protocol::Hesv
-    }
-
-    fn gathers(&self) -> bool {
-        self.federation.settings.protocol == Protocol::SecSv
-    }
-
-    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
-        let mut found: BTreeMap<usize, TestResult> = BTreeMap::new();
-        let asked = tests.iter().map(|test| (round, test.clone())).collect();
-        self.drive(asked, &mut |_, test, result| {
-            let is_open = |(i, other): &(usize, &Test)| !found.contains_key(i) && *other == test;
-            let place = tests.iter().enumerate().find(is_open).map(|(i, _)| i);
-            found.extend(place.map(|place| (place, result)));
-            Ok(Vec::new())
-        })?;
-        Ok(found.into_values().collect())
-    }
-
-    fn drive(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
+    fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
         let mut open = Open::default();
         for (round, test) in tests {
             self.ask(round, test, &mut open);
@@ -149,10 +125,5 @@ impl Evaluator for NetworkEvaluator<'_> {
             }
         }
         Ok(())
-    }
-
-    fn cost_model(&self) -> CostModel {
-        // Microseconds beside nanoseconds: any sample that is not tested pays for the search.
-        Box::new(|_, samples| samples as f64 * 1e4)
     }
 }

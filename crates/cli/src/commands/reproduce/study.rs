@@ -57,10 +57,10 @@ impl Scope {
         if task.is_linear() { 1.0 } else { self.tenth() }
     }
 
-    /// The limit of a cell of a sweep: CNN, GRU and DNN get a fourteenth, for these sweeps have dozens of cells that would
+    /// The limit of a cell of a sweep: CNN, GRU and DNN get a small part, for these sweeps have dozens of cells that would
     /// all reach it, and their cost per sample needs few rounds.
     pub fn sweep_limit(&self, model: ModelKind) -> f64 {
-        if model == ModelKind::Logistic { self.limit } else { self.limit / 14.0 }
+        if model == ModelKind::Logistic { self.limit } else { self.limit / 28.0 }
     }
 }
 

@@ -1,0 +1,85 @@
+//! Models that a client knows from training, tested on its own samples in the clear (DESIGN 3.8).
+
+use secsv_federation::{
+    Coalition, CollectiveTestSet, RoundId, SampleSet, Weights,
+    clear::{Parameters, correct_samples},
+};
+
+use super::{Client, ClientInput};
+use crate::{
+    Error, PartyId,
+    codec::{Reader, Writer},
+    error::CodecError,
+    message::Kind,
+    role::{Effects, Phase},
+    session::Federation,
+};
+
+impl Client {
+    /// Tests a model this client knows on its own samples, in the clear.
+    pub(super) fn own_test(&mut self, content: &[u8]) -> Result<Effects<Self>, CodecError> {
+        let mut r = Reader::new(content);
+        let (test, round, coalition) = (r.u64()?, RoundId(r.u32()?), Coalition::from_bits(r.u128()?));
+        let samples = r.samples()?;
+        r.end()?;
+        if samples.total() != self.input.test_set.len() {
+            return Err(CodecError::Value { what: "samples" });
+        }
+        let mut effects = Effects::default();
+        let (federation, input, position) = (self.federation.clone(), self.input.clone(), self.position);
+        let counts = self.is_hesv();
+        effects.job(move |meter| {
+            meter.enter(Phase::Clear);
+            let right = own_right(&federation, position, &input, round, coalition, &samples)?;
+            let mut w = Writer::default();
+            if counts {
+                w.u64(test).u64(right.len() as u64);
+            } else {
+                w.u64(test).samples(&right);
+            }
+            let content = w.finish();
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::OwnResult, content)))
+        });
+        Ok(effects)
+    }
+}
+
+/// The samples of its own that a model predicts right which this client knows from training.
+pub fn own_right(
+    federation: &Federation,
+    position: usize,
+    input: &ClientInput,
+    round: RoundId,
+    coalition: Coalition,
+    samples: &SampleSet,
+) -> Result<SampleSet, Error> {
+    let architecture = &federation.architecture;
+    let participants = federation.participants(round);
+    let of = |weights: Option<&Weights>| {
+        weights
+            .map(|w| Parameters::new(architecture, w))
+            .ok_or(Error::Local { what: "a model this client should have" })
+    };
+    let model = if coalition.is_empty() {
+        of(Some(&input.initial))?
+    } else if coalition == participants {
+        of(input.global.get(&round))?
+    } else if coalition == Coalition::EMPTY.with(position) {
+        of(input.local.get(&round))?
+    } else if participants.contains(position) && coalition == participants.without(position) {
+        // The aggregate less the own share of it.
+        let sizes = federation.rounds.get(&round).map_or(&[][..], |sizes| sizes);
+        let (total, own) =
+            (sizes.iter().sum::<u64>() as f64, sizes.get(position).copied().unwrap_or(0) as f64);
+        let (global, local) = (of(input.global.get(&round))?, of(input.local.get(&round))?);
+        let mut rest = global.clone();
+        rest.add_scaled(&global, own / (total - own));
+        rest.add_scaled(&local, -own / (total - own));
+        rest
+    } else {
+        return Err(Error::Local { what: "a model this client does not know" });
+    };
+    let test_set = CollectiveTestSet::new(architecture.input_size(), [&input.test_set])
+        .ok_or(Error::Local { what: "samples of the model's size" })?;
+    Ok(correct_samples(architecture, &model, &test_set, samples))
+}

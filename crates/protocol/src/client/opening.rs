@@ -1,0 +1,164 @@
+//! What a hop receives, decrypted or put together from two shares.
+
+use std::collections::BTreeMap;
+
+use secsv_algebra::{Field, Matrix, Secret};
+use secsv_he::{Reply, SecretKey};
+
+use super::hesv;
+use crate::{
+    Error, PartyId,
+    codec::unpack_matrix,
+    error::CodecError,
+    hesv::is_hesv,
+    message::{Kind, split},
+    program::{Input, Receive},
+    role::{Meter, Phase},
+    server::{UnitContext, wanted_batches},
+    session::Session,
+};
+
+/// Marks a share from the auxiliary among a hop's parts.
+pub(super) const FROM_AUXILIARY: usize = usize::MAX;
+
+/// Which parts a hop is made of.
+pub(super) fn expected_parts(session: &Session, context: &UnitContext, hop: usize) -> Vec<(usize, usize)> {
+    let receives = session.program().hops[hop].receives.iter().enumerate();
+    receives
+        .flat_map(|(item, receive)| match receive {
+            _ if session.encryption.is_none() => vec![(item, 0), (item, FROM_AUXILIARY)],
+            Receive::Outputs { input: Input::Data, .. } => {
+                let chunks = context.pass.wanted_chunks(&context.plan.samples);
+                chunks.map(|chunk| (item, chunk)).collect()
+            }
+            Receive::Outputs { .. } | Receive::Bias { .. } => vec![(item, 0)],
+            Receive::Update { .. } if is_hesv(session) => vec![(item, 0)],
+            Receive::Update { .. } => vec![(item, 0), (item, FROM_AUXILIARY)],
+        })
+        .collect()
+}
+
+/// Matrices that are wiped.
+pub(super) struct Matrices(pub(super) Vec<Matrix<Field>>);
+
+impl zeroize::Zeroize for Matrices {
+    fn zeroize(&mut self) {
+        self.0.iter_mut().for_each(zeroize::Zeroize::zeroize);
+    }
+}
+
+/// Decrypts or reconstructs everything a hop receives.
+pub(super) fn receive(
+    session: &Session,
+    context: &UnitContext,
+    hop: usize,
+    key: &SecretKey,
+    parts: &BTreeMap<(usize, usize), Vec<u8>>,
+    meter: &mut Meter<'_>,
+) -> Result<Secret<Matrices>, Error> {
+    let field = session.field();
+    let count = context.places.len();
+    let mut received = Secret::new(Matrices(Vec::new()));
+    for (item, receive) in session.program().hops[hop].receives.iter().enumerate() {
+        let part = |chunk: usize| parts.get(&(item, chunk)).ok_or(Error::Local { what: "a part of a hop" });
+        let matrix = match *receive {
+            Receive::Outputs { operator, input: Input::Data, first, count: positions } => {
+                let rows = session.program().operators[operator].shape.d_out;
+                let mut matrix = Matrix::zero(field, rows, positions * count);
+                for chunk in context.pass.wanted_chunks(&context.plan.samples) {
+                    let outputs = chunk_outputs(
+                        session,
+                        context,
+                        operator,
+                        (first, positions),
+                        chunk,
+                        key,
+                        part(chunk)?,
+                        meter,
+                    )?;
+                    let length = context.pass.length(chunk);
+                    // Both ascend.
+                    let mut wanted = context.places.iter().enumerate().peekable();
+                    for (k, place) in context.pass.places(chunk).enumerate() {
+                        while wanted.next_if(|(_, wanted)| **wanted < place).is_some() {}
+                        let Some((column, _)) = wanted.next_if(|(_, wanted)| **wanted == place) else {
+                            continue;
+                        };
+                        for (position, row) in (0..positions).flat_map(|p| (0..rows).map(move |r| (p, r))) {
+                            let source = (first + position) * length + k;
+                            matrix.set(row, position * count + column, outputs.expose().at(row, source));
+                        }
+                    }
+                }
+                matrix
+            }
+            Receive::Outputs { operator, count: positions, .. } => {
+                decrypt(session, operator, positions * count, |_| true, key, part(0)?, meter)?
+            }
+            Receive::Bias { operator } => decrypt(session, operator, count, |_| true, key, part(0)?, meter)?,
+            Receive::Update { .. } if is_hesv(session) => {
+                hesv::opened_sum(session, context, key, part(0)?, meter)?
+            }
+            Receive::Update { .. } => {
+                let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
+                let open = |from, bytes: &[u8]| {
+                    unpack_matrix(field, hidden, count, bytes).map_err(|why| Error::Malformed {
+                        from,
+                        kind: Kind::OutputShare,
+                        why,
+                    })
+                };
+                let own = open(PartyId::Principal, part(0)?)?;
+                own.add(&open(PartyId::Auxiliary, part(FROM_AUXILIARY)?)?)?
+            }
+        };
+        received.expose_mut().0.push(matrix);
+    }
+    Ok(received)
+}
+
+/// First-layer outputs of a chunk, where they are wanted.
+#[expect(clippy::too_many_arguments, reason = "what a chunk is, what is wanted of it, and how to read it")]
+fn chunk_outputs(
+    session: &Session,
+    context: &UnitContext,
+    operator: usize,
+    (first, positions): (usize, usize),
+    chunk: usize,
+    key: &SecretKey,
+    bytes: &[u8],
+    meter: &mut Meter<'_>,
+) -> Result<Secret<Matrix<Field>>, Error> {
+    let columns = session.program().operators[operator].positions * context.pass.length(chunk);
+    let wants = context.pass.wants(&context.plan.samples, chunk, (first, positions));
+    decrypt(session, operator, columns, wants, key, bytes, meter).map(Secret::new)
+}
+
+/// Decrypts the batches that hold wanted columns.
+fn decrypt(
+    session: &Session,
+    operator: usize,
+    columns: usize,
+    wants: impl Fn(usize) -> bool,
+    key: &SecretKey,
+    bytes: &[u8],
+    meter: &mut Meter<'_>,
+) -> Result<Matrix<Field>, Error> {
+    let malformed = |why| Error::Malformed { from: PartyId::Principal, kind: Kind::Reply, why };
+    let encryption = session.encryption()?;
+    let layout = &encryption.layouts[operator];
+    let batches = wanted_batches(layout, columns, wants);
+    let replies = split(bytes).map_err(malformed)?;
+    if replies.len() != batches.len() * layout.rows() {
+        return Err(malformed(CodecError::Value { what: "number of replies" }));
+    }
+    let mut product = Matrix::zero(session.field(), layout.shape().d_out, columns);
+    for (i, bytes) in replies.iter().enumerate() {
+        meter.enter(Phase::Codec);
+        let reply = Reply::from_bytes(&encryption.parameters, bytes).map_err(|e| malformed(e.into()))?;
+        meter.enter(Phase::Decrypt);
+        let elements = key.decrypt_reply(layout.packing(), &reply, &mut meter.operations)?;
+        layout.read(i % layout.rows(), batches[i / layout.rows()], elements.expose(), &mut product)?;
+    }
+    Ok(product)
+}

@@ -1,0 +1,150 @@
+//! Before tests: the leader's secrets, shares of the samples, encrypted models.
+
+use std::sync::Arc;
+
+use secsv_algebra::{Prg, Ring, Secret, Seed, share::split as share};
+use secsv_federation::RoundId;
+use secsv_he::SecretKey;
+
+use super::Client;
+use crate::{
+    Error, PartyId,
+    codec::{Writer, pack},
+    message::{Kind, join_after},
+    model::{EncodedModel, sample_values},
+    role::{Effects, Phase},
+    session::Session,
+};
+
+impl Client {
+    /// The leader makes the clients' key and their common secret (Algorithm 3, step 2).
+    pub(super) fn lead(&mut self, session: &Arc<Session>) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let (key, labels) =
+            (self.seed.derive("clients' key", 0), self.seed.derive("clients' label secret", 0));
+        let secrets = Secret::new([*key.expose(), *labels.expose()].concat());
+        let info = envelope_info(session);
+        let position = self.position;
+        for client in (0..self.federation.clients).filter(|&c| c != position) {
+            let mut rng = Prg::new(&self.seed.derive("envelope", client as u64));
+            let (from, to) = (self.id(), PartyId::Client(client));
+            let receiver = &session.hellos[client].public_key;
+            let sealed = self.envelopes.seal(from, to, receiver, &info, secrets.expose(), &mut rng)?;
+            let mut w = Writer::default();
+            w.u16(client).raw(&sealed);
+            effects.and(self.send(PartyId::Principal, Kind::ClientKeys, w.finish()));
+        }
+        if let Some(encryption) = &session.encryption {
+            let secret = SecretKey::from_seed(&encryption.parameters, key.clone());
+            let public = secret.public_key(&mut Prg::new(&self.seed.derive("public key", 0))).to_bytes();
+            if self.is_hesv() {
+                let keys = self.evaluation_keys(session, &secret, &public)?;
+                effects.and(self.send(PartyId::Principal, Kind::ServerKeys, keys));
+            } else {
+                let public = Arc::new(public);
+                effects.and(self.send(PartyId::Principal, Kind::ServerKeys, public.clone()));
+                effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, public));
+            }
+        }
+        effects.and(self.adopt(session, key, labels)?);
+        Ok(effects)
+    }
+
+    /// Takes the clients' secrets over, and shares the samples (Algorithm 3, step 3).
+    pub(super) fn adopt(
+        &mut self,
+        session: &Arc<Session>,
+        key: Seed,
+        labels: Seed,
+    ) -> Result<Effects<Self>, Error> {
+        self.label_secret = Some(labels);
+        let mut effects = match &session.encryption {
+            None => self.secret_data(session),
+            Some(encryption) => {
+                self.key = Some(Arc::new(SecretKey::from_seed(&encryption.parameters, key)));
+                if self.is_hesv() {
+                    self.upload_data(session)?
+                } else {
+                    self.share_samples(session, session.field())
+                }
+            }
+        };
+        for (from, kind, content) in std::mem::take(&mut self.early) {
+            effects.and(self.take(from, kind, content)?);
+        }
+        Ok(effects)
+    }
+
+    /// The samples in two shares: the principal's a seed, the auxiliary's what is left.
+    pub(super) fn share_samples<R: Ring>(&self, session: &Arc<Session>, ring: R) -> Effects<Self> {
+        let mut effects = Effects::default();
+        if self.input.test_set.is_empty() {
+            return effects;
+        }
+        let (session, input, seed) = (session.clone(), self.input.clone(), self.seed.derive("data share", 0));
+        effects.job(move |meter| {
+            meter.enter(Phase::Share);
+            let values = sample_values(session.program(), &input.test_set);
+            let samples = Secret::new(values.encode(ring, session.precision.operators[0].input, 1)?);
+            let (seeded, rest) = share(samples.expose(), seed);
+            let rest = pack(ring, rest.expose().elements());
+            Ok(move |role: &mut Self| {
+                let mut effects = role.send(PartyId::Principal, Kind::Data, seeded.seed().expose().to_vec());
+                effects.and(role.send(PartyId::Auxiliary, Kind::Data, rest));
+                Ok(effects)
+            })
+        });
+        effects
+    }
+
+    /// Encrypts the model of a round for both servers.
+    pub(super) fn upload_model(
+        &mut self,
+        session: &Arc<Session>,
+        round: RoundId,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let (session, input) = (session.clone(), self.input.clone());
+        let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
+        let seed = self.seed.derive("model", round.0.into());
+        effects.job(move |meter| {
+            meter.enter(Phase::Encrypt);
+            let encryption = session.encryption()?;
+            let weights = input.local.get(&round).ok_or(Error::Local { what: "the model of a round" })?;
+            let model = Secret::new(EncodedModel::new(
+                session.program(),
+                &session.precision,
+                session.field(),
+                weights,
+            )?);
+            let mut rng = Prg::new(&seed);
+            let mut parts = Vec::new();
+            for (layout, operator) in encryption.layouts.iter().zip(&model.expose().operators) {
+                parts.push(layout.encrypt_to_bytes(
+                    &key,
+                    &operator.weight,
+                    &mut rng,
+                    &mut meter.operations,
+                )?);
+                let bias = layout.encrypt_bias(&key, &operator.bias, &mut rng, &mut meter.operations)?;
+                parts.push(bias.to_bytes(&encryption.parameters));
+            }
+            let mut w = Writer::default();
+            w.u32(round.0);
+            let content = Arc::new(join_after(w, &parts));
+            Ok(move |role: &mut Self| {
+                let mut effects = role.send(PartyId::Principal, Kind::Model, content.clone());
+                if !role.is_hesv() {
+                    effects.and(role.send(PartyId::Auxiliary, Kind::Model, content));
+                }
+                Ok(effects)
+            })
+        });
+        Ok(effects)
+    }
+}
+
+/// What an envelope is bound to.
+pub(super) fn envelope_info(session: &Session) -> Vec<u8> {
+    [&session.federation.digest()[..], &(session.leader as u16).to_le_bytes()].concat()
+}

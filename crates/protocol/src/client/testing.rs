@@ -1,0 +1,283 @@
+//! A client's part in tests: blinded labels, triples, and hop after hop what it is assigned to decrypt.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use secsv_algebra::{Matrix, Prg, Ring, Ring64, Secret, Seed, share::split as share};
+
+use super::{
+    Client, MOST_EARLY, hesv,
+    opening::{FROM_AUXILIARY, expected_parts, receive},
+};
+use crate::{
+    Error, PartyId,
+    activation::{Activator, Handed},
+    codec::{Writer, pack},
+    error::CodecError,
+    message::{Kind, Place, TestPlan, UnitId},
+    program::Receive,
+    role::{Effects, Phase},
+    server::{UnitContext, updates_of},
+    session::Session,
+};
+
+/// A unit that this client has a seat in.
+#[derive(Default)]
+pub(super) struct UnitState {
+    context: Option<Arc<UnitContext>>,
+    /// What came for each hop: replies by item and chunk, shares by item and server.
+    parts: BTreeMap<usize, BTreeMap<(usize, usize), Vec<u8>>>,
+    activator: Option<Activator>,
+    done: Vec<usize>,
+}
+
+impl UnitState {
+    /// What is not there yet of the hops that this client has a seat at.
+    pub(super) fn missing(&self, session: &Session, id: UnitId, own: PartyId) -> Vec<String> {
+        let UnitId { test, group } = id;
+        let Some(context) = &self.context else {
+            return vec![format!("the announcement of test {test} from principal")];
+        };
+        let seated = |hop: &usize| {
+            let seat = context.client(session.program().hops[*hop].seat);
+            seat.is_ok_and(|client| PartyId::Client(client) == own) && !self.done.contains(hop)
+        };
+        let Some(hop) = (0..session.program().hops.len()).find(seated) else { return Vec::new() };
+        let there = self.parts.get(&hop);
+        let absent = |key: &(usize, usize)| !there.is_some_and(|parts| parts.contains_key(key));
+        let name = |(item, part): (usize, usize)| {
+            let (kind, from) = match session.program().hops[hop].receives[item] {
+                Receive::Update { .. } if part == FROM_AUXILIARY => (Kind::OutputShare, PartyId::Auxiliary),
+                Receive::Update { .. } => (Kind::OutputShare, PartyId::Principal),
+                _ => (Kind::Reply, PartyId::Principal),
+            };
+            format!("{kind} of test {test} group {group} hop {hop} from {from}")
+        };
+        expected_parts(session, context, hop).into_iter().filter(absent).map(name).collect()
+    }
+}
+
+impl Client {
+    /// Takes part in a test: as owner with blinded labels, as dealer with triples, as decryptor later.
+    pub(super) fn join_test(
+        &mut self,
+        session: &Arc<Session>,
+        plan: &TestPlan,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        for context in UnitContext::of(session, plan) {
+            let (id, context) = (context.id, Arc::new(context));
+            self.await_differences(&context);
+            if context.owners(session).any(|owner| owner == self.position) {
+                effects.and(self.truth(session, &context)?);
+            }
+            if context.plan.dealer == Some(self.position) {
+                self.deal(session, &context, &mut effects);
+            }
+            let seated =
+                session.program().hops.iter().any(|hop| context.client(hop.seat) == Ok(self.position));
+            if seated {
+                let state = self.units.entry(id).or_default();
+                state.context = Some(context.clone());
+                state.activator = Some(Activator::default());
+                let hops: Vec<usize> = state.parts.keys().copied().collect();
+                for hop in hops {
+                    effects.and(self.advance(session, id, hop)?);
+                }
+            }
+        }
+        Ok(effects)
+    }
+
+    /// Shares of the blinded labels (DESIGN 3.12).
+    fn truth(&mut self, session: &Arc<Session>, context: &Arc<UnitContext>) -> Result<Effects<Self>, Error> {
+        if self.is_hesv() {
+            return self.encrypted_truth(session, context);
+        }
+        let mut effects = Effects::default();
+        let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
+        let place = Place::new(context.id, 0);
+        let seed = self.seed.derive("truth", context.id.test).derive("truth", place.number());
+        let (session, context, input, position) =
+            (session.clone(), context.clone(), self.input.clone(), self.position);
+        effects.job(move |meter| {
+            meter.enter(Phase::Share);
+            let places = session.groups[context.plan.group].places(position);
+            let wanted = places.clone().filter(|&p| context.plan.samples.contains(p));
+            let labels =
+                wanted.map(|p| (p, input.test_set.labels()[p - places.start] as u64)).collect::<Vec<_>>();
+            let (seeded, rest) = blinded(&session, &secret, &context, &labels, seed)?;
+            Ok(move |role: &mut Self| Ok(role.send_share(Kind::Truth, place, &seeded, &rest)))
+        });
+        Ok(effects)
+    }
+
+    pub(super) fn send_share(&mut self, kind: Kind, place: Place, seed: &Seed, rest: &[u8]) -> Effects<Self> {
+        let mut effects = self.send(PartyId::Principal, kind, place.encode(seed.expose()));
+        effects.and(self.send(PartyId::Auxiliary, kind, place.encode(rest)));
+        effects
+    }
+
+    /// Multiplication triples for the gated sums: the principal's shares from a seed, the auxiliary's factors too.
+    fn deal(&mut self, session: &Arc<Session>, context: &Arc<UnitContext>, effects: &mut Effects<Self>) {
+        for (hop, ..) in updates_of(session) {
+            let place = Place::new(context.id, hop);
+            let seed = self.seed.derive("triple", context.id.test).derive("triple", place.number());
+            let (session, context) = (session.clone(), context.clone());
+            effects.job(move |meter| {
+                meter.enter(Phase::Share);
+                let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
+                let shape = (hidden, context.places.len());
+                let (principal, rest) = match session.encryption {
+                    Some(_) => triple(session.field(), shape, &seed),
+                    None => triple(Ring64, shape, &seed),
+                };
+                Ok(move |role: &mut Self| Ok(role.send_share(Kind::Triple, place, &principal, &rest)))
+            });
+        }
+    }
+
+    /// Keeps a part of what a hop needs.
+    pub(super) fn part(
+        &mut self,
+        session: &Arc<Session>,
+        content: &[u8],
+        server: Option<usize>,
+    ) -> Result<Result<Effects<Self>, Error>, CodecError> {
+        let (place, rest) = Place::decode(content)?;
+        if place.hop >= session.program().hops.len() || self.units.len() > MOST_EARLY {
+            return Err(CodecError::Value { what: "hop" });
+        }
+        let state = self.units.entry(place.unit).or_default();
+        let parts = state.parts.entry(place.hop).or_default();
+        if parts.len() > MOST_EARLY {
+            return Err(CodecError::Value { what: "parts" });
+        }
+        parts.insert((place.item, server.unwrap_or(place.chunk)), rest.to_vec());
+        Ok(self.advance(session, place.unit, place.hop))
+    }
+
+    /// Decrypts, activates and shares once everything a hop needs is there (Algorithm 4, steps 7 to 11).
+    pub(super) fn advance(
+        &mut self,
+        session: &Arc<Session>,
+        id: UnitId,
+        hop: usize,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let Some(state) = self.units.get_mut(&id) else { return Ok(effects) };
+        let Some(context) = state.context.clone() else { return Ok(effects) };
+        let step = &session.program().hops[hop];
+        if context.client(step.seat)? != self.position || state.done.contains(&hop) {
+            return Err(Error::Unexpected {
+                from: PartyId::Principal,
+                kind: Kind::Reply,
+                state: "not this client's hop",
+            });
+        }
+        let expected = expected_parts(session, &context, hop);
+        let is_whole = |parts: &BTreeMap<_, _>| expected.iter().all(|key| parts.contains_key(key));
+        if !state.parts.get(&hop).is_some_and(is_whole) {
+            return Ok(effects);
+        }
+        let Some(mut activator) = state.activator.take() else { return Ok(effects) };
+        let parts = state.parts.remove(&hop).unwrap_or_default();
+        state.done.push(hop);
+        if session.encryption.is_none() {
+            return self.hand_on_secret(session, context, hop, activator, parts);
+        }
+        let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
+        let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
+        let place = Place::new(id, hop);
+        let seed = self.seed.derive("shared", id.test).derive("shared", place.number());
+        let session = session.clone();
+        effects.job(move |meter| {
+            let received = receive(&session, &context, hop, &key, &parts, meter)?;
+            meter.enter(Phase::Activate);
+            let total = session.total_weight(context.round, context.coalition);
+            let received = received.expose();
+            let handed = activator.step(session.program(), &session.precision, hop, total, &received.0)?;
+            let encrypted = hesv::encrypted(&session, hop, &handed, &key, &seed, meter)?;
+            meter.enter(Phase::Share);
+            let (kind, seeded, rest) = match handed {
+                _ if encrypted.is_some() => (Kind::Shared, seed, Vec::new()),
+                Handed::Shared(matrix) => {
+                    let matrix = Secret::new(matrix);
+                    let (seeded, rest) = share(matrix.expose(), seed);
+                    (Kind::Shared, seeded.seed().clone(), pack(session.field(), rest.expose().elements()))
+                }
+                Handed::Labels(labels) => {
+                    let labels: Vec<(usize, u64)> =
+                        context.places.iter().copied().zip(labels.into_iter().map(|l| l as u64)).collect();
+                    let (seeded, rest) = blinded(&session, &secret, &context, &labels, seed)?;
+                    (Kind::Predicted, seeded, rest)
+                }
+            };
+            Ok(move |role: &mut Self| {
+                let mut effects = match encrypted {
+                    Some((kind, content)) => role.send(PartyId::Principal, kind, place.encode(&content)),
+                    None => role.send_share(kind, place, &seeded, &rest),
+                };
+                effects.and(role.after_hop(&session, &context, hop, activator)?);
+                Ok(effects)
+            })
+        });
+        Ok(effects)
+    }
+
+    /// Goes on with what came in the meantime, or lets the unit go after its last hop here.
+    pub(super) fn after_hop(
+        &mut self,
+        session: &Arc<Session>,
+        context: &UnitContext,
+        hop: usize,
+        activator: Activator,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let later = &session.program().hops[hop + 1..];
+        if !later.iter().any(|step| context.client(step.seat) == Ok(self.position)) {
+            self.units.remove(&context.id);
+        } else if let Some(state) = self.units.get_mut(&context.id) {
+            state.activator = Some(activator);
+            let waiting: Vec<usize> = state.parts.keys().copied().collect();
+            for hop in waiting {
+                effects.and(self.advance(session, context.id, hop)?);
+            }
+        }
+        Ok(effects)
+    }
+}
+
+/// A multiplication triple, entry by entry: the principal's shares from a seed, the auxiliary's factors too.
+pub(super) fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Seed, Vec<u8>) {
+    let (principal, auxiliary) = (seed.derive("principal", 0), seed.derive("auxiliary", 0));
+    let mut first = Prg::new(&principal);
+    let mut second = Prg::new(&auxiliary);
+    let draw = |prg: &mut Prg| Secret::new(Matrix::uniform(ring, rows, columns, prg));
+    let (a1, b1, c1) = (draw(&mut first), draw(&mut first), draw(&mut first));
+    let (a2, b2) = (draw(&mut second), draw(&mut second));
+    let rest: Vec<u64> = (0..rows * columns)
+        .map(|i| {
+            let [a1, b1, c1, a2, b2] = [&a1, &b1, &c1, &a2, &b2].map(|m| m.expose().elements()[i]);
+            ring.sub(ring.mul(ring.add(a1, a2), ring.add(b1, b2)), c1)
+        })
+        .collect();
+    let mut w = Writer::default();
+    w.seed(&auxiliary).raw(&pack(ring, &rest));
+    (principal, w.finish())
+}
+
+/// Shares of labels times blinding factors.
+pub(super) fn blinded(
+    session: &Session,
+    secret: &Seed,
+    context: &UnitContext,
+    labels: &[(usize, u64)],
+    seed: Seed,
+) -> Result<(Seed, Vec<u8>), Error> {
+    let field = session.field();
+    let blinds = Secret::new(session.blinds(secret, context.round, context.coalition, context.plan.group));
+    let elements = labels.iter().map(|&(place, label)| field.mul(blinds.expose()[place], label)).collect();
+    let blinded = Secret::new(Matrix::new(field, 1, labels.len(), elements)?);
+    let (seeded, rest) = share(blinded.expose(), seed);
+    Ok((seeded.seed().clone(), pack(field, rest.expose().elements())))
+}

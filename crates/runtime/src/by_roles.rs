@@ -1,0 +1,74 @@
+//! Coalitions tested by the roles of a protocol, in one process or on a network: what follows from the federation and
+//! from running tests is the same.
+
+use std::collections::BTreeMap;
+
+use secsv_federation::{Coalition, RoundId};
+use secsv_protocol::{TestResult, decryptors::Protocol, session::Federation};
+
+use crate::{CostModel, Error, Evaluator, Next, Test};
+
+/// Roles that can be asked to test.
+pub trait ByRoles {
+    /// Who takes part, and how.
+    fn federation(&self) -> &Federation;
+
+    /// How many samples all clients together have.
+    fn sample_count(&self) -> usize;
+
+    /// Runs tests, see [`Evaluator::drive`].
+    fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error>;
+}
+
+impl<E: ByRoles> Evaluator for E {
+    fn protocol(&self) -> &'static str {
+        protocol_name(self.federation().settings.protocol)
+    }
+
+    fn samples(&self) -> usize {
+        self.sample_count()
+    }
+
+    fn rounds(&self) -> Vec<(RoundId, Coalition)> {
+        let federation = self.federation();
+        federation.rounds.keys().map(|&round| (round, federation.participants(round))).collect()
+    }
+
+    fn tells_samples(&self) -> bool {
+        self.federation().settings.protocol != Protocol::Hesv
+    }
+
+    fn gathers(&self) -> bool {
+        self.federation().settings.protocol == Protocol::SecSv
+    }
+
+    fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
+        let mut found: BTreeMap<usize, TestResult> = BTreeMap::new();
+        let asked = tests.iter().map(|test| (round, test.clone())).collect();
+        self.run(asked, &mut |_, test, result| {
+            let place =
+                tests.iter().enumerate().position(|(i, other)| !found.contains_key(&i) && other == test);
+            found.extend(place.map(|place| (place, result)));
+            Ok(Vec::new())
+        })?;
+        Ok(found.into_values().collect())
+    }
+
+    fn drive(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
+        self.run(tests, next)
+    }
+
+    fn cost_model(&self) -> CostModel {
+        // Microseconds beside nanoseconds: any sample that is not tested pays for the search.
+        Box::new(|_, samples| samples as f64 * 1e4)
+    }
+}
+
+/// A protocol's name in results.
+pub fn protocol_name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::SecSv => "secsv",
+        Protocol::Hesv => "hesv",
+        Protocol::SecretSv => "secretsv",
+    }
+}
