@@ -25,7 +25,7 @@ pub struct Reply {
 
 impl PublicKey {
     /// Re-randomises a ciphertext in place: what the auxiliary does before the principal, who has no key, sees
-    /// it (DESIGN: replies, first kind).
+    /// it (SECURITY.md, replies).
     pub fn rerandomise(
         &self,
         ciphertext: &mut Ciphertext,

@@ -400,7 +400,7 @@ impl Auxiliary {
         Ok(effects)
     }
 
-    /// Shares of gated sums for the re-sharer (DESIGN 3.9).
+    /// Shares of gated sums for the re-sharer (PROTOCOL.md, the recurrent unit).
     fn updates(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let common = self.seed.derive("zero sharing", 0);

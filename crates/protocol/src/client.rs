@@ -3,7 +3,7 @@
 
 mod hesv;
 mod known_models;
-mod opening;
+mod received;
 mod secret;
 mod setup;
 mod testing;
@@ -26,7 +26,7 @@ use crate::{
     session::{Federation, Session},
 };
 pub use known_models::own_right;
-use opening::FROM_AUXILIARY;
+use received::FROM_AUXILIARY;
 use setup::envelope_info;
 use testing::UnitState;
 
@@ -60,6 +60,7 @@ pub struct Client {
 
 /// Messages kept until what they refer to is known.
 const MOST_EARLY: usize = 100_000;
+
 impl Client {
     /// A client whose randomness follows from a seed, its envelope keys too.
     pub fn new(federation: Arc<Federation>, position: usize, input: ClientInput, seed: Seed) -> Self {
@@ -96,7 +97,7 @@ impl Client {
         self.values.as_deref()
     }
 
-    /// Publishes what the others need to know (DESIGN 3.2).
+    /// Publishes what the others need to know (PROTOCOL.md 1).
     pub fn start(&mut self) -> Effects<Self> {
         let mut effects = Effects::default();
         let (federation, input, public_key) =

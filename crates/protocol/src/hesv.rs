@@ -152,7 +152,7 @@ pub(crate) fn decode_batches(
     Ok(batches.collect())
 }
 
-/// Sanitises vectors in slots for a client: everything past the last element is drowned (DESIGN 3.3).
+/// Sanitises vectors in slots for a client: everything past the last element is drowned (SECURITY.md, replies).
 pub(crate) fn slot_replies(
     session: &Session,
     elements: usize,

@@ -1,4 +1,4 @@
-//! Fixed-point formats that cannot wrap (DESIGN 3.2): from what clients publish about their weights and data to the
+//! Fixed-point formats that cannot wrap (PROTOCOL.md 1): from what clients publish about their weights and data to the
 //! fractional bits of every operator.
 
 use secsv_algebra::{FixedPoint, Ring};
@@ -104,8 +104,10 @@ fn is_close(ring: impl Ring, weight_bits: u32) -> bool {
     weight_bits > 0 && modulus != 0 && (power - modulus) << (weight_bits + 1) < power
 }
 
+/// Both get at least one, however much larger the numbers on one side are.
 fn split(fractional: i32, lean: i32) -> (i32, i32) {
-    let weight = ((fractional + lean).div_euclid(2)).clamp(1.min(fractional), MOST_BITS);
+    let most = MOST_BITS.min(fractional - 1);
+    let weight = ((fractional + lean).div_euclid(2)).clamp(1.min(most), most);
     let data = (fractional - weight).min(MOST_BITS);
     ((fractional - data).min(MOST_BITS), data)
 }
@@ -244,7 +246,7 @@ mod tests {
     #[test]
     fn all_of_the_norm_in_one_place_does_not_wrap() {
         for numbers in [vec![1.0, 0.0], vec![0.0, 1.0], vec![1.0; 785], vec![0.5; 3]] {
-            for (norm, input) in [(0, 0), (10, 3), (-16, 10), (3, -16)] {
+            for (norm, input) in [(0, 0), (10, 3), (-16, 10), (3, -16), (3, 20)] {
                 let part = largest(Field::standard(), &numbers, norm, input, 8).unwrap();
                 assert!(part < 1.0, "{part}: {norm} {input}");
             }

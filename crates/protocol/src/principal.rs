@@ -184,21 +184,25 @@ impl Principal {
         std::mem::take(&mut self.results)
     }
 
-    /// Says that a round's models and outputs are not needed any more.
+    /// Says that the models and outputs of a round that is open are not needed any more.
     pub fn close_round(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
+        if self.rounds.contains_key(&round) { self.end_round(round) } else { Ok(Effects::default()) }
+    }
+
+    /// The same whether it is open or not: an earlier process may have opened it and not said so.
+    pub fn end_round(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        if self.rounds.remove(&round).is_some() {
-            self.over.push(Scope::Round(round));
-            self.secret.forget_round(round);
-            self.store.forget_round(round);
-            self.hesv.forget_round(round);
-            let mut w = Writer::default();
-            w.u8(1).u64(round.0.into());
-            let content = w.finish();
-            effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
-            // Others may come in its place.
-            effects.and(self.pump()?);
-        }
+        self.rounds.remove(&round);
+        self.over.push(Scope::Round(round));
+        self.secret.forget_round(round);
+        self.store.forget_round(round);
+        self.hesv.forget_round(round);
+        let mut w = Writer::default();
+        w.u8(1).u64(round.0.into());
+        let content = w.finish();
+        effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
+        // Others may come in its place.
+        effects.and(self.pump()?);
         Ok(effects)
     }
 

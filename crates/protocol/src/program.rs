@@ -347,7 +347,7 @@ impl Program {
         Input::Hop(self.hops.len() - 1)
     }
 
-    /// DESIGN 3.9: the step-1 gates and every state go to one client, the later gates to another.
+    /// PROTOCOL.md, the recurrent unit: the step-1 gates and every state go to one client, the later gates to another.
     fn recurrent(&mut self, input: Input, gru: &secsv_federation::Gru) -> Result<Input, Error> {
         if input != Input::Data {
             return Err(Error::Unsupported {

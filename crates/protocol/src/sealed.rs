@@ -1,4 +1,4 @@
-//! Envelopes that the principal relays and cannot open (DESIGN 3.13): HPKE (RFC 9180) in auth mode, bound to the
+//! Envelopes that the principal relays and cannot open (PROTOCOL.md 1): HPKE (RFC 9180) in auth mode, bound to the
 //! session and the leader.
 
 use hpke::{

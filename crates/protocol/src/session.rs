@@ -373,7 +373,7 @@ impl Session {
         places
     }
 
-    /// Blinding factors of one model's labels, one for each place of a group (DESIGN 3.12): known to clients alone.
+    /// Blinding factors of one model's labels, one for each place of a group (PROTOCOL.md 2): known to clients alone.
     pub(crate) fn blinds(
         &self,
         secret: &Seed,

@@ -65,7 +65,7 @@ impl<E: ByRoles> Evaluator for E {
 }
 
 /// A protocol's name in results.
-pub fn protocol_name(protocol: Protocol) -> &'static str {
+pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::SecSv => "secsv",
         Protocol::Hesv => "hesv",

@@ -349,3 +349,36 @@ fn a_log_goes_on_after_a_stop_and_takes_nothing_back() {
     let error = Log::open(&state, kit).err().unwrap();
     assert!(matches!((&error.defect, error.line), (AuditDefect::Broken, Some(2))), "{error}");
 }
+
+#[test]
+fn what_a_party_says_that_comes_back_too_late_is_noted_and_nobodys_fault() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = run_directory(parent.path());
+    let kits = provision(&run, "exact", &parent.path().join("kits"));
+    let kit_of = |party: PartyId| kits.iter().find(|kit| kit.own == party).unwrap();
+    let (client, principal) = (kit_of(PartyId::Client(0)), kit_of(PartyId::Principal));
+    for comes_back in [true, false] {
+        let states = ["client", "principal"].map(|name| parent.path().join(format!("{name}-{comes_back}")));
+        states.iter().for_each(|state| fs::create_dir(state).unwrap());
+        let say = |log: &mut Log, number: u64| {
+            let digest = Fingerprint([number as u8; 32]);
+            log.append(Direction::Sent, PartyId::Principal, Kind::Model, number, 10, digest).unwrap();
+        };
+        let mut log = Log::open(&states[0], client).unwrap().0;
+        say(&mut log, 0);
+        if comes_back {
+            drop(log);
+            log = Log::open(&states[0], client).unwrap().0;
+        }
+        say(&mut log, 1);
+        log.end().unwrap();
+        let mut log = Log::open(&states[1], principal).unwrap().0;
+        log.append(Direction::Received, client.own, Kind::Model, 0, 10, Fingerprint([0; 32])).unwrap();
+        log.end().unwrap();
+        let found = check(&states);
+        let is_about = |finding: &&Finding| finding.what.contains("frame 1 ");
+        assert_eq!(found.findings.iter().filter(is_about).count(), usize::from(!comes_back), "{found:?}");
+        let noted = found.notes.iter().any(|note| note.what.contains("had not arrived when it ended"));
+        assert_eq!(noted, comes_back, "{found:?}");
+    }
+}

@@ -11,8 +11,7 @@ pub struct ValuationArgs {
     /// Whether samples that two models predict right are skipped on their aggregate.
     #[arg(long, value_enum, default_value_t = Skip::Off)]
     skip: Skip,
-    /// How values are computed from utilities: exact, permutation, group-testing, kernelshap ...
-    #[arg(long, default_value_t = Method::Exact, value_parser = method)]
+    #[arg(long, default_value_t = Method::Exact, value_parser = method, help = methods())]
     estimator: Method,
     /// What everything random follows from.
     #[arg(long, default_value_t = 0)]
@@ -42,6 +41,11 @@ enum Skip {
     Off,
     /// Where it saves work.
     Auto,
+}
+
+fn methods() -> String {
+    let names: Vec<&str> = Method::all().map(Method::name).collect();
+    format!("How values are computed from utilities: {}", names.join(", "))
 }
 
 fn method(name: &str) -> Result<Method, secsv_shapley::Error> {

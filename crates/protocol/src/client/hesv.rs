@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// Counts zeros (Algorithm 2, step 11). The others are random: the server multiplied them (DESIGN 3.12).
+    /// Counts zeros (Algorithm 2, step 11). The others are random: the server multiplied them (PROTOCOL.md 2).
     pub(super) fn count_right(
         &mut self,
         session: &Arc<Session>,

@@ -1,4 +1,4 @@
-//! Models that a client knows from training, tested on its own samples in the clear (DESIGN 3.8).
+//! Models that a client knows from training, tested on its own samples in the clear (SECURITY.md, who decrypts what).
 
 use secsv_federation::{
     Coalition, CollectiveTestSet, RoundId, SampleSet, Weights,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use secsv_algebra::{Ring64, Secret, share::split as share};
 use secsv_federation::RoundId;
 
-use super::{Client, opening::FROM_AUXILIARY, testing::blinded};
+use super::{Client, received::FROM_AUXILIARY, testing::blinded};
 use crate::{
     Error, PartyId,
     activation::{Activator, Handed},

@@ -50,7 +50,8 @@ impl Client {
         Ok(effects)
     }
 
-    /// Takes the clients' secrets over, and shares the samples (Algorithm 3, step 3).
+    /// Takes the clients' secrets over, shares the samples (Algorithm 3, step 3; HESV encrypts them), and turns to what
+    /// came too early.
     pub(super) fn adopt(
         &mut self,
         session: &Arc<Session>,
@@ -97,7 +98,7 @@ impl Client {
         effects
     }
 
-    /// Encrypts the model of a round for both servers.
+    /// Encrypts the model of a round for the servers.
     pub(super) fn upload_model(
         &mut self,
         session: &Arc<Session>,

@@ -6,7 +6,7 @@ use secsv_algebra::{Matrix, Prg, Ring, Ring64, Secret, Seed, share::split as sha
 
 use super::{
     Client, MOST_EARLY, hesv,
-    opening::{FROM_AUXILIARY, expected_parts, receive},
+    received::{FROM_AUXILIARY, expected_parts, receive},
 };
 use crate::{
     Error, PartyId,
@@ -20,7 +20,7 @@ use crate::{
     session::Session,
 };
 
-/// A unit that this client has a seat in.
+/// A unit that this client has a seat in, or something came for before it was announced.
 #[derive(Default)]
 pub(super) struct UnitState {
     context: Option<Arc<UnitContext>>,
@@ -88,7 +88,7 @@ impl Client {
         Ok(effects)
     }
 
-    /// Shares of the blinded labels (DESIGN 3.12).
+    /// Shares of the blinded labels (PROTOCOL.md 2).
     fn truth(&mut self, session: &Arc<Session>, context: &Arc<UnitContext>) -> Result<Effects<Self>, Error> {
         if self.is_hesv() {
             return self.encrypted_truth(session, context);
@@ -157,12 +157,7 @@ impl Client {
     }
 
     /// Decrypts, activates and shares once everything a hop needs is there (Algorithm 4, steps 7 to 11).
-    pub(super) fn advance(
-        &mut self,
-        session: &Arc<Session>,
-        id: UnitId,
-        hop: usize,
-    ) -> Result<Effects<Self>, Error> {
+    fn advance(&mut self, session: &Arc<Session>, id: UnitId, hop: usize) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let Some(state) = self.units.get_mut(&id) else { return Ok(effects) };
         let Some(context) = state.context.clone() else { return Ok(effects) };
@@ -248,7 +243,7 @@ impl Client {
 }
 
 /// A multiplication triple, entry by entry: the principal's shares from a seed, the auxiliary's factors too.
-pub(super) fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Seed, Vec<u8>) {
+fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Seed, Vec<u8>) {
     let (principal, auxiliary) = (seed.derive("principal", 0), seed.derive("auxiliary", 0));
     let mut first = Prg::new(&principal);
     let mut second = Prg::new(&auxiliary);

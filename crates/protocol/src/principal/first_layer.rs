@@ -47,7 +47,7 @@ impl Principal {
     }
 
     /// Starts the first layer of a round whose models are all there (Algorithm 4, step 5, for local models: outputs of
-    /// coalitions are weighted sums of theirs, DESIGN 3.4).
+    /// coalitions are weighted sums of theirs, PROTOCOL.md 2).
     pub(super) fn first_layer(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let session = self.agreed()?;

@@ -242,7 +242,7 @@ impl Principal {
     }
 
     /// First-layer outputs of every local model, chunk by chunk: those of coalitions are weighted sums of theirs
-    /// (DESIGN 3.4).
+    /// (PROTOCOL.md 2).
     fn encrypted_first_layer(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let session = self.agreed()?;

@@ -118,7 +118,7 @@ impl Principal {
         Ok(effects)
     }
 
-    /// Shares of gated sums for the re-sharer (DESIGN 3.9).
+    /// Shares of gated sums for the re-sharer (PROTOCOL.md, the recurrent unit).
     pub(super) fn updates(
         &mut self,
         session: &Session,

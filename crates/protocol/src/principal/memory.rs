@@ -154,7 +154,30 @@ impl Principal {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use secsv_algebra::Seed;
+
     use super::*;
+    use crate::{
+        PartyId, Scope,
+        decryptors::Protocol,
+        message::Kind,
+        role::Role as _,
+        session::{Matmul, tests::federation},
+    };
+
+    /// A principal that was killed between a round's last result and its closing has forgotten that it was open.
+    #[test]
+    fn a_round_that_an_earlier_process_left_open_can_be_ended() {
+        let federation = Arc::new(federation(Protocol::SecSv, Matmul::Packed));
+        let mut principal = Principal::new(federation, None, Seed::from_bytes([3; 32]));
+        assert!(principal.close_round(RoundId(1)).unwrap().outbox.is_empty(), "nothing is open");
+        let told = principal.end_round(RoundId(1)).unwrap().outbox;
+        let kinds: Vec<_> = told.iter().map(|message| (message.to, message.kind)).collect();
+        assert_eq!(kinds, [(PartyId::Auxiliary, Kind::Done)]);
+        assert_eq!(principal.take_over(), [Scope::Round(RoundId(1))]);
+    }
 
     #[test]
     fn assignments_are_read_as_they_are_written() {

@@ -83,7 +83,7 @@ impl Principal {
         for (index, group) in session.groups.iter().enumerate() {
             let mut samples = session.in_group(index, &state.request.samples);
             for owner in group.owners.members().filter(|&owner| knows(owner, coalition, participants)) {
-                // Models an owner knows it tests itself (DESIGN 3.8).
+                // Models an owner knows it tests itself (SECURITY.md, who decrypts what).
                 let places = group.places(owner);
                 let mut own = SampleSet::none(places.len());
                 places.clone().filter(|&p| samples.contains(p)).for_each(|p| own.insert(p - places.start));

@@ -7,14 +7,14 @@
 //! the next. The usual triple with a random V would open X - V as well, and cost each server a second product; it would
 //! also let its dealer and one server together open data that are not the dealer's. Whoever deals for a product never
 //! sees its outcome: owners decrypt no first-layer output of their own group, and no client decrypts two layers in a
-//! row (DESIGN 3.8). The gated sum of a recurrent unit goes back to the client that shared the state, so its triples,
-//! ordinary ones, come from a dealer who is neither (DESIGN 3.9).
+//! row (SECURITY.md, who decrypts what). The gated sum of a recurrent unit goes back to the client that shared the
+//! state, so its triples, ordinary ones, come from a dealer who is neither (PROTOCOL.md, the recurrent unit).
 //!
 //! Masks are streams of two seeds that every client gives the servers once, one each: the principal's shares of U and W
 //! and the auxiliary's of U are never sent.
 //!
 //! - The mask of a first-layer model is used for one owner and round, so samples are shared once for all rounds and
-//!   models; coalitions' outputs are weighted sums of those of local models (DESIGN 3.4).
+//!   models; coalitions' outputs are weighted sums of those of local models (PROTOCOL.md 2).
 //! - The mask of a later layer is used for one unit; a recurrent unit's hidden layer has one for all steps.
 //! - Before a client gets its two shares of anything, the servers add a common sharing of zero to them: it learns the
 //!   sum alone.

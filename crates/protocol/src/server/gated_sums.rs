@@ -1,5 +1,5 @@
-//! A GRU's state after a step, u + z h, from shares (DESIGN 3.9): both servers open masked factors to each other and hand
-//! their shares of the sum to the re-sharer.
+//! A GRU's state after a step, u + z h, from shares (PROTOCOL.md, the recurrent unit): both servers open masked factors
+//! to each other and hand their shares of the sum to the re-sharer.
 
 use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, Share};
 

@@ -1,7 +1,7 @@
 //! Coalitions tested by parties on the network, as the principal's process sees it.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError},
@@ -29,6 +29,8 @@ pub(super) struct NetworkEvaluator<'a> {
     /// Tests of an earlier process, by what was asked.
     pub known: BTreeMap<Vec<u8>, VecDeque<(u64, Option<TestResult>)>>,
     pub next_test: u64,
+    /// Rounds that an earlier process opened and did not close.
+    pub left_open: BTreeSet<RoundId>,
     /// Looks after parties that stay away.
     pub watch: &'a mut dyn FnMut() -> Result<(), Error>,
 }
@@ -121,7 +123,11 @@ impl ByRoles for NetworkEvaluator<'_> {
                 self.ask(round, test, &mut open);
             }
             if open.asked.values().all(|(other, _)| *other != round) {
-                self.party.act(Box::new(move |role| Ok((role.close_round(round)?, Vec::new()))));
+                let left_open = self.left_open.remove(&round);
+                self.party.act(Box::new(move |role| {
+                    let ended = if left_open { role.end_round(round) } else { role.close_round(round) };
+                    Ok((ended?, Vec::new()))
+                }));
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The principal's process.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
@@ -48,10 +49,14 @@ pub fn run_principal(
     }
     let kit = Arc::new(kit);
     let (results, found) = mpsc::channel();
-    let mut known = Vec::new();
+    let (mut known, mut left_open) = (Vec::new(), BTreeSet::new());
     let mut agreed = None;
     let party = Party::open(kit.clone(), &options.node.state, Some(results), |federation, journal| {
         known = journal.tests()?;
+        left_open.extend(journal.replay()?.iter().filter_map(|message| match message.scope {
+            Scope::Round(round) => Some(round),
+            _ => None,
+        }));
         agreed = Some(federation.clone());
         let seed = journal.seed().derive("principal", 0);
         let costs = Some(typical_costs(federation.settings.preset));
@@ -81,6 +86,7 @@ pub fn run_principal(
             results: found,
             known,
             next_test,
+            left_open,
             watch: &mut watch,
         };
         let spec = &kit.federation.federation;

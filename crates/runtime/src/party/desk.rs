@@ -488,6 +488,11 @@ impl<R: Hosted> Desk<R> {
             clients.for_each(|peer| peer.end(&over));
         }
         batch.over.extend(over);
+        // A round that ends before it was taken up again takes with it what was held for then.
+        for scope in batch.over.iter().filter(|scope| matches!(scope, Scope::Round(_))) {
+            seat.resuming.remove(scope);
+            seat.held.retain(|event| !matches!(event, Event::Replay { scope: of, .. } if of == scope));
+        }
         seat.finished.extend(batch.over.iter().filter_map(|scope| match scope {
             Scope::Test(test) => Some(*test),
             _ => None,

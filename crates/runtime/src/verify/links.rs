@@ -84,6 +84,9 @@ fn compare(
     found: &mut Verification,
 ) {
     let mut on_the_way = 0;
+    // What was sent last may still be on its way when logs are copied in the middle of a run, and what a party sends that
+    // was away and is back finds others at their end.
+    let may_be_on_the_way = !receiver.is_complete() || sender.has_restarted();
     for (number, &(line, frame)) in sent {
         match received.get(number) {
             Some(&(there, other)) => {
@@ -98,10 +101,7 @@ fn compare(
                     found.frames_agreed += 1;
                 }
             }
-            // What was sent last may still be on its way when logs are copied in the middle of a run.
-            None if !receiver.is_complete()
-                && received.keys().next_back().is_none_or(|last| last < number) =>
-            {
+            None if may_be_on_the_way && received.keys().next_back().is_none_or(|last| last < number) => {
                 on_the_way += 1;
             }
             None => {
@@ -115,7 +115,9 @@ fn compare(
         found.findings.push(Finding::new(&receiver.file, Some(line), what));
     }
     if on_the_way > 0 {
-        let what = format!("{on_the_way} frames sent by {} have not arrived yet", sender.file.display());
+        let when =
+            if receiver.is_complete() { "had not arrived when it ended" } else { "have not arrived yet" };
+        let what = format!("{on_the_way} frames sent by {} {when}", sender.file.display());
         found.notes.push(Finding::new(&receiver.file, None, what));
     }
 }

@@ -66,6 +66,14 @@ impl ReadLog {
         self.entries.iter().any(|(_, entry)| entry.event == Event::End {})
     }
 
+    fn restarts(&self) -> usize {
+        self.entries.iter().filter(|(_, entry)| entry.event == Event::Restart {}).count()
+    }
+
+    pub(super) fn has_restarted(&self) -> bool {
+        self.restarts() > 0
+    }
+
     pub(super) fn summary(&self) -> LogSummary {
         let count = |direction| self.frames().filter(|(_, frame)| frame.direction == direction).count();
         LogSummary {
@@ -74,7 +82,7 @@ impl ReadLog {
             lines: self.lines,
             sent: count(Direction::Sent),
             received: count(Direction::Received),
-            restarts: self.entries.iter().filter(|(_, entry)| entry.event == Event::Restart {}).count(),
+            restarts: self.restarts(),
             is_complete: self.is_complete(),
         }
     }

@@ -31,7 +31,7 @@ fn operations(clients: usize, step: usize) -> (usize, Operations) {
     (coalitions.len(), world.accounts().operations)
 }
 
-/// Coalition linearity (DESIGN 3.4): both servers multiply every local model once, whatever is asked of them.
+/// Coalition linearity (PROTOCOL.md 2): both servers multiply every local model once, whatever is asked of them.
 #[test]
 fn products_of_logistic_models_grow_with_the_clients_alone() {
     for (clients, step) in [(4, 1), (8, 1), (8, 17), (12, 9)] {

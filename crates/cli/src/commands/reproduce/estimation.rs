@@ -111,7 +111,7 @@ pub fn section(study: &Study) -> Section {
     let title = "Estimation (table \"Comparisons of SV estimation methods under SecSV\")";
     let mut section = Section::new("table-estimation", title);
     section.about = vec![
-        "Each cell: **ours** / the paper's. Speedups are per test sample against our own HESV, so they compare with the paper's only in kind.".to_owned(),
+        "Each cell: **ours** / the paper's. Speedups are per test sample and round against our own HESV, so they compare with the paper's only in kind.".to_owned(),
         format!("Errors are means over {SEEDS} seeds of the estimator on the utilities of the secure run on all test samples (without and with SampleSkip). PS and GT ask for all models of a round, so their time is that of the exact run plus their own computing; KernelSHAP with fewer tests is run by itself. CNN and GRU are timed on a tenth of the test samples."),
         "The authors' variants: PS draws 737 orders with repeats (120 exist); GT takes any point that fits, and utilities as they are instead of above the empty coalition's (the latter is our inference: it gives errors of the paper's size, whatever the data set); KS counts repeats of complements as new and lets sampled coalitions weigh 1. \"As proposed\" are the methods of the papers that propose them: with every order or coalition at hand PS and KS are exact.".to_owned(),
     ];
@@ -162,7 +162,7 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
             seconds.push(Cell::Number(wall));
             speedups.push(match &hesv {
                 Ok(hesv) => Cell::Compared {
-                    ours: hesv.result.timing.wall_s / hesv.samples() / (wall / run.samples()),
+                    ours: hesv.seconds_per_sample() / (wall / (run.samples() * run.rounds())),
                     paper: printed.map(|row| row.speedup[place]),
                     ratio: None,
                 },

@@ -252,9 +252,12 @@ impl Row<'_> {
 
     /// What HESV's error would be on everything: it predicts what SecSV predicts.
     fn error_of_all(&self) -> Option<f64> {
-        let Self { study, task, .. } = *self;
+        let Self { study, task, protocol, .. } = *self;
         let of = |repetition| secure(&study.scope, task, repetition, ProtocolName::Secsv, false);
-        Some(self.error_of(&study.repeated(of).ok()?))
+        (protocol == Protocol::Hesv)
+            .then(|| study.repeated(of).ok())
+            .flatten()
+            .map(|found| self.error_of(&found))
     }
 
     fn memory(&self) -> Option<f64> {

@@ -254,7 +254,7 @@ pub fn client_section(study: &Study) -> Section {
     let scope = &study.scope;
     let mut section = Section::new("fig-clients", "Number of clients (figure \"Effect of n\")");
     section.about = vec![format!(
-        "n = 4 to 10 clients (2^n - 1 models a round; the paper's default is {CLIENTS}), CNN and GRU on a tenth of the test samples, as the paper does, logistic models on all. Cells that were planned to exceed the limit ({} s; CNN and GRU {} s) use fewer rounds, then fewer samples (columns T and M), so cost is per test sample and round.",
+        "n = 4 to 10 clients (2^n - 1 models a round; the paper's default is {CLIENTS}), CNN and GRU on a tenth of the test samples, as the paper does, logistic models on all. Cells that were planned to exceed the limit ({} s; CNN and GRU {} s) use fewer rounds, then fewer samples (columns T and M), so cost is per test sample and round. Batches of fewer samples are less full, so a sample costs more where M is small.",
         figure(scope.sweep_limit(ModelKind::Logistic)),
         figure(scope.sweep_limit(ModelKind::Cnn)),
     )];

@@ -71,8 +71,8 @@ pub struct ReproduceArgs {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// HESV, and the sweeps over clients and layers, take fewer rounds, then fewer samples if a cell is planned to exceed
-    /// so many seconds
+    /// HESV takes fewer rounds, then fewer samples if a cell is planned to exceed so many seconds; so do the sweeps over
+    /// clients and layers, for CNN, GRU and DNN with a 28th of it
     #[arg(long, default_value_t = 1800.0)]
     limit: f64,
     /// Use cells again that another build measured on this machine; the page names them

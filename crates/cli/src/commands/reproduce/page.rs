@@ -56,7 +56,7 @@ fn whole(parts: &Path, study: &Study) -> String {
     };
     let _ = writeln!(
         text,
-        "- Machine: {}\n- Latest run: {share}, T = {}, {} run(s) from seed {}, at most {} s a cell planned for HESV and the sweeps; each section names the command that made it\n- Cells, models and this page: one directory (`--out`); run the command again to go on after an interruption",
+        "- Machine: {}\n- Latest run: {share}, T = {}, {} run(s) from seed {}, at most {} s a cell planned for HESV (a sweep over clients or layers says its own limit); each section names the command that made it\n- Cells, models and this page: one directory (`--out`); run the command again to go on after an interruption",
         study.store.machine(),
         scope.rounds,
         scope.runs,
@@ -99,7 +99,7 @@ fn headline(section: &Section, study: &Study, command: &str) -> String {
         short.markdown(),
         study.scope.rounds,
         study.store.machine(),
-        if section.reuses { " and, for some cells, an earlier build" } else { "" }
+        if section.reuses { " and earlier builds, which docs/RESULTS.md names by cell" } else { "" }
     )
 }
 

@@ -129,10 +129,14 @@ pub fn layer_measurements(scope: &Scope) -> Vec<Measurement> {
 /// The section "Effect of L".
 pub fn layer_section(study: &Study) -> Section {
     let mut section = Section::new("fig-layers", "Number of layers (figure \"Effect of L\")");
-    section.about = vec![
-        "DNNs of L linear layers, 100 wide, relu between them; L = 1 is a logistic model. Skipped and wrongly skipped shares in the clear on all samples; SecSV without skipping on a tenth of the test samples, fewer rounds where the limit asks for it. The paper prints no numbers.".to_owned(),
-    ];
-    let columns = ["Data set", "L", "Skipped", "Wrongly skipped", "SecSV, wall ms per sample and round"];
+    let limit = |model| study.scope.sweep_limit(model);
+    section.about = vec![format!(
+        "DNNs of L linear layers, 100 wide, relu between them; L = 1 is a logistic model. Skipped and wrongly skipped shares in the clear on all samples; SecSV without skipping on a tenth of the test samples; cells that were planned to exceed the limit ({} s, L = 1 {} s) use fewer rounds, then fewer samples. The paper prints no numbers.",
+        figure(limit(ModelKind::Cnn)),
+        figure(limit(ModelKind::Logistic))
+    )];
+    let columns =
+        ["Data set", "L", "Skipped", "Wrongly skipped", "SecSV: M", "T", "Wall ms per sample and round"];
     let mut table = Table::new("fig-layers", &columns);
     let (mut wrong, mut cost) = (Vec::new(), Vec::new());
     for &task in &study.scope.tasks {
@@ -140,24 +144,23 @@ pub fn layer_section(study: &Study) -> Section {
         for layers in LAYERS {
             let found = study.get(&verified(deep(&study.scope, task, layers))).map(|found| shares(&found));
             let secure = study.get(&deep_secure(&study.scope, task, layers));
-            let secure = secure.map(|found| 1e3 * found.seconds_per_sample());
             if let Ok(shares) = &found {
                 wrong_points.push((layers as f64, 100.0 * shares[1]));
             }
-            if let Ok(milliseconds) = &secure {
-                cost_points.push((layers as f64, *milliseconds));
-            }
+            let cost_of = |found: &Measured| 1e3 * found.seconds_per_sample();
+            cost_points.extend(secure.iter().map(|found| (layers as f64, cost_of(found))));
             let cell = |which: usize| match &found {
                 Ok(shares) => Cell::Number(shares[which]),
                 Err(reason) => Cell::gap(reason.clone()),
             };
-            table.rows.push(vec![
-                Cell::text(task.name()),
-                Cell::Number(layers as f64),
-                cell(0),
-                cell(1),
-                secure.map_or_else(Cell::gap, Cell::Number),
-            ]);
+            let mut row = vec![Cell::text(task.name()), Cell::Number(layers as f64), cell(0), cell(1)];
+            match &secure {
+                Ok(found) => {
+                    row.extend([found.samples(), found.rounds(), cost_of(found)].map(Cell::Number));
+                }
+                Err(reason) => row.extend([Cell::text(""), Cell::text(""), Cell::gap(reason.clone())]),
+            }
+            table.rows.push(row);
         }
         let fit = Line::through(&cost_points);
         if let Some(fit) = &fit {

@@ -16,6 +16,8 @@ use super::{
 
 /// The paper's number of clients.
 pub const CLIENTS: usize = 5;
+/// A cell of a sweep over larger models gets this part of the limit.
+const SWEEP_PART: f64 = 28.0;
 
 /// What the user asked for.
 #[derive(Clone, Debug, Serialize)]
@@ -30,7 +32,8 @@ pub struct Scope {
     pub rounds: u32,
     /// The first seed.
     pub seed: u64,
-    /// Seconds that one cell may be planned to take before it gets fewer rounds, then fewer samples.
+    /// Seconds that a cell of HESV may be planned to take before it gets fewer rounds, then fewer samples; see
+    /// [`Scope::sweep_limit`] for cells of the sweeps.
     pub limit: f64,
 }
 
@@ -57,10 +60,10 @@ impl Scope {
         if task.is_linear() { 1.0 } else { self.tenth() }
     }
 
-    /// The limit of a cell of a sweep: CNN, GRU and DNN get a small part, for these sweeps have dozens of cells that would
-    /// all reach it, and their cost per sample needs few rounds.
+    /// The limit of a cell of the sweeps over clients and layers. There are dozens of cells of CNN, GRU and DNN, and most
+    /// would reach it: they get a small part.
     pub fn sweep_limit(&self, model: ModelKind) -> f64 {
-        if model == ModelKind::Logistic { self.limit } else { self.limit / 28.0 }
+        if model == ModelKind::Logistic { self.limit } else { (self.limit / SWEEP_PART).ceil() }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
 
 impl Principal {
     /// Differences of predicted and true labels, each times a random number that is not zero, for the counting client
-    /// (Algorithm 2, step 10; DESIGN 3.12).
+    /// (Algorithm 2, step 10; PROTOCOL.md 2).
     pub(super) fn compare(
         &mut self,
         session: &Arc<Session>,

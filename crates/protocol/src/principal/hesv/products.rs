@@ -116,7 +116,7 @@ impl Principal {
         effects
     }
 
-    /// Gated sums u + z h for the re-sharer, entry by entry (DESIGN 3.9): nobody sees both factors.
+    /// Gated sums u + z h for the re-sharer, entry by entry (PROTOCOL.md, the recurrent unit): nobody sees both factors.
     pub(super) fn gated_sums(
         &mut self,
         session: &Arc<Session>,

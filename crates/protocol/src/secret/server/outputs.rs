@@ -268,7 +268,7 @@ fn later_outputs<H: Host>(
     Ok(effects)
 }
 
-/// Shares of gated sums for the re-sharer (DESIGN 3.9).
+/// Shares of gated sums for the re-sharer (PROTOCOL.md, the recurrent unit).
 fn updates<H: Host>(
     host: &mut H,
     session: &Arc<Session>,
