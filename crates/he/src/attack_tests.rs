@@ -183,5 +183,5 @@ fn flooding_covers_the_noise_of_the_product() {
     assert!(flooding.statistical_bits() >= 40);
     // The message survives.
     let raw = scene.key.decrypt(packing, &scene.products[0], &mut ops).unwrap();
-    assert_eq!(scene.key.decrypt_reply(packing, &reply, &mut ops).unwrap().expose(), raw.expose());
+    assert_eq!(scene.key.decrypt_reply(packing, &planned, &reply, &mut ops).unwrap().expose(), raw.expose());
 }

@@ -71,7 +71,8 @@ impl UnitCosts {
             ))
         });
         let reply = public.sanitise(&fresh, packing, &planned, &flooding, &mut rng, &mut ops)?;
-        let decrypt = clock.time(|| drop(std::hint::black_box(key.decrypt_reply(packing, &reply, &mut ops))));
+        let decrypt =
+            clock.time(|| drop(std::hint::black_box(key.decrypt_reply(packing, &planned, &reply, &mut ops))));
         let terms = [(1, &fresh); 8];
         let weigh = clock
             .time(|| drop(std::hint::black_box(Ciphertext::weighted_sum(parameters.limbs(), &terms))))

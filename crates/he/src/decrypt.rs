@@ -10,7 +10,7 @@ use crate::{
     kernel::{self, Backend},
     keys::{SecretKey, to_coefficients},
     parameters::{Limb, Parameters},
-    reply::Reply,
+    reply::{Reply, carried},
 };
 
 /// Fractional bits of the scaling constants: products with a 55-bit residue still fit 128 bits.
@@ -47,50 +47,53 @@ impl SecretKey {
         Ok(message)
     }
 
-    /// Decrypts a reply that was switched to one limb.
+    /// Decrypts a reply that was switched to one limb; what was not planned is 0, or anything in slots.
     pub fn decrypt_reply(
         &self,
         packing: Packing,
+        planned: &[bool],
         reply: &Reply,
         ops: &mut Operations,
     ) -> Result<Secret<Vec<u64>>, HeError> {
         let parameters = &self.parameters;
-        let mut phase = self.reply_phase(reply, ops)?;
+        let positions = carried(packing, planned);
+        let phase = self.reply_phase(&positions, reply, ops)?;
         let ratio = ratio(parameters.field().modulus(), &parameters.limbs()[0]);
-        for x in phase.expose_mut() {
-            let m = round(u128::from(*x) * ratio);
+        let mut message = Secret::new(vec![0; parameters.degree()]);
+        for (&k, &x) in positions.iter().zip(phase.expose()) {
+            let m = round(u128::from(x) * ratio);
             // Rounding up may reach p, which is 0.
-            *x = parameters.field().arithmetic().correct(m);
+            message.expose_mut()[k as usize] = parameters.field().arithmetic().correct(m);
         }
-        parameters.unpack_coefficients(packing, phase.expose_mut(), ops);
+        parameters.unpack_coefficients(packing, message.expose_mut(), ops);
         ops.decrypt += 1;
-        Ok(phase)
+        Ok(message)
     }
 
-    /// c0 + c1 s of a reply, as coefficients.
+    /// c0 + c1 s of a reply, the coefficients at these positions.
     pub(crate) fn reply_phase(
         &self,
+        positions: &[u32],
         reply: &Reply,
         ops: &mut Operations,
     ) -> Result<Secret<Vec<u64>>, HeError> {
         let (degree, limb) = (self.parameters.degree(), &self.parameters.limbs()[0]);
-        if reply.c0.len() != degree {
+        if reply.c0.len() != positions.len() || positions.last().is_some_and(|&k| k as usize >= degree) {
             return Err(HeError::Count {
                 what: "coefficients of a reply",
-                expected: degree,
+                expected: positions.len(),
                 found: reply.c0.len(),
             });
         }
-        let (mut c1, mut phase) = (reply.c1.clone(), Secret::new(vec![0; degree]));
+        let (mut c1, mut product) = (reply.c1.clone(), Secret::new(vec![0; degree]));
         limb.forward(&mut c1);
         let s = &self.points.expose()[..degree];
-        kernel::multiply_add(Backend::detect(), limb, &c1, s, phase.expose_mut());
-        limb.backward(phase.expose_mut());
+        kernel::multiply_add(Backend::detect(), limb, &c1, s, product.expose_mut());
+        limb.backward(product.expose_mut());
         ops.ntt += 2;
-        for (x, &c) in phase.expose_mut().iter_mut().zip(&reply.c0) {
-            *x = limb.modulus().add(*x, c);
-        }
-        Ok(phase)
+        let at = positions.iter().zip(&reply.c0);
+        let phase = at.map(|(&k, &c)| limb.modulus().add(product.expose()[k as usize], c));
+        Ok(Secret::new(phase.collect()))
     }
 
     /// c0 + c1 s as coefficients, limb after limb.

@@ -5,7 +5,7 @@ use secsv_algebra::Ring;
 
 use crate::{
     HeError, Reply, ciphertext::Ciphertext, count::Operations, encode::Packing, keys::SecretKey,
-    parameters::Parameters,
+    parameters::Parameters, reply::carried,
 };
 
 impl SecretKey {
@@ -32,11 +32,12 @@ impl SecretKey {
         Ok(largest as u32)
     }
 
-    /// Bits of the largest noise coefficient of a reply, as if it still were at full modulus.
+    /// Bits of the largest noise coefficient of a reply that carries all, as if it still were at full modulus.
     pub fn measure_reply_noise(&self, reply: &Reply) -> Result<u32, HeError> {
         let mut ops = Operations::default();
-        let message = self.decrypt_reply(Packing::Coefficients, reply, &mut ops)?;
-        let phase = self.reply_phase(reply, &mut ops)?;
+        let planned = vec![true; self.parameters.degree()];
+        let message = self.decrypt_reply(Packing::Coefficients, &planned, reply, &mut ops)?;
+        let phase = self.reply_phase(&carried(Packing::Coefficients, &planned), reply, &mut ops)?;
         let (limb, p) = (&self.parameters.limbs()[0], u128::from(self.parameters.field().modulus()));
         let q = limb.modulus().value();
         let noises = phase.expose().iter().zip(message.expose()).map(|(&x, &m)| {

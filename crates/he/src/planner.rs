@@ -236,7 +236,7 @@ mod tests {
                     let product = Ciphertext::weighted_sum(parameters.limbs(), &[(1, &*other)]).unwrap();
                     let reply =
                         public.sanitise(&product, layout.packing(), &planned, &flooding, &mut rng, &mut ops);
-                    key.decrypt_reply(layout.packing(), &reply.unwrap(), &mut ops).unwrap();
+                    key.decrypt_reply(layout.packing(), &planned, &reply.unwrap(), &mut ops).unwrap();
                 }
             }
         }

@@ -19,8 +19,15 @@ use crate::{
 /// A ciphertext under one limb, as coefficients: what a decryptor gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
+    /// Of the first part those that are asked for: each coefficient of the message needs its own of this part, and all of
+    /// the second.
     pub(crate) c0: Vec<u64>,
     pub(crate) c1: Vec<u64>,
+}
+
+/// Which coefficients of the first part a reply carries: what is planned is public. All slots depend on all coefficients.
+pub(crate) fn carried(packing: Packing, planned: &[bool]) -> Vec<u32> {
+    (0..).zip(planned).filter(|(_, p)| **p || packing == Packing::Slots).map(|(k, _)| k).collect()
 }
 
 impl PublicKey {
@@ -54,8 +61,8 @@ impl PublicKey {
         Ok(())
     }
 
-    /// Turns a product into a reply for a decryptor: uniform elements wherever `planned` is false, a fresh
-    /// encryption of zero, flooding, one limb. `planned` has one entry per slot or coefficient.
+    /// Turns a product into a reply for a decryptor: nothing where `planned` is false (no coefficients, uniform elements
+    /// in slots), a fresh encryption of zero, flooding, one limb. `planned` has one entry per slot or coefficient.
     pub fn sanitise(
         &self,
         product: &Ciphertext,
@@ -89,16 +96,14 @@ impl PublicKey {
             return Err(HeError::Count { what: "positions of a reply", expected, found });
         }
         let mut prg = Prg::new(&Seed::random(rng));
-        // Which positions are planned is public. All slots depend on all coefficients.
-        let positions: Vec<u32> =
-            (0..).zip(planned).filter(|(_, p)| **p || packing == Packing::Slots).map(|(k, _)| k).collect();
+        let positions = carried(packing, planned);
         let (mut c0, mut c1) = self.add_zero(terms, &positions, &mut prg);
         (ops.encrypt, ops.ntt) = (ops.encrypt + 1, ops.ntt + 3 * parameters.limbs().len() as u64);
         if packing == Packing::Slots {
             self.drown_slots(&mut c0, planned, &mut prg, ops);
         }
-        let flooded = flooding.switch(parameters, &mut c0, &mut prg);
-        let c0 = scattered(parameters, flooded, &positions, &mut prg);
+        let mut c0 = flooding.switch(parameters, &mut c0, &mut prg);
+        c0.truncate(positions.len());
         // The second part needs no error of its own: one of variance 10 changes what rounding to one limb leaves
         // with a probability below 2^-80 (`standard`), so it may as well not be added. Flooding covers the first's.
         Ok(Reply { c0, c1: switch(parameters, &mut c1) })
@@ -177,25 +182,6 @@ fn drowning(
     planned.for_each(|(element, _)| *element = 0);
     parameters.to_coefficients(Packing::Slots, elements.expose_mut(), ops);
     elements
-}
-
-/// Flooded coefficients at their positions. Elsewhere uniform: that is what a number uniform modulo q, added before the
-/// switch, leaves.
-fn scattered(parameters: &Parameters, flooded: Vec<u64>, positions: &[u32], prg: &mut Prg) -> Vec<u64> {
-    if positions.len() == parameters.degree() {
-        return flooded;
-    }
-    let mut uniform = vec![0; parameters.degree() - positions.len()];
-    prg.fill_uniform(parameters.limbs()[0].modulus().value(), &mut uniform);
-    let (mut words, mut taken, mut next) = (vec![0; parameters.degree()], 0, 0);
-    for (&position, flooded) in positions.iter().zip(flooded) {
-        let gap = position as usize - next;
-        words[next..][..gap].copy_from_slice(&uniform[taken..][..gap]);
-        words[position as usize] = flooded;
-        (taken, next) = (taken + gap, position as usize + 1);
-    }
-    words[next..].copy_from_slice(&uniform[taken..]);
-    words
 }
 
 /// Scales coefficients from the whole modulus to its first limb, dropping one limb after the other and rounding.

@@ -90,7 +90,7 @@ fn sanitised_replies_decrypt_to_the_planned_positions_and_noise_elsewhere() {
             let mut product = key.encrypt(packing, &message, &mut rng, &mut ops).unwrap().expand(&parameters);
             public.rerandomise(&mut product, &mut rng, &mut ops).unwrap();
             let reply = public.sanitise(&product, packing, &planned, &flooding, &mut rng, &mut ops).unwrap();
-            let decrypted = key.decrypt_reply(packing, &reply, &mut ops).unwrap();
+            let decrypted = key.decrypt_reply(packing, &planned, &reply, &mut ops).unwrap();
             let mut survived = 0;
             for ((&got, &sent), planned) in decrypted.expose().iter().zip(&message).zip(planned) {
                 if planned {

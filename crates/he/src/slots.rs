@@ -188,7 +188,7 @@ mod tests {
                     let reply = public
                         .sanitise(&found, Packing::Slots, &planned, &flooding, &mut rng, &mut ops)
                         .unwrap();
-                    let opened = KEY.decrypt_reply(Packing::Slots, &reply, &mut ops).unwrap();
+                    let opened = KEY.decrypt_reply(Packing::Slots, &planned, &reply, &mut ops).unwrap();
                     for (slot, i) in range.clone().enumerate() {
                         let expected = if of == 0 {
                             field.add(field.mul(x[i], y[i]), z[i])

@@ -166,23 +166,32 @@ impl Ciphertext {
 }
 
 impl Reply {
-    /// Length of the encoding.
-    pub fn encoded_len(parameters: &Parameters) -> usize {
-        HEAD + 2 * limb_len(parameters, 0)
+    /// Length of the encoding of one that carries so many coefficients of its first part.
+    pub fn encoded_len(parameters: &Parameters, carried: usize) -> usize {
+        HEAD + words_len(parameters, 0, carried.next_multiple_of(8)) + limb_len(parameters, 0)
     }
 
     /// Encodes the reply.
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, parameters.digest(), Kind::Reply).limb(0, &self.c0).limb(0, &self.c1).bytes
+        let mut c0 = self.c0.clone();
+        c0.resize(c0.len().next_multiple_of(8), 0);
+        let writer = Writer::new(parameters, parameters.digest(), Kind::Reply);
+        writer.limb(0, &c0).limb(0, &self.c1).bytes
     }
 
-    /// Decodes a reply.
-    pub fn from_bytes(parameters: &Parameters, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(parameters.digest(), Kind::Reply, Self::encoded_len(parameters), bytes)?;
+    /// Decodes a reply that carries so many coefficients of its first part.
+    pub fn from_bytes(parameters: &Parameters, carried: usize, bytes: &[u8]) -> Result<Self, WireError> {
+        let expected = Self::encoded_len(parameters, carried);
+        let body = open(parameters.digest(), Kind::Reply, expected, bytes)?;
         let mut reader = Reader::new(parameters, body);
-        let (mut c0, mut c1) = (vec![0; parameters.degree()], vec![0; parameters.degree()]);
+        let (mut c0, mut c1) = (vec![0; carried.next_multiple_of(8)], vec![0; parameters.degree()]);
         reader.limb(0, &mut c0)?;
         reader.limb(0, &mut c1)?;
+        // One encoding for one reply.
+        if let Some(index) = (carried..c0.len()).find(|&k| c0[k] != 0) {
+            return Err(WireError::Unreduced { index, modulus: 1 });
+        }
+        c0.truncate(carried);
         Ok(Self { c0, c1 })
     }
 }
@@ -262,9 +271,14 @@ impl SecretKey {
     }
 }
 
-/// Bytes of one limb of a polynomial: the degree is a multiple of 8, so nothing is padded.
+/// Bytes of so many words of a limb: multiples of 8, so nothing is padded.
+fn words_len(parameters: &Parameters, limb: usize, words: usize) -> usize {
+    words / 8 * parameters.limbs()[limb].bits() as usize
+}
+
+/// Bytes of one limb of a polynomial.
 fn limb_len(parameters: &Parameters, limb: usize) -> usize {
-    parameters.degree() / 8 * parameters.limbs()[limb].bits() as usize
+    words_len(parameters, limb, parameters.degree())
 }
 
 fn polynomial_len(parameters: &Parameters) -> usize {
@@ -333,7 +347,7 @@ impl<'a> Writer<'a> {
     }
 
     fn limb(mut self, limb: usize, words: &[u64]) -> Self {
-        self.bytes.reserve(limb_len(self.parameters, limb));
+        self.bytes.reserve(words_len(self.parameters, limb, words.len()));
         self.add_limb(limb, words);
         self
     }
@@ -425,7 +439,7 @@ impl<'a> Reader<'a> {
     }
 
     fn limb(&mut self, limb: usize, words: &mut [u64]) -> Result<(), WireError> {
-        let bytes = self.take(limb_len(self.parameters, limb))?;
+        let bytes = self.take(words_len(self.parameters, limb, words.len()))?;
         let (bits, modulus) = {
             let limb = &self.parameters.limbs()[limb];
             (limb.bits(), limb.modulus().value())

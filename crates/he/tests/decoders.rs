@@ -64,6 +64,7 @@ mod tests {
         slots: Vec<u8>,
         ciphertext: Vec<u8>,
         reply: Vec<u8>,
+        carried: usize,
         public: Vec<u8>,
         evaluation: Vec<u8>,
         secret: Vec<u8>,
@@ -96,6 +97,7 @@ mod tests {
             slots: key.encrypt_slots(&[5; 4097], &mut rng, &mut ops).unwrap().to_bytes(&parameters),
             ciphertext,
             reply: reply.to_bytes(&parameters),
+            carried: layout.carried(0, 9),
             public: public.to_bytes(),
             evaluation: key.evaluation_key(&[1], &mut rng).to_bytes(&parameters),
             secret: key.to_secret_bytes().expose().clone(),
@@ -162,7 +164,9 @@ mod tests {
     #[test]
     fn reply() {
         let h = &*HONEST;
-        attack(&h.reply, |b| Reply::from_bytes(&h.parameters, b).map(|r| r.to_bytes(&h.parameters)));
+        attack(&h.reply, |b| {
+            Reply::from_bytes(&h.parameters, h.carried, b).map(|r| r.to_bytes(&h.parameters))
+        });
     }
 
     #[test]
@@ -190,7 +194,7 @@ mod tests {
     #[test]
     fn each_defect_has_its_name() {
         let h = &*HONEST;
-        let decode = |bytes: &[u8]| Reply::from_bytes(&h.parameters, bytes).unwrap_err();
+        let decode = |bytes: &[u8]| Reply::from_bytes(&h.parameters, h.carried, bytes).unwrap_err();
         let with = |at: usize, value: u8| {
             let mut bytes = h.reply.clone();
             bytes[at] = value;
@@ -211,6 +215,9 @@ mod tests {
         unreduced[13..20].fill(0xff);
         assert!(matches!(decode(&unreduced), WireError::Unreduced { index: 0, .. }));
         let standard = Parameters::preset(Preset::Standard).unwrap();
-        assert!(matches!(Reply::from_bytes(&standard, &h.reply), Err(WireError::Parameters { .. })));
+        assert!(matches!(
+            Reply::from_bytes(&standard, h.carried, &h.reply),
+            Err(WireError::Parameters { .. })
+        ));
     }
 }

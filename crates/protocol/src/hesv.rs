@@ -168,12 +168,16 @@ pub(crate) fn slot_replies(
     let mut parts = Vec::with_capacity(vectors.len());
     for (index, vector) in vectors.into_iter().enumerate() {
         let left = elements - elements.min(index * degree);
-        let planned: Vec<bool> = (0..degree).map(|slot| slot < left).collect();
+        let planned = planned_slots(degree, left);
         let ops = &mut meter.operations;
         let reply = public.sanitise(&vector, Packing::Slots, &planned, flooding, rng, ops)?;
         parts.push(reply.to_bytes(parameters));
     }
     Ok(join(&parts))
+}
+
+fn planned_slots(degree: usize, elements: usize) -> Vec<bool> {
+    (0..degree).map(|slot| slot < elements).collect()
 }
 
 /// Decrypts so many elements.
@@ -194,10 +198,12 @@ pub(crate) fn open_slots(
     let mut opened = Secret::new(Vec::with_capacity(elements));
     for part in parts {
         meter.enter(Phase::Codec);
-        let reply = Reply::from_bytes(parameters, part).map_err(|e| malformed(e.into()))?;
+        let degree = parameters.degree();
+        let reply = Reply::from_bytes(parameters, degree, part).map_err(|e| malformed(e.into()))?;
         meter.enter(Phase::Decrypt);
-        let slots = key.decrypt_reply(Packing::Slots, &reply, &mut meter.operations)?;
-        let left = (elements - opened.expose().len()).min(parameters.degree());
+        let left = (elements - opened.expose().len()).min(degree);
+        let planned = planned_slots(degree, left);
+        let slots = key.decrypt_reply(Packing::Slots, &planned, &reply, &mut meter.operations)?;
         opened.expose_mut().extend_from_slice(&slots.expose()[..left]);
     }
     Ok(opened)

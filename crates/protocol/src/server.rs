@@ -331,6 +331,17 @@ pub(crate) fn wanted_batches(layout: &Layout, columns: usize, wanted: impl Fn(us
     (0..layout.batches(columns)).filter(|b| (b * batch..columns.min((b + 1) * batch)).any(&wanted)).collect()
 }
 
+/// Whether a column of a batch is wanted, counted within the batch.
+pub(crate) fn wanted_of(
+    layout: &Layout,
+    columns: usize,
+    batch: usize,
+    wanted: impl Fn(usize) -> bool,
+) -> impl Fn(usize) -> bool {
+    let start = batch * layout.batch();
+    move |column| start + column < columns && wanted(start + column)
+}
+
 /// Checks that an announced test fits the session.
 pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), CodecError> {
     let bad = |what| Err(CodecError::Value { what });

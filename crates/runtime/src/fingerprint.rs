@@ -38,12 +38,10 @@ impl Fingerprint {
 
 /// Hexadecimal digits in lower case.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    const DIGITS: [char; 16] =
+        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    let digits = bytes.iter().flat_map(|&byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| DIGITS[usize::from(digit)]).collect()
 }
 
 /// Bytes from digits in lower case: every byte string has one spelling.

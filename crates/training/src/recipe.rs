@@ -78,4 +78,14 @@ impl LocalTraining {
         };
         Self { epochs, learning_rate, batch: 64, loss: Loss::default() }
     }
+
+    /// Epochs, learning rate and loss of the paper's authors. They pull clients further apart.
+    pub fn of_the_authors(source: &DatasetSource, model: ModelKind) -> Self {
+        let (epochs, learning_rate) = match (model, source) {
+            (ModelKind::Dnn { .. }, _) | (ModelKind::Logistic, DatasetSource::Agnews) => (5, 1e-4),
+            (ModelKind::Logistic, _) => (5, 1e-3),
+            (ModelKind::Cnn | ModelKind::Gru, _) => (10, 1e-3),
+        };
+        Self { epochs, learning_rate, batch: 64, loss: Loss::Plain }
+    }
 }

@@ -253,6 +253,14 @@ impl Layout {
         Ok(planned)
     }
 
+    /// Coefficients that a reply with one output carries of its first part, so many columns being wanted.
+    pub fn carried(&self, row: usize, columns: usize) -> usize {
+        match &self.placement {
+            AnyPlacement::Packed(packed) => packed.height(row) * columns,
+            AnyPlacement::Squaring(_) | AnyPlacement::Reducing(_) => self.parameters.degree(),
+        }
+    }
+
     /// Writes the entries of AB found in one decrypted output into `product`, batch by batch.
     pub fn read(
         &self,

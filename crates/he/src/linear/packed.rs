@@ -41,6 +41,11 @@ impl Packed {
 }
 
 impl Packed {
+    /// Rows of AB in one output.
+    pub(super) fn height(&self, row: usize) -> usize {
+        self.knobs.r.min(self.shape.d_out.saturating_sub(row * self.knobs.r))
+    }
+
     /// What [`Placement::sample`] says, for rows of B that hold the samples of one batch.
     pub(super) fn place_rows<'a>(&self, input: usize, out: &mut [u64], row: impl Fn(usize) -> &'a [u64]) {
         let Knobs { w, .. } = self.knobs;
@@ -71,7 +76,7 @@ impl Placement for Packed {
 
     fn weight(&self, row: usize, input: usize, mut place: impl FnMut(usize, usize, usize)) {
         let Knobs { r, w, s } = self.knobs;
-        for j in 0..r.min(self.shape.d_out - row * r) {
+        for j in 0..self.height(row) {
             for o in 0..w.min(self.shape.d_in - input * w) {
                 place(j * w * s + o, row * r + j, input * w + o);
             }
@@ -89,7 +94,7 @@ impl Placement for Packed {
 
     fn output(&self, row: usize, mut place: impl FnMut(usize, usize, usize)) {
         let Knobs { r, w, s } = self.knobs;
-        for j in 0..r.min(self.shape.d_out - row * r) {
+        for j in 0..self.height(row) {
             for k in 0..s {
                 place(j * w * s + k * w + w - 1, row * r + j, k);
             }

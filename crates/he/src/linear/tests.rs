@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use secsv_algebra::{Prg, Ring, Seed, share};
 
 use super::*;
-use crate::{Ciphertext, EvaluationKey, Flooding, Operations, Preset, PublicKey, SecretKey};
+use crate::{Ciphertext, EvaluationKey, Flooding, Operations, Preset, PublicKey, Reply, SecretKey};
 
 struct Party {
     parameters: Arc<Parameters>,
@@ -224,18 +224,13 @@ fn shared_data_and_coalition_weights_end_in_the_weighted_product() {
                     "{measured} bits of noise, bound {}",
                     noise.bits()
                 );
-                let reply = party
-                    .public
-                    .sanitise(
-                        &sum,
-                        layout.packing(),
-                        &layout.planned(row, |column| column < 30).unwrap(),
-                        &flooding,
-                        &mut rng,
-                        &mut ops,
-                    )
-                    .unwrap();
-                let elements = party.key.decrypt_reply(layout.packing(), &reply, &mut ops).unwrap();
+                let (packing, planned) =
+                    (layout.packing(), layout.planned(row, |column| column < 30).unwrap());
+                let reply =
+                    party.public.sanitise(&sum, packing, &planned, &flooding, &mut rng, &mut ops).unwrap();
+                let carried = layout.carried(row, layout.batch().min(30));
+                assert_eq!(reply.to_bytes(parameters).len(), Reply::encoded_len(parameters, carried));
+                let elements = party.key.decrypt_reply(packing, &planned, &reply, &mut ops).unwrap();
                 layout.read(row, 0, elements.expose(), &mut result).unwrap();
             }
             assert_eq!(result, expected, "{layout:?}");

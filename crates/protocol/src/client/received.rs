@@ -14,7 +14,7 @@ use crate::{
     message::{Kind, split},
     program::{Input, Receive},
     role::{Meter, Phase},
-    server::{UnitContext, wanted_batches},
+    server::{UnitContext, wanted_batches, wanted_of},
     session::Session,
 };
 
@@ -147,18 +147,23 @@ fn decrypt(
     let malformed = |why| Error::Malformed { from: PartyId::Principal, kind: Kind::Reply, why };
     let encryption = session.encryption()?;
     let layout = &encryption.layouts[operator];
-    let batches = wanted_batches(layout, columns, wants);
+    let batches = wanted_batches(layout, columns, &wants);
     let replies = split(bytes).map_err(malformed)?;
     if replies.len() != batches.len() * layout.rows() {
         return Err(malformed(CodecError::Value { what: "number of replies" }));
     }
     let mut product = Matrix::zero(session.field(), layout.shape().d_out, columns);
     for (i, bytes) in replies.iter().enumerate() {
+        let (row, batch) = (i % layout.rows(), batches[i / layout.rows()]);
+        let wanted = wanted_of(layout, columns, batch, &wants);
+        let carried = layout.carried(row, (0..layout.batch()).filter(|&column| wanted(column)).count());
         meter.enter(Phase::Codec);
-        let reply = Reply::from_bytes(&encryption.parameters, bytes).map_err(|e| malformed(e.into()))?;
+        let reply = Reply::from_bytes(&encryption.parameters, carried, bytes);
+        let reply = reply.map_err(|e| malformed(e.into()))?;
         meter.enter(Phase::Decrypt);
-        let elements = key.decrypt_reply(layout.packing(), &reply, &mut meter.operations)?;
-        layout.read(i % layout.rows(), batches[i / layout.rows()], elements.expose(), &mut product)?;
+        let planned = layout.planned(row, &wanted)?;
+        let elements = key.decrypt_reply(layout.packing(), &planned, &reply, &mut meter.operations)?;
+        layout.read(row, batch, elements.expose(), &mut product)?;
     }
     Ok(product)
 }

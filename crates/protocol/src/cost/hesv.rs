@@ -122,7 +122,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
         let count = EncryptedSlots::ciphertexts(tally.parameters()?, hidden);
         tally.operations += tally.parameters()?.slot_product_operations()? * count;
         tally.work.slot_products += count;
-        let list = tally.reply(Packing::Slots, count)?;
+        let list = tally.slot_reply(count)?;
         tally.send_about_unit(PartyId::Principal, to, Kind::Reply, list);
     }
     (0..session.program().hops.len()).try_for_each(|hop| upload(tally, context, hop))?;
@@ -155,7 +155,7 @@ fn count(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
     let Some(counter) = context.plan.counter.map(PartyId::Client) else { return Ok(()) };
     let count = EncryptedSlots::ciphertexts(tally.parameters()?, context.places.len());
     tally.operations += tally.parameters()?.scaling_operations() * count;
-    let list = tally.reply(Packing::Slots, count)?;
+    let list = tally.slot_reply(count)?;
     tally.send_about_unit(PartyId::Principal, counter, Kind::Differences, list);
     tally.send_about_unit(counter, PartyId::Principal, Kind::Count, size_of::<u64>());
     Ok(())

@@ -3,7 +3,7 @@
 use secsv_federation::RoundId;
 use secsv_he::{
     PublicKey,
-    linear::{EncryptedBias, EncryptedMatrix},
+    linear::{EncryptedBias, EncryptedMatrix, Layout},
 };
 
 use super::{
@@ -16,7 +16,7 @@ use crate::{
     message::{Kind, TestPlan},
     pass,
     program::{Input, Receive},
-    server::{UnitContext, keeps_encoded_samples, products_of, updates_of, wanted_batches},
+    server::{UnitContext, keeps_encoded_samples, products_of, updates_of},
 };
 
 /// Keys and shares of samples.
@@ -158,11 +158,15 @@ pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext, members: u64
     for step in &session.program().hops {
         let to = PartyId::Client(context.client(step.seat)?);
         for receive in &step.receives {
-            let mut reply = |operator: usize, batches: usize| -> Result<(), Error> {
+            // By batch, how many of its columns are wanted.
+            let mut reply = |operator: usize, wanted: &[usize]| -> Result<(), Error> {
                 let layout = &layouts[operator];
-                let count = (batches * layout.rows()) as u64;
-                let list = tally.reply(layout.packing(), count)?;
-                tally.work.weighed += count * members;
+                let rows = 0..layout.rows();
+                let carried = wanted
+                    .iter()
+                    .flat_map(|&columns| rows.clone().map(move |row| layout.carried(row, columns)));
+                let list = tally.reply(layout.packing(), carried)?;
+                tally.work.weighed += (wanted.len() * layout.rows()) as u64 * members;
                 tally.send_about_unit(PartyId::Principal, to, Kind::Reply, list);
                 Ok(())
             };
@@ -172,20 +176,32 @@ pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext, members: u64
                         let columns =
                             session.program().operators[operator].positions * context.pass.length(chunk);
                         let wants = context.pass.wants(&context.plan.samples, chunk, (first, count));
-                        reply(operator, wanted_batches(&layouts[operator], columns, wants).len())?;
+                        let mut wanted = vec![0; layouts[operator].batches(columns)];
+                        let batch = layouts[operator].batch();
+                        (0..columns)
+                            .filter(|&column| wants(column))
+                            .for_each(|column| wanted[column / batch] += 1);
+                        wanted.retain(|&columns| columns > 0);
+                        reply(operator, &wanted)?;
                     }
                 }
                 Receive::Outputs { operator, count, .. } => {
-                    reply(operator, layouts[operator].batches(count * context.places.len()))?;
+                    reply(operator, &full(&layouts[operator], count * context.places.len()))?;
                 }
                 Receive::Bias { operator } => {
-                    reply(operator, layouts[operator].batches(context.places.len()))?;
+                    reply(operator, &full(&layouts[operator], context.places.len()))?;
                 }
                 Receive::Update { .. } => {}
             }
         }
     }
     Ok(())
+}
+
+/// How many columns each batch has.
+fn full(layout: &Layout, columns: usize) -> Vec<usize> {
+    let batches = 0..layout.batches(columns);
+    batches.map(|batch| (columns - batch * layout.batch()).min(layout.batch())).collect()
 }
 
 /// A gated sum: the dealer's triple, masked factors both ways, shares for the re-sharer.

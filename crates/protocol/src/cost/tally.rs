@@ -163,16 +163,28 @@ impl<'a> Tally<'a> {
         Ok(list_len(count as usize, length))
     }
 
-    /// Replies that the principal sanitises and a client decrypts; the length of their list.
-    pub fn reply(&mut self, packing: Packing, count: u64) -> Result<usize, Error> {
+    /// Replies that the principal sanitises and a client decrypts, by how many coefficients of their first parts they carry;
+    /// the length of their list.
+    pub fn reply(
+        &mut self,
+        packing: Packing,
+        carried: impl Iterator<Item = usize> + Clone,
+    ) -> Result<usize, Error> {
         let parameters = self.parameters()?;
+        let count = carried.clone().count() as u64;
         self.operations += parameters.sanitising_operations(packing) * count;
         self.operations += parameters.decryption_operations(packing) * count;
         self.work.replies += count;
         self.in_slots(packing, 2 * count);
-        let length = Reply::encoded_len(parameters);
-        self.carry(length * count as usize, 1);
-        Ok(list_len(count as usize, length))
+        let lengths = carried.map(|carried| Reply::encoded_len(parameters, carried));
+        self.carry(lengths.clone().sum(), 1);
+        Ok(lists_len(lengths))
+    }
+
+    /// The same for vectors in slots.
+    pub fn slot_reply(&mut self, count: u64) -> Result<usize, Error> {
+        let degree = self.parameters()?.degree();
+        self.reply(Packing::Slots, std::iter::repeat_n(degree, count as usize))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     pass::{self, Pass, PassId},
     program::{Input, Receive},
     role::{Effects, Phase},
-    server::{LocalModel, UnitContext, first_products, wanted_batches},
+    server::{LocalModel, UnitContext, first_products, wanted_batches, wanted_of},
     session::Session,
 };
 
@@ -181,13 +181,7 @@ impl Principal {
                                         outputs.get(model)?.get(batch * layout.rows() + row).map(|c| (*w, c))
                                     })
                                     .collect();
-                                let start = batch * layout.batch();
-                                replies.add(
-                                    &terms,
-                                    row,
-                                    |column| start + column < columns && wants(start + column),
-                                    meter,
-                                )?;
+                                replies.add(&terms, row, wanted_of(layout, columns, batch, &wants), meter)?;
                             }
                         }
                         let content = place.encode_parts(&replies.parts);
@@ -226,8 +220,7 @@ impl Principal {
                     for batch in 0..layout.batches(columns) {
                         for row in 0..layout.rows() {
                             let terms = biases(&session, &context, operator, row, &models);
-                            let start = batch * layout.batch();
-                            replies.add(&terms, row, |column| start + column < columns, meter)?;
+                            replies.add(&terms, row, wanted_of(layout, columns, batch, |_| true), meter)?;
                         }
                     }
                     let content = place.encode_parts(&replies.parts);

@@ -10,7 +10,7 @@ use crate::{
     Error, PartyId,
     message::{Kind, Place, UnitId},
     role::Effects,
-    server::{UnitContext, coalition_model, products, products_of},
+    server::{UnitContext, coalition_model, products, products_of, wanted_of},
     session::Session,
 };
 
@@ -108,8 +108,7 @@ impl Principal {
                     let half = others.next().ok_or(Error::Local { what: "halves" })??;
                     let mut terms = biases(&session, &context, operator, row, &models);
                     terms.extend([(1, &own), (1, &half)]);
-                    let start = batch * layout.batch();
-                    replies.add(&terms, row, |column| start + column < columns, meter)?;
+                    replies.add(&terms, row, wanted_of(layout, columns, batch, |_| true), meter)?;
                 }
                 let content = place.encode_parts(&replies.parts);
                 Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))

@@ -22,6 +22,8 @@ use crate::{
 
 /// Tests that run at the same time: enough to keep every party busy ...
 pub(super) const MOST_ACTIVE: usize = 12;
+/// ... also if a test is one visit to a client, and most of its time goes by on the way and at the disks ...
+const MOST_ACTIVE_OF_ONE_LAYER: usize = 40;
 /// ... and few enough that the coalitions' models of both servers fit this many bytes.
 const MODELS_MEMORY: usize = 1 << 30;
 
@@ -194,5 +196,7 @@ impl Principal {
 pub(crate) fn most_active(session: &Session) -> usize {
     let later = session.encryption.iter().flat_map(|encryption| encryption.layouts.iter().skip(1));
     let of_one: usize = later.map(|layout| 2 * layout.prepared_bytes()).sum();
-    MODELS_MEMORY.checked_div(of_one).unwrap_or(MOST_ACTIVE).clamp(2, MOST_ACTIVE)
+    let is_one_layer = session.program().hops.len() == 1;
+    let most = if is_one_layer { MOST_ACTIVE_OF_ONE_LAYER } else { MOST_ACTIVE };
+    MODELS_MEMORY.checked_div(of_one).unwrap_or(most).clamp(2, most)
 }

@@ -29,6 +29,8 @@ pub struct Log {
     names: HashMap<PartyId, String>,
     known: HashMap<(Direction, PartyId, u64), Fingerprint>,
     lines: usize,
+    /// Lines that the file does not have yet.
+    pending: String,
     unsynced: usize,
     has_ended: bool,
     has_result: bool,
@@ -75,6 +77,7 @@ impl Log {
             names,
             known: HashMap::new(),
             lines: 0,
+            pending: String::new(),
             unsynced: 0,
             has_ended: false,
             has_result: false,
@@ -151,7 +154,7 @@ impl Log {
     }
 
     /// A frame was journaled: to be sent, or received. Told again with the same digest it changes nothing; with another
-    /// digest it is refused.
+    /// digest it is refused. Several may be told before they are written ([`Log::write_out`]).
     pub fn append(
         &mut self,
         direction: Direction,
@@ -199,9 +202,21 @@ impl Log {
         self.sync()
     }
 
-    /// Has the disk keep everything written so far.
+    /// Gives the system what was told: a kill of the process does not take it any more.
+    pub fn write_out(&mut self) -> Result<(), AuditError> {
+        let failed = |error| AuditError::new(&self.path, None, AuditDefect::Unwritable(error));
+        // One call, so that a kill leaves whole lines in all but the rarest cases; a torn one is cut off later.
+        self.file.write_all(self.pending.as_bytes()).map_err(failed)?;
+        self.pending.clear();
+        if self.unsynced >= LINES_PER_SYNC { self.sync() } else { Ok(()) }
+    }
+
+    /// Has the disk keep everything so far.
     pub fn sync(&mut self) -> Result<(), AuditError> {
         self.unsynced = 0;
+        if !self.pending.is_empty() {
+            self.write_out()?;
+        }
         self.file
             .sync_data()
             .map_err(|error| AuditError::new(&self.path, None, AuditDefect::Unwritable(error)))
@@ -217,10 +232,16 @@ impl Log {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let mut chain = self.chain;
         let line = chain.line(&Entry { at, event }).map_err(|error| failed(error.into()))?;
-        // One call, so that a kill leaves a whole line or none in all but the rarest cases; those are cut off later.
-        self.file.write_all(line.as_bytes()).map_err(failed)?;
+        self.pending.push_str(&line);
         (self.chain, self.lines, self.unsynced) = (chain, self.lines + 1, self.unsynced + 1);
-        if self.unsynced >= LINES_PER_SYNC { self.sync() } else { Ok(()) }
+        Ok(())
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // Whoever depends on it asked for it before.
+        let _ = self.write_out();
     }
 }
 

@@ -5,8 +5,8 @@
 //! words, because its randomness follows from the seed by purpose: so what the journal has already is not sent twice, and
 //! what was not acknowledged is sent again as it was stored.
 
-mod blobs;
 mod error;
+mod shelf;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -20,15 +20,13 @@ use std::{
 
 use secsv_protocol::{PartyId, Scope, Seed, message::Kind};
 
-use blobs::{Blobs, private_directory, private_file};
-pub use blobs::{Digest, Fresh, Shelf};
 pub use error::JournalError;
+pub use shelf::{Digest, Place, Shelf};
+use shelf::{private_directory, private_file};
 use store::{Store, Tables};
 
-/// Received contents up to this size are kept in the store itself: the disk is asked once for all of them.
-const INLINE: usize = 1 << 20;
-/// The same for contents that are sent: a file costs nothing that the disk need not have at once.
-const INLINE_SENT: usize = 64 << 10;
+/// Contents up to this size are kept in the store itself.
+const INLINE: usize = 2 << 10;
 
 /// Who a state directory belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,18 +37,43 @@ pub struct Owner {
     pub federation: [u8; 32],
 }
 
-/// Content, in memory or in a file.
+/// Content, in memory or on the shelf.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// Small enough to be at hand.
     Inline(Arc<Vec<u8>>),
-    /// In a file of the state directory, and perhaps still in memory.
-    File(PathBuf, Option<Arc<Vec<u8>>>),
+    /// On the shelf, and perhaps still in memory.
+    Shelved(Arc<Place>, Option<Arc<Vec<u8>>>),
 }
 
 impl Body {
-    fn is_in_file(&self) -> bool {
-        matches!(self, Self::File(..))
+    /// Content on its way to the journal.
+    fn put(room: &Arc<shelf::Room>, content: &Arc<Vec<u8>>) -> Result<Self, JournalError> {
+        Ok(if content.len() > INLINE {
+            Self::Shelved(room.put(content)?, Some(content.clone()))
+        } else {
+            Self::Inline(content.clone())
+        })
+    }
+
+    /// Content that was received: it must last. Whoever has it in memory keeps it there.
+    pub fn received(shelf: &Shelf, content: &Arc<Vec<u8>>) -> Result<Self, JournalError> {
+        Ok(match Self::put(shelf.received(), content)? {
+            Self::Shelved(place, _) => Self::Shelved(place, None),
+            inline => inline,
+        })
+    }
+
+    /// Content to be sent.
+    pub fn sent(shelf: &Shelf, content: &Arc<Vec<u8>>) -> Result<Self, JournalError> {
+        Self::put(shelf.sent(), content)
+    }
+
+    fn place(&self) -> Option<Arc<Place>> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Shelved(place, _) => Some(place.clone()),
+        }
     }
 }
 
@@ -104,8 +127,8 @@ pub struct TestRecord {
 /// What is to be kept together.
 #[derive(Default)]
 pub struct Batch {
-    /// Messages received: they may be acknowledged afterwards. With the file of their content where it is large.
-    pub received: Vec<(Inbound, Option<Fresh>)>,
+    /// Messages received: they may be acknowledged afterwards.
+    pub received: Vec<Inbound>,
     /// Messages received about something that is over: their contents are not kept.
     pub skipped: Vec<Inbound>,
     /// Messages that the role wants to send.
@@ -148,32 +171,13 @@ pub struct Emission {
     pub length: u64,
     /// The content.
     pub body: Body,
-    /// Its file, where it is large.
-    pub fresh: Option<Fresh>,
-}
-
-/// Content where it is kept: at hand, or written to a file. What was received must last; what is sent the role can say
-/// again, in the same words, should the disk not have it after a power cut.
-pub fn put(
-    shelf: &Shelf,
-    digest: Digest,
-    content: &Arc<Vec<u8>>,
-    must_last: bool,
-) -> Result<(Body, Option<Fresh>), JournalError> {
-    let most = if must_last { INLINE } else { INLINE_SENT };
-    Ok(if content.len() > most {
-        let cached = (!must_last).then(|| content.clone());
-        (Body::File(shelf.path(&digest), cached), Some(shelf.write(digest, content, must_last)?))
-    } else {
-        (Body::Inline(content.clone()), None)
-    })
 }
 
 /// A party's journal.
 pub struct Journal {
     path: PathBuf,
     store: Arc<Store>,
-    blobs: Blobs,
+    shelf: Shelf,
     /// Held as long as the process lives.
     _lock: File,
     seed: Seed,
@@ -183,12 +187,12 @@ pub struct Journal {
     next_in: BTreeMap<PartyId, u64>,
     acknowledged: BTreeMap<PartyId, u64>,
     /// Where what is about something stands.
-    inbound: BTreeMap<Scope, BTreeMap<u64, Option<Digest>>>,
+    inbound: BTreeMap<Scope, BTreeMap<u64, Option<Arc<Place>>>>,
     emitted: BTreeMap<Scope, BTreeSet<u64>>,
     /// What an earlier process said, and how often: not to be said again.
     said: BTreeMap<(PartyId, Kind, Digest), (Scope, usize)>,
-    outbound: BTreeMap<(PartyId, u64), Option<Digest>>,
-    /// Numbers of messages whose files a power cut took: the role says them again.
+    outbound: BTreeMap<(PartyId, u64), Option<Arc<Place>>>,
+    /// Numbers of messages whose contents a power cut took: the role says them again.
     lost: BTreeMap<(PartyId, Kind, Digest), BTreeSet<u64>>,
     finished: BTreeSet<u64>,
     next_row: u64,
@@ -211,11 +215,11 @@ impl Journal {
         }
         let (store, random) = Store::open(path, owner, draw)?;
         let (seed, instance) = random.split_at(32);
-        let blobs = Blobs::open(path.join("blobs"))?;
+        let shelf = Shelf::open(path)?;
         let mut journal = Self {
             path: path.to_owned(),
             store: Arc::new(store),
-            blobs,
+            shelf,
             _lock: lock,
             seed: Seed::from_bytes(seed.try_into().unwrap_or_default()),
             instance: instance.try_into().unwrap_or_default(),
@@ -231,7 +235,7 @@ impl Journal {
             next_row: 0,
         };
         journal.load()?;
-        journal.blobs.sweep()?;
+        journal.shelf.trim()?;
         Ok(journal)
     }
 
@@ -277,12 +281,12 @@ impl Journal {
 
     /// Messages received and still of use, in the order in which they were understood.
     pub fn replay(&self) -> Result<Vec<Inbound>, JournalError> {
-        self.store.inbound(&self.blobs)
+        self.store.inbound(&self.shelf)
     }
 
     /// Messages that their receivers have not acknowledged.
     pub fn unacknowledged(&self) -> Result<Vec<Outbound>, JournalError> {
-        let mut all = self.store.outbound(&self.blobs)?;
+        let mut all = self.store.outbound(&self.shelf)?;
         let is_lost = |message: &Outbound| {
             let lost = self.lost.get(&(message.to, message.kind, message.digest));
             lost.is_some_and(|lost| lost.contains(&message.number))
@@ -313,13 +317,16 @@ impl Journal {
         batches: impl IntoIterator<Item = Batch>,
     ) -> Result<Vec<Outbound>, JournalError> {
         let (mut outbound, mut released) = (Vec::new(), Vec::new());
+        let mut is_shelved = false;
         self.store.clone().transact(|tables| {
             for batch in batches {
+                is_shelved |= batch.received.iter().any(|message| matches!(message.body, Body::Shelved(..)));
                 self.enter(tables, batch, &mut outbound, &mut released)?;
             }
-            self.blobs.sync()
+            if is_shelved { self.shelf.received().sync() } else { Ok(()) }
         })?;
-        released.iter().for_each(|digest| self.blobs.release(digest));
+        // Not before: until then the store refers to what stands there.
+        drop(released);
         Ok(outbound)
     }
 
@@ -328,13 +335,11 @@ impl Journal {
         write: &mut Tables<'_>,
         batch: Batch,
         outbound: &mut Vec<Outbound>,
-        released: &mut Vec<Digest>,
+        released: &mut Vec<Arc<Place>>,
     ) -> Result<(), JournalError> {
-        for (message, fresh) in batch.received {
-            fresh.into_iter().try_for_each(|fresh| self.blobs.keep(fresh))?;
+        for message in batch.received {
             write.received(self.next_row, &message)?;
-            let in_file = message.body.is_in_file().then_some(message.digest);
-            self.inbound.entry(message.scope).or_default().insert(self.next_row, in_file);
+            self.inbound.entry(message.scope).or_default().insert(self.next_row, message.body.place());
             self.next_in.insert(message.from, message.number + 1);
             self.next_row += 1;
         }
@@ -351,11 +356,11 @@ impl Journal {
         }
         for emission in batch.sent {
             if self.was_said(&emission) {
-                outbound.extend(self.found_again(emission)?);
+                outbound.extend(self.found_again(write, emission)?);
                 continue;
             }
             let scope = emission.scope;
-            let message = self.numbered(emission)?;
+            let message = self.numbered(emission);
             write.sent(self.next_row, &message, scope)?;
             self.emitted.entry(scope).or_default().insert(self.next_row);
             self.next_row += 1;
@@ -365,12 +370,10 @@ impl Journal {
             let known = self.acknowledged.entry(peer).or_insert(0);
             *known = number.max(*known);
             write.acknowledged(peer, *known);
-            let gone: Vec<_> =
-                self.outbound.range((peer, 0)..(peer, *known)).map(|(key, digest)| (*key, *digest)).collect();
-            for (key, digest) in gone {
+            let gone = self.outbound.extract_if((peer, 0)..(peer, *known), |_, _| true);
+            for (key, place) in gone {
                 write.forget_outbound(key)?;
-                self.outbound.remove(&key);
-                released.extend(digest);
+                released.extend(place);
             }
         }
         for scope in batch.over {
@@ -391,50 +394,39 @@ impl Journal {
     }
 
     /// A message that a power cut took, in the words in which it was said first.
-    fn found_again(&mut self, emission: Emission) -> Result<Option<Outbound>, JournalError> {
-        let Emission { to, kind, digest, length, body, fresh, .. } = emission;
+    fn found_again(
+        &mut self,
+        write: &mut Tables<'_>,
+        emission: Emission,
+    ) -> Result<Option<Outbound>, JournalError> {
+        let Emission { to, kind, digest, length, body, .. } = emission;
         let Some(lost) = self.lost.get_mut(&(to, kind, digest)) else { return Ok(None) };
         let Some(number) = lost.pop_first() else { return Ok(None) };
-        self.keep_file(digest, &body, fresh)?;
-        self.outbound.insert((to, number), Some(digest));
-        Ok(Some(Outbound { to, number, kind, digest, length, body }))
+        self.outbound.insert((to, number), body.place());
+        let message = Outbound { to, number, kind, digest, length, body };
+        write.waiting(&message)?;
+        Ok(Some(message))
     }
 
-    fn numbered(&mut self, emission: Emission) -> Result<Outbound, JournalError> {
-        let Emission { to, kind, digest, length, body, fresh, .. } = emission;
+    fn numbered(&mut self, emission: Emission) -> Outbound {
+        let Emission { to, kind, digest, length, body, .. } = emission;
         let next = self.next_out.entry(to).or_insert(0);
         let number = *next;
         *next += 1;
-        self.keep_file(digest, &body, fresh)?;
-        self.outbound.insert((to, number), body.is_in_file().then_some(digest));
-        Ok(Outbound { to, number, kind, digest, length, body })
+        self.outbound.insert((to, number), body.place());
+        Outbound { to, number, kind, digest, length, body }
     }
 
-    /// Sees that large content has its file. Said to several, the first one brought it, unless that was said before.
-    fn keep_file(&mut self, digest: Digest, body: &Body, fresh: Option<Fresh>) -> Result<(), JournalError> {
-        match (body, fresh) {
-            (Body::File(..), Some(fresh)) => self.blobs.keep(fresh),
-            (Body::File(_, Some(content)), None) if !self.blobs.has(&digest) => {
-                self.blobs.keep(self.blobs.shelf().write(digest, content, false)?)
-            }
-            (Body::File(..), None) => {
-                self.blobs.refer(digest);
-                Ok(())
-            }
-            (Body::Inline(_), _) => Ok(()),
-        }
-    }
-
-    /// Lets go of everything about something; returns the blobs that go with it.
-    fn forget(&mut self, write: &mut Tables<'_>, scope: Scope) -> Result<Vec<Digest>, JournalError> {
+    /// Lets go of everything about something; returns the contents that go with it.
+    fn forget(&mut self, write: &mut Tables<'_>, scope: Scope) -> Result<Vec<Arc<Place>>, JournalError> {
         if let Scope::Test(test) = scope {
             self.finished.insert(test);
             write.finished(test)?;
         }
         let mut released = Vec::new();
-        for (row, digest) in self.inbound.remove(&scope).unwrap_or_default() {
+        for (row, place) in self.inbound.remove(&scope).unwrap_or_default() {
             write.forget_inbound(row)?;
-            released.extend(digest);
+            released.extend(place);
         }
         for row in self.emitted.remove(&scope).unwrap_or_default() {
             write.forget_emitted(row)?;
@@ -445,7 +437,15 @@ impl Journal {
 
     /// Where contents are written.
     pub fn shelf(&self) -> &Shelf {
-        self.blobs.shelf()
+        &self.shelf
+    }
+
+    /// Whether a message can be sent as it was said: after a power cut its content may be gone.
+    fn is_whole(&self, message: &Outbound) -> bool {
+        match &message.body {
+            Body::Inline(content) => content.len() as u64 == message.length,
+            Body::Shelved(..) => self.shelf.read(&message.body, &message.digest).is_ok(),
+        }
     }
 
     fn load(&mut self) -> Result<(), JournalError> {
@@ -453,26 +453,32 @@ impl Journal {
         (self.next_in, self.next_out, self.acknowledged) =
             (loaded.next_in, loaded.next_out, loaded.acknowledged);
         (self.finished, self.next_row) = (loaded.finished, loaded.next_row);
-        for message in self.store.inbound(&self.blobs)?.iter().zip(&loaded.inbound_rows) {
+        for message in self.store.inbound(&self.shelf)?.iter().zip(&loaded.inbound_rows) {
             let (message, &row) = message;
-            let in_file = message.body.is_in_file().then_some(message.digest);
-            in_file.into_iter().for_each(|digest| self.blobs.refer(digest));
-            self.inbound.entry(message.scope).or_default().insert(row, in_file);
+            self.inbound.entry(message.scope).or_default().insert(row, message.body.place());
         }
-        for message in self.store.outbound(&self.blobs)? {
-            let in_file = message.body.is_in_file().then_some(message.digest);
-            if in_file.is_some() && self.shelf().read(&message.body, &message.digest).is_err() {
-                let key = (message.to, message.kind, message.digest);
-                self.lost.entry(key).or_default().insert(message.number);
-                continue;
-            }
-            in_file.into_iter().for_each(|digest| self.blobs.refer(digest));
-            self.outbound.insert((message.to, message.number), in_file);
+        let (whole, lost): (Vec<_>, Vec<_>) =
+            self.store.outbound(&self.shelf)?.into_iter().partition(|message| self.is_whole(message));
+        for message in whole {
+            self.outbound.insert((message.to, message.number), message.body.place());
+        }
+        // Before their places are given to others.
+        self.store.clone().transact(|tables| lost.iter().try_for_each(|message| tables.lost(message)))?;
+        for message in lost {
+            let key = (message.to, message.kind, message.digest);
+            self.lost.entry(key).or_default().insert(message.number);
         }
         for (row, key, scope) in loaded.emitted {
             self.emitted.entry(scope).or_default().insert(row);
             self.said.entry(key).or_insert((scope, 0)).1 += 1;
         }
         Ok(())
+    }
+}
+
+impl Drop for Journal {
+    /// Room that nothing uses is given back. What a killed process leaves of it is given back when the next one opens.
+    fn drop(&mut self) {
+        let _ = self.shelf.trim();
     }
 }

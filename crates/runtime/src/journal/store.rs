@@ -13,8 +13,8 @@ use secsv_protocol::{PartyId, Scope, message::Kind};
 
 use super::{
     Body, Digest, Inbound, JournalError, Outbound, Owner, TestRecord,
-    blobs::{Blobs, private_file},
     error::store,
+    shelf::{Room, Shelf, private_file},
 };
 
 /// What the store itself keeps in memory.
@@ -22,8 +22,8 @@ const CACHE: usize = 8 << 20;
 
 /// Kind of scope and its number.
 type ScopeKey = (u8, u64);
-/// Digest, length, and the content where it is small.
-type BodyRow<'a> = (&'a [u8; 32], u64, Option<&'a [u8]>);
+/// Digest, length, the content where it is small and where it stands where it is not.
+type BodyRow<'a> = (&'a [u8; 32], u64, Option<&'a [u8]>, u64);
 /// From, number, kind, scope, body.
 type InboundRow<'a> = (u16, u64, u8, ScopeKey, BodyRow<'a>);
 
@@ -73,17 +73,16 @@ fn scope_of((kind, number): ScopeKey) -> Scope {
 }
 
 fn body_row<'a>(body: &'a Body, digest: &'a Digest, length: u64) -> BodyRow<'a> {
-    let inline = match body {
-        Body::Inline(content) => Some(content.as_slice()),
-        Body::File(..) => None,
-    };
-    (digest, length, inline)
+    match body {
+        Body::Inline(content) => (digest, length, Some(content.as_slice()), 0),
+        Body::Shelved(place, _) => (digest, length, None, place.page()),
+    }
 }
 
-fn body_of(blobs: &Blobs, (digest, _, inline): BodyRow<'_>) -> Body {
+fn body_of(room: &Arc<Room>, (_, length, inline, page): BodyRow<'_>) -> Result<Body, JournalError> {
     match inline {
-        Some(content) => Body::Inline(Arc::new(content.to_vec())),
-        None => Body::File(blobs.path(digest), None),
+        Some(content) => Ok(Body::Inline(Arc::new(content.to_vec()))),
+        None => Ok(Body::Shelved(room.find(page, length)?, None)),
     }
 }
 
@@ -216,7 +215,7 @@ impl Store {
         Kind::from_wire(byte).ok_or_else(damaged)
     }
 
-    pub fn inbound(&self, blobs: &Blobs) -> Result<Vec<Inbound>, JournalError> {
+    pub fn inbound(&self, shelf: &Shelf) -> Result<Vec<Inbound>, JournalError> {
         let read = self.database.begin_read().map_err(store)?;
         let table = read.open_table(INBOUND).map_err(store)?;
         let rows = table.iter().map_err(store)?;
@@ -230,13 +229,13 @@ impl Store {
                 scope: scope_of(scope),
                 digest: *body.0,
                 length: body.1,
-                body: body_of(blobs, body),
+                body: body_of(shelf.received(), body)?,
             })
         })
         .collect()
     }
 
-    pub fn outbound(&self, blobs: &Blobs) -> Result<Vec<Outbound>, JournalError> {
+    pub fn outbound(&self, shelf: &Shelf) -> Result<Vec<Outbound>, JournalError> {
         let read = self.database.begin_read().map_err(store)?;
         let table = read.open_table(OUTBOUND).map_err(store)?;
         let rows = table.iter().map_err(store)?;
@@ -249,7 +248,7 @@ impl Store {
                 kind: self.kind(kind)?,
                 digest: *body.0,
                 length: body.1,
-                body: body_of(blobs, body),
+                body: body_of(shelf.sent(), body)?,
             })
         })
         .collect()
@@ -347,12 +346,22 @@ impl<'t> Tables<'t> {
     }
 
     pub fn sent(&mut self, row: u64, message: &Outbound, scope: Scope) -> Result<(), JournalError> {
-        let (to, kind) = (message.to.to_wire(), message.kind as u8);
-        let body = body_row(&message.body, &message.digest, message.length);
-        self.outbound.insert((to, message.number), (kind, body)).map_err(store)?;
+        self.waiting(message)?;
         self.numbers[1].insert(message.to, message.number + 1);
-        let value = (to, kind, scope_key(scope), &message.digest);
+        let value = (message.to.to_wire(), message.kind as u8, scope_key(scope), &message.digest);
         self.emitted.insert(row, value).map(drop).map_err(store)
+    }
+
+    /// A message that waits to be sent and acknowledged.
+    pub fn waiting(&mut self, message: &Outbound) -> Result<(), JournalError> {
+        let body = body_row(&message.body, &message.digest, message.length);
+        let key = (message.to.to_wire(), message.number);
+        self.outbound.insert(key, (message.kind as u8, body)).map(drop).map_err(store)
+    }
+
+    /// A message whose content is gone: nothing is left of it but its number and digest.
+    pub fn lost(&mut self, message: &Outbound) -> Result<(), JournalError> {
+        self.waiting(&Outbound { body: Body::Inline(Arc::default()), ..message.clone() })
     }
 
     pub fn acknowledged(&mut self, peer: PartyId, number: u64) {

@@ -15,20 +15,16 @@ fn open(path: &Path) -> Journal {
 fn emission(journal: &Journal, content: &[u8], scope: Scope) -> Emission {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
-    let (body, fresh) = put(journal.shelf(), digest, &Arc::new(content.to_vec()), false).unwrap();
-    Emission { to: PartyId::Principal, kind: Kind::Shared, scope, digest, length, body, fresh }
+    let body = Body::sent(journal.shelf(), &Arc::new(content.to_vec())).unwrap();
+    Emission { to: PartyId::Principal, kind: Kind::Shared, scope, digest, length, body }
 }
 
-fn inbound(journal: &Journal, number: u64, content: &[u8], scope: Scope) -> (Inbound, Option<Fresh>) {
+fn inbound(journal: &Journal, number: u64, content: &[u8], scope: Scope) -> Inbound {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
-    let (body, fresh) = put(journal.shelf(), digest, &Arc::new(content.to_vec()), true).unwrap();
+    let body = Body::received(journal.shelf(), &Arc::new(content.to_vec())).unwrap();
     let from = PartyId::Principal;
-    (Inbound { from, number, kind: Kind::Reply, scope, digest, length, body }, fresh)
-}
-
-fn blobs(path: &Path) -> usize {
-    std::fs::read_dir(path.join("blobs")).unwrap().count()
+    Inbound { from, number, kind: Kind::Reply, scope, digest, length, body }
 }
 
 #[test]
@@ -51,7 +47,8 @@ fn what_was_said_is_not_said_again_and_keeps_its_number() {
     assert_eq!(out.iter().map(|m| (m.number, m.length)).collect::<Vec<_>>(), [(2, 4), (3, 10)]);
     let acknowledged = vec![(PartyId::Principal, 3)];
     journal.commit([Batch { acknowledged, ..Batch::default() }]).unwrap();
-    assert_eq!(blobs(directory.path()), 0, "acknowledged content is not kept");
+    drop(out);
+    assert_eq!(journal.shelf().held(), 0, "acknowledged content is not kept");
     drop(journal);
     let journal = open(directory.path());
     let left = journal.unacknowledged().unwrap();
@@ -77,8 +74,11 @@ fn what_was_received_is_replayed_in_order_until_it_is_over() {
     assert_eq!(replayed.iter().map(|m| m.number).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(journal.shelf().read(&replayed[1].body, &replayed[1].digest).unwrap(), large);
     journal.commit([Batch { over: vec![Scope::Test(4)], ..Batch::default() }]).unwrap();
-    assert_eq!(blobs(directory.path()), 0);
+    drop(replayed);
+    assert_eq!(journal.shelf().held(), 0);
     drop(journal);
+    let left = std::fs::metadata(directory.path().join("received.contents")).unwrap().len();
+    assert_eq!(left, 0, "room that nothing uses is given back");
     let journal = open(directory.path());
     assert_eq!(journal.replay().unwrap().len(), 1);
     assert_eq!(journal.next_in(PartyId::Principal), 3);
@@ -94,15 +94,18 @@ fn leftovers_and_strangers_are_noticed() {
     assert_eq!(journal.meet(PartyId::Principal, [1; 16]).unwrap(), [1; 16]);
     assert_eq!(journal.meet(PartyId::Principal, [2; 16]).unwrap(), [1; 16]);
     drop(journal);
-    let leftover = directory.path().join("blobs").join("0123.partial");
-    std::fs::write(&leftover, b"half").unwrap();
+    let contents = directory.path().join("received.contents");
+    // Written by somebody who was killed before it was committed.
+    let mut whole = std::fs::read(&contents).unwrap();
+    let kept = whole.len();
+    whole.extend([6; 100]);
+    std::fs::write(&contents, &whole).unwrap();
     // A store that was being made when somebody was killed is no store.
     std::fs::write(directory.path().join("journal.new"), b"half").unwrap();
     let journal = open(directory.path());
-    assert!(!leftover.exists());
+    assert_eq!(std::fs::metadata(&contents).unwrap().len(), kept as u64);
     let message = journal.replay().unwrap().remove(0);
-    let Body::File(path, _) = &message.body else { panic!("large content is in a file") };
-    std::fs::write(path, [8; 5]).unwrap();
+    std::fs::write(&contents, [&whole[..5], &[0], &whole[6..]].concat()).unwrap();
     assert!(matches!(
         journal.shelf().read(&message.body, &message.digest),
         Err(JournalError::Damaged { .. })
@@ -120,16 +123,48 @@ fn what_a_power_cut_took_is_sent_under_its_number_when_it_is_said_again() {
     let [first, second] = [vec![4; INLINE + 1], vec![5; INLINE + 2]];
     let sent = [&first, &second].map(|content| emission(&journal, content, Scope::Round(RoundId(1))));
     journal.commit([Batch { sent: sent.into(), ..Batch::default() }]).unwrap();
-    let path = journal.shelf().path(blake3::hash(&first).as_bytes());
     drop(journal);
-    std::fs::write(path, vec![0; INLINE + 1]).unwrap();
+    let contents = directory.path().join("sent.contents");
+    let mut whole = std::fs::read(&contents).unwrap();
+    let at = whole.windows(first.len()).position(|part| *part == first).unwrap();
+    whole[at..][..first.len()].fill(0);
+    std::fs::write(&contents, whole).unwrap();
 
     let mut journal = open(directory.path());
     let left = journal.unacknowledged().unwrap();
     assert_eq!(left.iter().map(|m| m.number).collect::<Vec<_>>(), [1]);
+    // Where it stood, something else stands when the directory is opened once more.
+    let sent = vec![emission(&journal, &vec![6; first.len() + 5000], Scope::Session)];
+    journal.commit([Batch { sent, ..Batch::default() }]).unwrap();
+    drop(journal);
+    let mut journal = open(directory.path());
+    let left = journal.unacknowledged().unwrap();
+    assert_eq!(left.iter().map(|m| m.number).collect::<Vec<_>>(), [1, 2]);
     let again = [&second, &first].map(|content| emission(&journal, content, Scope::Round(RoundId(1))));
     let out = journal.commit([Batch { sent: again.into(), ..Batch::default() }]).unwrap();
     assert_eq!(out.iter().map(|m| m.number).collect::<Vec<_>>(), [0]);
     assert_eq!(journal.shelf().read(&out[0].body, &out[0].digest).unwrap(), first);
-    assert_eq!(journal.unacknowledged().unwrap().len(), 2);
+    assert_eq!(journal.unacknowledged().unwrap().len(), 3);
+}
+
+#[test]
+fn room_is_used_again_by_what_fits_and_by_nothing_before_it_is_let_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = open(directory.path());
+    let put = |byte: u8, length: usize| {
+        let content = Arc::new(vec![byte; length]);
+        let digest = *blake3::hash(&content).as_bytes();
+        (Body::received(journal.shelf(), &content).unwrap(), digest, content)
+    };
+    let page = |body: &Body| body.place().unwrap().page();
+    let mut held = vec![put(1, 9000), put(2, 5000), put(3, 20000)];
+    assert_eq!(held.iter().map(|h| page(&h.0)).collect::<Vec<_>>(), [0, 3, 5]);
+    held.remove(1);
+    // Three pages do not fit between the others; one does, and another.
+    held.extend([put(4, 9000), put(5, 3000), put(6, 4096), put(7, 2100)]);
+    assert_eq!(held.iter().map(|h| page(&h.0)).collect::<Vec<_>>(), [0, 5, 10, 3, 4, 13]);
+    for (body, digest, content) in &held {
+        assert_eq!(journal.shelf().read(body, digest).unwrap(), **content);
+    }
+    assert_eq!(journal.shelf().held(), 6);
 }

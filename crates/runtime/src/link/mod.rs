@@ -22,7 +22,7 @@ use packet::{Body, Greeting, Packet, VERSION};
 /// Time to greet.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes in a packet.
-pub const CHUNK: usize = 256 << 10;
+pub const CHUNK: usize = 64 << 10;
 /// Packets under way inside a process.
 pub const PACKETS: usize = 8;
 

@@ -13,7 +13,7 @@
 //!   uint32 version = 1; bytes federation = 2; bytes instance = 3; uint64 due = 4;
 //!   bytes partial_digest = 5; uint64 partial_length = 6; uint64 unix_milliseconds = 7;
 //! }
-//! message Head { uint64 number = 1; uint32 kind = 2; uint64 length = 3; bytes digest = 4; uint64 offset = 5; }
+//! message Head { uint64 number = 1; uint32 kind = 2; uint64 length = 3; bytes digest = 4; uint64 offset = 5; bytes data = 6; }
 //! message Chunk { bytes data = 1; }
 //! message Over { repeated uint64 tests = 1; repeated uint32 rounds = 2; }
 //! message Farewell {}
@@ -105,6 +105,9 @@ pub struct Head {
     /// Bytes that the receiver has already.
     #[prost(uint64, tag = "5")]
     pub offset: u64,
+    /// The first bytes behind those: most messages are one packet.
+    #[prost(bytes = "bytes", tag = "6")]
+    pub data: Bytes,
 }
 
 /// Bytes of a message.

@@ -9,14 +9,12 @@ use tonic::Status;
 
 use super::{
     Host,
-    packet::{Body, Chunk, Head, Over, Packet},
+    packet::{Body, Head, Over, Packet},
 };
 use crate::party::{Arrival, Partial, Peer};
 
-/// Bytes that are allocated on a peer's word.
-const RESERVED: usize = 1 << 20;
-/// Bytes that are hashed where they come in.
-const HASHED_HERE: usize = 1 << 20;
+/// Bytes that are set aside on a peer's word: addresses, which cost nothing before something has come.
+const RESERVED: usize = 4 << 20;
 
 /// Takes packets until the stream ends.
 pub(super) async fn run<H: Host, S>(
@@ -33,7 +31,7 @@ where
         let body = packet?.body.ok_or_else(|| Status::invalid_argument("an empty packet"))?;
         match body {
             Body::Head(head) => desk.begin(&head).await?,
-            Body::Chunk(chunk) => desk.add(chunk).await?,
+            Body::Chunk(chunk) => desk.add(&chunk.data).await?,
             Body::Acknowledged(number) => desk.acknowledged(number)?,
             Body::Over(over) => desk.host.over(desk.peer.id, scopes(over)),
             Body::Farewell(_) => desk.host.farewell(desk.peer.id),
@@ -84,29 +82,35 @@ impl<H: Host> Assembly<H> {
         };
         let kept =
             self.peer.take_partial().filter(|kept| kept.number == head.number && kept.digest == digest);
-        let mut data = kept.map_or(Vec::new(), |kept| kept.data);
+        let (mut data, mut hasher) = kept.map_or_else(Default::default, |kept| (kept.data, kept.hasher));
         if head.offset > data.len() as u64 || head.offset > head.length {
             return refuse(format!("offset: expected at most {}, found {}", data.len(), head.offset));
         }
-        data.truncate(head.offset as usize);
+        if head.offset < data.len() as u64 {
+            data.truncate(head.offset as usize);
+            hasher = blake3::Hasher::new();
+            hasher.update(&data);
+        }
         // Room for what most messages need, whatever is announced.
         data.reserve((head.length as usize - data.len()).min(RESERVED));
         let (number, kind, length) = (head.number, kind as u8, head.length);
-        self.current = Some(Partial { number, kind, length, digest, data });
-        self.complete().await
+        self.current = Some(Partial { number, kind, length, digest, data, hasher });
+        self.add(&head.data).await
     }
 
-    async fn add(&mut self, chunk: Chunk) -> Result<(), Status> {
+    async fn add(&mut self, data: &[u8]) -> Result<(), Status> {
         let Some(current) = &mut self.current else {
             return Err(Status::invalid_argument("bytes of no message"));
         };
-        let total = current.data.len() as u64 + chunk.data.len() as u64;
+        let total = current.data.len() as u64 + data.len() as u64;
         if total > current.length {
             let text = format!("length: expected {}, found {total} bytes or more", current.length);
             return Err(Status::out_of_range(text));
         }
-        current.data.extend_from_slice(&chunk.data);
-        self.peer.count(chunk.data.len() as u64, 0);
+        current.data.extend_from_slice(data);
+        // While it is at hand.
+        current.hasher.update(data);
+        self.peer.count(data.len() as u64, 0);
         self.complete().await
     }
 
@@ -115,19 +119,10 @@ impl<H: Host> Assembly<H> {
         if self.current.as_ref().is_none_or(|current| current.data.len() as u64 != current.length) {
             return Ok(());
         }
-        let Some(Partial { number, kind, digest, data, .. }) = self.current.take() else { return Ok(()) };
-        // A megabyte takes a third of a millisecond: handing that to another thread costs as much.
-        let (data, found) = if data.len() < HASHED_HERE {
-            let found = blake3::hash(&data);
-            (data, found)
-        } else {
-            let hashed = tokio::task::spawn_blocking(move || {
-                let found = blake3::hash(&data);
-                (data, found)
-            });
-            hashed.await.map_err(|_| Status::cancelled("stopping"))?
+        let Some(Partial { number, kind, digest, data, hasher, .. }) = self.current.take() else {
+            return Ok(());
         };
-        if found != digest {
+        if hasher.finalize() != digest {
             return Err(Status::data_loss(format!("message {number} does not fit its digest")));
         }
         let kind = Kind::from_wire(kind).ok_or_else(|| Status::invalid_argument("kind"))?;

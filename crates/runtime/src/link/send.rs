@@ -1,6 +1,6 @@
 //! The sending half of a stream.
 
-use std::{fs::File, os::unix::fs::FileExt as _, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use secsv_protocol::Scope;
@@ -13,7 +13,7 @@ use super::{
     send_to,
 };
 use crate::{
-    journal::{self, Outbound},
+    journal::{self, Outbound, Place},
     party::{Peer, Turn},
 };
 
@@ -57,28 +57,36 @@ fn over(scopes: &[Scope]) -> Over {
 }
 
 async fn send_message(outgoing: &Outgoing, message: &Outbound, offset: u64) -> Result<(), Status> {
+    let source = Source::of(&message.body);
+    let mut at = offset;
+    let mut next = || {
+        let size = CHUNK.min((message.length - at) as usize);
+        let data = source.read(at, size)?;
+        at += size as u64;
+        Ok::<_, Status>(data)
+    };
     let head = Head {
         number: message.number,
         kind: message.kind as u32,
         length: message.length,
         digest: Bytes::copy_from_slice(&message.digest),
         offset,
+        data: next()?,
     };
+    let mut left = (message.length - offset) - head.data.len() as u64;
     send_to(outgoing, Body::Head(head)).await?;
-    let source = Source::of(&message.body)?;
-    let mut at = offset;
-    while at < message.length {
-        let size = CHUNK.min((message.length - at) as usize);
-        send_to(outgoing, Body::Chunk(Chunk { data: source.read(at, size)? })).await?;
-        at += size as u64;
+    while left > 0 {
+        let data = next()?;
+        left -= data.len() as u64;
+        send_to(outgoing, Body::Chunk(Chunk { data })).await?;
     }
     Ok(())
 }
 
-/// Where content comes from, a piece at a time. Files were written moments ago: reading a piece takes microseconds.
+/// Where content comes from, a piece at a time. It was written moments ago: reading a piece takes microseconds.
 enum Source {
     Memory(Bytes),
-    File(File),
+    Shelf(Arc<Place>),
 }
 
 /// Content that several senders share.
@@ -91,23 +99,19 @@ impl AsRef<[u8]> for Shared {
 }
 
 impl Source {
-    fn of(body: &journal::Body) -> Result<Self, Status> {
+    fn of(body: &journal::Body) -> Self {
         match body {
-            journal::Body::Inline(content) | journal::Body::File(_, Some(content)) => {
-                Ok(Self::Memory(Bytes::from_owner(Shared(content.clone()))))
+            journal::Body::Inline(content) | journal::Body::Shelved(_, Some(content)) => {
+                Self::Memory(Bytes::from_owner(Shared(content.clone())))
             }
-            journal::Body::File(path, None) => File::open(path).map(Self::File).map_err(unreadable),
+            journal::Body::Shelved(place, None) => Self::Shelf(place.clone()),
         }
     }
 
     fn read(&self, at: u64, size: usize) -> Result<Bytes, Status> {
         match self {
             Self::Memory(content) => Ok(content.slice(at as usize..at as usize + size)),
-            Self::File(file) => {
-                let mut data = vec![0; size];
-                file.read_exact_at(&mut data, at).map_err(unreadable)?;
-                Ok(data.into())
-            }
+            Self::Shelf(place) => place.read(at, size).map(Bytes::from).map_err(unreadable),
         }
     }
 }

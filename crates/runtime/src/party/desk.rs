@@ -19,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{peer::Peer, scribe::Order};
 use crate::{
     Error,
-    journal::{Batch, Body, Digest, Emission, Inbound, Shelf, TestRecord, put},
+    journal::{Batch, Body, Digest, Emission, Inbound, Shelf, TestRecord},
     world::{Accounts, Stopwatch},
 };
 
@@ -439,7 +439,7 @@ impl<R: Hosted> Desk<R> {
         }
         let length = content.len() as u64;
         let content = Arc::new(content);
-        let (body, fresh) = put(&self.shelf, digest, &content, true)?;
+        let body = Body::received(&self.shelf, &content)?;
         let message = Inbound { from, number, kind, scope, digest, length, body };
         let content = Arc::unwrap_or_clone(content);
         let effects = if seat.resuming.contains(&scope.whole()) {
@@ -457,7 +457,7 @@ impl<R: Hosted> Desk<R> {
         };
         *due += 1;
         peer.into_iter().for_each(|peer| peer.take(number + 1));
-        batch.received.push((message, fresh));
+        batch.received.push(message);
         seat.count(from, self.own, kind, length);
         Ok(Some(effects))
     }
@@ -515,16 +515,16 @@ impl<R: Hosted> Desk<R> {
             Error::Role(RoleError::Malformed { from, kind, why })
         })?;
         let length = content.len() as u64;
-        let (digest, body, fresh) = match last {
-            Some((same, digest, body)) if Arc::ptr_eq(same, &content) => (*digest, body.clone(), None),
+        let (digest, body) = match last {
+            Some((same, digest, body)) if Arc::ptr_eq(same, &content) => (*digest, body.clone()),
             _ => {
                 let digest = *blake3::hash(&content).as_bytes();
-                let (body, fresh) = put(&self.shelf, digest, &content, false)?;
+                let body = Body::sent(&self.shelf, &content)?;
                 *last = Some((content, digest, body.clone()));
-                (digest, body, fresh)
+                (digest, body)
             }
         };
-        Ok(Emission { to, kind, scope, digest, length, body, fresh })
+        Ok(Emission { to, kind, scope, digest, length, body })
     }
 }
 

@@ -38,7 +38,7 @@ use desk::{Beginning, Desk};
 use scribe::{Order, Scribe, Witness};
 
 /// Messages that wait for the role, in KiB.
-const INBOX: usize = 64 << 10;
+const INBOX: usize = 16 << 10;
 /// Messages of the journal in memory that the role has not taken yet.
 const REPLAYED: usize = 8;
 
@@ -79,6 +79,7 @@ impl<R: Hosted> Party<R> {
         let mut witness = Auditor { log: audit.clone(), board: None };
         replay.iter().try_for_each(|message| witness.received(message))?;
         waiting.iter().try_for_each(|message| witness.sent(message))?;
+        witness.write_out()?;
         witness.board = Some(board.clone());
         let peers = Arc::new(peers(&kit, &journal, &board, waiting));
         let (scribe, orders) = mpsc::channel();
@@ -244,6 +245,10 @@ impl Witness for Auditor {
         let Outbound { to, number, kind, length, digest, .. } = *message;
         self.board.iter().for_each(|board| board.sent(to, length));
         Ok(self.log().append(Direction::Sent, to, kind, number, length, Fingerprint(digest))?)
+    }
+
+    fn write_out(&mut self) -> Result<(), Error> {
+        Ok(self.log().write_out()?)
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct Partial {
     pub length: u64,
     pub digest: Digest,
     pub data: Vec<u8>,
+    /// Of the data.
+    pub hasher: blake3::Hasher,
 }
 
 /// What may be sent next.
@@ -236,19 +238,19 @@ impl Peer {
     }
 }
 
-/// Bytes of large messages that wait in memory, for one peer: what is beyond is read from its files.
+/// Bytes of large messages that wait in memory, for one peer: what is beyond is read from the shelf.
 const CACHE: usize = 8 << 20;
 
 fn cached(message: &Outbound) -> usize {
     match &message.body {
-        Body::File(_, Some(content)) => content.len(),
+        Body::Shelved(_, Some(content)) => content.len(),
         _ => 0,
     }
 }
 
 impl State {
     fn add(&mut self, mut message: Outbound) {
-        if let Body::File(_, content) = &mut message.body
+        if let Body::Shelved(_, content) = &mut message.body
             && self.cached + message.length as usize > CACHE
         {
             *content = None;

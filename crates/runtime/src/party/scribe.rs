@@ -19,8 +19,9 @@ use crate::{
     journal::{Batch, Inbound, Journal, Outbound},
 };
 
-/// What comes within this time is kept in one go.
-const GATHERING: Duration = Duration::from_millis(12);
+/// What comes within this time is kept in one go. Longer costs fewer processor seconds, and more waiting where few tests
+/// are under way.
+const GATHERING: Duration = Duration::from_millis(30);
 /// Batches that are kept in one go at most.
 const TOGETHER: usize = 256;
 
@@ -38,6 +39,8 @@ pub(crate) enum Order {
 pub(crate) trait Witness: Send {
     fn received(&mut self, message: &Inbound) -> Result<(), Error>;
     fn sent(&mut self, message: &Outbound) -> Result<(), Error>;
+    /// A kill from now on must not take what was told.
+    fn write_out(&mut self) -> Result<(), Error>;
 }
 
 /// Writes the journal and passes on what may be passed on then.
@@ -89,9 +92,7 @@ impl Scribe {
     }
 
     fn keep(&mut self, batches: Vec<Batch>) -> Result<(), Error> {
-        let received = batches.iter().flat_map(|batch| {
-            batch.received.iter().map(|(message, _)| message).chain(&batch.skipped).cloned()
-        });
+        let received = batches.iter().flat_map(|batch| batch.received.iter().chain(&batch.skipped).cloned());
         let received: Vec<Inbound> = received.collect();
         let due: BTreeSet<PartyId> = received.iter().map(|message| message.from).collect();
         let tests = batches.iter().flat_map(|batch| &batch.tests);
@@ -101,10 +102,12 @@ impl Scribe {
         // sent has no number before it is kept, and nobody has it before it is witnessed.
         if let Some(witness) = &mut self.witness {
             received.iter().try_for_each(|message| witness.received(message))?;
+            witness.write_out()?;
         }
         let outbound = self.journal.commit(batches)?;
         if let Some(witness) = &mut self.witness {
             outbound.iter().try_for_each(|message| witness.sent(message))?;
+            witness.write_out()?;
         }
         for from in due {
             self.peers.get(&from).into_iter().for_each(|peer| peer.keep(self.journal.next_in(from)));

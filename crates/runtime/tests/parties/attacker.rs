@@ -38,7 +38,7 @@ pub fn greeting(kit: &Kit, instance: [u8; 16]) -> Greeting {
 /// A message's head.
 pub fn head(number: u64, kind: Kind, length: u64, digest: [u8; 32]) -> Body {
     let digest = Bytes::copy_from_slice(&digest);
-    Body::Head(Head { number, kind: kind as u32, length, digest, offset: 0 })
+    Body::Head(Head { number, kind: kind as u32, length, digest, offset: 0, data: Bytes::new() })
 }
 
 /// A whole message.

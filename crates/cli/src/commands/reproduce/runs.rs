@@ -6,7 +6,7 @@ use std::{
 };
 
 use secsv_federation::{FederationSpec, RunDirectory, RunWriter, TestSet};
-use secsv_training::{LoadOptions, ModelKind, Recipe, Split, train};
+use secsv_training::{LoadOptions, LocalTraining, ModelKind, Recipe, Split, train};
 use serde_json::json;
 
 use super::tasks::Task;
@@ -30,6 +30,17 @@ pub struct Trained {
     pub scale: f64,
     /// Drives split and training.
     pub seed: u64,
+    /// How clients train in a round.
+    pub training: Training,
+}
+
+/// How clients train in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Training {
+    /// As reaches the best accuracy in ten rounds.
+    Suited,
+    /// As the paper's authors do.
+    OfTheAuthors,
 }
 
 impl Trained {
@@ -40,7 +51,8 @@ impl Trained {
             ModelKind::Dnn { layers } => format!("dnn{layers}"),
             model => model.name().to_owned(),
         };
-        format!("{}-{model}-n{clients}-T{rounds}-scale{scale}-seed{seed}", task.name())
+        let training = if self.training == Training::OfTheAuthors { "-authors" } else { "" };
+        format!("{}-{model}{training}-n{clients}-T{rounds}-scale{scale}-seed{seed}", task.name())
     }
 }
 
@@ -69,6 +81,9 @@ impl Runs<'_> {
         let mut recipe = Recipe::new(&source, wanted.model, wanted.seed);
         recipe.name = format!("{} {}", dataset.name, wanted.model.name());
         recipe.rounds = wanted.rounds;
+        if wanted.training == Training::OfTheAuthors {
+            recipe.local = LocalTraining::of_the_authors(&source, wanted.model);
+        }
         let steps = u64::from(recipe.rounds) * silos.len() as u64 * u64::from(recipe.local.epochs);
         let bar = Progress::new("training", steps);
         bar.note(wanted.key(), &json!({"event": "training", "run": wanted.key()}));

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     chart::Chart,
     measurement::{Measured, Measurement},
-    runs::Trained,
+    runs::{Trained, Training},
     store::Store,
     table::Table,
     tasks::Task,
@@ -46,7 +46,8 @@ impl Scope {
     /// Another model or number of clients.
     pub fn with(&self, task: Task, model: ModelKind, clients: usize, repetition: u32) -> Trained {
         let seed = self.seed + u64::from(repetition);
-        Trained { task, model, clients, rounds: self.rounds, scale: self.scale, seed }
+        let training = Training::Suited;
+        Trained { task, model, clients, rounds: self.rounds, scale: self.scale, seed, training }
     }
 
     /// The share of a scaled test set that makes a tenth of the whole one, as the paper's study of n uses.
