@@ -21,7 +21,7 @@ use crate::{
 
 /// What comes within this time is kept in one go. Longer costs fewer processor seconds, and more waiting where few tests
 /// are under way.
-const GATHERING: Duration = Duration::from_millis(30);
+const GATHERING: Duration = Duration::from_millis(20);
 /// Batches that are kept in one go at most.
 const TOGETHER: usize = 256;
 
