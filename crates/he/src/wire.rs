@@ -16,7 +16,7 @@ use crate::{
 };
 
 const MAGIC: [u8; 3] = *b"ssv";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const HEAD: usize = 13;
 const SEED: usize = 32;
 

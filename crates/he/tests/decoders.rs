@@ -208,7 +208,7 @@ mod tests {
         );
         assert_eq!(decode(&[]), WireError::Length { expected, found: 0 });
         assert!(matches!(with(0, b'x'), WireError::Magic { .. }));
-        assert_eq!(with(3, 9), WireError::Version { expected: 1, found: 9 });
+        assert_eq!(with(3, 9), WireError::Version { expected: 2, found: 9 });
         assert_eq!(with(4, 1), WireError::Kind { expected: 4, found: 1 });
         assert!(matches!(with(5, h.reply[5] ^ 1), WireError::Parameters { .. }));
         let mut unreduced = h.reply.clone();

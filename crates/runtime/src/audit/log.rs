@@ -205,9 +205,9 @@ impl Log {
     /// Gives the system what was told: a kill of the process does not take it any more.
     pub fn write_out(&mut self) -> Result<(), AuditError> {
         let failed = |error| AuditError::new(&self.path, None, AuditDefect::Unwritable(error));
-        // One call, so that a kill leaves whole lines in all but the rarest cases; a torn one is cut off later.
-        self.file.write_all(self.pending.as_bytes()).map_err(failed)?;
-        self.pending.clear();
+        // One call, so that a kill leaves whole lines in all but the rarest cases; a torn one is cut off later. What could not
+        // be written is not tried again: a part of it may stand there.
+        self.file.write_all(std::mem::take(&mut self.pending).as_bytes()).map_err(failed)?;
         if self.unsynced >= LINES_PER_SYNC { self.sync() } else { Ok(()) }
     }
 

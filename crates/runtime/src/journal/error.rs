@@ -40,6 +40,12 @@ pub enum JournalError {
         /// What is wrong.
         what: &'static str,
     },
+    /// The journal has failed or ended.
+    #[error("{}: nothing is written any more: the journal has ended", path.display())]
+    Closed {
+        /// The file.
+        path: PathBuf,
+    },
     /// The store.
     #[error("the journal's store: {0}")]
     Store(Box<redb::Error>),

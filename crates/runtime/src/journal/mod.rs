@@ -318,16 +318,19 @@ impl Journal {
     ) -> Result<Vec<Outbound>, JournalError> {
         let (mut outbound, mut released) = (Vec::new(), Vec::new());
         let mut is_shelved = false;
-        self.store.clone().transact(|tables| {
+        let done = self.store.clone().transact(|tables| {
             for batch in batches {
                 is_shelved |= batch.received.iter().any(|message| matches!(message.body, Body::Shelved(..)));
                 self.enter(tables, batch, &mut outbound, &mut released)?;
             }
             if is_shelved { self.shelf.received().sync() } else { Ok(()) }
-        })?;
+        });
+        if done.is_err() {
+            self.shelf.close();
+        }
         // Not before: until then the store refers to what stands there.
         drop(released);
-        Ok(outbound)
+        done.map(|()| outbound)
     }
 
     fn enter(
@@ -457,8 +460,9 @@ impl Journal {
             let (message, &row) = message;
             self.inbound.entry(message.scope).or_default().insert(row, message.body.place());
         }
-        let (whole, lost): (Vec<_>, Vec<_>) =
-            self.store.outbound(&self.shelf)?.into_iter().partition(|message| self.is_whole(message));
+        let mut waiting = self.store.outbound(&self.shelf)?;
+        waiting.retain(|message| message.number >= self.acknowledged_by(message.to));
+        let (whole, lost): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|message| self.is_whole(message));
         for message in whole {
             self.outbound.insert((message.to, message.number), message.body.place());
         }
@@ -480,5 +484,7 @@ impl Drop for Journal {
     /// Room that nothing uses is given back. What a killed process leaves of it is given back when the next one opens.
     fn drop(&mut self) {
         let _ = self.shelf.trim();
+        // Others may still have the shelf, and nobody tells any more what must stay.
+        self.shelf.close();
     }
 }

@@ -8,7 +8,10 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{Body, JournalError};
@@ -39,7 +42,10 @@ pub struct Shelf {
 impl Shelf {
     pub(super) fn open(state: &Path) -> Result<Self, JournalError> {
         let room = |name| Room::open(state.join(name)).map(Arc::new);
-        Ok(Self { received: room("received.contents")?, sent: room("sent.contents")? })
+        let shelf = Self { received: room("received.contents")?, sent: room("sent.contents")? };
+        // The files themselves must outlast a power cut.
+        File::open(state).and_then(|d| d.sync_all()).map_err(JournalError::system(state))?;
+        Ok(shelf)
     }
 
     /// The room of what was received, which must last.
@@ -68,13 +74,19 @@ impl Shelf {
     }
 
     /// Contents that stand on it.
-    pub fn held(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
         [&self.received, &self.sent].into_iter().map(|room| room.places().len()).sum()
     }
 
     /// Gives back what lies behind the last content.
     pub(super) fn trim(&self) -> Result<(), JournalError> {
         [&self.received, &self.sent].into_iter().try_for_each(|room| room.trim())
+    }
+
+    /// Nothing is written any more: the store may refer to places that nobody here holds.
+    pub(super) fn close(&self) {
+        [&self.received, &self.sent].into_iter().for_each(|room| room.closed.store(true, Ordering::SeqCst));
     }
 }
 
@@ -85,6 +97,7 @@ pub(super) struct Room {
     file: File,
     /// By their first pages.
     places: Mutex<BTreeMap<u64, Taken>>,
+    closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -126,7 +139,7 @@ impl Room {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(JournalError::system(&path))?;
-        Ok(Self { path, file, places: Mutex::default() })
+        Ok(Self { path, file, places: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
     fn places(&self) -> MutexGuard<'_, BTreeMap<u64, Taken>> {
@@ -138,6 +151,9 @@ impl Room {
         let length = content.len() as u64;
         let place = {
             let mut places = self.places();
+            if self.closed.load(Ordering::SeqCst) {
+                return Err(JournalError::Closed { path: self.path.clone() });
+            }
             let (pages, mut page) = (length.div_ceil(PAGE), 0);
             for (&taken, Taken { pages: of, .. }) in &*places {
                 if page + pages <= taken {
@@ -157,6 +173,8 @@ impl Room {
         let damaged = || JournalError::Damaged { path: self.path.clone(), what: "contents that overlap" };
         let mut places = self.places();
         if let Some(place) = places.get(&page).and_then(|taken| taken.place.upgrade()) {
+            // Whoever lets go of a place needs the lock.
+            drop(places);
             return if place.length == length { Ok(place) } else { Err(damaged()) };
         }
         let end = page.saturating_add(length.div_ceil(PAGE));
@@ -182,6 +200,9 @@ impl Room {
 
     fn trim(&self) -> Result<(), JournalError> {
         let places = self.places();
+        if self.closed.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let end = places.last_key_value().map_or(0, |(page, taken)| page + taken.pages);
         self.file.set_len(end * PAGE).map_err(JournalError::system(&self.path))
     }

@@ -167,4 +167,9 @@ fn room_is_used_again_by_what_fits_and_by_nothing_before_it_is_let_go() {
         assert_eq!(journal.shelf().read(body, digest).unwrap(), **content);
     }
     assert_eq!(journal.shelf().held(), 6);
+    // The next process finds what was committed, whatever a thread of this one still receives.
+    let shelf = journal.shelf().clone();
+    drop(journal);
+    let refused = Body::received(&shelf, &Arc::new(vec![8; 9000]));
+    assert!(matches!(refused, Err(JournalError::Closed { .. })), "{refused:?}");
 }

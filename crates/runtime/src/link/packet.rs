@@ -22,7 +22,7 @@
 use bytes::Bytes;
 
 /// The version that this build speaks.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One packet.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -82,14 +82,11 @@ impl<H: Host> Assembly<H> {
         };
         let kept =
             self.peer.take_partial().filter(|kept| kept.number == head.number && kept.digest == digest);
-        let (mut data, mut hasher) = kept.map_or_else(Default::default, |kept| (kept.data, kept.hasher));
-        if head.offset > data.len() as u64 || head.offset > head.length {
-            return refuse(format!("offset: expected at most {}, found {}", data.len(), head.offset));
-        }
-        if head.offset < data.len() as u64 {
-            data.truncate(head.offset as usize);
-            hasher = blake3::Hasher::new();
-            hasher.update(&data);
+        // From the start, or from where it was cut off.
+        let kept = kept.filter(|_| head.offset > 0);
+        let (mut data, hasher) = kept.map_or_else(Default::default, |kept| (kept.data, kept.hasher));
+        if head.offset != data.len() as u64 || head.offset > head.length {
+            return refuse(format!("offset: expected 0 or {}, found {}", data.len(), head.offset));
         }
         // Room for what most messages need, whatever is announced.
         data.reserve((head.length as usize - data.len()).min(RESERVED));

@@ -17,6 +17,9 @@ use crate::{
     party::{Peer, Turn},
 };
 
+/// Ends of tests and rounds in one packet.
+const SCOPES: usize = 4096;
+
 type Outgoing = mpsc::Sender<Result<Packet, Status>>;
 
 /// Sends whatever there is to send, for ever. A message is read in pieces as the other side takes them.
@@ -37,7 +40,11 @@ pub(super) async fn run(peer: Arc<Peer>, outgoing: Outgoing, greeting: &Greeting
                 send_to(&outgoing, Body::Acknowledged(number)).await?;
                 acknowledged = number;
             }
-            Turn::Over(scopes) => send_to(&outgoing, Body::Over(over(&scopes))).await?,
+            Turn::Over(scopes) => {
+                for part in scopes.chunks(SCOPES) {
+                    send_to(&outgoing, Body::Over(over(part))).await?;
+                }
+            }
             Turn::Farewell => send_to(&outgoing, Body::Farewell(Farewell {})).await?,
             Turn::Refused(reason) => return Err(Status::invalid_argument(reason)),
         }
