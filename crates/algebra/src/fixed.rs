@@ -61,6 +61,31 @@ impl FixedPoint {
         Ok(numbers.iter().map(|x| ring.embed((x * scale).round_ties_even() as i64)).collect())
     }
 
+    /// Encodes numbers of magnitude at most `most`, which need not be a power of two: it may come closer to half the modulus
+    /// than the format's own range.
+    pub fn encode_within(
+        self,
+        ring: impl Ring,
+        numbers: &[f64],
+        most: f64,
+    ) -> Result<Vec<u64>, AlgebraError> {
+        let scale = f64::powi(2.0, self.fractional_bits as i32);
+        let half = if ring.modulus() == 0 { f64::powi(2.0, 63) } else { ring.modulus() as f64 / 2.0 };
+        if most * scale >= half.min(f64::powi(2.0, 52)) {
+            let bits = (most * scale).log2().ceil() as i32;
+            return Err(AlgebraError::FormatTooWide { bits, ring_bits: ring.bits() });
+        }
+        let outside = |x: &&f64| x.is_nan() || x.abs() > most;
+        match numbers.iter().find(outside) {
+            None => Ok(numbers.iter().map(|x| ring.embed((x * scale).round_ties_even() as i64)).collect()),
+            Some(x) if x.is_nan() => Err(AlgebraError::NotFinite),
+            Some(x) => Err(AlgebraError::OutOfRange {
+                expected_exponent: self.exponent,
+                found_exponent: x.abs().log2().ceil() as i32 - 1,
+            }),
+        }
+    }
+
     /// The real number an element stands for.
     pub fn decode(self, ring: impl Ring, element: u64) -> f64 {
         ring.centre(element) as f64 * f64::powi(2.0, -(self.fractional_bits as i32))
@@ -94,6 +119,21 @@ mod tests {
         assert_eq!(fixed.encode_all(field, &numbers).unwrap(), each);
         assert_eq!(fixed.encode_all(field, &[0.0, 4.1]), fixed.encode(field, 4.1).map(|_| vec![]));
         assert_eq!(fixed.encode_all(field, &[f64::NAN]), Err(AlgebraError::NotFinite));
+    }
+
+    #[test]
+    fn up_to_half_the_modulus_fits() {
+        let (field, fixed) = (Field::standard(), FixedPoint::new(30, 10));
+        let most = 1023.0;
+        let elements = fixed.encode_within(field, &[most, -most, 0.25], most).unwrap();
+        let decoded: Vec<f64> = elements.iter().map(|&x| fixed.decode(field, x)).collect();
+        assert_eq!(decoded, [most, -most, 0.25]);
+        assert!(fixed.encode_within(field, &[1.0], 1024.0).is_err(), "half the modulus is a little less");
+        assert!(fixed.encode_within(field, &[1.5], 1.0).is_err());
+        assert_eq!(fixed.encode_within(field, &[f64::NAN], 1.0), Err(AlgebraError::NotFinite));
+        let wide = FixedPoint::new(50, 0);
+        assert!(wide.encode_within(Ring64, &[0.5], 1.0).is_ok());
+        assert!(wide.encode_within(Ring64, &[0.5], 4.0).is_err(), "beyond what doubles hold");
     }
 
     #[test]

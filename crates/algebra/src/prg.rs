@@ -93,6 +93,29 @@ impl Prg {
     }
 }
 
+impl Prg {
+    /// Fills a slice with uniform numbers below `bound`, of one byte each where that is enough.
+    pub fn fill_small(&mut self, bound: u16, out: &mut [u16]) {
+        let mask = u16::MAX >> bound.leading_zeros();
+        let bits = if mask <= u8::MAX.into() { u8::BITS } else { u16::BITS };
+        let in_word = (u64::BITS / bits) as usize;
+        let mut words = Secret::new([0; 64]);
+        let mut filled = 0;
+        while filled < out.len() {
+            let words = words.expose_mut();
+            let count = (out.len() - filled).div_ceil(in_word).min(words.len());
+            self.fill_words(&mut words[..count]);
+            for word in &words[..count] {
+                for k in 0..in_word as u32 {
+                    let Some(next) = out.get_mut(filled) else { return };
+                    *next = (word >> (k * bits)) as u16 & mask;
+                    filled += usize::from(*next < bound);
+                }
+            }
+        }
+    }
+}
+
 fn joined([low, high]: [u32; 2]) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }

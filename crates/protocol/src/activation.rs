@@ -128,19 +128,19 @@ pub struct Activator {
 
 impl Activator {
     /// One hop: outputs as they were decrypted (a row for each output, columns position by position), the sum of the
-    /// coalition's weights.
+    /// coalition's shares.
     pub fn step<R: Ring>(
         &mut self,
         program: &Program,
         precision: &Precision,
         hop: usize,
-        total_weight: u32,
+        total_share: f64,
         received: &[Matrix<R>],
     ) -> Result<Handed<R>, Error> {
         let step = &program.hops[hop];
         let mut values = Vec::with_capacity(received.len());
         for (receive, matrix) in step.receives.iter().zip(received) {
-            values.push(decode(program, precision, receive, total_weight, matrix));
+            values.push(decode(program, precision, receive, total_share, matrix));
         }
         if values.len() != step.receives.len() {
             return Err(Error::Local { what: "a hop without everything it needs" });
@@ -201,7 +201,7 @@ impl Activator {
 pub(crate) fn last_scores<R: Ring>(
     program: &Program,
     precision: &Precision,
-    total_weight: u32,
+    total_share: f64,
     received: &[Matrix<R>],
 ) -> Result<Values, Error> {
     let last = program.hops.last().zip(received.first());
@@ -209,7 +209,7 @@ pub(crate) fn last_scores<R: Ring>(
     else {
         return Err(Error::Local { what: "a hop that receives nothing" });
     };
-    let mut values = decode(program, precision, receive, total_weight, matrix);
+    let mut values = decode(program, precision, receive, total_share, matrix);
     if let Then::Label(activations) = &hop.then {
         values.activate(activations);
     }
@@ -242,7 +242,7 @@ fn decode<R: Ring>(
     program: &Program,
     precision: &Precision,
     receive: &Receive,
-    total_weight: u32,
+    total_share: f64,
     matrix: &Matrix<R>,
 ) -> Values {
     let ring = matrix.ring();
@@ -255,7 +255,7 @@ fn decode<R: Ring>(
         Receive::Bias { operator } => (*operator, 1),
         Receive::Outputs { operator, count, .. } => (*operator, *count),
     };
-    let scale = f64::from(total_weight) * f64::powi(2.0, precision.operators[operator].product_bits() as i32);
+    let scale = total_share * f64::powi(2.0, precision.operators[operator].product_bits() as i32);
     let columns = matrix.columns() / positions.max(1);
     let mut numbers = vec![0.0; matrix.rows() * matrix.columns()];
     for j in 0..matrix.rows() {

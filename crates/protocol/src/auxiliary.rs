@@ -6,13 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use secsv_algebra::{Prg, Ring, Seed, Share};
+use secsv_algebra::{Prg, Seed, Share};
 use secsv_federation::RoundId;
 use secsv_he::PublicKey;
 
 use crate::{
     Error, PartyId,
-    codec::{Reader, Writer, pack, unpack_matrix},
+    codec::{Reader, Writer, unpack_matrix},
     error::CodecError,
     message::{Kind, Place, TestPlan, UnitId, join_after},
     pass::{EVERYTHING, Pass, PassId},
@@ -270,7 +270,7 @@ impl Auxiliary {
         if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
             return secret::take_shared(self, &session, &context, from, kind, place, rest);
         }
-        let (field, count) = (session.field(), context.places.len());
+        let (field, count) = (session.field(), context.places().len());
         let state = self.units.entry(place.unit).or_default();
         match kind {
             Kind::Shared => {
@@ -279,14 +279,13 @@ impl Auxiliary {
                 state.inputs.insert(place.hop, Arc::new(Share::new(matrix)));
             }
             Kind::Predicted => {
-                state.predicted = Some(Share::new(unpack_matrix(field, 1, count, rest).map_err(malformed)?));
+                let labels = session.label_field().unpack(context.labels(), rest);
+                state.predicted = Some(labels.map_err(malformed)?);
             }
             Kind::Truth => {
-                let places = session.groups[context.plan.group].places(client);
-                let own = places.filter(|&p| context.plan.samples.contains(p)).count();
-                state
-                    .truths
-                    .insert(client, Share::new(unpack_matrix(field, 1, own, rest).map_err(malformed)?));
+                let own = context.labels_of(&session, client);
+                let labels = session.label_field().unpack(own, rest).map_err(malformed)?;
+                state.truths.insert(client, labels);
             }
             _ => {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
@@ -381,7 +380,7 @@ impl Auxiliary {
         operator: usize,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let (round, coalition, test) = (context.round, context.coalition, context.id.test);
+        let (round, coalition, test) = (context.round, context.coalition(), context.id.test);
         let Some(models) = self.store.all_models(session, round) else { return Ok(effects) };
         self.store.coalitions.insert((test, operator), None);
         let session = session.clone();
@@ -414,17 +413,10 @@ impl Auxiliary {
     fn verdict(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let Some(state) = self.units.get_mut(&context.id) else { return Ok(effects) };
-        let Some(predicted) = &state.predicted else { return Ok(effects) };
-        let owners: Vec<usize> = context.owners(session).collect();
-        if state.judged || !owners.iter().all(|owner| state.truths.contains_key(owner)) {
-            return Ok(effects);
-        }
-        let field = session.field();
-        let truth =
-            owners.iter().filter_map(|owner| state.truths.get(owner)).flat_map(|t| t.expose().elements());
-        let difference: Vec<u64> =
-            predicted.expose().elements().iter().zip(truth).map(|(&p, &t)| field.sub(p, t)).collect();
-        let content = Place::new(context.id, 0).encode(&pack(field, &difference));
+        let Some(predicted) = state.predicted.as_ref().filter(|_| !state.judged) else { return Ok(effects) };
+        let Some(truth) = context.arranged(session, &state.truths) else { return Ok(effects) };
+        let differences = session.label_field().packed_difference(predicted, &truth);
+        let content = Place::new(context.id, 0).encode(&differences);
         effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Verdict, content));
         state.judged = true;
         Ok(effects)

@@ -1,7 +1,7 @@
 //! Content of messages as bytes: little-endian numbers, counted bytes, elements packed to the length of their ring.
 
 use secsv_algebra::{Matrix, Ring, Seed};
-use secsv_federation::SampleSet;
+use secsv_federation::{Coalition, SampleSet};
 
 use crate::error::CodecError;
 
@@ -60,6 +60,11 @@ impl Writer {
         let mut bytes = vec![0u8; samples.total().div_ceil(8)];
         samples.iter().for_each(|s| bytes[s / 8] |= 1 << (s % 8));
         self.raw(&bytes)
+    }
+
+    pub(crate) fn coalitions(&mut self, coalitions: &[Coalition]) -> &mut Self {
+        self.u64(coalitions.len() as u64);
+        coalitions.iter().fold(self, |w, coalition| w.u128(coalition.bits()))
     }
 
     pub(crate) fn seed(&mut self, seed: &Seed) -> &mut Self {
@@ -194,6 +199,11 @@ impl<'a> Reader<'a> {
     pub(crate) fn counted(&mut self) -> Result<&'a [u8], CodecError> {
         let count = self.count("bytes", 1)?;
         self.raw(count)
+    }
+
+    pub(crate) fn coalitions(&mut self) -> Result<Vec<Coalition>, CodecError> {
+        let count = self.count("coalitions", size_of::<u128>())?;
+        (0..count).map(|_| self.u128().map(Coalition::from_bits)).collect()
     }
 
     pub(crate) fn samples(&mut self) -> Result<SampleSet, CodecError> {

@@ -18,16 +18,20 @@ use std::{
 };
 
 use secsv_algebra::{Prg, Seed};
-use secsv_federation::{RoundId, SampleSet, Weights};
+use secsv_federation::{Coalition, RoundId, SampleSet, Weights};
 use secsv_he::{Operations, UnitCosts};
 
 use crate::{
     ClientInput, Error, PartyId, TestRequest,
     codec::Writer,
-    decryptors::{Planner, Protocol, Unit, knows},
+    decryptors::{Planner, Protocol, Unit},
     message::{Hello, Kind, TestPlan, UnitPlan},
     model::ranges,
     pass::may_gather,
+    principal::{
+        cut::{Cut, cut},
+        plan_of,
+    },
     sealed::EnvelopeKeys,
     server::UnitContext,
     session::{Federation, Session},
@@ -144,7 +148,7 @@ fn done(tally: &mut Tally<'_>) {
     }
 }
 
-/// A test as the principal cuts it: what owners test themselves, and units with everybody's part.
+/// A test as the principal cuts it.
 fn plan(
     tally: &mut Tally<'_>,
     planner: &mut Planner,
@@ -152,58 +156,41 @@ fn plan(
     test: u64,
     request: &TestRequest,
 ) -> Result<TestPlan, Error> {
-    let (session, &TestRequest { round, coalition, .. }) = (tally.session, request);
+    let (session, round) = (tally.session, request.round);
     let participants = session.federation.participants(round);
-    let mut plan = TestPlan { test, round, coalition, units: Vec::new() };
-    for (index, group) in session.groups.iter().enumerate() {
-        let mut samples = session.in_group(index, &request.samples);
-        for owner in group.owners.members().filter(|&owner| knows(owner, coalition, participants)) {
-            let places = group.places(owner);
-            let wanted = places.clone().filter(|&place| samples.contains(place)).count();
-            if wanted > 0 {
-                own_test(tally, owner, places.len(), wanted);
-            }
-            let mut hidden = SampleSet::none(group.size);
-            places.for_each(|place| hidden.insert(place));
-            samples = samples.difference(&hidden);
+    let roles = |coalition: Coalition, group: usize| match planned.entry((round, coalition.bits(), group)) {
+        Entry::Occupied(known) => Ok(known.get().clone()),
+        Entry::Vacant(entry) => {
+            let roles = planner.assign(Unit { round, participants, group, coalition }, Coalition::EMPTY)?;
+            Ok(entry.insert(plan_of(&roles)).clone())
         }
-        if samples.is_empty() {
-            continue;
-        }
-        let key = (round, coalition.bits(), index);
-        if let Entry::Vacant(entry) = planned.entry(key) {
-            let unit = Unit { round, participants, group: index, coalition };
-            let roles = planner.assign(unit, secsv_federation::Coalition::EMPTY)?;
-            let unit = UnitPlan {
-                group: index,
-                samples: SampleSet::none(group.size),
-                gathered: (tally.gathered > 0 && may_gather(session, index))
-                    .then(|| SampleSet::all(group.size)),
-                chain: roles.decryptors().to_vec(),
-                gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
-                dealer: roles.dealer(),
-                counter: roles.counter(),
-            };
-            entry.insert(unit);
-        }
-        plan.units.extend(planned.get(&key).map(|known| UnitPlan { samples, ..known.clone() }));
+    };
+    let Cut { own, mut plan, .. } = cut(session, test, request, roles)?;
+    for unit in plan.units.iter_mut().filter(|unit| tally.gathered > 0 && may_gather(session, unit.group)) {
+        unit.gathered = Some(SampleSet::all(session.groups[unit.group].size));
+    }
+    for (owner, tests) in own {
+        own_test(tally, owner, &tests);
     }
     Ok(plan)
 }
 
-/// A test of a model that the owner of the samples knows.
-fn own_test(tally: &mut Tally<'_>, owner: usize, samples: usize, wanted: usize) {
-    let (owner, set) = (PartyId::Client(owner), SampleSet::none(samples));
-    let mut asked = Writer::default();
-    asked.u64(0).u32(0).u128(0).samples(&set);
+/// Tests of models that the owner of the samples knows.
+fn own_test(tally: &mut Tally<'_>, owner: usize, tests: &[(usize, SampleSet)]) {
+    let owner = PartyId::Client(owner);
+    let (mut asked, mut answer) = (Writer::default(), Writer::default());
+    asked.u64(0).u32(0).u64(0);
+    answer.u64(0);
+    for (_, samples) in tests {
+        asked.u128(0).samples(samples);
+        match tally.session.federation.settings.protocol {
+            Protocol::Hesv => answer.u64(0),
+            _ => answer.samples(samples),
+        };
+        tally.work.clear_samples += samples.len() as u64;
+    }
     tally.send(PartyId::Principal, owner, Kind::OwnTest, asked.finish().len());
-    let mut answer = Writer::default();
-    match tally.session.federation.settings.protocol {
-        Protocol::Hesv => answer.u64(0).u64(0),
-        _ => answer.u64(0).samples(&set),
-    };
     tally.send(owner, PartyId::Principal, Kind::OwnResult, answer.finish().len());
-    tally.work.clear_samples += wanted as u64;
 }
 
 fn open_round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> {
@@ -228,7 +215,7 @@ fn announce(tally: &mut Tally<'_>, plan: &TestPlan) {
     let mut concerned: BTreeSet<PartyId> = tally.auxiliary().into_iter().collect();
     for context in UnitContext::of(tally.session, plan) {
         concerned.extend(context.seated().chain(context.owners(tally.session)).map(PartyId::Client));
-        tally.work.activated_samples += context.places.len() as u64;
+        tally.work.activated_samples += context.labels() as u64;
     }
     for to in concerned {
         tally.send(PartyId::Principal, to, Kind::Test, content);

@@ -41,6 +41,8 @@ pub fn honest_plan() -> Vec<u8> {
     [0, 3, 20].into_iter().for_each(|sample| samples.insert(sample));
     let unit = |group, gru, dealer: Option<usize>| UnitPlan {
         group,
+        part: 3,
+        coalitions: vec![Coalition::from_bits(0b1011), Coalition::from_bits(0b11)],
         samples: samples.clone(),
         gathered: dealer.map(|_| samples.clone()),
         chain: vec![1, 2],
@@ -49,7 +51,7 @@ pub fn honest_plan() -> Vec<u8> {
         counter: None,
     };
     let units = vec![unit(0, None, None), unit(1, Some((2, 3)), Some(1))];
-    TestPlan { test: 5, round: RoundId(2), coalition: Coalition::from_bits(0b1011), units }.encode()
+    TestPlan { test: 5, round: RoundId(2), units }.encode()
 }
 
 /// A test's plan.
@@ -64,7 +66,7 @@ pub fn place(bytes: &[u8]) -> Outcome {
 
 /// An honest head with content.
 pub fn honest_place() -> Vec<u8> {
-    Place { unit: UnitId { test: 9, group: 1 }, hop: 2, item: 1, chunk: 3 }.encode(&[5; 20])
+    Place { unit: UnitId { test: 9, group: 1, part: 2 }, hop: 2, item: 1, chunk: 3 }.encode(&[5; 20])
 }
 
 /// A set of samples.

@@ -15,8 +15,8 @@ use crate::{
 pub struct Ideal<R: Ring> {
     /// Samples as elements.
     pub samples: Matrix<R>,
-    /// Local models of a round, by the position of their owners.
-    pub models: Vec<(usize, u32, EncodedModel<R>)>,
+    /// Local models of a round, by the position of their owners, with their shares of the training data.
+    pub models: Vec<(usize, f64, EncodedModel<R>)>,
 }
 
 impl<R: Ring> Ideal<R> {
@@ -39,10 +39,9 @@ impl<R: Ring> Ideal<R> {
         coalition: Coalition,
         samples: &[usize],
     ) -> Result<Values, Error> {
-        let members: Vec<(u32, &EncodedModel<R>)> =
-            self.models.iter().filter(|(i, ..)| coalition.contains(*i)).map(|(_, k, m)| (*k, m)).collect();
-        let model = EncodedModel::weighted_sum(&members)?;
-        let total = members.iter().map(|(k, _)| k).sum();
+        let members = || self.models.iter().filter(|(i, ..)| coalition.contains(*i));
+        let model = EncodedModel::sum(&members().map(|(.., model)| model).collect::<Vec<_>>())?;
+        let total = members().map(|(_, share, _)| share).sum();
         let ring = self.samples.ring();
         let data =
             Matrix::from_fn(ring, self.samples.rows(), samples.len(), |i, k| self.samples.at(i, samples[k]));

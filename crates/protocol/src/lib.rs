@@ -24,6 +24,7 @@ pub mod activation;
 mod auxiliary;
 mod client;
 mod codec;
+mod combinations;
 pub mod cost;
 pub mod decryptors;
 pub mod disclosure;
@@ -33,6 +34,7 @@ mod hesv;
 #[doc(hidden)]
 pub mod hostile;
 pub mod ideal;
+mod labels;
 pub mod message;
 pub mod model;
 mod party;

@@ -144,13 +144,15 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One test of a model on the samples of one owner group.
+/// What one chain of decryptors does in a test, on the samples of one owner group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId {
     /// The test, counted by the principal.
     pub test: u64,
     /// The owner group.
     pub group: usize,
+    /// Which of the group's units, where models are tested together.
+    pub part: usize,
 }
 
 /// What a client publishes.
@@ -169,7 +171,11 @@ pub struct Hello {
 pub struct UnitPlan {
     /// The owner group.
     pub group: usize,
-    /// Which samples of the group.
+    /// Which of the group's units.
+    pub part: usize,
+    /// Whose aggregates. Several only where a model has one layer.
+    pub coalitions: Vec<Coalition>,
+    /// Which samples of the group; of each owner only for coalitions whose models it does not know.
     pub samples: SampleSet,
     /// The samples whose first-layer outputs are computed together for this and other tests; without it all.
     pub gathered: Option<SampleSet>,
@@ -190,8 +196,6 @@ pub struct TestPlan {
     pub test: u64,
     /// The round.
     pub round: RoundId,
-    /// Whose aggregate.
-    pub coalition: Coalition,
     /// Its parts.
     pub units: Vec<UnitPlan>,
 }
@@ -258,9 +262,10 @@ impl Hello {
 impl TestPlan {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
-        w.u64(self.test).u32(self.round.0).u128(self.coalition.bits()).u64(self.units.len() as u64);
+        w.u64(self.test).u32(self.round.0).u64(self.units.len() as u64);
         for unit in &self.units {
-            w.u16(unit.group).samples(&unit.samples).u8(unit.gathered.is_some().into());
+            w.u16(unit.group).u16(unit.part).coalitions(&unit.coalitions);
+            w.samples(&unit.samples).u8(unit.gathered.is_some().into());
             unit.gathered.iter().for_each(|gathered| {
                 w.samples(gathered);
             });
@@ -278,11 +283,11 @@ impl TestPlan {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::new(bytes);
-        let (test, round, coalition) = (r.u64()?, RoundId(r.u32()?), Coalition::from_bits(r.u128()?));
-        let count = r.count("groups", 27)?;
+        let (test, round) = (r.u64()?, RoundId(r.u32()?));
+        let count = r.count("units", 37)?;
         let mut units = Vec::with_capacity(count);
         for _ in 0..count {
-            let (group, samples) = (r.u16()?, r.samples()?);
+            let (group, part, coalitions, samples) = (r.u16()?, r.u16()?, r.coalitions()?, r.samples()?);
             let gathered = match r.u8()? {
                 0 => None,
                 1 => Some(r.samples()?),
@@ -297,6 +302,8 @@ impl TestPlan {
             let gru = resharer.zip(gates);
             units.push(UnitPlan {
                 group,
+                part,
+                coalitions,
                 samples,
                 gathered,
                 chain,
@@ -306,7 +313,7 @@ impl TestPlan {
             });
         }
         r.end()?;
-        Ok(Self { test, round, coalition, units })
+        Ok(Self { test, round, units })
     }
 }
 
@@ -323,7 +330,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// Bytes it takes.
-    pub(crate) const LENGTH: usize = 8 + 2 + 2 + 2 + 4;
+    pub(crate) const LENGTH: usize = 8 + 2 + 2 + 2 + 2 + 4;
 
     pub(crate) fn new(unit: UnitId, hop: usize) -> Self {
         Self { unit, hop, item: 0, chunk: 0 }
@@ -343,20 +350,21 @@ impl Place {
 
     fn head(&self) -> Writer {
         let mut w = Writer::default();
-        w.u64(self.unit.test).u16(self.unit.group).u16(self.hop).u16(self.item).u32(self.chunk as u32);
+        w.u64(self.unit.test).u16(self.unit.group).u16(self.unit.part);
+        w.u16(self.hop).u16(self.item).u32(self.chunk as u32);
         w
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), CodecError> {
         let mut r = Reader::new(bytes);
-        let unit = UnitId { test: r.u64()?, group: r.u16()? };
+        let unit = UnitId { test: r.u64()?, group: r.u16()?, part: r.u16()? };
         let place = Self { unit, hop: r.u16()?, item: r.u16()?, chunk: r.u32()? as usize };
         Ok((place, r.rest()))
     }
 
     /// A number that no other place of the session has, to derive randomness by.
     pub(crate) fn number(&self) -> u64 {
-        let parts = [self.unit.group, self.hop, self.item, self.chunk];
+        let parts = [self.unit.group, self.unit.part, self.hop, self.item, self.chunk];
         let mut hash = blake3::Hasher::new();
         hash.update(&self.unit.test.to_le_bytes());
         parts.iter().for_each(|&part| {

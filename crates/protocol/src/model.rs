@@ -37,45 +37,51 @@ impl<R: Ring> Zeroize for EncodedModel<R> {
 }
 
 impl<R: Ring> EncodedModel<R> {
-    /// Encodes a model; weights beyond the published norms are an error that names the layer.
-    pub fn new(program: &Program, precision: &Precision, ring: R, weights: &Weights) -> Result<Self, Error> {
+    /// Encodes a model times its owner's share of the training data; weights beyond the published norms are an error that
+    /// names the layer.
+    pub fn new(
+        program: &Program,
+        precision: &Precision,
+        ring: R,
+        weights: &Weights,
+        share: f64,
+    ) -> Result<Self, Error> {
         let operators = program.operators.iter().enumerate().map(|(index, operator)| {
             let (format, layer) = (precision.operators[index], index + 1);
             let (d_out, d_in) = (operator.shape.d_out, operator.shape.d_in);
             let (mut numbers, mut biases) = operator.numbers(weights);
+            numbers.iter_mut().chain(&mut biases).for_each(|number| *number *= share);
             for (row, bias) in numbers.chunks_exact_mut(d_in).zip(&mut biases) {
-                if is_cut_off(format.weight, row, *bias) {
+                if is_cut_off(format.weight, row, *bias, share) {
                     row.iter_mut().for_each(|number| *number = cut_off(format.weight, *number));
                     *bias = cut_off(format.bias, *bias);
                 }
             }
-            let weight = format.weight.encode_all(ring, &numbers).map_err(|_| Error::Norm { layer })?;
+            let most = share * f64::powi(2.0, format.weight.exponent());
+            let weight =
+                format.weight.encode_within(ring, &numbers, most).map_err(|_| Error::Norm { layer })?;
             let weight = Matrix::new(ring, d_out, d_in, weight)?;
-            let bias = format.bias.encode_all(ring, &biases).map_err(|_| Error::Norm { layer })?;
+            let bias = format.bias.encode_within(ring, &biases, most).map_err(|_| Error::Norm { layer })?;
             let encoded = EncodedOperator { weight, bias };
-            encoded.check_norm(
-                format.weight.exponent() + format.weight.fractional_bits() as i32,
-                format.input.fractional_bits(),
-                layer,
-            )?;
+            let norm = format.weight.exponent() + format.weight.fractional_bits() as i32;
+            encoded.check_norm(share * f64::powi(2.0, norm), format.input.fractional_bits(), layer)?;
             Ok(encoded)
         });
         Ok(Self { operators: operators.collect::<Result<_, Error>>()? })
     }
 
-    /// The weighted sum of models.
-    pub fn weighted_sum(terms: &[(u32, &Self)]) -> Result<Self, Error> {
-        let (_, first) = terms.first().ok_or(Error::Local { what: "the sum of no models" })?;
+    /// The sum of models.
+    pub fn sum(models: &[&Self]) -> Result<Self, Error> {
+        let first = models.first().ok_or(Error::Local { what: "the sum of no models" })?;
         let operators = (0..first.operators.len()).map(|index| {
             let like = &first.operators[index];
             let ring = like.weight.ring();
             let mut weight = Matrix::zero(ring, like.weight.rows(), like.weight.columns());
             let mut bias = vec![0; like.bias.len()];
-            for (factor, model) in terms {
+            for model in models {
                 let operator = &model.operators[index];
-                weight = weight.add(&operator.weight.scale(u64::from(*factor)))?;
-                let scaled = operator.bias.iter().map(|&b| ring.mul(b, u64::from(*factor)));
-                bias.iter_mut().zip(scaled).for_each(|(sum, b)| *sum = ring.add(*sum, b));
+                weight = weight.add(&operator.weight)?;
+                bias.iter_mut().zip(&operator.bias).for_each(|(sum, &b)| *sum = ring.add(*sum, b));
             }
             Ok(EncodedOperator { weight, bias })
         });
@@ -83,12 +89,12 @@ impl<R: Ring> EncodedModel<R> {
     }
 }
 
-/// Whether rounding could lead a row beyond its norm: its numbers are cut off then, by up to a unit each, which makes
-/// them smaller.
-pub(crate) fn is_cut_off(format: FixedPoint, row: &[f64], bias: f64) -> bool {
+/// Whether rounding could lead a row beyond its share of its norm: its numbers are cut off then, by up to a unit each, which
+/// makes them smaller.
+pub(crate) fn is_cut_off(format: FixedPoint, row: &[f64], bias: f64, share: f64) -> bool {
     let sum: f64 = row.iter().map(|weight| weight.abs()).sum::<f64>() + bias.abs();
     let rounding = (row.len() + 1) as f64 * f64::powi(0.5, format.fractional_bits() as i32 + 1);
-    sum + rounding > f64::powi(2.0, format.exponent())
+    sum + rounding > share * f64::powi(2.0, format.exponent())
 }
 
 /// The next number towards zero that has an encoding.
@@ -98,15 +104,15 @@ fn cut_off(format: FixedPoint, number: f64) -> f64 {
 }
 
 impl<R: Ring> EncodedOperator<R> {
-    /// The rounded weights and biases of every row stay below two to `bits` in sum, a bias counted at the weights'
-    /// scale: what the choice of formats relies on.
-    fn check_norm(&self, bits: i32, input_bits: u32, layer: usize) -> Result<(), Error> {
+    /// The rounded weights and biases of every row add up to no more than `most`, a bias counted at the weights' scale: what
+    /// the choice of formats relies on.
+    fn check_norm(&self, most: f64, input_bits: u32, layer: usize) -> Result<(), Error> {
         let ring = self.weight.ring();
         for (row, &bias) in self.bias.iter().enumerate() {
             let weights: f64 =
                 self.weight.row(row).iter().map(|&w| ring.centre(w).unsigned_abs() as f64).sum();
             let bias = ring.centre(bias).unsigned_abs() as f64 / f64::powi(2.0, input_bits as i32);
-            if weights + bias > f64::powi(2.0, bits) {
+            if weights + bias > most {
                 return Err(Error::Norm { layer });
             }
         }

@@ -54,31 +54,34 @@ pub struct Precision {
     pub gate: FixedPoint,
     /// Of u = (1 - z) n, and so of u + z h: gate and state bits together.
     pub update: FixedPoint,
-    /// Coalition weights of a round add up to at most two to this power.
-    pub weight_bits: u32,
 }
 
 /// No more fractional bits than this are of use: data and weights are single precision.
 const MOST_BITS: i32 = 26;
 
+/// The shares of a round's clients add up to this much less than 1, as a power of one half: products stay below half a
+/// modulus that is as close to a power of two.
+const SLACK: i32 = 8;
+
 impl Precision {
     /// As many fractional bits as fit: no product of numbers within their ranges reaches half the modulus.
-    pub fn new(program: &Program, ranges: &Ranges, ring: impl Ring, weight_bits: u32) -> Result<Self, Error> {
+    pub fn new(program: &Program, ranges: &Ranges, ring: impl Ring, clients: usize) -> Result<Self, Error> {
         // Magnitudes below 2^room are below half the modulus, and survive the trip through a double's 53 bits.
         let room = (ring.bits() as i32 - 2).min(61);
-        // Those of products are, with a coalition's weights, a part in 2^`weight_bits` below a power of two: one bit more
-        // where the modulus is as close to one.
-        let products = (ring.bits() as i32 - i32::from(!is_close(ring, weight_bits)) - 1).min(61);
+        // Those of products are a little below a power of two: one bit more where the modulus is as close to one.
+        let products = (ring.bits() as i32 - i32::from(!is_close(ring)) - 1).min(61);
+        // A client's share of the training data, on average.
+        let share = -(clients.max(1) as f64).log2().round() as i32;
         let mut operators = Vec::with_capacity(program.operators.len());
         for (index, operator) in program.operators.iter().enumerate() {
             let (norm, input) = (ranges.norms[index], ranges.inputs[index]);
             // Encoded rows keep to their norm: where rounding would lead beyond it, weights are cut off instead.
-            let magnitude = norm + input.max(0) + weight_bits as i32;
+            let magnitude = norm + input.max(0);
             // Encoders go through doubles, whose 53 bits must hold a bias at the scale of products.
             let fractional = (products - magnitude).min(50 - norm.max(0));
             let inputs = (operator.shape.d_in as f64).log2().round() as i32;
-            // Equal parts of the error: a weight is about 2^norm / d_in, a number about a quarter of the largest.
-            let lean = (input - 2) - (norm - inputs);
+            // Equal parts of the error: a weight is about its share of 2^norm / d_in, a number about a quarter of the largest.
+            let lean = (input - 2) - (norm - inputs + share);
             let (weight, data) = split(fractional, lean);
             if weight < 1 || data < 1 {
                 let (needed, available) = (magnitude + 2, products);
@@ -94,14 +97,14 @@ impl Precision {
         // |u + z h| is at most 1 but for rounding.
         let gate = (room - 2 - state as i32).min(MOST_BITS - 2) as u32;
         let (gate, update) = (FixedPoint::new(gate, 0), FixedPoint::new(gate + state, 1));
-        Ok(Self { operators, gate, update, weight_bits })
+        Ok(Self { operators, gate, update })
     }
 }
 
 /// Whether a modulus is so little below a power of two that products of coalitions stay below half of it.
-fn is_close(ring: impl Ring, weight_bits: u32) -> bool {
+fn is_close(ring: impl Ring) -> bool {
     let (power, modulus) = (1u128 << ring.bits(), u128::from(ring.modulus()));
-    weight_bits > 0 && modulus != 0 && (power - modulus) << (weight_bits + 1) < power
+    modulus != 0 && (power - modulus) << (SLACK + 1) < power
 }
 
 /// Both get at least one, however much larger the numbers on one side are.
@@ -112,38 +115,13 @@ fn split(fractional: i32, lean: i32) -> (i32, i32) {
     ((fractional - data).min(MOST_BITS), data)
 }
 
-/// Whole numbers in the proportion of the training sizes, adding up to less than 2^`bits`: the weights of a round's
-/// coalitions. A coalition's model is the sum of `weight * model` over the sum of the weights, so the proportions
+/// Each client's share of a round's training data, and together a little less than 1. A client encodes its model times
+/// its share, so a coalition's model is the plain sum of its members' over the sum of their shares: the proportions
 /// within every coalition are the same, which the rules of decryption rely on.
-pub fn coalition_weights(sizes: &[u64], bits: u32) -> Vec<u32> {
+pub fn shares(sizes: &[u64]) -> Vec<f64> {
     let total: u64 = sizes.iter().sum();
-    if total == 0 {
-        return vec![0; sizes.len()];
-    }
-    let most = (1u64 << bits) - 1;
-    let common = sizes.iter().copied().filter(|&s| s > 0).fold(0, gcd);
-    if total / common <= most {
-        return sizes.iter().map(|&size| (size / common) as u32).collect();
-    }
-    let shares: Vec<f64> = sizes.iter().map(|&size| size as f64 / total as f64).collect();
-    let mut best: (f64, Vec<u32>) = (f64::INFINITY, Vec::new());
-    for parts in most / 2..=most {
-        let weights: Vec<u32> = shares
-            .iter()
-            .map(|&share| if share > 0.0 { (share * parts as f64).round().max(1.0) as u32 } else { 0 })
-            .collect();
-        let sum: u64 = weights.iter().map(|&w| u64::from(w)).sum();
-        let error = weights.iter().zip(&shares).map(|(&w, &share)| (f64::from(w) / sum as f64 - share).abs());
-        let error = error.fold(0.0, f64::max);
-        if sum <= most && error < best.0 {
-            best = (error, weights);
-        }
-    }
-    best.1
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if a == 0 { b } else { gcd(b % a, a) }
+    let scale = (1.0 - f64::powi(0.5, SLACK)) / total.max(1) as f64;
+    sizes.iter().map(|&size| size as f64 * scale).collect()
 }
 
 /// The smallest power of two that is not below a magnitude.
@@ -183,8 +161,9 @@ mod tests {
         (Program::new(&architecture).unwrap(), model)
     }
 
-    /// The largest product that encoders let through, in units of half the modulus.
-    fn largest<R: Ring>(ring: R, numbers: &[f32], norm: i32, input: i32, weight_bits: u32) -> Option<f64> {
+    /// The largest product that encoders let through if all clients have the same extreme model, in units of half the
+    /// modulus.
+    fn largest<R: Ring>(ring: R, numbers: &[f32], norm: i32, input: i32, sizes: &[u64]) -> Option<f64> {
         // Scaled to the norm that was published, the bias included.
         let sum: f64 = numbers.iter().map(|x| f64::from(x.abs())).sum::<f64>().max(1e-9);
         let scale = f64::powi(2.0, norm) / sum * (1.0 - 1e-6);
@@ -192,47 +171,46 @@ mod tests {
         let (bias, weights) = numbers.split_first().unwrap();
         let (program, model) = row(weights, *bias);
         let ranges = Ranges { norms: vec![norm], inputs: vec![input] };
-        let precision = match Precision::new(&program, &ranges, ring, weight_bits) {
+        let precision = match Precision::new(&program, &ranges, ring, sizes.len()) {
             Ok(precision) => precision,
             Err(Error::Precision { layer: 1, .. }) => return None,
             Err(other) => panic!("{other}"),
         };
-        let encoded = EncodedModel::new(&program, &precision, ring, &model).unwrap();
-        let operator = &encoded.operators[0];
         let extreme = Values::new(1, vec![f64::powi(2.0, input); weights.len()]);
         let extreme = extreme.encode(ring, precision.operators[0].input, 1).unwrap();
-        let product: i128 = (0..weights.len())
-            .map(|o| {
-                i128::from(ring.centre(operator.weight.at(0, o)).abs())
-                    * i128::from(ring.centre(extreme.at(o, 0)))
-            })
-            .sum();
-        let product = product + i128::from(ring.centre(operator.bias[0]).abs());
+        let product = |share: f64| -> i128 {
+            let encoded = EncodedModel::new(&program, &precision, ring, &model, share).unwrap();
+            let operator = &encoded.operators[0];
+            let magnitude = |x: u64| i128::from(ring.centre(x).abs());
+            let terms = (0..weights.len()).map(|o| (operator.weight.at(0, o), extreme.at(o, 0)));
+            magnitude(operator.bias[0]) + terms.map(|(w, x)| magnitude(w) * magnitude(x)).sum::<i128>()
+        };
+        let product: i128 = shares(sizes).into_iter().map(product).sum();
         let modulus = if ring.modulus() == 0 { 1i128 << 64 } else { i128::from(ring.modulus()) };
-        Some((product * ((1 << weight_bits) - 1).max(1)) as f64 / (modulus as f64 / 2.0))
+        Some(product as f64 / (modulus as f64 / 2.0))
     }
 
     proptest! {
         #[test]
-        fn coalition_weights_keep_the_proportions(sizes in prop::collection::vec(1u64..100_000, 1..12), bits in 8u32..13) {
-            let weights = coalition_weights(&sizes, bits);
-            let (sum, total) = (weights.iter().map(|&w| u64::from(w)).sum::<u64>(), sizes.iter().sum::<u64>());
-            prop_assert!(sum < 1 << bits && weights.iter().all(|&w| w > 0));
-            for (&weight, &size) in weights.iter().zip(&sizes) {
-                let error = (f64::from(weight) / sum as f64 - size as f64 / total as f64).abs();
-                prop_assert!(error <= (1.0 + sizes.len() as f64) / f64::powi(2.0, bits as i32 - 1), "{error}");
+        fn shares_keep_the_proportions(sizes in prop::collection::vec(0u64..100_000, 1..12)) {
+            let (shares, total) = (shares(&sizes), sizes.iter().sum::<u64>().max(1) as f64);
+            let sum: f64 = shares.iter().sum();
+            prop_assert!(sum < 1.0);
+            for (share, &size) in shares.iter().zip(&sizes) {
+                prop_assert!((share - size as f64 / total * 255.0 / 256.0).abs() < 1e-15);
             }
         }
 
-        /// Whatever the row, at the largest inputs and the largest coalition weight: no product wraps.
+        /// Whatever the row, at the largest inputs and the largest coalition: no product wraps.
         #[test]
         fn the_largest_product_does_not_wrap(
             numbers in prop::collection::vec(-1.0f32..1.0, 2..400),
-            (norm, input, weight_bits) in (-16i32..24, -16i32..12, 0u32..16),
+            (norm, input) in (-16i32..24, -16i32..12),
+            sizes in prop::collection::vec(1u64..2000, 1..8),
         ) {
-            for part in [largest(Field::standard(), &numbers, norm, input, weight_bits),
-                largest(Field::compact(), &numbers, norm, input, weight_bits),
-                largest(Ring64, &numbers, norm, input, weight_bits)].into_iter().flatten() {
+            for part in [largest(Field::standard(), &numbers, norm, input, &sizes),
+                largest(Field::compact(), &numbers, norm, input, &sizes),
+                largest(Ring64, &numbers, norm, input, &sizes)].into_iter().flatten() {
                 prop_assert!(part < 1.0, "{part}");
             }
         }
@@ -247,7 +225,7 @@ mod tests {
     fn all_of_the_norm_in_one_place_does_not_wrap() {
         for numbers in [vec![1.0, 0.0], vec![0.0, 1.0], vec![1.0; 785], vec![0.5; 3]] {
             for (norm, input) in [(0, 0), (10, 3), (-16, 10), (3, -16), (3, 20)] {
-                let part = largest(Field::standard(), &numbers, norm, input, 8).unwrap();
+                let part = largest(Field::standard(), &numbers, norm, input, &[3, 1, 200]).unwrap();
                 assert!(part < 1.0, "{part}: {norm} {input}");
             }
         }
@@ -257,12 +235,12 @@ mod tests {
     fn a_planted_weight_or_sample_names_its_layer() {
         let (program, _) = row(&[0.5, 0.25], 0.1);
         let ranges = Ranges { norms: vec![0], inputs: vec![0] };
-        let precision = Precision::new(&program, &ranges, Field::standard(), 8).unwrap();
+        let precision = Precision::new(&program, &ranges, Field::standard(), 4).unwrap();
         // One weight beyond the published norm; a row whose norm is beyond it though no weight is.
         let many = vec![0.9; 2];
         for weights in [vec![3.0, 0.0], [many.clone(), vec![0.9]].concat(), many.repeat(20)] {
             let (program, model) = row(&weights, 0.9);
-            let found = EncodedModel::new(&program, &precision, Field::standard(), &model);
+            let found = EncodedModel::new(&program, &precision, Field::standard(), &model, 0.25);
             assert_eq!(found.err(), Some(Error::Norm { layer: 1 }), "{weights:?}");
         }
         let sample =
@@ -272,13 +250,7 @@ mod tests {
             "{sample:?}"
         );
         let wide = Ranges { norms: vec![40], inputs: vec![0] };
-        let refused = Precision::new(&program, &wide, Field::standard(), 8);
+        let refused = Precision::new(&program, &wide, Field::standard(), 4);
         assert!(matches!(refused, Err(Error::Precision { layer: 1, .. })));
-    }
-
-    #[test]
-    fn small_sizes_are_taken_as_they_are() {
-        assert_eq!(coalition_weights(&[30, 20, 0, 50], 8), [3, 2, 0, 5]);
-        assert_eq!(coalition_weights(&[0, 0], 8), [0, 0]);
     }
 }

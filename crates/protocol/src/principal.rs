@@ -2,6 +2,7 @@
 //! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
 
 mod attempts;
+pub(crate) mod cut;
 mod first_layer;
 pub(crate) mod hesv;
 mod later_layers;
@@ -10,6 +11,7 @@ mod replies;
 mod schedule;
 
 use attempts::asked;
+pub(crate) use attempts::plan_of;
 pub use memory::Assignment;
 pub(crate) use schedule::most_active;
 
@@ -18,13 +20,13 @@ use std::{
     sync::Arc,
 };
 
-use secsv_algebra::{Matrix, Prg, Ring, Seed, SeedShare, Share};
+use secsv_algebra::{Matrix, Prg, Seed, SeedShare, Share};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 
 use crate::{
     Error, PartyId,
-    codec::{Reader, Writer, unpack},
+    codec::{Reader, Writer},
     decryptors::Planner,
     error::CodecError,
     message::{Hello, Kind, Place, UnitId},
@@ -41,8 +43,9 @@ use crate::{
 pub struct TestRequest {
     /// The round.
     pub round: RoundId,
-    /// Whose aggregate; the empty coalition stands for the model before the first round.
-    pub coalition: Coalition,
+    /// Whose aggregates: one, or several where [`Federation::tests_together`]. The empty coalition stands for the model
+    /// before the first round.
+    pub coalitions: Vec<Coalition>,
     /// Which samples of the collective test set.
     pub samples: SampleSet,
     /// All that this test and others of the round, of coalitions not smaller, may need.
@@ -53,7 +56,7 @@ impl TestRequest {
     /// A test for which nothing is gathered.
     pub fn new(round: RoundId, coalition: Coalition, samples: SampleSet) -> Self {
         let among = SampleSet::all(samples.total());
-        Self { round, coalition, samples, among }
+        Self { round, coalitions: vec![coalition], samples, among }
     }
 }
 
@@ -97,7 +100,7 @@ pub struct Principal {
     /// Clients without whom something cannot go on.
     awaited: Coalition,
     next_test: u64,
-    results: Vec<(u64, TestResult)>,
+    results: Vec<(u64, Vec<TestResult>)>,
     over: Vec<Scope>,
     memory: memory::Memory,
     hesv: hesv::State,
@@ -117,11 +120,32 @@ struct RoundState {
 
 struct TestState {
     request: TestRequest,
-    right: SampleSet,
-    /// Right predictions that were only counted.
-    counted: usize,
-    units_left: BTreeSet<usize>,
-    owners_left: BTreeSet<usize>,
+    /// For each coalition, the samples that it predicts right ...
+    right: Vec<SampleSet>,
+    /// ... or how many, where that is all that is learnt.
+    counted: Vec<usize>,
+    /// Groups whose samples are not tested yet, and by which coalition.
+    units_left: BTreeSet<(usize, usize)>,
+    /// Owners that have not tested models they know, and which coalitions' these are.
+    owners_left: BTreeMap<usize, Vec<usize>>,
+}
+
+impl TestState {
+    fn new(request: TestRequest) -> Self {
+        let coalitions = request.coalitions.len();
+        Self {
+            right: vec![SampleSet::none(request.samples.total()); coalitions],
+            counted: vec![0; coalitions],
+            units_left: BTreeSet::new(),
+            owners_left: BTreeMap::new(),
+            request,
+        }
+    }
+
+    /// A coalition's number in the request.
+    fn number(&self, coalition: Coalition) -> Option<usize> {
+        self.request.coalitions.iter().position(|other| *other == coalition)
+    }
 }
 
 #[derive(Default)]
@@ -179,8 +203,8 @@ impl Principal {
         Ok((test, self.request_as(test, request)?))
     }
 
-    /// Tests that ended, with what they found.
-    pub fn take_results(&mut self) -> Vec<(u64, TestResult)> {
+    /// Tests that ended, with what they found for each coalition.
+    pub fn take_results(&mut self) -> Vec<(u64, Vec<TestResult>)> {
         std::mem::take(&mut self.results)
     }
 
@@ -345,19 +369,19 @@ impl Principal {
         content: &[u8],
     ) -> Result<Result<Effects<Self>, Error>, CodecError> {
         let mut r = Reader::new(content);
-        let (test, right) = (r.u64()?, r.samples()?);
+        let test = r.u64()?;
+        let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
+        let asked = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
+        let found = asked.iter().map(|_| r.samples()).collect::<Result<Vec<_>, _>>()?;
         r.end()?;
         let (offset, own) = (session.offset(client), session.hellos[client].samples as usize);
-        let Some(state) = self.tests.get_mut(&test).filter(|_| right.total() == own) else {
-            return Err(CodecError::Value { what: "test" });
-        };
-        if !state.owners_left.remove(&client) {
-            return Err(CodecError::Value { what: "test" });
+        if found.iter().any(|right| right.total() != own) {
+            return Err(CodecError::Value { what: "samples" });
         }
-        right
-            .iter()
-            .filter(|k| state.request.samples.contains(offset + k))
-            .for_each(|k| state.right.insert(offset + k));
+        for (number, right) in state.owners_left.remove(&client).into_iter().flatten().zip(found) {
+            let asked = right.iter().filter(|k| state.request.samples.contains(offset + k));
+            asked.for_each(|k| state.right[number].insert(offset + k));
+        }
         Ok(self.finish(test))
     }
 
@@ -383,19 +407,17 @@ impl Principal {
         let mut r = Reader::new(rest);
         let seed = r.seed().map_err(malformed)?;
         r.end().map_err(malformed)?;
-        let (field, count) = (session.field(), context.places.len());
-        let expand =
-            |rows: usize, columns: usize, seed: Seed| SeedShare::new(field, rows, columns, seed).expand();
+        let (field, count) = (session.field(), context.places().len());
+        let labels = |count: usize, seed: &Seed| session.label_field().expand(seed, count);
         match kind {
             Kind::Shared => {
                 let rows = session.program().shared_size(place.hop);
-                state.inputs.insert(place.hop, Arc::new(expand(rows, count, seed)));
+                let share = SeedShare::new(field, rows, count, seed).expand();
+                state.inputs.insert(place.hop, Arc::new(share));
             }
-            Kind::Predicted => state.predicted = Some(expand(1, count, seed)),
+            Kind::Predicted => state.predicted = Some(labels(context.labels(), &seed)),
             Kind::Truth => {
-                let places = session.groups[context.plan.group].places(client);
-                let own = places.filter(|&p| context.plan.samples.contains(p)).count();
-                state.truths.insert(client, expand(1, own, seed));
+                state.truths.insert(client, labels(context.labels_of(session, client), &seed));
             }
             _ => {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
@@ -446,32 +468,32 @@ impl Principal {
     fn judge(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
         let id = context.id;
         let Some(state) = self.units.get_mut(&id) else { return Ok(Effects::default()) };
-        let owners: Vec<usize> = context.owners(session).collect();
-        let complete =
-            owners.iter().all(|owner| state.truths.contains_key(owner)) && self.verdicts.contains_key(&id);
-        let (Some(predicted), true) = (&state.predicted, complete) else { return Ok(Effects::default()) };
+        let (Some(predicted), true) = (&state.predicted, self.verdicts.contains_key(&id)) else {
+            return Ok(Effects::default());
+        };
+        let Some(truth) = context.arranged(session, &state.truths) else { return Ok(Effects::default()) };
         let verdict = self.verdicts.remove(&id).unwrap_or_default();
-        let field = session.field();
+        let field = session.label_field();
         let from = PartyId::Auxiliary;
-        let other = unpack(field, context.places.len(), &verdict).map_err(|why| Error::Malformed {
-            from,
-            kind: Kind::Verdict,
-            why,
-        })?;
-        let truth =
-            owners.iter().filter_map(|owner| state.truths.get(owner)).flat_map(|t| t.expose().elements());
-        let differences = predicted.expose().elements().iter().zip(truth).zip(other);
+        let malformed = |why| Error::Malformed { from, kind: Kind::Verdict, why };
+        let other = field.unpack(context.labels(), &verdict).map_err(malformed)?;
+        let differences = predicted.expose().iter().zip(truth.expose()).zip(other.expose());
+        let mut is_right = differences.map(|((&p, &t), &other)| field.is_zero(p, t, other));
         let group = &session.groups[context.plan.group];
         let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };
-        for (((&p, &t), other), &place) in differences.zip(&context.places) {
-            if field.add(field.sub(p, t), other) == 0
-                && let Some(&(owner, first, _)) =
-                    group.parts.iter().find(|(_, first, count)| (*first..first + count).contains(&place))
-            {
-                test.right.insert(session.offset(owner) + place - first);
+        for (&coalition, selection) in context.plan.coalitions.iter().zip(&context.selections) {
+            let number = test.number(coalition).ok_or(Error::Local { what: "a coalition of a test" })?;
+            for &(owner, first, count) in &group.parts {
+                let offset = session.offset(owner);
+                for (&place, is_right) in selection.within(&(first..first + count)).iter().zip(&mut is_right)
+                {
+                    if is_right {
+                        test.right[number].insert(offset + place - first);
+                    }
+                }
             }
+            test.units_left.remove(&(id.group, number));
         }
-        test.units_left.remove(&id.group);
         self.units.remove(&id);
         self.secret.forget_unit(id);
         self.finish(asked(id.test))
@@ -483,12 +505,12 @@ impl Principal {
         let ended =
             self.tests.get(&test).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
         if let Some(mut state) = ended.then(|| self.tests.remove(&test)).flatten() {
-            let result = if self.is_hesv() {
-                TestResult { correct: state.counted, right: None }
+            let found = if self.is_hesv() {
+                state.counted.iter().map(|&correct| TestResult { correct, right: None }).collect()
             } else {
-                std::mem::replace(&mut state.right, SampleSet::none(0)).into()
+                std::mem::take(&mut state.right).into_iter().map(TestResult::from).collect()
             };
-            self.results.push((test, result));
+            self.results.push((test, found));
             for number in self.numbers(test, &state.request) {
                 self.over.push(Scope::Test(number));
                 self.store.forget_test(number);
@@ -571,7 +593,7 @@ impl Role for Principal {
             all.push(format!("{} of test {test} group {group} hop {hop} from auxiliary", Kind::Half));
         }
         for (test, state) in &self.tests {
-            let owners = state.owners_left.iter().map(|&owner| PartyId::Client(owner));
+            let owners = state.owners_left.keys().map(|&owner| PartyId::Client(owner));
             all.extend(owners.map(|owner| format!("{} of test {test} from {owner}", Kind::OwnResult)));
         }
         for (id, state) in &self.units {

@@ -1,19 +1,18 @@
 //! How far fixed point may be from double precision, computed for every score.
 //!
 //! Write x for a layer's input in double precision and x' for the fixed-point one with |x' - x| <= e, entry by entry.
-//! A coalition's model is the mean of its members' models, theta = sum_i (w_i / W) theta_i by training sizes in double
-//! precision, and sum_i (k_i / K) round(theta_i) by whole-number weights in fixed point. The products themselves are
-//! exact there, so for one output of a linear layer
+//! A coalition of m members with shares w_i of the training data, W together, has the mean of their models: theta = sum_i
+//! (w_i / W) theta_i in double precision, (1 / W) sum_i round(w_i theta_i) in fixed point. The products themselves are exact
+//! there, so for one output of a linear layer
 //!
 //! ```text
-//! y' - y =  sum_i (k_i/K) (round(theta_i) - theta_i) x'      at most 2^-(f_w + 1) sum |x'|
-//!         + sum_i (k_i/K) theta_i (x' - x)                   at most sum |theta^k| e
-//!         + sum_i (k_i/K) (round(b_i) - b_i)                 at most 2^-(f_b + 1)
-//!         + sum_i (k_i/K - w_i/W) (theta_i x + b_i)          at most sum_i |k_i/K - w_i/W| |y_i|
+//! y' - y =  (1/W) sum_i (round(w_i theta_i) - w_i theta_i) x'    at most (m / W) 2^-(f_w + 1) sum |x'|
+//!         + theta (x' - x)                                      at most sum |theta| e
+//!         + (1/W) sum_i (round(w_i b_i) - w_i b_i)              at most (m / W) 2^-(f_b + 1)
 //! ```
 //!
 //! (where scores are compared with the last class's, theta is what the rows are above the last one) with f_w and f_b
-//! fractional bits, theta^k the mean by k, and y_i what member i's model makes of the coalition's x.
+//! fractional bits.
 //! Activations stretch errors by no more than their Lipschitz constants: relu 1, sigmoid 1/4, tanh 1, softmax 1/2 in
 //! the largest entry (the rows of its Jacobian have L1 norm 2 s (1 - s)), a square e (2 |y| + e). Encoding adds half a
 //! unit, 2^-(f_x + 1). A recurrent unit is followed step by step through r, z, n and h. The rounding of doubles is
@@ -33,10 +32,8 @@ use crate::{
 /// A member of a coalition.
 #[derive(Clone, Copy)]
 pub struct Member<'a> {
-    /// Its whole-number weight.
-    pub weight: u32,
-    /// Its training size.
-    pub size: u64,
+    /// Its share of the round's training data.
+    pub share: f64,
     /// Its model.
     pub model: &'a Weights,
 }
@@ -156,23 +153,22 @@ fn half_unit(format: FixedPoint) -> f64 {
     f64::powi(0.5, format.fractional_bits() as i32 + 1)
 }
 
-/// A coalition's members with what double precision and fixed point weigh them by.
+/// A coalition's members.
 struct Coalition<'a> {
     program: &'a Program,
     precision: &'a Precision,
-    /// Share by training size, share by whole-number weight, model.
-    members: Vec<(f64, f64, &'a Weights)>,
+    members: Vec<Member<'a>>,
+    /// The members' shares together.
+    total: f64,
 }
 
 impl<'a> Coalition<'a> {
     fn new(program: &'a Program, precision: &'a Precision, members: &[Member<'a>]) -> Result<Self, Error> {
-        let sizes: f64 = members.iter().map(|member| member.size as f64).sum();
-        let weights: f64 = members.iter().map(|member| f64::from(member.weight)).sum();
-        if sizes == 0.0 || weights == 0.0 {
+        let total: f64 = members.iter().map(|member| member.share).sum();
+        if total == 0.0 {
             return Err(Error::Local { what: "the mean of no models" });
         }
-        let shares = |m: &Member<'a>| (m.size as f64 / sizes, f64::from(m.weight) / weights, m.model);
-        Ok(Self { program, precision, members: members.iter().map(shares).collect() })
+        Ok(Self { program, precision, members: members.to_vec(), total })
     }
 
     fn follow(&self, samples: Values) -> Result<Tracked, Error> {
@@ -249,21 +245,24 @@ impl<'a> Coalition<'a> {
         let operator = &self.program.operators[index];
         let format = self.precision.operators[index];
         let (d_out, d_in) = (operator.shape.d_out, operator.shape.d_in);
-        let models: Vec<(f64, f64, Vec<f64>, Vec<f64>)> = self
+        // Times their shares.
+        let models: Vec<(f64, Vec<f64>, Vec<f64>)> = self
             .members
             .iter()
-            .map(|(by_size, by_weight, model)| {
-                let (weights, biases) = operator.numbers(model);
-                (*by_size, *by_weight, weights, biases)
+            .map(|member| {
+                let (mut weights, mut biases) = operator.numbers(member.model);
+                weights.iter_mut().chain(&mut biases).for_each(|number| *number *= member.share);
+                (member.share, weights, biases)
             })
             .collect();
         let cut: Vec<bool> = (0..d_out)
             .map(|j| {
-                models.iter().any(|(.., weights, biases)| {
-                    is_cut_off(format.weight, &weights[j * d_in..(j + 1) * d_in], biases[j])
+                models.iter().any(|(share, weights, biases)| {
+                    is_cut_off(format.weight, &weights[j * d_in..(j + 1) * d_in], biases[j], *share)
                 })
             })
             .collect();
+        let of_each = models.len() as f64;
         let size = d_out * count * input.columns;
         let mut outputs =
             Tracked { columns: input.columns, numbers: vec![0.0; size], errors: vec![0.0; size] };
@@ -274,23 +273,23 @@ impl<'a> Coalition<'a> {
                 for j in 0..d_out {
                     let mut y = 0.0;
                     let units = if cut[j] { 2.0 } else { 1.0 };
-                    let mut error = units * (half_unit(format.weight) * inputs + half_unit(format.bias));
+                    let rounding = half_unit(format.weight) * inputs + half_unit(format.bias);
+                    let mut error = of_each * units * rounding;
                     let mut magnitude = 0.0;
-                    for (by_size, by_weight, weights, biases) in &models {
-                        let mut own = biases[j];
+                    for (_, weights, biases) in &models {
+                        y += biases[j];
+                        magnitude += biases[j].abs();
                         for &(o, x, e) in &window {
                             let weight = weights[j * d_in + o];
-                            own += weight * x;
-                            error += by_weight * weight.abs() * e;
-                            magnitude += (by_size + by_weight) * (weight * x).abs();
+                            y += weight * x;
+                            error += weight.abs() * e;
+                            magnitude += (weight * x).abs();
                         }
-                        y += by_size * own;
-                        error += (by_weight - by_size).abs() * own.abs();
-                        magnitude += (by_size + by_weight) * biases[j].abs();
                     }
+                    let doubles = (d_in + models.len()) as f64 * DOUBLES * magnitude;
                     let place = operator.target(j, position) * input.columns + column;
-                    outputs.numbers[place] = y;
-                    outputs.errors[place] = error + (d_in + models.len()) as f64 * DOUBLES * magnitude;
+                    outputs.numbers[place] = y / self.total;
+                    outputs.errors[place] = (error + 2.0 * doubles) / self.total;
                 }
             }
         }

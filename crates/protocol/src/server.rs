@@ -6,11 +6,12 @@ pub(crate) use gated_sums::{Opening, Triple, gated_sum, masked_factors, updates_
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    ops::Range,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use secsv_algebra::{Field, Matrix, Ring, Share};
-use secsv_federation::{Coalition, RoundId};
+use secsv_algebra::{Field, Matrix, Ring, Secret, Share};
+use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{
     Ciphertext,
     linear::{EncodedBatch, EncryptedBias, Layout, PreparedMatrix, multiply},
@@ -18,12 +19,15 @@ use secsv_he::{
 
 use crate::{
     Error, PartyId,
+    combinations::Combinations,
+    decryptors::knowing,
     error::CodecError,
+    labels::Labels,
     message::{Kind, TestPlan, UnitId, UnitPlan, split},
     pass::{EVERYTHING, Pass},
     program::Receive,
     role::{Meter, Phase},
-    session::Session,
+    session::{MOST_TOGETHER, Session},
 };
 
 /// Batches that meet a model in one pass, so that its weights are read from memory once for all of them.
@@ -107,7 +111,7 @@ impl Store {
     }
 }
 
-/// The model of a coalition: the weighted sum of its members' (Algorithm 3, "aggregation under HE").
+/// The model of a coalition: the sum of its members', each times its share (Algorithm 3, "aggregation under HE").
 pub(crate) fn coalition_model(
     session: &Session,
     operator: usize,
@@ -117,13 +121,10 @@ pub(crate) fn coalition_model(
     meter: &mut Meter<'_>,
 ) -> Result<PreparedMatrix, Error> {
     meter.enter(Phase::Linear);
-    let weights = session.members(round, coalition);
-    let terms: Vec<(u32, &PreparedMatrix)> = weights
-        .iter()
-        .filter_map(|(i, w)| {
-            models.iter().find(|(client, _)| client == i).map(|(_, m)| (*w, &m.weights[operator]))
-        })
-        .collect();
+    let members = session.members(round, coalition);
+    let of =
+        |i: &usize| models.iter().find(|(client, _)| client == i).map(|(_, m)| (1, &m.weights[operator]));
+    let terms: Vec<(u32, &PreparedMatrix)> = members.iter().filter_map(|(i, _)| of(i)).collect();
     Ok(PreparedMatrix::weighted_sum(&session.encryption()?.layouts[operator], &terms)?)
 }
 
@@ -257,8 +258,8 @@ pub(crate) struct UnitState {
     pub started: BTreeSet<(usize, usize, usize)>,
     pub triples: BTreeMap<usize, Triple>,
     pub openings: BTreeMap<usize, Opening>,
-    pub predicted: Option<Share<Field>>,
-    pub truths: BTreeMap<usize, Share<Field>>,
+    pub predicted: Option<Labels>,
+    pub truths: BTreeMap<usize, Labels>,
     pub judged: bool,
 }
 
@@ -266,28 +267,64 @@ pub(crate) struct UnitState {
 pub(crate) struct UnitContext {
     pub id: UnitId,
     pub round: RoundId,
-    pub coalition: Coalition,
     pub plan: UnitPlan,
-    /// Places of the samples.
-    pub places: Vec<usize>,
+    /// For each of the plan's coalitions, the samples that its model is tested on.
+    pub selections: Vec<Arc<Selection>>,
     /// Where its first-layer outputs come from.
     pub pass: Arc<Pass>,
+    combinations: OnceLock<Combinations>,
+}
+
+/// Some of a group's samples.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Selection {
+    pub samples: SampleSet,
+    /// The same, ascending.
+    pub places: Vec<usize>,
 }
 
 impl UnitContext {
     /// The units of a test.
     pub(crate) fn of(session: &Session, plan: &TestPlan) -> Vec<Self> {
-        plan.units
-            .iter()
-            .map(|unit| Self {
-                id: UnitId { test: plan.test, group: unit.group },
-                round: plan.round,
-                coalition: plan.coalition,
-                plan: unit.clone(),
-                places: unit.samples.iter().collect(),
-                pass: Arc::new(Pass::of(session, unit)),
-            })
-            .collect()
+        let unit = |unit: &UnitPlan| Self {
+            id: UnitId { test: plan.test, group: unit.group, part: unit.part },
+            round: plan.round,
+            plan: unit.clone(),
+            selections: selections(session, plan.round, unit),
+            pass: Arc::new(Pass::of(session, unit)),
+            combinations: OnceLock::new(),
+        };
+        plan.units.iter().map(unit).collect()
+    }
+
+    /// The coalition, where models are not tested together.
+    pub(crate) fn coalition(&self) -> Coalition {
+        self.plan.coalitions.first().copied().unwrap_or(Coalition::EMPTY)
+    }
+
+    /// How many clients are in a coalition of the unit, counted with those of weight alone.
+    pub(crate) fn members(&self, session: &Session, number: usize) -> usize {
+        self.plan.coalitions.get(number).map_or(0, |&coalition| session.members(self.round, coalition).len())
+    }
+
+    /// The places of the samples, where models are not tested together.
+    pub(crate) fn places(&self) -> &[usize] {
+        self.selections.first().map_or(&[], |selection| &selection.places)
+    }
+
+    /// Labels that are compared: one for each sample of each coalition.
+    pub(crate) fn labels(&self) -> usize {
+        self.selections.iter().map(|selection| selection.places.len()).sum()
+    }
+
+    /// Which coalitions' outputs are sent, and how all others follow.
+    pub(crate) fn combinations(&self, session: &Session) -> &Combinations {
+        self.combinations.get_or_init(|| {
+            let members =
+                |&coalition| session.members(self.round, coalition).iter().map(|(i, _)| *i).collect();
+            let members: Vec<_> = self.plan.coalitions.iter().map(members).collect();
+            Combinations::new(session.field(), &members, &self.selections)
+        })
     }
 
     /// Owners with samples in the unit.
@@ -298,6 +335,34 @@ impl UnitContext {
                 (*first..first + count).any(|place| self.plan.samples.contains(place))
             })
             .map(|(owner, ..)| *owner)
+    }
+
+    /// How many labels an owner compares.
+    pub(crate) fn labels_of(&self, session: &Session, owner: usize) -> usize {
+        let places = session.groups[self.plan.group].places(owner);
+        self.selections.iter().map(|selection| selection.within(&places).len()).sum()
+    }
+
+    /// The owners' labels in the order of the predictions: coalition by coalition, place by place.
+    pub(crate) fn arranged<'a>(
+        &self,
+        session: &Session,
+        truths: &'a BTreeMap<usize, Labels>,
+    ) -> Option<Labels> {
+        let group = &session.groups[self.plan.group];
+        let mut rest: Vec<(Range<usize>, &'a [u16])> = Vec::new();
+        for owner in self.owners(session) {
+            rest.push((group.places(owner), truths.get(&owner)?.expose()));
+        }
+        let mut all = Secret::new(Vec::with_capacity(self.labels()));
+        for selection in &self.selections {
+            for (places, labels) in &mut rest {
+                let (now, later) = labels.split_at_checked(selection.within(places).len())?;
+                all.expose_mut().extend_from_slice(now);
+                *labels = later;
+            }
+        }
+        Some(all)
     }
 
     /// The client at a seat.
@@ -316,6 +381,34 @@ impl UnitContext {
         let gru = self.plan.gru.into_iter().flat_map(|(a, b)| [a, b]);
         self.plan.chain.iter().copied().chain(gru).chain(self.plan.dealer).chain(self.plan.counter)
     }
+}
+
+impl Selection {
+    /// Those of the places that lie in a range.
+    pub(crate) fn within(&self, range: &Range<usize>) -> &[usize] {
+        let from = self.places.partition_point(|&place| place < range.start);
+        let to = self.places.partition_point(|&place| place < range.end);
+        &self.places[from..to]
+    }
+}
+
+/// The samples of each coalition of a unit: an owner tests models it knows itself.
+fn selections(session: &Session, round: RoundId, unit: &UnitPlan) -> Vec<Arc<Selection>> {
+    let Some(group) = session.groups.get(unit.group) else { return Vec::new() };
+    let participants = session.federation.participants(round);
+    let mut known: BTreeMap<Coalition, Arc<Selection>> = BTreeMap::new();
+    let of = |coalition: &Coalition| {
+        let knowing = knowing(group.owners, *coalition, participants);
+        let selection = known.entry(knowing).or_insert_with(|| {
+            let hidden = |place: &usize| knowing.members().any(|owner| group.places(owner).contains(place));
+            let places: Vec<usize> = unit.samples.iter().filter(|place| !hidden(place)).collect();
+            let mut samples = SampleSet::none(unit.samples.total());
+            places.iter().for_each(|&place| samples.insert(place));
+            Arc::new(Selection { samples, places })
+        });
+        selection.clone()
+    };
+    unit.coalitions.iter().map(of).collect()
 }
 
 /// Some rows of a matrix.
@@ -346,13 +439,19 @@ pub(crate) fn wanted_of(
 pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), CodecError> {
     let bad = |what| Err(CodecError::Value { what });
     let program = session.program();
-    if !session.federation.rounds.contains_key(&plan.round)
-        || session.total_weight(plan.round, plan.coalition) == 0
-    {
-        return bad("round or coalition");
+    if !session.federation.rounds.contains_key(&plan.round) {
+        return bad("round");
     }
     for unit in &plan.units {
         let Some(group) = session.groups.get(unit.group) else { return bad("group") };
+        let most = if session.federation.tests_together() { MOST_TOGETHER } else { 1 };
+        let distinct: BTreeSet<_> = unit.coalitions.iter().collect();
+        if !(1..=most).contains(&unit.coalitions.len())
+            || distinct.len() < unit.coalitions.len()
+            || distinct.into_iter().any(|&coalition| session.members(plan.round, coalition).is_empty())
+        {
+            return bad("coalitions");
+        }
         if unit.samples.total() != group.size || unit.samples.is_empty() {
             return bad("samples");
         }
@@ -388,7 +487,7 @@ pub(crate) fn products_of(session: &Session) -> impl Iterator<Item = (usize, usi
 
 /// What a unit lacks, and from whom: for the message when nothing moves any more.
 pub(crate) fn missing(session: &Session, id: UnitId, state: &UnitState) -> Vec<String> {
-    let UnitId { test, group } = id;
+    let UnitId { test, group, .. } = id;
     let Some(context) = &state.plan else {
         return vec![format!("the announcement of test {test} from principal")];
     };

@@ -15,8 +15,9 @@ use crate::{
     codec::{Reader, Writer},
     decryptors::{Network, OwnerGroups, Protocol, max_owners},
     error::CodecError,
+    labels::{LabelField, Labels},
     message::Hello,
-    precision::{Precision, Ranges, coalition_weights},
+    precision::{Precision, Ranges, shares},
     program::Program,
 };
 
@@ -47,6 +48,8 @@ pub struct Settings {
     pub preset: Preset,
     /// The matrix method.
     pub matmul: Matmul,
+    /// Whether samples are skipped even where it spares little: models are not tested together then.
+    pub always_skips: bool,
 }
 
 /// How encrypted matrices are multiplied.
@@ -69,6 +72,9 @@ impl Federation {
         settings: Settings,
     ) -> Result<Self, Error> {
         let program = Program::new(architecture)?;
+        if architecture.classes() > LabelField::MOST_CLASSES {
+            return Err(Error::Unsupported { what: "more than 65521 classes" });
+        }
         if settings.protocol == Protocol::Hesv && settings.preset == Preset::Compact {
             return Err(Error::Unsupported {
                 what: "hesv needs the preset standard: compact has no room for products of two ciphertexts",
@@ -87,7 +93,7 @@ impl Federation {
             .collect();
         max_owners(clients, network(&program)?)?;
         let mut hash = blake3::Hasher::new();
-        hash.update(b"secsv session, format 1");
+        hash.update(b"secsv session, format 2");
         hash.update(format!("{spec:?} {program:?} {rounds:?} {settings:?}").as_bytes());
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
@@ -128,6 +134,14 @@ impl Federation {
     pub fn leader(&self) -> usize {
         let word = u64::from_le_bytes(self.digest[..8].try_into().unwrap_or_default());
         (word % self.clients.max(1) as u64) as usize
+    }
+
+    /// Whether several models of a round are tested together. Where a model has one layer, outputs of one coalition follow
+    /// from those of others, so a decryptor is sent few of them. With SampleSkip each test awaits others' results.
+    pub fn tests_together(&self) -> bool {
+        let Settings { protocol, always_skips, .. } = self.settings;
+        let hops = &self.program.hops;
+        protocol == Protocol::SecSv && !always_skips && hops.len() == 1 && hops[0].receives.len() == 1
     }
 
     /// Who took part in a round with a weight.
@@ -192,8 +206,8 @@ pub struct Session {
     pub groups: Vec<Group>,
     /// First-layer chunks, group by group.
     pub chunks: Vec<Chunk>,
-    /// Coalition weights of each round, by client.
-    pub weights: BTreeMap<RoundId, Vec<u32>>,
+    /// Shares of each round's training data, by client.
+    pub shares: BTreeMap<RoundId, Vec<f64>>,
     /// Samples of a chunk, at most.
     per_chunk: usize,
 }
@@ -208,6 +222,8 @@ pub struct Encryption {
     pub floodings: Vec<Flooding>,
 }
 
+/// Models that are tested together, at most: their predictions travel in one message.
+pub const MOST_TOGETHER: usize = 1024;
 /// Bytes that one model's weights may take at a server, ready to multiply.
 const MODEL_MEMORY: usize = 96 << 20;
 /// First-layer batches of one chunk: few enough to work on several chunks at once.
@@ -276,12 +292,11 @@ impl Session {
         let program = &federation.program;
         let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
             .ok_or(Error::Local { what: "a session without clients" })?;
-        let bits = weight_bits(federation);
         let precision = match parameters(&federation.settings)? {
-            Some(parameters) => Precision::new(program, &ranges, parameters.field(), bits)?,
-            None => Precision::new(program, &ranges, Ring64, bits)?,
+            Some(parameters) => Precision::new(program, &ranges, parameters.field(), federation.clients)?,
+            None => Precision::new(program, &ranges, Ring64, federation.clients)?,
         };
-        let encryption = Encryption::new(federation, methods, bits)?;
+        let encryption = Encryption::new(federation, methods)?;
         let positions = program.operators[0].positions;
         let batch = encryption.as_ref().map_or(4096, |e| e.layouts[0].batch());
         let samples_in_batch = NonZeroUsize::new((batch / positions).max(1)).unwrap_or(NonZeroUsize::MIN);
@@ -293,8 +308,7 @@ impl Session {
         };
         let per_chunk = (CHUNK_BATCHES * batch / positions).max(1);
         let (groups, chunks) = arrange(&owner_groups, &sizes, per_chunk);
-        let weights =
-            federation.rounds.iter().map(|(&round, sizes)| (round, coalition_weights(sizes, bits))).collect();
+        let shares = federation.rounds.iter().map(|(&round, sizes)| (round, shares(sizes))).collect();
         let federation = federation.clone();
         Ok(Self {
             federation,
@@ -305,7 +319,7 @@ impl Session {
             owner_groups,
             groups,
             chunks,
-            weights,
+            shares,
             per_chunk,
         })
     }
@@ -325,9 +339,14 @@ impl Session {
         self.encryption.as_ref().ok_or(Error::Local { what: "a session without encryption" })
     }
 
-    /// The field in which secrets are shared and labels compared.
+    /// The field in which secrets are shared, where something is encrypted.
     pub fn field(&self) -> Field {
         self.encryption.as_ref().map_or(Field::standard(), |e| e.parameters.field())
+    }
+
+    /// The field in which labels are compared under SecSV and SecretSV.
+    pub(crate) fn label_field(&self) -> LabelField {
+        LabelField::new(self.federation.architecture.classes())
     }
 
     /// Bits of the field.
@@ -336,15 +355,20 @@ impl Session {
         self.field().bits()
     }
 
-    /// Members of a coalition with their weights.
-    pub fn members(&self, round: RoundId, coalition: Coalition) -> Vec<(usize, u32)> {
-        let weights = self.weights.get(&round).map_or(&[][..], |weights| weights);
-        coalition.members().filter_map(|i| weights.get(i).filter(|w| **w > 0).map(|&w| (i, w))).collect()
+    /// Members of a coalition with their shares of the round's training data.
+    pub fn members(&self, round: RoundId, coalition: Coalition) -> Vec<(usize, f64)> {
+        let shares = self.shares.get(&round).map_or(&[][..], |shares| shares);
+        coalition.members().filter_map(|i| shares.get(i).filter(|w| **w > 0.0).map(|&w| (i, w))).collect()
     }
 
-    /// The sum of a coalition's weights.
-    pub fn total_weight(&self, round: RoundId, coalition: Coalition) -> u32 {
-        self.members(round, coalition).iter().map(|(_, weight)| weight).sum()
+    /// A client's share of a round's training data.
+    pub fn share(&self, round: RoundId, client: usize) -> f64 {
+        self.shares.get(&round).and_then(|shares| shares.get(client)).copied().unwrap_or(0.0)
+    }
+
+    /// The sum of a coalition's shares.
+    pub fn total_share(&self, round: RoundId, coalition: Coalition) -> f64 {
+        self.members(round, coalition).iter().map(|(_, share)| share).sum()
     }
 
     /// The network as the rules of decryption count it.
@@ -374,24 +398,14 @@ impl Session {
     }
 
     /// Blinding factors of one model's labels, one for each place of a group (PROTOCOL.md 2): known to clients alone.
-    pub(crate) fn blinds(
-        &self,
-        secret: &Seed,
-        round: RoundId,
-        coalition: Coalition,
-        group: usize,
-    ) -> Vec<u64> {
-        use secsv_algebra::{Prg, Ring};
+    pub(crate) fn blinds(&self, secret: &Seed, round: RoundId, coalition: Coalition, group: usize) -> Labels {
         let bits = coalition.bits();
         let seed = secret
             .derive("blind round", round.0.into())
             .derive("blind coalition", bits as u64)
             .derive("blind coalition", (bits >> 64) as u64)
             .derive("blind group", group as u64);
-        let mut blinds = vec![0; self.groups[group].size];
-        Prg::new(&seed).fill_uniform(self.field().modulus() - 1, &mut blinds);
-        blinds.iter_mut().for_each(|blind| *blind += 1);
-        blinds
+        self.label_field().factors(&seed, self.groups[group].size)
     }
 }
 
@@ -412,18 +426,9 @@ fn encode(leader: usize, hellos: &[Hello], methods: impl IntoIterator<Item = Met
     w.finish()
 }
 
-/// Coalition weights grow the noise of replies: where sums are short there is room for finer ones.
-fn weight_bits(federation: &Federation) -> u32 {
-    let longest = federation.program.operators.iter().map(|operator| operator.shape.d_in).max().unwrap_or(1);
-    match federation.settings.protocol {
-        Protocol::SecretSv => 15,
-        _ if federation.settings.preset == Preset::Compact => 8,
-        // Eight for 784 inputs, nine for half as many: noise, and so the price of a bit, grows with their number.
-        _ => match (784 / longest.max(1)).max(1).ilog2() {
-            1 => 9,
-            doublings => (8 + doublings / 2).min(11),
-        },
-    }
+/// A coalition's outputs are sums of at most two to this many.
+fn sum_bits(federation: &Federation) -> u32 {
+    federation.clients.next_power_of_two().ilog2()
 }
 
 fn parameters(settings: &Settings) -> Result<Option<Arc<Parameters>>, Error> {
@@ -435,7 +440,7 @@ fn parameters(settings: &Settings) -> Result<Option<Arc<Parameters>>, Error> {
 }
 
 impl Encryption {
-    fn new(federation: &Federation, methods: &[Method], weight_bits: u32) -> Result<Option<Self>, Error> {
+    fn new(federation: &Federation, methods: &[Method]) -> Result<Option<Self>, Error> {
         let Some(parameters) = parameters(&federation.settings)? else { return Ok(None) };
         let mut layouts = Vec::new();
         let mut floodings = Vec::new();
@@ -450,7 +455,7 @@ impl Encryption {
                 }
                 _ => layout.half_noise().of_two_servers(),
             };
-            floodings.push(Flooding::new(&parameters, noise.weighted(weight_bits))?);
+            floodings.push(Flooding::new(&parameters, noise.weighted(sum_bits(federation)))?);
             layouts.push(layout);
         }
         Ok(Some(Self { parameters, layouts, floodings }))
@@ -478,6 +483,9 @@ fn methods(
     let sizes: Vec<u64> = hellos.iter().map(|hello| hello.samples).collect();
     let network = network(program)?;
     let (clients, coalitions) = (federation.clients, 1usize << federation.clients.min(16));
+    // Three clients divide the coalitions; where models are tested together, each sees all but one of as many independent
+    // sums as there are clients, and some coalitions again on fewer samples.
+    let sums = if federation.tests_together() { coalitions.min(3 * clients - 1) } else { coalitions };
     let transport = UnitCosts {
         rerandomise: costs.rerandomise + CIPHERTEXT_TRANSPORT * costs.encode,
         sanitise: costs.sanitise + REPLY_TRANSPORT * costs.encode,
@@ -503,8 +511,8 @@ fn methods(
     let mut groups = Vec::new();
     for (index, operator) in program.operators.iter().enumerate() {
         let is_first = program.is_first(index);
-        let (models, sums) = if is_first { (clients, coalitions) } else { (1, 1) };
-        let weight_bits = weight_bits(federation);
+        let (models, sums) = if is_first { (clients, sums) } else { (1, 1) };
+        let weight_bits = sum_bits(federation);
         let task =
             LayerTask { shape: operator.shape, samples: 1, models, sums, weight_bits, memory: MODEL_MEMORY };
         let mut best: Option<(f64, Method)> = None;
@@ -603,7 +611,7 @@ pub(crate) mod tests {
         let spec = FederationSpec { name: "test".into(), rounds: 1, model: model.clone(), clients };
         let shapes = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
         let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
-        let settings = Settings { protocol, preset: Preset::Standard, matmul };
+        let settings = Settings { protocol, preset: Preset::Standard, matmul, always_skips: false };
         Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap()
     }
 

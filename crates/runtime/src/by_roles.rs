@@ -4,7 +4,11 @@
 use std::collections::BTreeMap;
 
 use secsv_federation::{Coalition, RoundId};
-use secsv_protocol::{TestResult, decryptors::Protocol, session::Federation};
+use secsv_protocol::{
+    TestRequest, TestResult,
+    decryptors::Protocol,
+    session::{Federation, MOST_TOGETHER},
+};
 
 use crate::{CostModel, Error, Evaluator, Next, Test};
 
@@ -42,6 +46,10 @@ impl<E: ByRoles> Evaluator for E {
         self.federation().settings.protocol == Protocol::SecSv
     }
 
+    fn tests_together(&self) -> bool {
+        self.federation().tests_together()
+    }
+
     fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
         let mut found: BTreeMap<usize, TestResult> = BTreeMap::new();
         let asked = tests.iter().map(|test| (round, test.clone())).collect();
@@ -62,6 +70,31 @@ impl<E: ByRoles> Evaluator for E {
         // Microseconds beside nanoseconds: any sample that is not tested pays for the search.
         Box::new(|_, samples| samples as f64 * 1e4)
     }
+}
+
+/// Tests as roles are asked for them: where they test models together, those of one round on the same samples.
+pub(crate) fn requests(federation: &Federation, tests: Vec<(RoundId, Test)>) -> Vec<TestRequest> {
+    let most = if federation.tests_together() { MOST_TOGETHER } else { 1 };
+    let mut requests: Vec<TestRequest> = Vec::new();
+    for (round, Test { coalition, samples, among }) in tests {
+        let shared = requests.iter_mut().rev().find(|request| {
+            request.round == round
+                && request.coalitions.len() < most
+                && request.samples == samples
+                && request.among == among
+        });
+        match shared {
+            Some(request) => request.coalitions.push(coalition),
+            None => requests.push(TestRequest { round, coalitions: vec![coalition], samples, among }),
+        }
+    }
+    requests
+}
+
+/// What a request asked for, coalition by coalition.
+pub(crate) fn tests_of(request: &TestRequest) -> impl Iterator<Item = Test> + '_ {
+    let TestRequest { coalitions, samples, among, .. } = request;
+    coalitions.iter().map(|&coalition| Test { coalition, samples: samples.clone(), among: among.clone() })
 }
 
 /// A protocol's name in results.

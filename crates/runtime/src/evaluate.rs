@@ -59,6 +59,11 @@ pub fn evaluate(
     if settings.skip != SkipMode::Off && !evaluator.tells_samples() {
         return Err(Error::CannotSkip { protocol: evaluator.protocol() });
     }
+    let skips_for_nothing = settings.skip == SkipMode::Auto && evaluator.tests_together();
+    let settings = &EvaluationSettings {
+        skip: if skips_for_nothing { SkipMode::Off } else { settings.skip },
+        ..*settings
+    };
     let rounds = evaluator.rounds();
     let mut plan = Federated::new(settings.method, &rounds, &settings.estimator)?;
     let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings, evaluator.gathers());

@@ -48,6 +48,11 @@ pub trait Evaluator {
         false
     }
 
+    /// Whether models are tested together: then a sample that is skipped spares next to nothing.
+    fn tests_together(&self) -> bool {
+        false
+    }
+
     /// For each test, how many of its samples were predicted right and, where it can be told, which, in the same
     /// order. Coalitions are of participants of the round; the empty one is asked for in the first round alone.
     fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error>;

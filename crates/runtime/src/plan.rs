@@ -12,8 +12,8 @@ use secsv_protocol::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Traffic,
-    by_roles::protocol_name,
+    EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Test, Traffic,
+    by_roles::{protocol_name, requests},
     client_inputs,
     evaluate::exact_tests,
     outcomes::MOST_GATHERED,
@@ -90,19 +90,18 @@ impl Plan {
             federation.rounds.keys().map(|&round| (round, federation.participants(round))).collect();
         let tests = exact_tests(&rounds)?;
         let total = session.samples();
-        let requests = |all: bool| -> Vec<TestRequest> {
+        let asked = |all: bool| -> Vec<TestRequest> {
             let request = |&(round, coalition): &(RoundId, secsv_federation::Coalition)| {
                 // Nothing is known yet that the samples of a local model could be skipped by.
                 let is_tested = all || coalition.len() <= 1;
                 let samples = if is_tested { SampleSet::all(total) } else { SampleSet::none(total) };
-                TestRequest::new(round, coalition, samples)
+                (round, Test { coalition, samples, among: SampleSet::all(total) })
             };
-            tests.iter().map(request).collect()
+            requests(&federation, tests.iter().map(request).collect())
         };
         let gathered = if skips && settings.protocol == Protocol::SecSv { MOST_GATHERED } else { 0 };
-        let at_most = predict(&session, &requests(true), gathered).map_err(Error::Role)?;
-        let at_least =
-            skips.then(|| predict(&session, &requests(false), 0)).transpose().map_err(Error::Role)?;
+        let at_most = predict(&session, &asked(true), gathered).map_err(Error::Role)?;
+        let at_least = skips.then(|| predict(&session, &asked(false), 0)).transpose().map_err(Error::Role)?;
         Ok(Self { session, inputs, tests, at_most, at_least })
     }
 

@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_federation::{RoundId, RunDirectory, WeightedMean};
 use secsv_protocol::{
-    ClientInput, Seed, TestRequest, UnitCosts,
+    ClientInput, Seed, UnitCosts,
     session::{Federation, Settings},
 };
 
 use crate::{
     Error, Next, Test,
-    by_roles::ByRoles,
+    by_roles::{ByRoles, requests, tests_of},
     world::{Accounts, Interceptor, World},
 };
 
@@ -91,15 +91,13 @@ impl ByRoles for SecureEvaluator {
 
     /// All rounds at once: the principal takes the earliest first and fills idle time with the next.
     fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
-        self.world.run(tests.into_iter().map(request).collect(), |asked, result| {
-            let TestRequest { round, coalition, samples, among } = asked.clone();
-            let more = next(round, &Test { coalition, samples, among }, result)?;
-            Ok(more.into_iter().map(request).collect())
+        let federation = &self.federation;
+        self.world.run(requests(federation, tests), |asked, found| {
+            let mut more = Vec::new();
+            for (test, found) in tests_of(asked).zip(found) {
+                more.extend(next(asked.round, &test, found)?);
+            }
+            Ok(requests(federation, more))
         })
     }
-}
-
-fn request((round, test): (RoundId, Test)) -> TestRequest {
-    let Test { coalition, samples, among } = test;
-    TestRequest { round, coalition, samples, among }
 }

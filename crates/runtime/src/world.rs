@@ -133,7 +133,7 @@ struct Floor {
     busy: usize,
     /// Threads that found nothing to do.
     resting: usize,
-    results: Vec<(u64, TestResult)>,
+    results: Vec<(u64, Vec<TestResult>)>,
     failure: Option<RoleError>,
     stopping: bool,
     /// Whether somebody waits for the principal to be at its desk.
@@ -217,13 +217,13 @@ impl World {
         self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Asks for tests and runs until all that were asked for have ended. `next` is told of each result and may ask for
+    /// Asks for tests and runs until all that were asked for have ended. `next` is told what each found and may ask for
     /// more; a round of which nothing more is asked for then is closed. Ends with an error if a party fails, or if
     /// nothing moves any more.
     pub fn run(
         &mut self,
         requests: Vec<TestRequest>,
-        mut next: impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
+        mut next: impl FnMut(&TestRequest, Vec<TestResult>) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
         self.ask(requests, &mut open)?;
@@ -243,7 +243,7 @@ impl World {
     fn serve(
         &self,
         open: &mut BTreeMap<u64, TestRequest>,
-        next: &mut impl FnMut(&TestRequest, TestResult) -> Result<Vec<TestRequest>, Error>,
+        next: &mut impl FnMut(&TestRequest, Vec<TestResult>) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         while !open.is_empty() {
             let results = self.wait()?;
@@ -297,7 +297,7 @@ impl World {
         }
     }
 
-    fn wait(&self) -> Result<Vec<(u64, TestResult)>, Error> {
+    fn wait(&self) -> Result<Vec<(u64, Vec<TestResult>)>, Error> {
         let mut floor = self.lock();
         loop {
             if let Some(failure) = floor.failure.take() {

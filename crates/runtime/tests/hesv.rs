@@ -117,7 +117,8 @@ fn case(
         .collect::<Outcome<Vec<_>>>()?;
     let file = std::path::PathBuf::from("test");
     let architecture = Architecture::new(&model, &initial.shapes(), &file, &file)?;
-    let settings = Settings { protocol: Protocol::Hesv, preset: Preset::Standard, matmul };
+    let settings =
+        Settings { protocol: Protocol::Hesv, preset: Preset::Standard, matmul, always_skips: false };
     let present: Coalition = (0..samples.len()).filter(|i| Some(*i) != absent).collect();
     let federation = Arc::new(Federation::new(&spec, &architecture, |_| present, settings)?);
     let size: usize = model.input.iter().product();
@@ -156,8 +157,8 @@ fn run(case: &mut Case, interceptor: Box<dyn Interceptor>) -> Outcome<(BTreeMap<
     let mut world = World::new(&case.federation, inputs, costs, &seed, interceptor);
     let mut counts = BTreeMap::new();
     world.run(requests, |request, found| {
-        assert!(found.right.is_none(), "the principal learns counts alone");
-        counts.insert(request.coalition, found.correct);
+        assert!(found[0].right.is_none(), "the principal learns counts alone");
+        counts.insert(request.coalitions[0], found[0].correct);
         Ok(Vec::new())
     })?;
     Ok((counts, world))
@@ -190,9 +191,9 @@ fn expected(case: &Case, inputs: &[ClientInput], world: &World) -> Outcome<BTree
             let models = session
                 .members(round, participants)
                 .into_iter()
-                .map(|(i, weight)| {
+                .map(|(i, share)| {
                     let weights = case.local[i].as_ref().ok_or("a model")?;
-                    Ok((i, weight, EncodedModel::new(program, precision, field, weights)?))
+                    Ok((i, share, EncodedModel::new(program, precision, field, weights, share)?))
                 })
                 .collect::<Outcome<Vec<_>>>()?;
             let everything: Vec<usize> = (0..test_set.len()).collect();

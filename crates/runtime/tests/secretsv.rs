@@ -26,8 +26,12 @@ use secsv_runtime::{
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-const SETTINGS: Settings =
-    Settings { protocol: Protocol::SecretSv, preset: Preset::Standard, matmul: Matmul::Packed };
+const SETTINGS: Settings = Settings {
+    protocol: Protocol::SecretSv,
+    preset: Preset::Standard,
+    matmul: Matmul::Packed,
+    always_skips: false,
+};
 
 /// A model and the shapes of its tensors.
 struct Model {
@@ -202,9 +206,9 @@ impl Run {
     ) -> Outcome<SampleSet> {
         let (program, precision) = (session.program(), &session.precision);
         let mut models = Vec::new();
-        for (i, weight) in session.members(round, federation.participants(round)) {
-            let model = EncodedModel::new(program, precision, Ring64, &self.inputs[i].local[&round])?;
-            models.push((i, weight, model));
+        for (i, share) in session.members(round, federation.participants(round)) {
+            let model = EncodedModel::new(program, precision, Ring64, &self.inputs[i].local[&round], share)?;
+            models.push((i, share, model));
         }
         let mut right = SampleSet::none(samples.total());
         let mut models = Some(models);

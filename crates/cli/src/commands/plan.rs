@@ -6,7 +6,7 @@ mod table;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use secsv_federation::RunDirectory;
+use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_protocol::decryptors::Protocol;
 use secsv_runtime::Plan;
 
@@ -66,7 +66,8 @@ pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
         }
         .into());
     }
-    let settings = args.encryption.settings(protocol)?;
+    let skip = if args.skip == Skip::On { SkipMode::On } else { SkipMode::Off };
+    let settings = args.encryption.settings(protocol, skip)?;
     let begun = stopwatch();
     let run = RunDirectory::open(&args.run)?;
     run.check()?;

@@ -89,7 +89,7 @@ impl EncryptionArgs {
     }
 
     /// The settings of a secure protocol.
-    pub fn settings(self, protocol: Protocol) -> Result<Settings, BadInput> {
+    pub fn settings(self, protocol: Protocol, skip: SkipMode) -> Result<Settings, BadInput> {
         let preset = match self.preset {
             PresetName::Standard => Preset::Standard,
             PresetName::Compact => Preset::Compact,
@@ -115,7 +115,7 @@ impl EncryptionArgs {
             (None, Protocol::Hesv) => Matmul::Squaring,
             (None, _) => Matmul::Packed,
         };
-        Ok(Settings { protocol, preset, matmul })
+        Ok(Settings { protocol, preset, matmul, always_skips: skip == SkipMode::On })
     }
 }
 
@@ -150,7 +150,7 @@ pub fn evaluate_run(
         None => nssv(run, settings, observe)?,
         Some(protocol) => {
             check_skip(protocol, settings)?;
-            let chosen = encryption.settings(protocol)?;
+            let chosen = encryption.settings(protocol, settings.skip)?;
             let costs = Some(typical_costs(chosen.preset));
             let mut evaluator = SecureEvaluator::new(run, chosen, costs, &fresh_seed()?, Box::new(Honest))?;
             let mut result = evaluate(run.spec(), &mut evaluator, settings, observe)?;

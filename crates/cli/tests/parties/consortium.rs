@@ -88,7 +88,7 @@ impl Consortium {
         let opened = RunDirectory::open(&run).unwrap();
         let Recipe { protocol, preset, skip, .. } = *recipe;
         let matmul = if protocol == Protocol::Hesv { Matmul::Squaring } else { Matmul::Packed };
-        let settings = Settings { protocol, preset, matmul };
+        let settings = Settings { protocol, preset, matmul, always_skips: false };
         let evaluation = EvaluationSettings { skip, ..EvaluationSettings::default() };
         let session = SessionSpec::new(settings, &evaluation);
         let [principal, auxiliary] = match &recipe.addresses {

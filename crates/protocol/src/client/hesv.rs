@@ -90,7 +90,7 @@ impl Client {
         effects.job(move |meter| {
             meter.enter(Phase::Encrypt);
             let places = session.groups[context.plan.group].places(position);
-            let own = context.places.iter().filter(|place| places.contains(place));
+            let own = context.places().iter().filter(|place| places.contains(place));
             let labels = own.map(|place| input.test_set.labels()[place - places.start] as u64);
             let labels = Secret::new(labels.collect::<Vec<u64>>());
             let slots = key.encrypt_slots(labels.expose(), &mut Prg::new(&seed), &mut meter.operations)?;
@@ -120,7 +120,7 @@ impl Client {
         let mut effects = Effects::default();
         let (session, bytes) = (session.clone(), rest.to_vec());
         effects.job(move |meter| {
-            let samples = context.places.len();
+            let samples = context.places().len();
             let differences = open_slots(&session, samples, &key, Kind::Differences, &bytes, meter)?;
             let right = differences.expose().iter().filter(|&&difference| difference == 0).count();
             let content = Place::new(context.id, 0).encode(&(right as u64).to_le_bytes());
@@ -155,7 +155,7 @@ pub(super) fn opened_sum(
     meter: &mut Meter<'_>,
 ) -> Result<Matrix<Field>, Error> {
     let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
-    let samples = context.places.len();
+    let samples = context.places().len();
     let opened = open_slots(session, hidden * samples, key, Kind::Reply, bytes, meter)?;
     Ok(Matrix::new(session.field(), hidden, samples, opened.expose().clone())?)
 }

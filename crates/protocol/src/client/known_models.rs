@@ -16,13 +16,16 @@ use crate::{
 };
 
 impl Client {
-    /// Tests a model this client knows on its own samples, in the clear.
+    /// Tests models this client knows on its own samples, in the clear.
     pub(super) fn own_test(&mut self, content: &[u8]) -> Result<Effects<Self>, CodecError> {
         let mut r = Reader::new(content);
-        let (test, round, coalition) = (r.u64()?, RoundId(r.u32()?), Coalition::from_bits(r.u128()?));
-        let samples = r.samples()?;
+        let (test, round) = (r.u64()?, RoundId(r.u32()?));
+        let mut tests = Vec::new();
+        for _ in 0..r.count("coalitions", size_of::<u128>())? {
+            tests.push((Coalition::from_bits(r.u128()?), r.samples()?));
+        }
         r.end()?;
-        if samples.total() != self.input.test_set.len() {
+        if tests.iter().any(|(_, samples)| samples.total() != self.input.test_set.len()) {
             return Err(CodecError::Value { what: "samples" });
         }
         let mut effects = Effects::default();
@@ -30,12 +33,15 @@ impl Client {
         let counts = self.is_hesv();
         effects.job(move |meter| {
             meter.enter(Phase::Clear);
-            let right = own_right(&federation, position, &input, round, coalition, &samples)?;
             let mut w = Writer::default();
-            if counts {
-                w.u64(test).u64(right.len() as u64);
-            } else {
-                w.u64(test).samples(&right);
+            w.u64(test);
+            for (coalition, samples) in tests {
+                let right = own_right(&federation, position, &input, round, coalition, &samples)?;
+                if counts {
+                    w.u64(right.len() as u64)
+                } else {
+                    w.samples(&right)
+                };
             }
             let content = w.finish();
             Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::OwnResult, content)))

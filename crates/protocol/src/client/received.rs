@@ -14,7 +14,7 @@ use crate::{
     message::{Kind, split},
     program::{Input, Receive},
     role::{Meter, Phase},
-    server::{UnitContext, wanted_batches, wanted_of},
+    server::{Selection, UnitContext, wanted_batches, wanted_of},
     session::Session,
 };
 
@@ -28,8 +28,12 @@ pub(super) fn expected_parts(session: &Session, context: &UnitContext, hop: usiz
         .flat_map(|(item, receive)| match receive {
             _ if session.encryption.is_none() => vec![(item, 0), (item, FROM_AUXILIARY)],
             Receive::Outputs { input: Input::Data, .. } => {
-                let chunks = context.pass.wanted_chunks(&context.plan.samples);
-                chunks.map(|chunk| (item, chunk)).collect()
+                let sent = &context.combinations(session).sent;
+                let parts = |(k, &number): (usize, &usize)| {
+                    let chunks = context.pass.wanted_chunks(&context.selections[number].samples);
+                    chunks.map(move |chunk| (item * sent.len() + k, chunk)).collect::<Vec<_>>()
+                };
+                sent.iter().enumerate().flat_map(parts).collect()
             }
             Receive::Outputs { .. } | Receive::Bias { .. } => vec![(item, 0)],
             Receive::Update { .. } if is_hesv(session) => vec![(item, 0)],
@@ -47,6 +51,71 @@ impl zeroize::Zeroize for Matrices {
     }
 }
 
+/// Decrypts what a unit of several coalitions receives at its only hop, and adds up everybody's outputs from it.
+pub(super) fn receive_together(
+    session: &Session,
+    context: &UnitContext,
+    key: &SecretKey,
+    parts: &BTreeMap<(usize, usize), Vec<u8>>,
+    meter: &mut Meter<'_>,
+) -> Result<Secret<Matrices>, Error> {
+    let [step] = &session.program().hops[..] else { return Err(Error::Local { what: "a single hop" }) };
+    let [Receive::Outputs { operator, first, count, .. }] = step.receives[..] else {
+        return Err(Error::Local { what: "a single layer" });
+    };
+    let combinations = context.combinations(session);
+    let mut received = Secret::new(Matrices(Vec::new()));
+    for (item, &number) in combinations.sent.iter().enumerate() {
+        let selection = &context.selections[number];
+        let part = |chunk| parts.get(&(item, chunk)).map(Vec::as_slice);
+        let outputs = first_outputs(session, context, operator, (first, count), selection, part, key, meter)?;
+        received.expose_mut().0.push(outputs);
+    }
+    meter.enter(Phase::Activate);
+    let mut all = Secret::new(Matrices(Vec::new()));
+    for number in 0..context.plan.coalitions.len() {
+        let outputs = combinations.outputs(number, &context.selections, &received.expose().0)?;
+        all.expose_mut().0.push(outputs);
+    }
+    Ok(all)
+}
+
+/// First-layer outputs on some samples, column by column of a position after the other.
+#[expect(clippy::too_many_arguments, reason = "which outputs, of which samples, and how to read them")]
+fn first_outputs<'a>(
+    session: &Session,
+    context: &UnitContext,
+    operator: usize,
+    (first, positions): (usize, usize),
+    selection: &Selection,
+    part: impl Fn(usize) -> Option<&'a [u8]>,
+    key: &SecretKey,
+    meter: &mut Meter<'_>,
+) -> Result<Matrix<Field>, Error> {
+    let (rows, count) = (session.program().operators[operator].shape.d_out, selection.places.len());
+    let mut matrix = Matrix::zero(session.field(), rows, positions * count);
+    for chunk in context.pass.wanted_chunks(&selection.samples) {
+        let bytes = part(chunk).ok_or(Error::Local { what: "a part of a hop" })?;
+        let length = context.pass.length(chunk);
+        let columns = session.program().operators[operator].positions * length;
+        let wants = context.pass.wants(&selection.samples, chunk, (first, positions));
+        let outputs = Secret::new(decrypt(session, operator, columns, wants, key, bytes, meter)?);
+        // Both ascend.
+        let mut wanted = selection.places.iter().enumerate().peekable();
+        for (k, place) in context.pass.places(chunk).enumerate() {
+            while wanted.next_if(|(_, wanted)| **wanted < place).is_some() {}
+            let Some((column, _)) = wanted.next_if(|(_, wanted)| **wanted == place) else {
+                continue;
+            };
+            for (position, row) in (0..positions).flat_map(|p| (0..rows).map(move |r| (p, r))) {
+                let source = (first + position) * length + k;
+                matrix.set(row, position * count + column, outputs.expose().at(row, source));
+            }
+        }
+    }
+    Ok(matrix)
+}
+
 /// Decrypts or reconstructs everything a hop receives.
 pub(super) fn receive(
     session: &Session,
@@ -57,40 +126,15 @@ pub(super) fn receive(
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Matrices>, Error> {
     let field = session.field();
-    let count = context.places.len();
+    let count = context.places().len();
     let mut received = Secret::new(Matrices(Vec::new()));
     for (item, receive) in session.program().hops[hop].receives.iter().enumerate() {
         let part = |chunk: usize| parts.get(&(item, chunk)).ok_or(Error::Local { what: "a part of a hop" });
         let matrix = match *receive {
             Receive::Outputs { operator, input: Input::Data, first, count: positions } => {
-                let rows = session.program().operators[operator].shape.d_out;
-                let mut matrix = Matrix::zero(field, rows, positions * count);
-                for chunk in context.pass.wanted_chunks(&context.plan.samples) {
-                    let outputs = chunk_outputs(
-                        session,
-                        context,
-                        operator,
-                        (first, positions),
-                        chunk,
-                        key,
-                        part(chunk)?,
-                        meter,
-                    )?;
-                    let length = context.pass.length(chunk);
-                    // Both ascend.
-                    let mut wanted = context.places.iter().enumerate().peekable();
-                    for (k, place) in context.pass.places(chunk).enumerate() {
-                        while wanted.next_if(|(_, wanted)| **wanted < place).is_some() {}
-                        let Some((column, _)) = wanted.next_if(|(_, wanted)| **wanted == place) else {
-                            continue;
-                        };
-                        for (position, row) in (0..positions).flat_map(|p| (0..rows).map(move |r| (p, r))) {
-                            let source = (first + position) * length + k;
-                            matrix.set(row, position * count + column, outputs.expose().at(row, source));
-                        }
-                    }
-                }
-                matrix
+                let selection = &context.selections[0];
+                let part = |chunk| parts.get(&(item, chunk)).map(Vec::as_slice);
+                first_outputs(session, context, operator, (first, positions), selection, part, key, meter)?
             }
             Receive::Outputs { operator, count: positions, .. } => {
                 decrypt(session, operator, positions * count, |_| true, key, part(0)?, meter)?
@@ -115,23 +159,6 @@ pub(super) fn receive(
         received.expose_mut().0.push(matrix);
     }
     Ok(received)
-}
-
-/// First-layer outputs of a chunk, where they are wanted.
-#[expect(clippy::too_many_arguments, reason = "what a chunk is, what is wanted of it, and how to read it")]
-fn chunk_outputs(
-    session: &Session,
-    context: &UnitContext,
-    operator: usize,
-    (first, positions): (usize, usize),
-    chunk: usize,
-    key: &SecretKey,
-    bytes: &[u8],
-    meter: &mut Meter<'_>,
-) -> Result<Secret<Matrix<Field>>, Error> {
-    let columns = session.program().operators[operator].positions * context.pass.length(chunk);
-    let wants = context.pass.wants(&context.plan.samples, chunk, (first, positions));
-    decrypt(session, operator, columns, wants, key, bytes, meter).map(Secret::new)
 }
 
 /// Decrypts the batches that hold wanted columns.

@@ -45,10 +45,11 @@ impl Client {
         if took_part {
             let (session, input) = (session.clone(), self.input.clone());
             let seed = self.seed.derive("model", round.0.into());
+            let share = session.share(round, self.position);
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
                 let weights = input.local.get(&round).ok_or(Error::Local { what: "the model of a round" })?;
-                let [principal, auxiliary] = secret::share_model(&session, round, weights, seed)?;
+                let [principal, auxiliary] = secret::share_model(&session, round, weights, share, seed)?;
                 Ok(move |role: &mut Self| {
                     let mut effects = role.send(PartyId::Principal, Kind::Model, principal);
                     effects.and(role.send(PartyId::Auxiliary, Kind::Model, auxiliary));
@@ -86,7 +87,7 @@ impl Client {
         effects.job(move |meter| {
             let received = secret::receive(&session, &context, hop, &parts, FROM_AUXILIARY, meter)?;
             meter.enter(Phase::Activate);
-            let total = session.total_weight(context.round, context.coalition);
+            let total = session.total_share(context.round, context.coalition());
             let received = &received.expose().0;
             let handed = activator.step(session.program(), &session.precision, hop, total, received)?;
             meter.enter(Phase::Share);
@@ -99,9 +100,8 @@ impl Client {
                     (Kind::Shared, seeded.seed().clone(), rest)
                 }
                 Handed::Labels(classes) => {
-                    let classes = classes.into_iter().map(|class| class as u64);
-                    let predicted: Vec<(usize, u64)> = context.places.iter().copied().zip(classes).collect();
-                    let (seeded, rest) = blinded(&session, &labels, &context, &predicted, seed)?;
+                    let classes = Secret::new(classes.into_iter().map(|class| class as u16).collect());
+                    let (seeded, rest) = blinded(&session, &labels, &context, None, classes, seed);
                     (Kind::Predicted, seeded, rest)
                 }
             };

@@ -105,7 +105,7 @@ impl Client {
         round: RoundId,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let (session, input) = (session.clone(), self.input.clone());
+        let (session, input, position) = (session.clone(), self.input.clone(), self.position);
         let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
         let seed = self.seed.derive("model", round.0.into());
         effects.job(move |meter| {
@@ -117,6 +117,7 @@ impl Client {
                 &session.precision,
                 session.field(),
                 weights,
+                session.share(round, position),
             )?);
             let mut rng = Prg::new(&seed);
             let mut parts = Vec::new();

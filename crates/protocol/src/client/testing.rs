@@ -6,13 +6,14 @@ use secsv_algebra::{Matrix, Prg, Ring, Ring64, Secret, Seed, share::split as sha
 
 use super::{
     Client, MOST_EARLY, hesv,
-    received::{FROM_AUXILIARY, expected_parts, receive},
+    received::{FROM_AUXILIARY, expected_parts, receive, receive_together},
 };
 use crate::{
     Error, PartyId,
     activation::{Activator, Handed},
     codec::{Writer, pack},
     error::CodecError,
+    labels::Labels,
     message::{Kind, Place, TestPlan, UnitId},
     program::Receive,
     role::{Effects, Phase},
@@ -33,7 +34,7 @@ pub(super) struct UnitState {
 impl UnitState {
     /// What is not there yet of the hops that this client has a seat at.
     pub(super) fn missing(&self, session: &Session, id: UnitId, own: PartyId) -> Vec<String> {
-        let UnitId { test, group } = id;
+        let UnitId { test, group, .. } = id;
         let Some(context) = &self.context else {
             return vec![format!("the announcement of test {test} from principal")];
         };
@@ -101,11 +102,11 @@ impl Client {
             (session.clone(), context.clone(), self.input.clone(), self.position);
         effects.job(move |meter| {
             meter.enter(Phase::Share);
-            let places = session.groups[context.plan.group].places(position);
-            let wanted = places.clone().filter(|&p| context.plan.samples.contains(p));
-            let labels =
-                wanted.map(|p| (p, input.test_set.labels()[p - places.start] as u64)).collect::<Vec<_>>();
-            let (seeded, rest) = blinded(&session, &secret, &context, &labels, seed)?;
+            let own = session.groups[context.plan.group].places(position);
+            let label = |place: usize| input.test_set.labels()[place - own.start] as u16;
+            let labels = context.selections.iter().flat_map(|selection| selection.within(&own));
+            let labels = Secret::new(labels.map(|&place| label(place)).collect());
+            let (seeded, rest) = blinded(&session, &secret, &context, Some(position), labels, seed);
             Ok(move |role: &mut Self| Ok(role.send_share(Kind::Truth, place, &seeded, &rest)))
         });
         Ok(effects)
@@ -126,7 +127,7 @@ impl Client {
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
-                let shape = (hidden, context.places.len());
+                let shape = (hidden, context.places().len());
                 let (principal, rest) = match session.encryption {
                     Some(_) => triple(session.field(), shape, &seed),
                     None => triple(Ring64, shape, &seed),
@@ -185,10 +186,38 @@ impl Client {
         let place = Place::new(id, hop);
         let seed = self.seed.derive("shared", id.test).derive("shared", place.number());
         let session = session.clone();
+        if context.plan.coalitions.len() > 1 {
+            effects.job(move |meter| {
+                let received = receive_together(&session, &context, &key, &parts, meter)?;
+                let mut labels = Secret::new(Vec::with_capacity(context.labels()));
+                for (&coalition, outputs) in context.plan.coalitions.iter().zip(&received.expose().0) {
+                    let total = session.total_share(context.round, coalition);
+                    let outputs = std::slice::from_ref(outputs);
+                    let handed = Activator::default().step(
+                        session.program(),
+                        &session.precision,
+                        hop,
+                        total,
+                        outputs,
+                    )?;
+                    let Handed::Labels(found) = handed else {
+                        return Err(Error::Local { what: "labels of a single layer" });
+                    };
+                    labels.expose_mut().extend(found.into_iter().map(|label| label as u16));
+                }
+                meter.enter(Phase::Share);
+                let (seeded, rest) = blinded(&session, &secret, &context, None, labels, seed);
+                Ok(move |role: &mut Self| {
+                    role.units.remove(&context.id);
+                    Ok(role.send_share(Kind::Predicted, place, &seeded, &rest))
+                })
+            });
+            return Ok(effects);
+        }
         effects.job(move |meter| {
             let received = receive(&session, &context, hop, &key, &parts, meter)?;
             meter.enter(Phase::Activate);
-            let total = session.total_weight(context.round, context.coalition);
+            let total = session.total_share(context.round, context.coalition());
             let received = received.expose();
             let handed = activator.step(session.program(), &session.precision, hop, total, &received.0)?;
             let encrypted = hesv::encrypted(&session, hop, &handed, &key, &seed, meter)?;
@@ -201,9 +230,8 @@ impl Client {
                     (Kind::Shared, seeded.seed().clone(), pack(session.field(), rest.expose().elements()))
                 }
                 Handed::Labels(labels) => {
-                    let labels: Vec<(usize, u64)> =
-                        context.places.iter().copied().zip(labels.into_iter().map(|l| l as u64)).collect();
-                    let (seeded, rest) = blinded(&session, &secret, &context, &labels, seed)?;
+                    let labels = Secret::new(labels.into_iter().map(|label| label as u16).collect());
+                    let (seeded, rest) = blinded(&session, &secret, &context, None, labels, seed);
                     (Kind::Predicted, seeded, rest)
                 }
             };
@@ -261,18 +289,25 @@ fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Se
     (principal, w.finish())
 }
 
-/// Shares of labels times blinding factors.
+/// Shares of labels times blinding factors, coalition by coalition: an owner's, or those of all places.
 pub(super) fn blinded(
     session: &Session,
     secret: &Seed,
     context: &UnitContext,
-    labels: &[(usize, u64)],
+    owner: Option<usize>,
+    mut labels: Labels,
     seed: Seed,
-) -> Result<(Seed, Vec<u8>), Error> {
-    let field = session.field();
-    let blinds = Secret::new(session.blinds(secret, context.round, context.coalition, context.plan.group));
-    let elements = labels.iter().map(|&(place, label)| field.mul(blinds.expose()[place], label)).collect();
-    let blinded = Secret::new(Matrix::new(field, 1, labels.len(), elements)?);
-    let (seeded, rest) = share(blinded.expose(), seed);
-    Ok((seeded.seed().clone(), pack(field, rest.expose().elements())))
+) -> (Seed, Vec<u8>) {
+    let field = session.label_field();
+    let group = &session.groups[context.plan.group];
+    let range = owner.map_or(0..group.size, |owner| group.places(owner));
+    let mut rest = labels.expose_mut().iter_mut();
+    for (&coalition, selection) in context.plan.coalitions.iter().zip(&context.selections) {
+        let blinds = session.blinds(secret, context.round, coalition, context.plan.group);
+        for (&place, label) in selection.within(&range).iter().zip(&mut rest) {
+            *label = field.mul(blinds.expose()[place], *label);
+        }
+    }
+    let rest = field.rest(&labels, &seed);
+    (seed, rest)
 }

@@ -83,7 +83,8 @@ fn sums(tally: &mut Tally<'_>, operator: usize, models: u64, columns: usize) -> 
 /// A test's units.
 pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
     let session = tally.session;
-    let members = session.members(plan.round, plan.coalition).len() as u64;
+    let contexts = UnitContext::of(session, plan);
+    let members = contexts.first().map_or(0, |context| context.members(session, 0)) as u64;
     let operators: BTreeSet<usize> = products_of(session).map(|(_, _, operator, _)| operator).collect();
     for operator in operators {
         let layout = &tally.encryption()?.layouts[operator];
@@ -93,11 +94,11 @@ pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> 
             tally.work.weighed += members * layout.weight_ciphertexts() as u64;
         }
     }
-    UnitContext::of(tally.session, plan).iter().try_for_each(|context| unit(tally, context, members))
+    contexts.iter().try_for_each(|context| unit(tally, context, members))
 }
 
 fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<(), Error> {
-    let (session, samples) = (tally.session, context.places.len());
+    let (session, samples) = (tally.session, context.places().len());
     for owner in context.owners(session) {
         let truth = slots(tally, samples)?;
         tally.send_about_unit(PartyId::Client(owner), PartyId::Principal, Kind::Truth, truth);
@@ -115,7 +116,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
         tally.work.layers[operator].extended_batches += batches;
         tally.work.layers[operator].full += batches;
     }
-    replies(tally, context, members)?;
+    replies(tally, context)?;
     for (hop, ..) in updates_of(session) {
         let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
         let hidden = session.program().gru.map_or(0, |gru| gru.hidden) * samples;
@@ -131,7 +132,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
 
 /// What the client of a hop encrypts again, or the predicted labels.
 fn upload(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<(), Error> {
-    let (session, samples) = (tally.session, context.places.len());
+    let (session, samples) = (tally.session, context.places().len());
     let client = PartyId::Client(context.client(session.program().hops[hop].seat)?);
     if hop + 1 == session.program().hops.len() {
         let predicted = slots(tally, samples)?;
@@ -153,7 +154,7 @@ fn upload(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<()
 /// Blinded differences, and the number of zeros among them.
 fn count(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
     let Some(counter) = context.plan.counter.map(PartyId::Client) else { return Ok(()) };
-    let count = EncryptedSlots::ciphertexts(tally.parameters()?, context.places.len());
+    let count = EncryptedSlots::ciphertexts(tally.parameters()?, context.places().len());
     tally.operations += tally.parameters()?.scaling_operations() * count;
     let list = tally.slot_reply(count)?;
     tally.send_about_unit(PartyId::Principal, counter, Kind::Differences, list);

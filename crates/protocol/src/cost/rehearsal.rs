@@ -62,7 +62,7 @@ fn activation<R: Ring>(session: &Session, ring: R, samples: usize) -> Result<(),
             Matrix::zero(ring, rows, columns * samples)
         };
         let received: Vec<Matrix<R>> = step.receives.iter().map(outputs).collect();
-        activator.step(program, &session.precision, hop, 1, &received)?;
+        activator.step(program, &session.precision, hop, 1.0, &received)?;
     }
     Ok(())
 }

@@ -70,12 +70,12 @@ fn both_ways(tally: &mut Tally<'_>, content: usize) {
 
 /// A test's units.
 pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
-    let members = tally.session.members(plan.round, plan.coalition).len();
-    UnitContext::of(tally.session, plan).iter().try_for_each(|context| unit(tally, context, members))
+    UnitContext::of(tally.session, plan).iter().try_for_each(|context| unit(tally, context))
 }
 
-fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: usize) -> Result<(), Error> {
-    let (session, samples) = (tally.session, context.places.len());
+fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
+    let (session, samples) = (tally.session, context.places().len());
+    let members = context.members(session, 0);
     let program = session.program();
     labels(tally, context);
     let kind_and_place = 1 + super::tally::place_len();
@@ -104,7 +104,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: usize) -> Result<
 
 /// Both servers' shares of what a hop receives.
 fn outputs(tally: &mut Tally<'_>, context: &UnitContext, hop: usize, members: usize) -> Result<(), Error> {
-    let (program, samples) = (tally.session.program(), context.places.len());
+    let (program, samples) = (tally.session.program(), context.places().len());
     let to = PartyId::Client(context.client(program.hops[hop].seat)?);
     for receive in &program.hops[hop].receives {
         let (elements, products) = match *receive {
@@ -132,10 +132,10 @@ fn outputs(tally: &mut Tally<'_>, context: &UnitContext, hop: usize, members: us
 
 /// What the client of a hop shares, with what it deals for the product that follows.
 fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<(), Error> {
-    let (program, samples) = (tally.session.program(), context.places.len());
+    let (program, samples) = (tally.session.program(), context.places().len());
     let client = context.client(program.hops[hop].seat)?;
     if hop + 1 == program.hops.len() {
-        tally.share_labels(client, Kind::Predicted, context.plan.group, samples);
+        tally.share_labels(client, Kind::Predicted, context, samples);
         return Ok(());
     }
     let elements = program.shared_size(hop) * samples;

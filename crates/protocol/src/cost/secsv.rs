@@ -99,19 +99,17 @@ fn encode(tally: &mut Tally<'_>, operator: usize, batches: u64) -> Result<(), Er
 
 /// A test's units.
 pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
-    let session = tally.session;
-    let members = session.members(plan.round, plan.coalition).len() as u64;
+    let contexts = UnitContext::of(tally.session, plan);
+    // Later layers: whoever has them tests one coalition at a time.
+    let members = contexts.first().map_or(0, |context| context.members(tally.session, 0)) as u64;
     for layout in tally.encryption()?.layouts.iter().skip(1) {
         tally.work.weighed += 2 * members * layout.weight_ciphertexts() as u64;
     }
-    for context in UnitContext::of(session, plan) {
-        unit(tally, &context, members)?;
-    }
-    Ok(())
+    contexts.iter().try_for_each(|context| unit(tally, context))
 }
 
-fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<(), Error> {
-    let (session, samples) = (tally.session, context.places.len());
+fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
+    let (session, samples) = (tally.session, context.places().len());
     let layouts = &tally.encryption()?.layouts;
     labels(tally, context);
     for (_, _, operator, _) in products_of(session) {
@@ -122,7 +120,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
         let halves = tally.rerandomise(batches * layout.rows() as u64)?;
         tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Half, halves);
     }
-    replies(tally, context, members)?;
+    replies(tally, context)?;
     for (hop, ..) in updates_of(session) {
         update(tally, context, hop)?;
     }
@@ -130,7 +128,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
     for (hop, step) in session.program().hops.iter().enumerate() {
         let client = context.client(step.seat)?;
         if hop == last {
-            tally.share_labels(client, Kind::Predicted, context.plan.group, samples);
+            tally.share_labels(client, Kind::Predicted, context, context.labels());
         } else {
             let elements = session.program().shared_size(hop) * samples;
             tally.share(client, Kind::Shared, elements, packed_len(session.field(), elements));
@@ -143,53 +141,55 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
 pub(super) fn labels(tally: &mut Tally<'_>, context: &UnitContext) {
     let session = tally.session;
     for owner in context.owners(session) {
-        let places = session.groups[context.plan.group].places(owner);
-        let own = places.filter(|&place| context.plan.samples.contains(place)).count();
-        tally.share_labels(owner, Kind::Truth, context.plan.group, own);
+        tally.share_labels(owner, Kind::Truth, context, context.labels_of(session, owner));
     }
-    let differences = packed_len(session.field(), context.places.len());
+    let differences = session.label_field().packed_len(context.labels());
     tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Verdict, differences);
 }
 
 /// Replies with layers' outputs, or biases alone.
-pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<(), Error> {
+pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
     let session = tally.session;
     let layouts = &tally.encryption()?.layouts;
     for step in &session.program().hops {
         let to = PartyId::Client(context.client(step.seat)?);
         for receive in &step.receives {
             // By batch, how many of its columns are wanted.
-            let mut reply = |operator: usize, wanted: &[usize]| -> Result<(), Error> {
+            let mut reply = |operator: usize, number: usize, wanted: &[usize]| -> Result<(), Error> {
                 let layout = &layouts[operator];
                 let rows = 0..layout.rows();
                 let carried = wanted
                     .iter()
                     .flat_map(|&columns| rows.clone().map(move |row| layout.carried(row, columns)));
                 let list = tally.reply(layout.packing(), carried)?;
-                tally.work.weighed += (wanted.len() * layout.rows()) as u64 * members;
+                let members = context.members(session, number);
+                tally.work.weighed += (wanted.len() * layout.rows() * members) as u64;
                 tally.send_about_unit(PartyId::Principal, to, Kind::Reply, list);
                 Ok(())
             };
             match *receive {
                 Receive::Outputs { operator, input: Input::Data, first, count } => {
-                    for chunk in context.pass.wanted_chunks(&context.plan.samples) {
-                        let columns =
-                            session.program().operators[operator].positions * context.pass.length(chunk);
-                        let wants = context.pass.wants(&context.plan.samples, chunk, (first, count));
-                        let mut wanted = vec![0; layouts[operator].batches(columns)];
-                        let batch = layouts[operator].batch();
-                        (0..columns)
-                            .filter(|&column| wants(column))
-                            .for_each(|column| wanted[column / batch] += 1);
-                        wanted.retain(|&columns| columns > 0);
-                        reply(operator, &wanted)?;
+                    for &number in &context.combinations(session).sent {
+                        let samples = &context.selections[number].samples;
+                        for chunk in context.pass.wanted_chunks(samples) {
+                            let columns =
+                                session.program().operators[operator].positions * context.pass.length(chunk);
+                            let wants = context.pass.wants(samples, chunk, (first, count));
+                            let mut wanted = vec![0; layouts[operator].batches(columns)];
+                            let batch = layouts[operator].batch();
+                            (0..columns)
+                                .filter(|&column| wants(column))
+                                .for_each(|column| wanted[column / batch] += 1);
+                            wanted.retain(|&columns| columns > 0);
+                            reply(operator, number, &wanted)?;
+                        }
                     }
                 }
                 Receive::Outputs { operator, count, .. } => {
-                    reply(operator, &full(&layouts[operator], count * context.places.len()))?;
+                    reply(operator, 0, &full(&layouts[operator], count * context.places().len()))?;
                 }
                 Receive::Bias { operator } => {
-                    reply(operator, &full(&layouts[operator], context.places.len()))?;
+                    reply(operator, 0, &full(&layouts[operator], context.places().len()))?;
                 }
                 Receive::Update { .. } => {}
             }
@@ -207,7 +207,7 @@ fn full(layout: &Layout, columns: usize) -> Vec<usize> {
 /// A gated sum: the dealer's triple, masked factors both ways, shares for the re-sharer.
 fn update(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<(), Error> {
     let session = tally.session;
-    let hidden = session.program().gru.map_or(0, |gru| gru.hidden) * context.places.len();
+    let hidden = session.program().gru.map_or(0, |gru| gru.hidden) * context.places().len();
     let packed = |elements| packed_len(session.field(), elements);
     if let Some(dealer) = context.plan.dealer {
         tally.share(dealer, Kind::Triple, 6 * hidden, SEED + packed(hidden));

@@ -6,10 +6,10 @@ use secsv_he::{Ciphertext, Operations, Packing, Parameters, Reply};
 
 use crate::{
     Error, PartyId,
-    codec::packed_len,
     decryptors::Protocol,
     frame::OVERHEAD,
     message::{Kind, Place, UnitId},
+    server::UnitContext,
     session::{Encryption, Session},
 };
 
@@ -130,10 +130,11 @@ impl<'a> Tally<'a> {
         self.work.shared += elements as u64;
     }
 
-    /// Blinded labels, which lie in the field under every protocol. Blinds are drawn for the whole group.
-    pub fn share_labels(&mut self, client: usize, kind: Kind, group: usize, count: usize) {
-        let elements = count + self.session.groups[group].size;
-        self.share(client, kind, elements, packed_len(self.session.field(), count));
+    /// Blinded labels. Blinds are drawn for the whole group.
+    pub fn share_labels(&mut self, client: usize, kind: Kind, context: &UnitContext, count: usize) {
+        let group = &self.session.groups[context.plan.group];
+        let elements = count + context.plan.coalitions.len() * group.size;
+        self.share(client, kind, elements, self.session.label_field().packed_len(count));
     }
 
     pub fn encrypt(&mut self, packing: Packing, count: u64) -> Result<(), Error> {
@@ -200,5 +201,5 @@ pub(super) fn lists_len(parts: impl Iterator<Item = usize>) -> usize {
 
 /// The length of the head of messages about a unit.
 pub(super) fn place_len() -> usize {
-    Place::new(UnitId { test: 0, group: 0 }, 0).encode(&[]).len()
+    Place::new(UnitId { test: 0, group: 0, part: 0 }, 0).encode(&[]).len()
 }

@@ -105,6 +105,11 @@ impl Ledger {
         !exposed && self.enlarged(reply).is_some_and(|page| page.exposed)
     }
 
+    /// Whether the reply would tell the client something that does not follow from those it has.
+    pub(super) fn adds(&self, reply: Reply) -> bool {
+        self.enlarged(reply).is_some()
+    }
+
     /// Verifies every page again from the coalitions alone.
     pub fn check(&self) -> Result<(), PlanError> {
         for (&(round, group, _, client), page) in &self.pages {

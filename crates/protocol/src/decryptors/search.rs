@@ -146,9 +146,29 @@ impl Search<'_> {
             let beyond = |&client: &usize| exposed > 0 && !self.partners.core().contains(client);
             let beyond = gates.iter().chain([&first]).filter(|&client| beyond(client)).count();
             let load = self.load[first] + gates.map_or(0, |gates| self.load[gates]);
-            (exposed, beyond, load, self.burden(first), gates.map(|gates| self.burden(gates)))
+            (
+                exposed,
+                beyond,
+                self.costs(first),
+                load,
+                self.burden(first),
+                gates.map(|gates| self.burden(gates)),
+            )
         });
         openings
+    }
+
+    /// Where models have one layer a client adds up outputs that follow from others, so what counts is what does not follow:
+    /// as few clients as can be should have replies of their own.
+    fn costs(&self, first: usize) -> u8 {
+        let is_one_layer = self.protocol == Protocol::SecSv && self.network.stages() == 1;
+        if !is_one_layer || !self.ledger.adds(self.reply(Part::FirstStep, first)) {
+            0
+        } else if self.partners.core().contains(first) {
+            1
+        } else {
+            2
+        }
     }
 
     fn gate_decryptors(&self, dealer: Option<usize>) -> Vec<Option<usize>> {

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use secsv_federation::{Coalition, SampleSet};
+use secsv_federation::{Coalition, MAX_CLIENTS, RoundId, SampleSet};
 
-use super::{Assignment, Principal, TestRequest};
+use super::{Assignment, Principal, TestRequest, TestState, cut::part};
 use crate::{
     Error,
     decryptors::{PlanError, Planner, Unit, UnitRoles},
@@ -13,8 +13,12 @@ use crate::{
     role::Effects,
     scope::ATTEMPT,
     server::UnitContext,
-    session::Session,
+    session::{MOST_TOGETHER, Session},
 };
+
+/// Parts from here on are single coalitions that were to be tested together with others.
+const ALONE: usize = 1 << 8;
+const _: () = assert!(ALONE > MAX_CLIENTS && ALONE + MOST_TOGETHER <= u16::MAX as usize);
 
 /// The test that was asked for, whatever the attempt.
 pub(super) fn asked(test: u64) -> u64 {
@@ -50,9 +54,11 @@ impl Roles {
 }
 
 /// Who does what, as it travels.
-fn plan_of(roles: &UnitRoles) -> UnitPlan {
+pub(crate) fn plan_of(roles: &UnitRoles) -> UnitPlan {
     UnitPlan {
         group: roles.unit().group,
+        part: 0,
+        coalitions: vec![roles.unit().coalition],
         samples: SampleSet::none(0),
         gathered: None,
         chain: roles.decryptors().to_vec(),
@@ -87,36 +93,63 @@ impl Principal {
         Ok(effects)
     }
 
+    /// Has others take over what they may. Coalitions that were tested together then go on one by one.
     fn replace(&mut self, session: &Arc<Session>, context: &UnitContext) -> Result<Effects<Self>, Error> {
-        let (round, coalition, group) = (context.round, context.coalition, context.plan.group);
+        let mut effects = Effects::default();
+        let (round, group) = (context.round, context.plan.group);
         let participants = session.federation.participants(round);
-        let unit = Unit { round, participants, group, coalition };
         let sent = Some(self.stages_sent(session, context.id));
-        match self.assign(Assignment { unit, away: self.away, sent }) {
-            Ok(()) => {}
-            Err(Error::Plan(PlanError::Awaiting { clients, .. })) => {
-                self.awaited = self.awaited.union(clients);
-                return Ok(Effects::default());
+        let mut is_replaced = false;
+        for &coalition in &context.plan.coalitions {
+            let unit = Unit { round, participants, group, coalition };
+            match self.assign(Assignment { unit, away: self.away, sent }) {
+                Ok(()) => is_replaced = true,
+                Err(Error::Plan(PlanError::Awaiting { clients, .. })) => {
+                    self.awaited = self.awaited.union(clients);
+                }
+                Err(Error::Plan(PlanError::NobodyLeft { .. })) => {
+                    let seated: Coalition = context.seated().collect();
+                    self.awaited = self.awaited.union(seated.intersection(self.away));
+                }
+                Err(error) => return Err(error),
             }
-            Err(Error::Plan(PlanError::NobodyLeft { .. })) => {
-                let seated: Coalition = context.seated().collect();
-                self.awaited = self.awaited.union(seated.intersection(self.away));
-                return Ok(Effects::default());
-            }
-            Err(error) => return Err(error),
+        }
+        if !is_replaced {
+            return Ok(effects);
         }
         self.units.remove(&context.id);
         self.secret.forget_unit(context.id);
         let test = asked(context.id.test);
-        let roles = self.roles.get(&(round, coalition, group));
-        let Some((attempt, plan)) = roles.and_then(|roles| roles.attempts.iter().enumerate().next_back())
-        else {
-            return Err(Error::Local { what: "assigned roles" });
-        };
-        let (samples, gathered) = (context.plan.samples.clone(), context.plan.gathered.clone());
-        let units = vec![UnitPlan { samples, gathered, ..plan.clone() }];
-        let plan = TestPlan { test: numbered(test, attempt), round, coalition, units };
-        self.announce(session, &plan)
+        let request = self.tests.get(&test).ok_or(Error::Local { what: "a test under way" })?.request.clone();
+        for (&coalition, selection) in context.plan.coalitions.iter().zip(&context.selections) {
+            let last = self.attempts_at(round, coalition, group).len().saturating_sub(1);
+            let unit = UnitPlan { samples: selection.samples.clone(), ..context.plan.clone() };
+            let plan = self.alone(&request, test, &unit, coalition, last);
+            let plan = plan.ok_or(Error::Local { what: "assigned roles" })?;
+            effects.and(self.announce(session, &plan)?);
+        }
+        Ok(effects)
+    }
+
+    fn attempts_at(&self, round: RoundId, coalition: Coalition, group: usize) -> &[UnitPlan] {
+        self.roles.get(&(round, coalition, group)).map_or(&[], |roles| &roles.attempts)
+    }
+
+    /// One coalition of a unit by itself, at an attempt.
+    fn alone(
+        &self,
+        request: &TestRequest,
+        test: u64,
+        unit: &UnitPlan,
+        coalition: Coalition,
+        attempt: usize,
+    ) -> Option<TestPlan> {
+        let number = request.coalitions.iter().position(|other| *other == coalition)?;
+        let part = if request.coalitions.len() == 1 { 0 } else { ALONE + number };
+        let roles = self.attempts_at(request.round, coalition, unit.group).get(attempt)?.clone();
+        let (samples, gathered) = (unit.samples.clone(), unit.gathered.clone());
+        let units = vec![UnitPlan { part, samples, gathered, ..roles }];
+        Some(TestPlan { test: numbered(test, attempt), round: request.round, units })
     }
 
     /// To how many stages features went, or are about to.
@@ -135,17 +168,19 @@ impl Principal {
         state.started.iter().map(|(hop, ..)| stage(*hop)).max().unwrap_or(0)
     }
 
-    /// A test as it is announced: all its units, then each of those that others had to take over.
-    pub(super) fn attempts(&self, plan: TestPlan) -> Vec<TestPlan> {
-        let TestPlan { test, round, coalition, .. } = plan;
+    /// A test as it is announced: all its units, then each coalition of those that others had to take over.
+    pub(super) fn attempts(&self, request: &TestRequest, plan: TestPlan) -> Vec<TestPlan> {
         let mut later = Vec::new();
         for unit in &plan.units {
-            let roles = self.roles.get(&(round, coalition, unit.group));
-            let attempts = roles.map_or(&[][..], |roles| &roles.attempts);
-            for (attempt, plan) in attempts.iter().enumerate().skip(1) {
-                let (samples, gathered) = (unit.samples.clone(), unit.gathered.clone());
-                let units = vec![UnitPlan { samples, gathered, ..plan.clone() }];
-                later.push(TestPlan { test: numbered(test, attempt), round, coalition, units });
+            let tried = |coalition| self.attempts_at(plan.round, coalition, unit.group).len();
+            if unit.coalitions.iter().all(|&coalition| tried(coalition) <= 1) {
+                continue;
+            }
+            for &coalition in &unit.coalitions {
+                let first = usize::from(tried(coalition) > 1);
+                let attempts = (first..tried(coalition))
+                    .filter_map(|attempt| self.alone(request, plan.test, unit, coalition, attempt));
+                later.extend(attempts);
             }
         }
         [plan].into_iter().chain(later).collect()
@@ -153,18 +188,28 @@ impl Principal {
 
     /// Every number that a test has had.
     pub(super) fn numbers(&self, test: u64, request: &TestRequest) -> Vec<u64> {
-        let (round, coalition) = (request.round, request.coalition);
-        let roles = self.roles.range((round, coalition, 0)..=(round, coalition, usize::MAX));
-        let most = roles.map(|(_, roles)| roles.attempts.len()).max().unwrap_or(1);
+        let attempts = |&coalition: &Coalition| {
+            let of = |group| (request.round, coalition, group);
+            self.roles.range(of(0)..=of(usize::MAX)).map(|(_, roles)| roles.attempts.len()).max()
+        };
+        let most = request.coalitions.iter().filter_map(attempts).max().unwrap_or(1);
         (0..most.max(1)).map(|attempt| numbered(test, attempt)).collect()
     }
 
-    /// Whether others have taken a unit over.
+    /// Whether others have taken a unit over, or a part of it.
     pub(super) fn is_stale(&self, unit: UnitId) -> bool {
-        let Some(test) = self.tests.get(&asked(unit.test)) else { return false };
-        let TestRequest { round, coalition, .. } = test.request;
-        let roles = self.roles.get(&(round, coalition, unit.group));
-        roles.is_some_and(|roles| attempt_of(unit.test) + 1 < roles.attempts.len())
+        let Some(TestState { request, .. }) = self.tests.get(&asked(unit.test)) else { return false };
+        let attempts = |&coalition: &Coalition| self.attempts_at(request.round, coalition, unit.group);
+        let alone = match unit.part.checked_sub(ALONE) {
+            Some(number) => request.coalitions.get(number),
+            None => request.coalitions.first().filter(|_| request.coalitions.len() == 1),
+        };
+        match alone {
+            Some(coalition) => attempt_of(unit.test) + 1 < attempts(coalition).len(),
+            None => request.coalitions.iter().map(attempts).any(|attempts| {
+                attempts.len() > 1 && attempts.first().is_some_and(|first| part(request, first) == unit.part)
+            }),
+        }
     }
 
     /// Whether a message is about a unit that others have taken over.

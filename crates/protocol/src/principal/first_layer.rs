@@ -145,12 +145,15 @@ impl Principal {
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let Some(round) = self.rounds.get(&context.round) else { return Ok(effects) };
+        let sent = &context.combinations(session).sent;
         for (hop, step) in session.program().hops.iter().enumerate() {
-            for (item, receive) in step.receives.iter().enumerate() {
+            let items =
+                step.receives.iter().flat_map(|receive| sent.iter().map(move |&sent| (receive, sent)));
+            for (item, (receive, sent)) in items.enumerate() {
                 let &Receive::Outputs { operator, input: Input::Data, first, count } = receive else {
                     continue;
                 };
-                for chunk in context.pass.wanted_chunks(&context.plan.samples) {
+                for chunk in context.pass.wanted_chunks(&context.selections[sent].samples) {
                     let place = Place { unit: context.id, hop, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
                     let Some(outputs) = round.outputs.get(&(context.pass.id, chunk)).cloned() else {
@@ -165,10 +168,11 @@ impl Principal {
                     let (session, context) = (session.clone(), context.clone());
                     effects.job(move |meter| {
                         let layout = &session.encryption()?.layouts[operator];
-                        let members = session.members(context.round, context.coalition);
+                        let members = session.members(context.round, context.plan.coalitions[sent]);
+                        let samples = &context.selections[sent].samples;
                         let order: Vec<usize> =
                             session.federation.participants(context.round).members().collect();
-                        let wants = context.pass.wants(&context.plan.samples, chunk, (first, count));
+                        let wants = context.pass.wants(samples, chunk, (first, count));
                         let columns =
                             session.program().operators[operator].positions * context.pass.length(chunk);
                         let mut replies = Replies::new(&session, operator, public, &seed)?;
@@ -176,9 +180,9 @@ impl Principal {
                             for row in 0..layout.rows() {
                                 let terms: Vec<(u32, &Ciphertext)> = members
                                     .iter()
-                                    .filter_map(|(i, w)| {
+                                    .filter_map(|(i, _)| {
                                         let model = order.iter().position(|client| client == i)?;
-                                        outputs.get(model)?.get(batch * layout.rows() + row).map(|c| (*w, c))
+                                        outputs.get(model)?.get(batch * layout.rows() + row).map(|c| (1, c))
                                     })
                                     .collect();
                                 replies.add(&terms, row, wanted_of(layout, columns, batch, &wants), meter)?;
@@ -215,7 +219,7 @@ impl Principal {
                 let (session, context) = (session.clone(), context.clone());
                 effects.job(move |meter| {
                     let layout = &session.encryption()?.layouts[operator];
-                    let columns = context.places.len();
+                    let columns = context.places().len();
                     let mut replies = Replies::new(&session, operator, public, &seed)?;
                     for batch in 0..layout.batches(columns) {
                         for row in 0..layout.rows() {

@@ -320,7 +320,7 @@ impl Principal {
         let Some(context) = context.filter(|c| may_send(session, c, client, kind, place.hop)) else {
             return Err(unexpected);
         };
-        let samples = context.places.len();
+        let samples = context.places().len();
         let uploads = self.hesv.units.entry(id).or_default();
         let known = match kind {
             Kind::Shared => uploads.hops.contains_key(&place.hop),

@@ -54,7 +54,7 @@ impl Principal {
 
     fn coalition(&mut self, session: &Arc<Session>, context: &UnitContext, operator: usize) -> Effects<Self> {
         let mut effects = Effects::default();
-        let (round, coalition, test) = (context.round, context.coalition, context.id.test);
+        let (round, coalition, test) = (context.round, context.coalition(), context.id.test);
         let Some(models) = self.store.all_models(session, round) else { return effects };
         self.store.coalitions.insert((test, operator), None);
         let session = session.clone();
@@ -99,7 +99,7 @@ impl Principal {
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
                 let layout = &session.encryption()?.layouts[operator];
-                let columns = session.program().operators[operator].positions * context.places.len();
+                let columns = session.program().operators[operator].positions * context.places().len();
                 let mut others =
                     ciphertexts(&session, Kind::Half, &other[Place::LENGTH..], own.len(), meter)?;
                 let mut replies = Replies::new(&session, operator, public, &seed)?;

@@ -42,36 +42,43 @@ impl TestRequest {
     /// As bytes: requests are the same if these are.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
-        w.u32(self.round.0).u128(self.coalition.bits()).samples(&self.samples).samples(&self.among);
+        w.u32(self.round.0).coalitions(&self.coalitions).samples(&self.samples).samples(&self.among);
         w.finish()
     }
 
     /// From bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::new(bytes);
-        let (round, coalition) = (RoundId(r.u32()?), Coalition::from_bits(r.u128()?));
+        let (round, coalitions) = (RoundId(r.u32()?), r.coalitions()?);
         let (samples, among) = (r.samples()?, r.samples()?);
-        r.end().map(|()| Self { round, coalition, samples, among })
+        r.end().map(|()| Self { round, coalitions, samples, among })
     }
 }
 
 impl TestResult {
-    /// As bytes.
-    pub fn encode(&self) -> Vec<u8> {
+    /// What a test found for each coalition, as bytes.
+    pub fn encode(found: &[Self]) -> Vec<u8> {
         let mut w = Writer::default();
-        w.u64(self.correct as u64).u8(self.right.is_some().into());
-        self.right.iter().for_each(|right| {
-            w.samples(right);
-        });
+        w.u64(found.len() as u64);
+        for Self { correct, right } in found {
+            w.u64(*correct as u64).u8(right.is_some().into());
+            right.iter().for_each(|right| {
+                w.samples(right);
+            });
+        }
         w.finish()
     }
 
     /// From bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+    pub fn decode(bytes: &[u8]) -> Result<Vec<Self>, CodecError> {
         let mut r = Reader::new(bytes);
-        let (correct, told) = (r.u64()? as usize, r.u8()? == 1);
-        let right = if told { Some(r.samples()?) } else { None };
-        r.end().map(|()| Self { correct, right })
+        let mut found = Vec::new();
+        for _ in 0..r.count("results", 9)? {
+            let (correct, told) = (r.u64()? as usize, r.u8()? == 1);
+            let right = if told { Some(r.samples()?) } else { None };
+            found.push(Self { correct, right });
+        }
+        r.end().map(|()| found)
     }
 }
 
@@ -194,11 +201,12 @@ mod tests {
         assert!(Assignment::decode(&[0; 5]).is_err());
         let mut samples = SampleSet::none(9);
         samples.insert(3);
-        let (round, coalition, among) = (RoundId(1), unit.coalition, SampleSet::all(9));
-        let request = TestRequest { round, coalition, samples: samples.clone(), among };
+        let (round, coalitions) = (RoundId(1), vec![unit.coalition, Coalition::first(2)]);
+        let request = TestRequest { round, coalitions, samples: samples.clone(), among: SampleSet::all(9) };
         assert_eq!(TestRequest::decode(&request.encode()), Ok(request));
-        for result in [TestResult::from(samples), TestResult { correct: 4, right: None }] {
-            assert_eq!(TestResult::decode(&result.encode()), Ok(result));
+        let found = [TestResult::from(samples), TestResult { correct: 4, right: None }];
+        for found in [&found[..], &found[..1], &[]] {
+            assert_eq!(TestResult::decode(&TestResult::encode(found)), Ok(found.to_vec()));
         }
     }
 }

@@ -59,7 +59,7 @@ impl<'a> Replies<'a> {
     }
 }
 
-/// The members' biases for one row of outputs, with their weights.
+/// The members' biases for one row of outputs, each counted once.
 pub(super) fn biases<'a>(
     session: &Session,
     context: &UnitContext,
@@ -67,10 +67,10 @@ pub(super) fn biases<'a>(
     row: usize,
     models: &'a [(usize, Arc<LocalModel>)],
 ) -> Vec<(u32, &'a Ciphertext)> {
-    let members = session.members(context.round, context.coalition);
+    let members = session.members(context.round, context.coalition());
     let bias =
         |i: usize| models.iter().find(|(client, _)| *client == i).map(|(_, m)| &m.biases[operator][row]);
-    members.iter().filter_map(|(i, w)| bias(*i).map(|bias| (*w, bias))).collect()
+    members.iter().filter_map(|(i, _)| bias(*i).map(|bias| (1, bias))).collect()
 }
 
 /// Decodes exactly so many ciphertexts, one at a time.

@@ -5,14 +5,17 @@ use std::{
     sync::Arc,
 };
 
-use secsv_federation::{Coalition, RoundId, SampleSet};
+use secsv_federation::{Coalition, RoundId};
 
-use super::{Assignment, Principal, RoundState, TestRequest, TestState};
+use super::{
+    Assignment, Principal, RoundState, TestRequest, TestState,
+    cut::{Cut, cut},
+};
 use crate::{
     Error, PartyId,
     codec::Writer,
     cost::open_rounds,
-    decryptors::{PlanError, Unit, knows},
+    decryptors::{PlanError, Unit},
     message::{Kind, TestPlan, UnitPlan},
     pass::{EVERYTHING, to_gather},
     role::{Effects, Outgoing},
@@ -72,47 +75,31 @@ impl Principal {
         request: TestRequest,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let TestRequest { round, coalition, .. } = request;
+        let round = request.round;
         let participants = session.federation.participants(round);
-        let mut state = TestState {
-            right: SampleSet::none(session.samples()),
-            counted: 0,
-            units_left: BTreeSet::new(),
-            owners_left: BTreeSet::new(),
-            request,
-        };
-        let mut plan = TestPlan { test, round, coalition, units: Vec::new() };
-        for (index, group) in session.groups.iter().enumerate() {
-            let mut samples = session.in_group(index, &state.request.samples);
-            for owner in group.owners.members().filter(|&owner| knows(owner, coalition, participants)) {
-                // Models an owner knows it tests itself (SECURITY.md, who decrypts what).
-                let places = group.places(owner);
-                let mut own = SampleSet::none(places.len());
-                places.clone().filter(|&p| samples.contains(p)).for_each(|p| own.insert(p - places.start));
-                let mut hidden = SampleSet::none(group.size);
-                places.for_each(|place| hidden.insert(place));
-                samples = samples.difference(&hidden);
-                if !own.is_empty() {
-                    let mut w = Writer::default();
-                    w.u64(test).u32(round.0).u128(coalition.bits()).samples(&own);
-                    effects.outbox.push(Outgoing::new(PartyId::Client(owner), Kind::OwnTest, w.finish()));
-                    state.owners_left.insert(owner);
-                }
-            }
-            if !samples.is_empty() {
-                state.units_left.insert(index);
-                let mut unit = self.unit_plan(round, participants, coalition, index, samples)?;
-                if !self.is_hesv() && state.request.samples.difference(&state.request.among).is_empty() {
-                    unit.gathered = to_gather(session, index, &state.request.among, participants.len());
-                }
-                plan.units.push(unit);
+        let roles = |coalition, group| self.first_roles(round, participants, coalition, group);
+        let Cut { own, secure, mut plan } = cut(session, test, &request, roles)?;
+        if !self.is_hesv() && request.samples.difference(&request.among).is_empty() {
+            for unit in &mut plan.units {
+                unit.gathered = to_gather(session, unit.group, &request.among, participants.len());
             }
         }
-        let is_secure = !plan.units.is_empty();
+        let mut state = TestState::new(request);
+        state.units_left.extend(secure);
+        for (owner, tests) in own {
+            let mut w = Writer::default();
+            w.u64(test).u32(round.0).u64(tests.len() as u64);
+            for (number, samples) in &tests {
+                w.u128(state.request.coalitions[*number].bits()).samples(samples);
+            }
+            effects.outbox.push(Outgoing::new(PartyId::Client(owner), Kind::OwnTest, w.finish()));
+            state.owners_left.insert(owner, tests.into_iter().map(|(number, _)| number).collect());
+        }
+        let attempts = self.attempts(&state.request, plan);
         self.tests.insert(test, state);
-        if is_secure {
+        if attempts.iter().any(|plan| !plan.units.is_empty()) {
             effects.and(self.open_round(round));
-            for plan in self.attempts(plan) {
+            for plan in attempts {
                 effects.and(self.announce(session, &plan)?);
             }
         }
@@ -155,14 +142,13 @@ impl Principal {
         Ok(effects)
     }
 
-    /// Who tests a group's samples: planned once, whatever the samples.
-    pub(super) fn unit_plan(
+    /// Who was first to test a coalition on a group's samples: planned once, whatever the samples.
+    fn first_roles(
         &mut self,
         round: RoundId,
         participants: Coalition,
         coalition: Coalition,
         group: usize,
-        samples: SampleSet,
     ) -> Result<UnitPlan, Error> {
         let key = (round, coalition, group);
         if !self.roles.contains_key(&key) {
@@ -170,8 +156,7 @@ impl Principal {
             self.assign(Assignment { unit, away: self.away, sent: None })?;
         }
         let roles = self.roles.get(&key).ok_or(Error::Local { what: "assigned roles" })?;
-        let first = roles.attempts.first().ok_or(Error::Local { what: "assigned roles" })?;
-        Ok(UnitPlan { samples, ..first.clone() })
+        roles.attempts.first().cloned().ok_or(Error::Local { what: "assigned roles" })
     }
 
     pub(super) fn open_round(&mut self, round: RoundId) -> Effects<Self> {

@@ -37,9 +37,11 @@ pub(crate) fn share_model(
     session: &Session,
     round: RoundId,
     weights: &Weights,
+    share: f64,
     seed: Seed,
 ) -> Result<[Vec<u8>; 2], Error> {
-    let model = Secret::new(EncodedModel::new(session.program(), &session.precision, Ring64, weights)?);
+    let model = EncodedModel::new(session.program(), &session.precision, Ring64, weights, share)?;
+    let model = Secret::new(model);
     let flat = Secret::new(flatten(model.expose())?);
     let (seeded, rest) = split(flat.expose(), seed);
     let content = |share: &[u8]| {
@@ -102,7 +104,7 @@ pub(crate) fn receive(
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Hidden>, Error> {
     meter.enter(Phase::Share);
-    let (program, samples) = (session.program(), context.places.len());
+    let (program, samples) = (session.program(), context.places().len());
     let mut received = Secret::new(Hidden(Vec::new()));
     for (item, receive) in program.hops[hop].receives.iter().enumerate() {
         let (rows, columns) = match *receive {

@@ -167,7 +167,7 @@ impl SecretServer {
             if let Some((hop, step)) = open.next()
                 && let Ok(client) = context.client(step.seat)
             {
-                let UnitId { test, group } = context.id;
+                let UnitId { test, group, .. } = context.id;
                 missing.push(format!(
                     "{} of test {test} group {group} hop {hop} from {}",
                     Kind::Shared,

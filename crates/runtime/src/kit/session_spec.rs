@@ -92,7 +92,7 @@ impl SessionSpec {
             (Protocol::SecSv, Matmul::Squaring) => {
                 Err(("matmul", "packed or reducing with secsv", self.matmul.clone()))
             }
-            _ => Ok(Settings { protocol, preset, matmul }),
+            _ => Ok(Settings { protocol, preset, matmul, always_skips: self.skip == "on" }),
         }
     }
 

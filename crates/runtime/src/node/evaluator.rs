@@ -14,7 +14,7 @@ use secsv_protocol::{Principal, TestRequest, TestResult, session::Federation};
 use super::{GLANCE, Network};
 use crate::{
     Error, Next, Test,
-    by_roles::ByRoles,
+    by_roles::{ByRoles, requests, tests_of},
     journal::TestRecord,
     party::{Party, local, record},
 };
@@ -25,9 +25,9 @@ pub(super) struct NetworkEvaluator<'a> {
     pub network: &'a Network,
     pub federation: Arc<Federation>,
     pub samples: usize,
-    pub results: Receiver<(u64, TestResult)>,
+    pub results: Receiver<(u64, Vec<TestResult>)>,
     /// Tests of an earlier process, by what was asked.
-    pub known: BTreeMap<Vec<u8>, VecDeque<(u64, Option<TestResult>)>>,
+    pub known: BTreeMap<Vec<u8>, VecDeque<(u64, Option<Vec<TestResult>>)>>,
     pub next_test: u64,
     /// Rounds that an earlier process opened and did not close.
     pub left_open: BTreeSet<RoundId>,
@@ -36,7 +36,7 @@ pub(super) struct NetworkEvaluator<'a> {
 }
 
 /// Tests by what was asked, and the number of the next one.
-pub(super) type Known = (BTreeMap<Vec<u8>, VecDeque<(u64, Option<TestResult>)>>, u64);
+pub(super) type Known = (BTreeMap<Vec<u8>, VecDeque<(u64, Option<Vec<TestResult>>)>>, u64);
 
 /// What an earlier process asked for and found.
 pub(super) fn known_tests(tests: Vec<TestRecord>) -> Result<Known, Error> {
@@ -54,22 +54,24 @@ pub(super) fn known_tests(tests: Vec<TestRecord>) -> Result<Known, Error> {
 /// Tests under way.
 #[derive(Default)]
 struct Open {
-    asked: BTreeMap<u64, (RoundId, Test)>,
+    asked: BTreeMap<u64, TestRequest>,
     /// Found by an earlier process.
-    found: VecDeque<(u64, TestResult)>,
+    found: VecDeque<(u64, Vec<TestResult>)>,
 }
 
 impl NetworkEvaluator<'_> {
-    fn ask(&mut self, round: RoundId, test: Test, open: &mut Open) {
-        let Test { coalition, samples, among } = test.clone();
-        let request = TestRequest { round, coalition, samples, among };
+    fn ask(&mut self, request: TestRequest, open: &mut Open) {
         let known = self.known.get_mut(&request.encode()).and_then(VecDeque::pop_front);
         let number = known.as_ref().map_or(self.next_test, |(number, _)| *number);
         self.next_test = self.next_test.max(number + 1);
-        self.party.board().asked(round, coalition);
-        open.asked.insert(number, (round, test));
+        for &coalition in &request.coalitions {
+            self.party.board().asked(request.round, coalition);
+        }
+        open.asked.insert(number, request.clone());
         if let Some((_, Some(result))) = known {
-            self.party.board().was_done(round, coalition);
+            for &coalition in &request.coalitions {
+                self.party.board().was_done(request.round, coalition);
+            }
             open.found.push_back((number, result));
             return;
         }
@@ -79,15 +81,17 @@ impl NetworkEvaluator<'_> {
         }));
     }
 
-    fn wait(&mut self, open: &mut Open) -> Result<(u64, TestResult), Error> {
+    fn wait(&mut self, open: &mut Open) -> Result<(u64, Vec<TestResult>), Error> {
         loop {
             if let Some(found) = open.found.pop_front() {
                 return Ok(found);
             }
             match self.results.recv_timeout(GLANCE) {
                 Ok(found) => {
-                    if let Some((round, test)) = open.asked.get(&found.0) {
-                        self.party.board().done(*round, test.coalition);
+                    if let Some(TestRequest { round, coalitions, .. }) = open.asked.get(&found.0) {
+                        for &coalition in coalitions {
+                            self.party.board().done(*round, coalition);
+                        }
                     }
                     return Ok(found);
                 }
@@ -113,16 +117,21 @@ impl ByRoles for NetworkEvaluator<'_> {
 
     fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
         let mut open = Open::default();
-        for (round, test) in tests {
-            self.ask(round, test, &mut open);
+        for request in requests(&self.federation, tests) {
+            self.ask(request, &mut open);
         }
         while !open.asked.is_empty() {
-            let (number, result) = self.wait(&mut open)?;
-            let Some((round, test)) = open.asked.remove(&number) else { continue };
-            for (round, test) in next(round, &test, result)? {
-                self.ask(round, test, &mut open);
+            let (number, found) = self.wait(&mut open)?;
+            let Some(request) = open.asked.remove(&number) else { continue };
+            let round = request.round;
+            let mut more = Vec::new();
+            for (test, found) in tests_of(&request).zip(found) {
+                more.extend(next(round, &test, found)?);
             }
-            if open.asked.values().all(|(other, _)| *other != round) {
+            for request in requests(&self.federation, more) {
+                self.ask(request, &mut open);
+            }
+            if open.asked.values().all(|other| other.round != round) {
                 let left_open = self.left_open.remove(&round);
                 self.party.act(Box::new(move |role| {
                     let ended = if left_open { role.end_round(round) } else { role.close_round(round) };

@@ -30,7 +30,7 @@ const MOST_PATIENT: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Harvest {
     pub assigned: Vec<Assignment>,
-    pub results: Vec<(u64, TestResult)>,
+    pub results: Vec<(u64, Vec<TestResult>)>,
 }
 
 /// A role that a process may run.
@@ -480,7 +480,7 @@ impl<R: Hosted> Desk<R> {
         batch.assigned = harvest.assigned.iter().map(Assignment::encode).collect();
         for (test, result) in harvest.results {
             let request = seat.requests.remove(&test).unwrap_or_default();
-            batch.tests.push(TestRecord { test, request, result: Some(result.encode()) });
+            batch.tests.push(TestRecord { test, request, result: Some(TestResult::encode(&result)) });
         }
         let over = seat.role.take_over();
         if self.tells && !over.is_empty() {

@@ -64,7 +64,7 @@ impl<R: Hosted> Party<R> {
     pub fn open(
         kit: Arc<Kit>,
         state: &Path,
-        results: Option<Sender<(u64, TestResult)>>,
+        results: Option<Sender<(u64, Vec<TestResult>)>>,
         build: impl FnOnce(&Arc<Federation>, &Journal) -> Result<Begun<R>, Error>,
     ) -> Result<Arc<Self>, Error> {
         let federation = Arc::new(kit.session()?);

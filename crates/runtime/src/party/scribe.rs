@@ -48,7 +48,7 @@ pub(crate) struct Scribe {
     pub journal: Journal,
     pub peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
     pub witness: Option<Box<dyn Witness>>,
-    pub results: Option<Sender<(u64, TestResult)>>,
+    pub results: Option<Sender<(u64, Vec<TestResult>)>>,
 }
 
 impl Scribe {

@@ -160,6 +160,13 @@ fn killed_parties_go_on_and_the_values_are_the_same() {
     assert!(kills < 20 || (hit.len() == 3 && hit.values().all(|&times| times >= 3)), "{hit:?}");
 }
 
+/// Models of one layer are tested together.
+#[test]
+fn killed_parties_that_test_models_together_go_on() {
+    let seed = setting("SECSV_CHAOS_SEED", 5);
+    killed(&Recipe { rounds: 12, ..Recipe::default() }, seed, 6, 200);
+}
+
 #[test]
 fn killed_parties_of_secretsv_go_on() {
     let seed = setting("SECSV_CHAOS_SEED", 11);

@@ -151,7 +151,7 @@ fn skipped_samples_change_nothing_else() {
                 let mut found = BTreeMap::new();
                 world
                     .run(tests, |request, right| {
-                        found.insert(request.coalition, right.right.unwrap());
+                        found.insert(request.coalitions[0], right[0].right.clone().unwrap());
                         Ok(Vec::new())
                     })
                     .unwrap();

@@ -42,6 +42,26 @@ fn products_of_logistic_models_grow_with_the_clients_alone() {
     }
 }
 
+/// Asked for together, they take as many replies as sums are independent for each of three decryptors, or four where that
+/// keeps somebody from a model it knows, and two more for models that the owner of some samples knows.
+#[test]
+fn replies_about_logistic_models_grow_with_the_clients_alone() {
+    for clients in [4, 5, 8, 10] {
+        let (shape, samples) = (Shape::Logistic { features: 4 }, vec![2; clients]);
+        let recipe = Recipe { shape, classes: 2, samples, rounds: 1, absence: 0, size_bits: 5, seed: 5 };
+        let fixture = recipe.build();
+        let mut world = fixture.world(compact(Protocol::SecSv), Box::new(Honest)).unwrap();
+        let mut requests = fixture.requests();
+        let coalitions = requests.iter().flat_map(|request| request.coalitions.clone()).collect();
+        let request = TestRequest { coalitions, ..requests.remove(0) };
+        world.run(vec![request], |_, _| Ok(Vec::new())).unwrap();
+        let groups = world.with_principal(|p| p.session().unwrap().groups.len()).unwrap();
+        let (found, most) = (world.accounts().operations.decrypt, groups * 4 * (clients - 1) + 2 * clients);
+        println!("n = {clients}: {found} replies to {groups} groups, at most {most}");
+        assert!(found <= most as u64, "n = {clients}: {found} > {most}");
+    }
+}
+
 /// Of one small model and three samples at one server.
 const PRODUCTS: u64 = 1;
 
@@ -78,15 +98,16 @@ fn few_rounds_are_open_however_tests_are_asked_for() {
         let fixture = recipe.build();
         let open = OpenRounds::default();
         let mut world = fixture.world(compact(protocol), Box::new(open.clone())).unwrap();
-        let of_size = |size: usize| fixture.requests().into_iter().filter(move |r| r.coalition.len() == size);
+        let of_size =
+            |size: usize| fixture.requests().into_iter().filter(move |r| r.coalitions[0].len() == size);
         let first: Vec<TestRequest> = of_size(1).collect();
         let (early, late): (Vec<_>, Vec<_>) = first.into_iter().partition(|r| r.round > RoundId(1));
         let (mut left, mut late) = (fixture.requests(), Some(late));
         world
             .run(early, |asked, _| {
                 left.retain(|request| request != asked);
-                let (round, size) = (asked.round, asked.coalition.len());
-                if left.iter().any(|r| r.round == round && r.coalition.len() == size) {
+                let (round, size) = (asked.round, asked.coalitions[0].len());
+                if left.iter().any(|r| r.round == round && r.coalitions[0].len() == size) {
                     return Ok(Vec::new());
                 }
                 // Long enough for all that is under way to end.
@@ -96,7 +117,7 @@ fn few_rounds_are_open_however_tests_are_asked_for() {
             })
             .unwrap();
         let (still_open, most) = &*open.0.lock().unwrap();
-        assert!(left.iter().all(|request| request.coalition.is_empty()), "{left:?}");
+        assert!(left.iter().all(|request| request.coalitions[0].is_empty()), "{left:?}");
         assert!(still_open.is_empty(), "{still_open:?}");
         assert_eq!(*most, 2, "{protocol:?}");
     }

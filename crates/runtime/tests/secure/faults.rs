@@ -103,7 +103,7 @@ fn run(
         let mut world = TINY.world(compact(protocol), Box::new(saboteur)).unwrap();
         let mut values = Values::new();
         let ended = world.run(requests(), |request, right| {
-            values.insert(request.coalition, right.right.unwrap());
+            values.insert(request.coalitions[0], right[0].right.clone().unwrap());
             Ok(Vec::new())
         });
         done.send(ended.map(|()| values)).unwrap();

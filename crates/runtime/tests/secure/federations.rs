@@ -365,6 +365,21 @@ impl Fixture {
         self.coalitions().into_iter().map(request).collect()
     }
 
+    /// The same, several coalitions of a round to a test where roles test them together.
+    pub fn requests_together(&self, settings: Settings) -> Result<Vec<TestRequest>, RoleError> {
+        let most = if self.federation(settings)?.tests_together() { 1 + self.seed as usize % 37 } else { 1 };
+        let mut requests: Vec<TestRequest> = Vec::new();
+        for request in self.requests() {
+            match requests.last_mut() {
+                Some(last) if last.round == request.round && last.coalitions.len() < most => {
+                    last.coalitions.extend(request.coalitions);
+                }
+                _ => requests.push(request),
+            }
+        }
+        Ok(requests)
+    }
+
     pub fn world(&self, settings: Settings, interceptor: Box<dyn Interceptor>) -> Result<World, RoleError> {
         let seed = Seed::from_bytes([7; 32]).derive("federation", self.seed);
         let costs = Some(typical_costs(settings.preset));
@@ -390,8 +405,10 @@ impl Fixture {
     pub fn run(&self, settings: Settings, interceptor: Box<dyn Interceptor>) -> Result<Found, Error> {
         let mut world = self.world(settings, interceptor).map_err(Error::Role)?;
         let mut right = BTreeMap::new();
-        world.run(self.requests(), |request, found| {
-            right.insert((request.round, request.coalition), found.right.unwrap());
+        world.run(self.requests_together(settings).map_err(Error::Role)?, |request, found| {
+            assert_eq!(request.coalitions.len(), found.len());
+            let found = request.coalitions.iter().zip(found);
+            right.extend(found.map(|(&c, found)| ((request.round, c), found.right.unwrap())));
             Ok(Vec::new())
         })?;
         let session = world.with_principal(|principal| principal.session().cloned()).flatten();
@@ -441,10 +458,10 @@ impl Fixture {
         let values = sample_values(session.program(), &self.all_samples());
         let samples = values.encode(ring, session.precision.operators[0].input, 1)?;
         let mut models = Vec::new();
-        for (client, weight) in session.members(round, self.participants[&round]) {
+        for (client, share) in session.members(round, self.participants[&round]) {
             let local = &self.local[&(round, client)];
-            let model = EncodedModel::new(session.program(), &session.precision, ring, local)?;
-            models.push((client, weight, model));
+            let model = EncodedModel::new(session.program(), &session.precision, ring, local, share)?;
+            models.push((client, share, model));
         }
         Ok(Ideal { samples, models })
     }
@@ -460,7 +477,7 @@ pub struct Found {
 }
 
 pub fn settings(protocol: Protocol, preset: Preset, matmul: Matmul) -> Settings {
-    Settings { protocol, preset, matmul }
+    Settings { protocol, preset, matmul, always_skips: false }
 }
 
 pub fn compact(protocol: Protocol) -> Settings {

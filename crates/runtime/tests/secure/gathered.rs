@@ -21,7 +21,7 @@ fn run(fixture: &Fixture, asked: &Answers, among: &SampleSet) -> (Answers, Accou
     let mut found = BTreeMap::new();
     world
         .run(asked.iter().map(request).collect(), |request, answer| {
-            found.insert((request.round, request.coalition), answer.right.unwrap());
+            found.insert((request.round, request.coalitions[0]), answer[0].right.clone().unwrap());
             Ok(Vec::new())
         })
         .unwrap();

@@ -58,11 +58,7 @@ fn compare(fixture: &Fixture, settings: Settings) -> Result<Tally, RoleError> {
             let members: Vec<Member<'_>> = session
                 .members(round, coalition)
                 .into_iter()
-                .map(|(client, weight)| Member {
-                    weight,
-                    size: fixture.spec.clients[client].train_size_in(round),
-                    model: &fixture.local[&(round, client)],
-                })
+                .map(|(client, share)| Member { share, model: &fixture.local[&(round, client)] })
                 .collect();
             let (program, precision) = (session.program(), &session.precision);
             let bounds = ScoreBounds::new(program, precision, &members, &samples)?;

@@ -17,7 +17,7 @@ use crate::federations::{Act, Fixture, Recipe, Shape, recipe, settings};
 /// Runs all tests.
 fn counted(fixture: &Fixture, settings: Settings) -> Result<Accounts, Error> {
     let mut world = fixture.world(settings, Box::new(Honest)).map_err(Error::Role)?;
-    world.run(fixture.requests(), |_, _| Ok(Vec::new()))?;
+    world.run(fixture.requests_together(settings).map_err(Error::Role)?, |_, _| Ok(Vec::new()))?;
     Ok(world.accounts())
 }
 
@@ -28,7 +28,7 @@ fn check(recipe: &Recipe, settings: Settings) -> Result<bool, TestCaseError> {
     let federation = fixture.federation(settings);
     let predicted = federation.and_then(|federation| {
         let session = session(&federation, &fixture.inputs(), Some(&costs))?;
-        predict(&session, &fixture.requests(), 0)
+        predict(&session, &fixture.requests_together(settings)?, 0)
     });
     match (predicted, counted(&fixture, settings)) {
         (Ok(predicted), Ok(counted)) => {

@@ -100,9 +100,16 @@ fn content(frame: &Envelope) -> &[u8] {
     &frame.bytes[..frame.bytes.len() - 41 - 32]
 }
 
+/// The modulus of what is shared, and how many bytes an element takes.
+fn field_of(kind: Kind) -> (u64, usize) {
+    match kind {
+        Kind::Truth | Kind::Predicted => (251, 1),
+        _ => (secsv_protocol::Field::COMPACT, 5),
+    }
+}
+
 #[test]
 fn the_auxiliarys_shares_are_uniform() {
-    let modulus = secsv_protocol::Field::COMPACT;
     let mut elements: BTreeMap<Kind, Vec<u64>> = BTreeMap::new();
     for (seed, shape) in (21..).zip(shapes()) {
         let mut recipe = recipe(&shape, seed);
@@ -112,25 +119,26 @@ fn the_auxiliarys_shares_are_uniform() {
         for frame in frames.iter().filter(|frame| frame.to == PartyId::Auxiliary) {
             let packed = match frame.kind {
                 Kind::Data => content(frame),
-                Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Opening => &content(frame)[18..],
+                Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Opening => &content(frame)[20..],
                 _ => continue,
             };
-            // Elements of the compact field take five bytes each.
-            assert!(packed.len() % 5 == 0);
+            let size = field_of(frame.kind).1;
+            assert!(packed.len() % size == 0);
             elements.entry(frame.kind).or_default().extend(
                 packed
-                    .chunks_exact(5)
+                    .chunks_exact(size)
                     .map(|bytes| bytes.iter().rev().fold(0, |x, byte| x << 8 | u64::from(*byte))),
             );
         }
     }
     assert_eq!(elements.len(), 5, "every kind of share was seen");
     for (kind, elements) in elements {
-        let parts = parts_of(elements.iter().copied(), modulus);
+        let parts = parts_of(elements.iter().copied(), field_of(kind).0);
         println!("{kind}: {} elements, chi-square {:.1}", elements.len(), chi_square(&parts));
         assert!(elements.len() > 500 && chi_square(&parts) < 60.0, "{kind}: {parts:?}");
     }
     // What is not shared would be noticed.
+    let modulus = field_of(Kind::Data).0;
     let small = (0..1000u64).map(|x| if x % 2 == 0 { x << 20 } else { modulus - (x << 20) });
     assert!(chi_square(&parts_of(small, modulus)) > 1000.0);
 }

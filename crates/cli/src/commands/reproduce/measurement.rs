@@ -138,7 +138,7 @@ impl Measurement {
         run.check()?;
         let seed = self.trained.seed;
         let estimator = Settings { seed, samples: self.estimator_samples, ..Settings::default() };
-        let skip = if self.skip { SkipMode::On } else { SkipMode::Off };
+        let skip = self.skip_mode();
         let verify_skip = self.skip && self.protocol == ProtocolName::Nssv;
         let settings = EvaluationSettings { method: self.method, estimator, skip, verify_skip };
         reset_peak_memory();
@@ -150,6 +150,10 @@ impl Measurement {
             own_error = Some(distance(&result, &exact));
         }
         Ok(Measured { planned_s, matmul, own_error, result })
+    }
+
+    fn skip_mode(&self) -> SkipMode {
+        if self.skip { SkipMode::On } else { SkipMode::Off }
     }
 
     /// How many rounds and samples fit the limit. Rounds cost the same each, so they go first; samples by the plan for just
@@ -167,7 +171,8 @@ impl Measurement {
             let run = runs.cut(whole, self.share * share, rounds)?;
             let mut fastest = (f64::INFINITY, None);
             for &matmul in methods {
-                let seconds = planned_seconds(&run, EncryptionArgs::with(matmul).settings(protocol)?)?;
+                let settings = EncryptionArgs::with(matmul).settings(protocol, self.skip_mode())?;
+                let seconds = planned_seconds(&run, settings)?;
                 fastest = if seconds < fastest.0 { (seconds, matmul) } else { fastest };
             }
             Ok(fastest)

@@ -41,7 +41,7 @@ impl Principal {
         let public = self.public_key()?;
         let place = Place::new(id, last);
         let seed = self.seed.derive("differences", id.test).derive("reply", place.number());
-        let (session, samples) = (session.clone(), context.places.len());
+        let (session, samples) = (session.clone(), context.places().len());
         effects.job(move |meter| {
             meter.enter(Phase::Codec);
             let parameters = &session.encryption()?.parameters;
@@ -89,13 +89,13 @@ impl Principal {
         let Some(context) = context.filter(|c| compared && c.plan.counter == Some(client)) else {
             return Err(Error::Unexpected { from, kind, state: "nothing to count, or somebody else's part" });
         };
-        let expected = context.places.len() as u64;
+        let expected = context.places().len() as u64;
         if found > expected {
             return Err(malformed(CodecError::TooLarge { what: "right predictions", expected, found }));
         }
         if let Some(test) = self.tests.get_mut(&asked(id.test)) {
-            test.counted += found as usize;
-            test.units_left.remove(&id.group);
+            test.counted[0] += found as usize;
+            test.units_left.remove(&(id.group, 0));
         }
         self.units.remove(&id);
         self.hesv.units.remove(&id);
@@ -110,21 +110,20 @@ impl Principal {
         content: &[u8],
     ) -> Result<Result<Effects<Self>, Error>, CodecError> {
         let mut r = Reader::new(content);
-        let (test, found) = (r.u64()?, r.u64()?);
+        let test = r.u64()?;
+        let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
+        let asked = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
+        let found = asked.iter().map(|_| r.u64()).collect::<Result<Vec<_>, _>>()?;
         r.end()?;
-        let Some(state) = self.tests.get_mut(&test) else {
-            return Err(CodecError::Value { what: "test" });
-        };
         let first = session.offset(client);
         let own = first..first + session.hellos[client].samples as usize;
         let expected = own.filter(|&sample| state.request.samples.contains(sample)).count() as u64;
-        if found > expected {
+        if let Some(&found) = found.iter().find(|found| **found > expected) {
             return Err(CodecError::TooLarge { what: "right predictions", expected, found });
         }
-        if !state.owners_left.remove(&client) {
-            return Err(CodecError::Value { what: "test" });
+        for (number, found) in state.owners_left.remove(&client).into_iter().flatten().zip(found) {
+            state.counted[number] += found as usize;
         }
-        state.counted += found as usize;
         Ok(self.finish(test))
     }
 }

@@ -73,7 +73,7 @@ impl Principal {
                         products.into_iter().flatten().collect()
                     }
                 };
-                let columns = session.program().operators[operator].positions * context.places.len();
+                let columns = session.program().operators[operator].positions * context.places().len();
                 let mut replies = Replies::new(&session, operator, public, &seed)?;
                 for (i, product) in products.iter().enumerate() {
                     let (start, row) = (i / layout.rows() * layout.batch(), i % layout.rows());
@@ -136,7 +136,7 @@ impl Principal {
             let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
             let (public, evaluation) = (self.public_key()?, self.evaluation()?);
             let seed = self.seed.derive("gated sum", id.test).derive("reply", place.number());
-            let (session, samples) = (session.clone(), context.places.len());
+            let (session, samples) = (session.clone(), context.places().len());
             effects.job(move |meter| {
                 meter.enter(Phase::Linear);
                 let parameters = &session.encryption()?.parameters;
@@ -162,14 +162,14 @@ impl Principal {
     }
 }
 
-/// Members' weights and matrices of one operator.
+/// Members' matrices of one operator, each counted once.
 fn coalition_terms<'a>(
     session: &Session,
     context: &UnitContext,
     operator: usize,
     weights: &'a [(usize, Arc<Vec<EncryptedMatrix>>)],
 ) -> Vec<(u32, &'a EncryptedMatrix)> {
-    let members = session.members(context.round, context.coalition);
+    let members = session.members(context.round, context.coalition());
     let matrix = |i: usize| weights.iter().find(|(client, _)| *client == i).map(|(_, m)| &m[operator]);
-    members.iter().filter_map(|&(i, weight)| Some((weight, matrix(i)?))).collect()
+    members.iter().filter_map(|&(i, _)| Some((1, matrix(i)?))).collect()
 }

@@ -63,7 +63,7 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
         let named = matches!(&found, Err(Error::Unexpected { from: f, .. }) if *f == from);
         assert!(named, "{kind}: {found:?}");
     };
-    let place = Place::new(UnitId { test: 0, group: 0 }, 0);
+    let place = Place::new(UnitId { test: 0, group: 0, part: 0 }, 0);
     for kind in [Kind::Half, Kind::Common, Kind::Verdict, Kind::Count] {
         unexpected(PartyId::Auxiliary, kind, place.encode(&[]));
     }

@@ -113,10 +113,10 @@ fn weighted_outputs(
 ) -> Result<Matrix<Ring64>, Error> {
     let rows = session.program().operators[0].shape.d_out;
     let participants: Vec<usize> = session.federation.participants(context.round).members().collect();
-    let samples = context.places.len();
+    let samples = context.places().len();
     let mut elements = vec![0u64; rows * positions * samples];
     let group = &session.groups[context.plan.group];
-    for (client, weight) in session.members(context.round, context.coalition) {
+    for (client, _) in session.members(context.round, context.coalition()) {
         let model = participants
             .iter()
             .position(|&participant| participant == client)
@@ -125,7 +125,7 @@ fn weighted_outputs(
             for (position, target) in target.chunks_exact_mut(samples.max(1)).enumerate() {
                 let mut parts = group.parts.iter();
                 let mut part = None;
-                for (sum, &place) in target.iter_mut().zip(&context.places) {
+                for (sum, &place) in target.iter_mut().zip(context.places()) {
                     // Places ascend, and so do parts.
                     while part.is_none_or(|(_, _, end)| place >= end) {
                         let &(owner, start, count) =
@@ -137,7 +137,7 @@ fn weighted_outputs(
                         part = Some((source, start, start + count));
                     }
                     if let Some((Some(source), start, _)) = part {
-                        *sum = sum.wrapping_add(u64::from(weight).wrapping_mul(source[place - start]));
+                        *sum = sum.wrapping_add(source[place - start]);
                     }
                 }
             }
@@ -146,7 +146,7 @@ fn weighted_outputs(
     Ok(Matrix::new(Ring64, rows, positions * samples, elements)?)
 }
 
-/// The weighted sum of something of the members' models.
+/// The sum of something of the members' models.
 fn coalition_sum<'a>(
     session: &Session,
     context: &UnitContext,
@@ -154,13 +154,13 @@ fn coalition_sum<'a>(
     part: impl Fn(&'a SharedModel) -> &'a Share<Ring64>,
 ) -> Result<Share<Ring64>, Error> {
     let mut sum: Option<Matrix<Ring64>> = None;
-    for (client, weight) in session.members(context.round, context.coalition) {
+    for (client, _) in session.members(context.round, context.coalition()) {
         let found = models.iter().find(|(owner, _)| *owner == client);
         let (_, model) = found.ok_or(Error::Local { what: "a member's model" })?;
-        let scaled = part(model).expose().scale(weight.into());
+        let part = part(model).expose();
         sum = Some(match sum {
-            None => scaled,
-            Some(sum) => sum.add(&scaled)?,
+            None => part.clone(),
+            Some(sum) => sum.add(part)?,
         });
     }
     sum.map(Share::new).ok_or(Error::Local { what: "the sum of no models" })
@@ -182,7 +182,7 @@ fn bias_outputs<H: Host>(
         send_outputs(&mut effects, host, session, context, place, move || {
             let bias = coalition_sum(&owned, &of, &models, |model| &model.operators[operator].1)?;
             let bias = bias.expose();
-            Ok(Matrix::from_fn(Ring64, bias.rows(), of.places.len(), |j, _| bias.at(j, 0)))
+            Ok(Matrix::from_fn(Ring64, bias.rows(), of.places().len(), |j, _| bias.at(j, 0)))
         })?;
     }
     Ok(effects)

@@ -119,7 +119,7 @@ pub(crate) fn take_shared<H: Host>(
     content: &[u8],
 ) -> Result<Effects<H>, Error> {
     let malformed = move |why: CodecError| Error::Malformed { from, kind, why };
-    let samples = context.places.len();
+    let samples = context.places().len();
     if kind == Kind::Triple {
         if !updates_of(session).any(|(hop, ..)| hop == place.hop) {
             return Err(malformed(CodecError::Value { what: "hop" }));

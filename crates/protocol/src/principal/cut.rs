@@ -1,0 +1,76 @@
+//! How a test is cut: what owners test themselves, and units for everybody else.
+
+use std::collections::BTreeMap;
+
+use secsv_federation::{Coalition, SampleSet};
+
+use super::TestRequest;
+use crate::{
+    Error,
+    decryptors::knowing,
+    message::{TestPlan, UnitPlan},
+    session::Session,
+};
+
+/// A test, cut.
+pub(crate) struct Cut {
+    /// For each owner the models it knows: numbers of their coalitions, and which of its own samples to test.
+    pub own: BTreeMap<usize, Vec<(usize, SampleSet)>>,
+    /// Groups and numbers of coalitions that are tested securely.
+    pub secure: Vec<(usize, usize)>,
+    /// Who tests them.
+    pub plan: TestPlan,
+}
+
+/// Cuts a test. `roles` says who tests a coalition on a group's samples. Coalitions with the same decryptor share a unit.
+pub(crate) fn cut(
+    session: &Session,
+    test: u64,
+    request: &TestRequest,
+    mut roles: impl FnMut(Coalition, usize) -> Result<UnitPlan, Error>,
+) -> Result<Cut, Error> {
+    let TestRequest { round, coalitions, .. } = request;
+    let participants = session.federation.participants(*round);
+    let plan = TestPlan { test, round: *round, units: Vec::new() };
+    let mut cut = Cut { own: BTreeMap::new(), secure: Vec::new(), plan };
+    for (index, group) in session.groups.iter().enumerate() {
+        let asked = session.in_group(index, &request.samples);
+        let mut units: BTreeMap<usize, UnitPlan> = BTreeMap::new();
+        for (number, &coalition) in coalitions.iter().enumerate() {
+            let mut samples = asked.clone();
+            // Models an owner knows it tests itself (SECURITY.md, who decrypts what).
+            for owner in knowing(group.owners, coalition, participants).members() {
+                let places = group.places(owner);
+                let (mut own, mut hidden) = (SampleSet::none(places.len()), SampleSet::none(group.size));
+                places.clone().filter(|&p| samples.contains(p)).for_each(|p| own.insert(p - places.start));
+                places.for_each(|place| hidden.insert(place));
+                samples = samples.difference(&hidden);
+                if !own.is_empty() {
+                    cut.own.entry(owner).or_default().push((number, own));
+                }
+            }
+            if samples.is_empty() {
+                continue;
+            }
+            cut.secure.push((index, number));
+            let unit = roles(coalition, index)?;
+            let part = part(request, &unit);
+            match units.get_mut(&part) {
+                Some(known) => {
+                    known.samples.union_with(&samples);
+                    known.coalitions.push(coalition);
+                }
+                None => {
+                    units.insert(part, UnitPlan { part, samples, coalitions: vec![coalition], ..unit });
+                }
+            }
+        }
+        cut.plan.units.extend(units.into_values());
+    }
+    Ok(cut)
+}
+
+/// Which of a group's units a coalition is in.
+pub(super) fn part(request: &TestRequest, unit: &UnitPlan) -> usize {
+    if request.coalitions.len() == 1 { 0 } else { unit.chain.first().copied().unwrap_or(0) }
+}
