@@ -4,7 +4,7 @@
 use secsv_algebra::{AlgebraError, FixedPoint, Matrix, Ring};
 use secsv_federation::{
     Activation,
-    clear::{activate, predicted, sigmoid, tanh},
+    clear::{activate, sigmoid, tanh},
 };
 
 use crate::{
@@ -82,13 +82,19 @@ impl Values {
     /// The class of the largest score of each sample; the last class's is 0 where only the others were computed
     /// ([`Program::compares_with_last_class`]).
     pub(crate) fn labels(&self, classes: usize) -> Vec<usize> {
-        let mut scores = zeroize::Zeroizing::new(vec![0.0; classes]);
-        let label = |column: usize| {
-            let numbers = self.numbers.iter().skip(column).step_by(self.columns);
-            scores.iter_mut().zip(numbers).for_each(|(score, number)| *score = *number);
-            predicted(&scores)
-        };
-        (0..self.columns).map(label).collect()
+        let zero = vec![0.0; self.columns];
+        let mut rows = self.numbers.chunks_exact(self.columns.max(1));
+        let mut best = zeroize::Zeroizing::new(rows.next().unwrap_or(&zero).to_vec());
+        let mut labels = vec![0; self.columns];
+        for class in 1..classes {
+            let row = rows.next().unwrap_or(&zero);
+            for ((best, label), &score) in best.iter_mut().zip(&mut labels).zip(row) {
+                // The lowest class of those with equal scores.
+                let is_better = score > *best;
+                (*best, *label) = if is_better { (score, class) } else { (*best, *label) };
+            }
+        }
+        labels
     }
 
     /// As elements; numbers outside the format's range are an error that names the layer.
@@ -267,4 +273,32 @@ fn decode<R: Ring>(
         }
     }
     Values::new(columns, numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use secsv_federation::clear::predicted;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn labels_are_those_of_the_largest_scores(
+            classes in 1usize..5,
+            fewer in any::<bool>(),
+            scores in prop::collection::vec(-2i8..3, 0..60),
+        ) {
+            let rows = classes - usize::from(fewer && classes > 1);
+            let columns = scores.len() / rows;
+            let numbers: Vec<f64> = scores[..rows * columns].iter().map(|&score| f64::from(score)).collect();
+            let found = Values::new(columns, numbers.clone()).labels(classes);
+            prop_assert_eq!(found.len(), columns);
+            for (column, label) in found.into_iter().enumerate() {
+                let score = |row: usize| if row < rows { numbers[row * columns + column] } else { 0.0 };
+                let scores: Vec<f64> = (0..classes).map(score).collect();
+                prop_assert_eq!(label, predicted(&scores));
+            }
+        }
+    }
 }

@@ -397,15 +397,15 @@ impl Session {
         places
     }
 
-    /// Blinding factors of one model's labels, one for each place of a group (PROTOCOL.md 2): known to clients alone.
-    pub(crate) fn blinds(&self, secret: &Seed, round: RoundId, coalition: Coalition, group: usize) -> Labels {
+    /// Blinding factors of one model's labels, one for each of an owner's samples (PROTOCOL.md 2): known to clients alone.
+    pub(crate) fn blinds(&self, secret: &Seed, round: RoundId, coalition: Coalition, owner: usize) -> Labels {
         let bits = coalition.bits();
         let seed = secret
             .derive("blind round", round.0.into())
             .derive("blind coalition", bits as u64)
             .derive("blind coalition", (bits >> 64) as u64)
-            .derive("blind group", group as u64);
-        self.label_field().factors(&seed, self.groups[group].size)
+            .derive("blind owner", owner as u64);
+        self.label_field().factors(&seed, self.hellos[owner].samples as usize)
     }
 }
 

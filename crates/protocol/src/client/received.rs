@@ -51,7 +51,7 @@ impl zeroize::Zeroize for Matrices {
     }
 }
 
-/// Decrypts what a unit of several coalitions receives at its only hop, and adds up everybody's outputs from it.
+/// Decrypts what a unit of several coalitions receives at its only hop: outputs that those of every coalition follow from.
 pub(super) fn receive_together(
     session: &Session,
     context: &UnitContext,
@@ -71,13 +71,7 @@ pub(super) fn receive_together(
         let outputs = first_outputs(session, context, operator, (first, count), selection, part, key, meter)?;
         received.expose_mut().0.push(outputs);
     }
-    meter.enter(Phase::Activate);
-    let mut all = Secret::new(Matrices(Vec::new()));
-    for number in 0..context.plan.coalitions.len() {
-        let outputs = combinations.outputs(number, &context.selections, &received.expose().0)?;
-        all.expose_mut().0.push(outputs);
-    }
-    Ok(all)
+    Ok(received)
 }
 
 /// First-layer outputs on some samples, column by column of a position after the other.

@@ -6,7 +6,7 @@ use secsv_algebra::{Matrix, Prg, Ring, Ring64, Secret, Seed, share::split as sha
 
 use super::{
     Client, MOST_EARLY, hesv,
-    received::{FROM_AUXILIARY, expected_parts, receive, receive_together},
+    received::{FROM_AUXILIARY, Matrices, expected_parts, receive, receive_together},
 };
 use crate::{
     Error, PartyId,
@@ -189,16 +189,19 @@ impl Client {
         if context.plan.coalitions.len() > 1 {
             effects.job(move |meter| {
                 let received = receive_together(&session, &context, &key, &parts, meter)?;
+                meter.enter(Phase::Activate);
+                let (combinations, received) = (context.combinations(&session), &received.expose().0);
                 let mut labels = Secret::new(Vec::with_capacity(context.labels()));
-                for (&coalition, outputs) in context.plan.coalitions.iter().zip(&received.expose().0) {
+                for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
                     let total = session.total_share(context.round, coalition);
-                    let outputs = std::slice::from_ref(outputs);
+                    let outputs = combinations.outputs(number, &context.selections, received)?;
+                    let outputs = Secret::new(Matrices(vec![outputs]));
                     let handed = Activator::default().step(
                         session.program(),
                         &session.precision,
                         hop,
                         total,
-                        outputs,
+                        &outputs.expose().0,
                     )?;
                     let Handed::Labels(found) = handed else {
                         return Err(Error::Local { what: "labels of a single layer" });
@@ -299,13 +302,19 @@ pub(super) fn blinded(
     seed: Seed,
 ) -> (Seed, Vec<u8>) {
     let field = session.label_field();
-    let group = &session.groups[context.plan.group];
-    let range = owner.map_or(0..group.size, |owner| group.places(owner));
+    let parts = &session.groups[context.plan.group].parts;
     let mut rest = labels.expose_mut().iter_mut();
     for (&coalition, selection) in context.plan.coalitions.iter().zip(&context.selections) {
-        let blinds = session.blinds(secret, context.round, coalition, context.plan.group);
-        for (&place, label) in selection.within(&range).iter().zip(&mut rest) {
-            *label = field.mul(blinds.expose()[place], *label);
+        for &(owner, first, count) in parts.iter().filter(|(other, ..)| owner.is_none_or(|own| own == *other))
+        {
+            let places = selection.within(&(first..first + count));
+            if places.is_empty() {
+                continue;
+            }
+            let blinds = session.blinds(secret, context.round, coalition, owner);
+            for (&place, label) in places.iter().zip(&mut rest) {
+                *label = field.mul(blinds.expose()[place - first], *label);
+            }
         }
     }
     let rest = field.rest(&labels, &seed);

@@ -130,10 +130,11 @@ impl<'a> Tally<'a> {
         self.work.shared += elements as u64;
     }
 
-    /// Blinded labels. Blinds are drawn for the whole group.
+    /// Blinded labels. Blinds are drawn for all samples of those concerned.
     pub fn share_labels(&mut self, client: usize, kind: Kind, context: &UnitContext, count: usize) {
         let group = &self.session.groups[context.plan.group];
-        let elements = count + context.plan.coalitions.len() * group.size;
+        let samples = if kind == Kind::Truth { group.places(client).len() } else { group.size };
+        let elements = count + context.plan.coalitions.len() * samples;
         self.share(client, kind, elements, self.session.label_field().packed_len(count));
     }
 
