@@ -91,7 +91,7 @@ impl LabelField {
     /// A product of residues.
     pub(crate) fn mul(self, a: u16, b: u16) -> u16 {
         let product = u64::from(a) * u64::from(b);
-        let quotient = product * self.reciprocal >> 48;
+        let quotient = (product * self.reciprocal) >> 48;
         (product - quotient * u64::from(self.prime)) as u16
     }
 
@@ -115,7 +115,7 @@ mod tests {
         for classes in FIELDS {
             let field = LabelField::new(classes);
             assert!(usize::from(field.prime) >= classes);
-            let is_prime = (2..256).all(|d| field.prime == d || field.prime % d != 0);
+            let is_prime = (2..256).all(|d| field.prime == d || !field.prime.is_multiple_of(d));
             assert!(is_prime, "{}", field.prime);
         }
         assert_eq!([2, 251, 252].map(|classes| LabelField::new(classes).packed_len(3)), [3, 3, 6]);

@@ -39,7 +39,7 @@ pub struct OperatorFormat {
 }
 
 impl OperatorFormat {
-    /// Fractional bits of products, before coalition weights.
+    /// Fractional bits of products.
     pub fn product_bits(&self) -> u32 {
         self.weight.fractional_bits() + self.input.fractional_bits()
     }

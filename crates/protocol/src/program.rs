@@ -309,7 +309,7 @@ impl Program {
         }
     }
 
-    /// Whether an operator is applied to the test data: its outputs for every coalition are weighted sums of those of
+    /// Whether an operator is applied to the test data: its outputs for every coalition are sums of those of
     /// the local models.
     pub fn is_first(&self, operator: usize) -> bool {
         operator == 0

@@ -30,7 +30,7 @@ pub struct Work {
     pub rerandomised: u64,
     /// Replies sanitised, and decrypted.
     pub replies: u64,
-    /// Ciphertexts added to weighted sums.
+    /// Ciphertexts added to sums.
     pub weighed: u64,
     /// Bytes of ciphertexts packed.
     pub packed_bytes: u64,
@@ -40,7 +40,7 @@ pub struct Work {
     pub shared: u64,
     /// Multiplications of words in matrix products (SecretSV).
     pub word_products: u64,
-    /// Elements scaled and added to weighted sums (SecretSV).
+    /// Elements added to sums (SecretSV).
     pub scaled: u64,
     /// Products of two ciphertexts slot by slot (HESV).
     pub slot_products: u64,

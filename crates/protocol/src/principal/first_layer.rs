@@ -1,4 +1,4 @@
-//! The first layer: local models meet the test data once a round, and every coalition's outputs are weighted sums of
+//! The first layer: local models meet the test data once a round, and every coalition's outputs are sums of
 //! theirs.
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Principal {
     }
 
     /// Starts the first layer of a round whose models are all there (Algorithm 4, step 5, for local models: outputs of
-    /// coalitions are weighted sums of theirs, PROTOCOL.md 2).
+    /// coalitions are sums of theirs, PROTOCOL.md 2).
     pub(super) fn first_layer(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let session = self.agreed()?;

@@ -241,7 +241,7 @@ impl Principal {
         participants.members().map(|i| models.get(&i).map(|m| (i, m.clone()))).collect()
     }
 
-    /// First-layer outputs of every local model, chunk by chunk: those of coalitions are weighted sums of theirs
+    /// First-layer outputs of every local model, chunk by chunk: those of coalitions are sums of theirs
     /// (PROTOCOL.md 2).
     fn encrypted_first_layer(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();

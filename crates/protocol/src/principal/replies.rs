@@ -33,7 +33,7 @@ impl<'a> Replies<'a> {
         Ok(Self { session, operator, public, rng: Prg::new(seed), parts: Vec::new() })
     }
 
-    /// Sanitises a weighted sum of outputs of which some columns are wanted (SECURITY.md, replies).
+    /// Sanitises a sum of outputs of which some columns are wanted (SECURITY.md, replies).
     pub(super) fn add(
         &mut self,
         terms: &[(u32, &Ciphertext)],

@@ -14,7 +14,7 @@
 //! and the auxiliary's of U are never sent.
 //!
 //! - The mask of a first-layer model is used for one owner and round, so samples are shared once for all rounds and
-//!   models; coalitions' outputs are weighted sums of those of local models (PROTOCOL.md 2).
+//!   models; coalitions' outputs are sums of those of local models (PROTOCOL.md 2).
 //! - The mask of a later layer is used for one unit; a recurrent unit's hidden layer has one for all steps.
 //! - Before a client gets its two shares of anything, the servers add a common sharing of zero to them: it learns the
 //!   sum alone.

@@ -27,7 +27,7 @@ pub(super) struct NetworkEvaluator<'a> {
     pub samples: usize,
     pub results: Receiver<(u64, Vec<TestResult>)>,
     /// Tests of an earlier process, by what was asked.
-    pub known: BTreeMap<Vec<u8>, VecDeque<(u64, Option<Vec<TestResult>>)>>,
+    pub known: BTreeMap<Vec<u8>, VecDeque<Asked>>,
     pub next_test: u64,
     /// Rounds that an earlier process opened and did not close.
     pub left_open: BTreeSet<RoundId>,
@@ -36,7 +36,10 @@ pub(super) struct NetworkEvaluator<'a> {
 }
 
 /// Tests by what was asked, and the number of the next one.
-pub(super) type Known = (BTreeMap<Vec<u8>, VecDeque<(u64, Option<Vec<TestResult>>)>>, u64);
+pub(super) type Known = (BTreeMap<Vec<u8>, VecDeque<Asked>>, u64);
+
+/// A test's number, and what it found.
+type Asked = (u64, Option<Vec<TestResult>>);
 
 /// What an earlier process asked for and found.
 pub(super) fn known_tests(tests: Vec<TestRecord>) -> Result<Known, Error> {

@@ -1,11 +1,11 @@
 //! The figures "Effect of M" and "Effect of n", and how cost grows with the number of rounds.
 
-use secsv_shapley::Method;
 use secsv_training::ModelKind;
 
 use super::{
     chart::{Chart, Series},
     fit::Line,
+    linear_growth::{add_estimated, add_products, of_clients_estimated},
     measurement::{Measured, Measurement},
     study::{CLIENTS, Scope, Section, Study},
     table::{Cell, Table, figure},
@@ -18,7 +18,7 @@ const SHARES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 1.0];
 /// Those of the tenth that the larger models are studied on; all samples come beside them.
 const SHARES_OF_A_TENTH: [f64; 3] = [0.25, 0.5, 1.0];
 /// The paper's figure goes from 4 to 10.
-const CLIENT_COUNTS: std::ops::RangeInclusive<usize> = 4..=10;
+pub(super) const CLIENT_COUNTS: std::ops::RangeInclusive<usize> = 4..=10;
 
 /// One measured point of a line.
 struct Point {
@@ -49,18 +49,11 @@ fn of_rounds(scope: &Scope, task: Task, rounds: f64, skip: bool) -> Measurement 
     Measurement { share: scope.studied(task), rounds: rounds as u32, skip, ..whole }
 }
 
-fn of_clients(scope: &Scope, task: Task, clients: f64, skip: bool) -> Measurement {
+pub(super) fn of_clients(scope: &Scope, task: Task, clients: f64, skip: bool) -> Measurement {
     let trained = scope.with(task, task.model(), clients as usize, 0);
     let whole = Measurement::new(trained, ProtocolName::Secsv);
     let limit = Some(scope.sweep_limit(task.model()));
     Measurement { share: scope.studied(task), skip, limit, ..whole }
-}
-
-/// As many tests as the paper's KernelSHAP takes: their number grows with n, not with 2^n. For logistic models.
-fn of_clients_estimated(scope: &Scope, task: Task, clients: usize) -> Measurement {
-    let exact = of_clients(scope, task, clients as f64, false);
-    let estimator_samples = Some(2 * clients + 16);
-    Measurement { method: Method::KernelShap, estimator_samples, limit: None, ..exact }
 }
 
 fn share_places(scope: &Scope, task: Task) -> Vec<f64> {
@@ -274,121 +267,4 @@ pub fn client_section(study: &Study) -> Section {
     add_estimated(&mut section, study);
     section.note_differences(&scope.tasks);
     section
-}
-
-/// What a client more costs logistic models where the number of tests is not exponential.
-fn add_estimated(section: &mut Section, study: &Study) {
-    let columns = ["Data set (model)", "n (clients)", "M", "T", "Models tested", "Wall s", "Memory GiB"];
-    let mut table = Table::new("fig-clients-estimated", &columns);
-    let mut series = Vec::new();
-    for &task in study.scope.tasks.iter().filter(|task| task.is_linear()) {
-        let mut points = Vec::new();
-        for clients in CLIENT_COUNTS {
-            let mut row = vec![Cell::text(task.title()), Cell::Number(clients as f64)];
-            match study.get(&of_clients_estimated(&study.scope, task, clients)) {
-                Ok(found) => {
-                    let wall = found.result.timing.wall_s;
-                    points.push((clients as f64, wall));
-                    let memory = found.result.peak_memory_bytes.unwrap_or_default() as f64;
-                    let figures = [found.samples(), found.rounds(), tested(&found), wall];
-                    row.extend(figures.into_iter().chain([memory / (1u64 << 30) as f64]).map(Cell::Number));
-                }
-                Err(reason) => row.push(Cell::gap(reason)),
-            }
-            row.resize(columns.len(), Cell::text(""));
-            table.rows.push(row);
-        }
-        let fit = Line::through(&points);
-        if let Some(fit) = &fit {
-            let words = fit.words("n");
-            section.lines.push(format!("{} + KernelSHAP of 2n + 16 tests: wall s = {words}.", task.name()));
-        }
-        series.push(Series { name: task.name().to_owned(), points, fit });
-    }
-    if series.iter().all(|series| series.points.is_empty()) {
-        return;
-    }
-    section.tables.push(table);
-    section.about.push("With KernelSHAP's 2n + 16 tests a round (third table; as many as the paper's KernelSHAP takes, for n = 4 all there are) nothing is exponential, and the whole run grows with n. Packings are chosen for exact values, which step with n.".to_owned());
-    let chart = Chart {
-        title: "SecSV with KernelSHAP of 2n + 16 tests, logistic models: wall s over n".to_owned(),
-        x: "n (clients)",
-        y: "wall s",
-        logarithmic: false,
-        categories: Vec::new(),
-        series,
-    };
-    section.charts.push(("fig-clients-estimated.svg", chart));
-}
-
-/// Models that were tested, in all rounds.
-fn tested(found: &Measured) -> f64 {
-    found.result.utilities.iter().filter(|utility| !utility.coalition.is_empty()).count() as f64
-}
-
-/// What of the cost of logistic models grows with the clients, and what with the coalitions.
-fn add_products(section: &mut Section, study: &Study) {
-    let columns = [
-        "Data set (model)",
-        "n (clients)",
-        "M",
-        "T",
-        "Models tested",
-        "Encrypted products",
-        "Arithmetic, CPU s",
-        "Wall ms per model tested",
-    ];
-    let mut table = Table::new("fig-clients-products", &columns);
-    let mut series = Vec::new();
-    for &task in study.scope.tasks.iter().filter(|task| task.is_linear()) {
-        let mut points = Vec::new();
-        for clients in CLIENT_COUNTS {
-            let place = Cell::Number(clients as f64);
-            let row = match study.get(&of_clients(&study.scope, task, clients as f64, false)) {
-                Ok(found) => {
-                    let products = found.result.operations.ct_pt_mul as f64;
-                    let models = tested(&found);
-                    points.push((clients as f64, products / (found.samples() * found.rounds())));
-                    vec![
-                        Cell::text(task.title()),
-                        place,
-                        Cell::Number(found.samples()),
-                        Cell::Number(found.rounds()),
-                        Cell::Number(models),
-                        Cell::Number(products),
-                        Cell::Number(found.result.timing.linear_s),
-                        Cell::Number(1e3 * found.result.timing.wall_s / models),
-                    ]
-                }
-                Err(reason) => {
-                    let mut row = vec![Cell::text(task.title()), place, Cell::gap(reason)];
-                    row.resize(columns.len(), Cell::text(""));
-                    row
-                }
-            };
-            table.rows.push(row);
-        }
-        let fit = Line::through(&points);
-        if let Some(fit) = &fit {
-            let words = fit.words("n").replace(" s ", " ");
-            section
-                .lines
-                .push(format!("{}: encrypted products per test sample and round = {words}.", task.name()));
-        }
-        series.push(Series { name: task.name().to_owned(), points, fit });
-    }
-    if series.iter().all(|series| series.points.is_empty()) {
-        return;
-    }
-    section.tables.push(table);
-    section.about.push("Encrypted products of logistic models (second table) grow with n, not with 2^n: a coalition's outputs are weighted sums of its members'. What is left for each of the 2^n - 1 models is to re-randomise, send and decrypt replies, so the total still doubles with each client.".to_owned());
-    let chart = Chart {
-        title: "SecSV, logistic models: encrypted products per test sample and round".to_owned(),
-        x: "n (clients)",
-        y: "products per test sample and round",
-        logarithmic: false,
-        categories: Vec::new(),
-        series,
-    };
-    section.charts.push(("fig-clients-products.svg", chart));
 }

@@ -8,6 +8,7 @@ mod estimation;
 mod eval;
 mod fit;
 mod growth;
+mod linear_growth;
 mod machine;
 mod matmul;
 mod measurement;

@@ -77,7 +77,7 @@ fn send_outputs<H: Host>(
     Ok(())
 }
 
-/// A coalition's first-layer outputs at some positions: weighted sums of those of its members.
+/// A coalition's first-layer outputs at some positions: sums of those of its members.
 fn first_outputs<H: Host>(
     host: &mut H,
     session: &Arc<Session>,
