@@ -32,5 +32,5 @@ pub use matrix::Matrix;
 pub use modulus::{Factor, Modulus};
 pub use prg::{Prg, Seed};
 pub use ring::{Ring, Ring64};
-pub use secret::Secret;
+pub use secret::{Secret, wipe};
 pub use share::{SeedShare, Share};

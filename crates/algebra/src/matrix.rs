@@ -2,7 +2,7 @@
 
 use zeroize::Zeroize;
 
-use crate::{AlgebraError, Prg, Ring};
+use crate::{AlgebraError, Prg, Ring, wipe};
 
 /// A matrix whose elements belong to `ring`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +154,8 @@ impl<R: Ring> Matrix<R> {
 
 impl<R: Ring> Zeroize for Matrix<R> {
     fn zeroize(&mut self) {
-        self.elements.zeroize();
+        wipe(&mut self.elements);
+        self.elements.clear();
         (self.rows, self.columns) = (0, 0);
     }
 }

@@ -45,6 +45,12 @@ impl<T: Zeroize> Drop for Secret<T> {
     }
 }
 
+/// Overwrites numbers with zeros, many at a time: element by element it would take as long as computing them.
+pub fn wipe<T: Copy + Default>(numbers: &mut [T]) {
+    numbers.fill(T::default());
+    zeroize::optimization_barrier(numbers);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

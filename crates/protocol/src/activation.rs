@@ -1,7 +1,7 @@
 //! What a client does between decryption and sharing: decode, activate in double precision, encode. The bits are the
 //! same on every machine, so every decryptor and the ideal run agree.
 
-use secsv_algebra::{AlgebraError, FixedPoint, Matrix, Ring};
+use secsv_algebra::{AlgebraError, FixedPoint, Matrix, Ring, wipe};
 use secsv_federation::{
     Activation,
     clear::{activate, sigmoid, tanh},
@@ -23,7 +23,7 @@ pub struct Values {
 impl Drop for Values {
     fn drop(&mut self) {
         // Decrypted activations are secrets of other clients.
-        zeroize::Zeroize::zeroize(&mut self.numbers);
+        wipe(&mut self.numbers);
     }
 }
 

@@ -78,7 +78,7 @@ pub fn session(
 /// If samples of a round may be gathered so many times: what they cost at most.
 pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Result<Prediction, Error> {
     let protocol = session.federation.settings.protocol;
-    let mut planner = Planner::new(session.owner_groups.clone(), protocol, session.network()?)?;
+    let mut planner = session.planner()?;
     let mut tally = Tally { gathered, ..Tally::new(session) };
     agreement(&mut tally)?;
     match protocol {

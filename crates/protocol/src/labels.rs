@@ -1,7 +1,10 @@
 //! Labels, compared modulo a small prime. Predicted and true ones are multiplied by the same factor, which is not zero, and
 //! shared: the difference is zero if they are equal, and otherwise any other residue with the same probability.
 
-use secsv_algebra::{Prg, Secret, Seed};
+use std::ops::{Deref, DerefMut};
+
+use secsv_algebra::{Prg, Secret, Seed, wipe};
+use zeroize::Zeroize;
 
 use crate::error::CodecError;
 
@@ -14,7 +17,31 @@ pub(crate) struct LabelField {
 }
 
 /// One party's share of labels, or labels themselves.
-pub(crate) type Labels = Secret<Vec<u16>>;
+pub(crate) type Labels = Secret<Residues>;
+
+/// Residues that are wiped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Residues(pub(crate) Vec<u16>);
+
+impl Zeroize for Residues {
+    fn zeroize(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+impl Deref for Residues {
+    type Target = Vec<u16>;
+
+    fn deref(&self) -> &Vec<u16> {
+        &self.0
+    }
+}
+
+impl DerefMut for Residues {
+    fn deref_mut(&mut self) -> &mut Vec<u16> {
+        &mut self.0
+    }
+}
 
 impl LabelField {
     /// As many classes as can be told apart.
@@ -33,7 +60,7 @@ impl LabelField {
 
     /// Factors other than zero.
     pub(crate) fn factors(self, seed: &Seed, count: usize) -> Labels {
-        let mut factors = Secret::new(vec![0; count]);
+        let mut factors = Secret::new(Residues(vec![0; count]));
         Prg::new(seed).fill_small(self.prime - 1, factors.expose_mut());
         factors.expose_mut().iter_mut().for_each(|factor| *factor += 1);
         factors
@@ -41,7 +68,7 @@ impl LabelField {
 
     /// The share that a seed stands for.
     pub(crate) fn expand(self, seed: &Seed, count: usize) -> Labels {
-        let mut share = Secret::new(vec![0; count]);
+        let mut share = Secret::new(Residues(vec![0; count]));
         Prg::new(seed).fill_small(self.prime, share.expose_mut());
         share
     }
@@ -53,7 +80,7 @@ impl LabelField {
 
     /// Differences of residues, packed.
     pub(crate) fn packed_difference(self, a: &Labels, b: &Labels) -> Vec<u8> {
-        let differences = a.expose().iter().zip(b.expose()).map(|(&a, &b)| self.sub(a, b));
+        let differences = a.expose().iter().zip(b.expose().iter()).map(|(&a, &b)| self.sub(a, b));
         if self.packed_len(1) == 1 {
             differences.map(|x| x as u8).collect()
         } else {
@@ -75,7 +102,7 @@ impl LabelField {
         } else {
             bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect()
         };
-        let elements = Secret::new(elements);
+        let elements = Secret::new(Residues(elements));
         match elements.expose().iter().position(|&x| x >= self.prime) {
             Some(index) => Err(CodecError::Unreduced { index }),
             None => Ok(elements),
@@ -146,8 +173,9 @@ mod tests {
             let seeds = seeds.map(Seed::from_bytes);
             let factors = field.factors(&seeds[0], count);
             let blinded = |label: &dyn Fn(&(u16, u16, bool)) -> u16| -> Labels {
-                let labels = pairs.iter().zip(factors.expose());
-                Secret::new(labels.map(|(pair, &f)| field.mul(f, label(pair) % field.prime)).collect())
+                let labels = pairs.iter().zip(factors.expose().iter());
+                let labels = labels.map(|(pair, &f)| field.mul(f, label(pair) % field.prime));
+                Secret::new(Residues(labels.collect()))
             };
             let (p, t) = (blinded(&|p| p.0), blinded(&|p| if p.2 { p.0 } else { p.1 }));
             let other = |labels: &Labels, seed: &Seed| field.unpack(count, &field.rest(labels, seed)).unwrap();

@@ -347,11 +347,7 @@ impl Principal {
         let proposal = Session::propose(&self.federation, leader, &hellos, self.costs.as_ref())?;
         let session = Session::decode(&self.federation, &proposal)
             .map_err(|_| Error::Local { what: "a proposal that decodes" })??;
-        self.planner = Some(Planner::new(
-            session.owner_groups.clone(),
-            self.federation.settings.protocol,
-            session.network()?,
-        )?);
+        self.planner = Some(session.planner()?);
         self.session = Some(Arc::new(session));
         self.repeat_assignments()?;
         let clients = (0..self.federation.clients).map(PartyId::Client);
@@ -477,7 +473,7 @@ impl Principal {
         let from = PartyId::Auxiliary;
         let malformed = |why| Error::Malformed { from, kind: Kind::Verdict, why };
         let other = field.unpack(context.labels(), &verdict).map_err(malformed)?;
-        let differences = predicted.expose().iter().zip(truth.expose()).zip(other.expose());
+        let differences = predicted.expose().iter().zip(truth.expose().iter()).zip(other.expose().iter());
         let mut is_right = differences.map(|((&p, &t), &other)| field.is_zero(p, t, other));
         let group = &session.groups[context.plan.group];
         let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };

@@ -22,7 +22,7 @@ use crate::{
     combinations::Combinations,
     decryptors::knowing,
     error::CodecError,
-    labels::Labels,
+    labels::{Labels, Residues},
     message::{Kind, TestPlan, UnitId, UnitPlan, split},
     pass::{EVERYTHING, Pass},
     program::Receive,
@@ -302,7 +302,7 @@ impl UnitContext {
         self.plan.coalitions.first().copied().unwrap_or(Coalition::EMPTY)
     }
 
-    /// How many clients are in a coalition of the unit, counted with those of weight alone.
+    /// How many clients are in a coalition of the unit.
     pub(crate) fn members(&self, session: &Session, number: usize) -> usize {
         self.plan.coalitions.get(number).map_or(0, |&coalition| session.members(self.round, coalition).len())
     }
@@ -352,9 +352,9 @@ impl UnitContext {
         let group = &session.groups[self.plan.group];
         let mut rest: Vec<(Range<usize>, &'a [u16])> = Vec::new();
         for owner in self.owners(session) {
-            rest.push((group.places(owner), truths.get(&owner)?.expose()));
+            rest.push((group.places(owner), truths.get(&owner)?.expose().as_slice()));
         }
-        let mut all = Secret::new(Vec::with_capacity(self.labels()));
+        let mut all = Secret::new(Residues(Vec::with_capacity(self.labels())));
         for selection in &self.selections {
             for (places, labels) in &mut rest {
                 let (now, later) = labels.split_at_checked(selection.within(places).len())?;
@@ -400,10 +400,8 @@ fn selections(session: &Session, round: RoundId, unit: &UnitPlan) -> Vec<Arc<Sel
     let of = |coalition: &Coalition| {
         let knowing = knowing(group.owners, *coalition, participants);
         let selection = known.entry(knowing).or_insert_with(|| {
-            let hidden = |place: &usize| knowing.members().any(|owner| group.places(owner).contains(place));
-            let places: Vec<usize> = unit.samples.iter().filter(|place| !hidden(place)).collect();
-            let mut samples = SampleSet::none(unit.samples.total());
-            places.iter().for_each(|&place| samples.insert(place));
+            let samples = session.without_owners(unit.group, &unit.samples, knowing);
+            let places = samples.iter().collect();
             Arc::new(Selection { samples, places })
         });
         selection.clone()
@@ -442,14 +440,17 @@ pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), Codec
     if !session.federation.rounds.contains_key(&plan.round) {
         return bad("round");
     }
+    let participants = session.federation.participants(plan.round);
+    let most = if session.federation.tests_together() { MOST_TOGETHER } else { 1 };
+    let (mut parts, mut tested) = (BTreeSet::new(), BTreeSet::new());
     for unit in &plan.units {
         let Some(group) = session.groups.get(unit.group) else { return bad("group") };
-        let most = if session.federation.tests_together() { MOST_TOGETHER } else { 1 };
-        let distinct: BTreeSet<_> = unit.coalitions.iter().collect();
-        if !(1..=most).contains(&unit.coalitions.len())
-            || distinct.len() < unit.coalitions.len()
-            || distinct.into_iter().any(|&coalition| session.members(plan.round, coalition).is_empty())
-        {
+        if !parts.insert((unit.group, unit.part)) || !(1..=most).contains(&unit.coalitions.len()) {
+            return bad("units");
+        }
+        let is_new = |&coalition: &Coalition| tested.insert((unit.group, coalition));
+        let is_known = |coalition: &Coalition| !coalition.is_empty() && coalition.is_subset_of(participants);
+        if !unit.coalitions.iter().all(is_known) || !unit.coalitions.iter().all(is_new) {
             return bad("coalitions");
         }
         if unit.samples.total() != group.size || unit.samples.is_empty() {

@@ -13,7 +13,7 @@ use secsv_he::{
 use crate::{
     Error,
     codec::{Reader, Writer},
-    decryptors::{Network, OwnerGroups, Protocol, max_owners},
+    decryptors::{Network, OwnerGroups, Planner, Protocol, max_owners},
     error::CodecError,
     labels::{LabelField, Labels},
     message::Hello,
@@ -144,6 +144,11 @@ impl Federation {
         protocol == Protocol::SecSv && !always_skips && hops.len() == 1 && hops[0].receives.len() == 1
     }
 
+    /// How many models are tested together on so many samples, at most.
+    pub fn most_together(&self, samples: usize) -> usize {
+        if self.tests_together() { (MOST_LABELS / samples.max(1)).clamp(1, MOST_TOGETHER) } else { 1 }
+    }
+
     /// Who took part in a round with a weight.
     pub fn participants(&self, round: RoundId) -> Coalition {
         let sizes = self.rounds.get(&round).map_or(&[][..], |sizes| sizes);
@@ -222,8 +227,10 @@ pub struct Encryption {
     pub floodings: Vec<Flooding>,
 }
 
-/// Models that are tested together, at most: their predictions travel in one message.
-pub const MOST_TOGETHER: usize = 1024;
+/// Models that are tested together, at most: their predictions travel in one message ...
+pub(crate) const MOST_TOGETHER: usize = 1024;
+/// ... and labels of all of them on all samples.
+const MOST_LABELS: usize = 1 << 24;
 /// Bytes that one model's weights may take at a server, ready to multiply.
 const MODEL_MEMORY: usize = 96 << 20;
 /// First-layer batches of one chunk: few enough to work on several chunks at once.
@@ -376,6 +383,13 @@ impl Session {
         network(self.program())
     }
 
+    /// Who decides who decrypts what.
+    pub(crate) fn planner(&self) -> Result<Planner, Error> {
+        let planner =
+            Planner::new(self.owner_groups.clone(), self.federation.settings.protocol, self.network()?)?;
+        Ok(planner.adding_up(self.federation.tests_together()))
+    }
+
     /// Where a client's samples begin in the collective test set.
     pub fn offset(&self, client: usize) -> usize {
         self.hellos[..client].iter().map(|hello| hello.samples as usize).sum()
@@ -395,6 +409,14 @@ impl Session {
             (0..count).filter(|k| samples.contains(offset + k)).for_each(|k| places.insert(first + k));
         }
         places
+    }
+
+    /// Some samples of a group without those of some owners.
+    pub(crate) fn without_owners(&self, group: usize, samples: &SampleSet, owners: Coalition) -> SampleSet {
+        let group = &self.groups[group];
+        let mut hidden = SampleSet::none(group.size);
+        owners.members().flat_map(|owner| group.places(owner)).for_each(|place| hidden.insert(place));
+        samples.difference(&hidden)
     }
 
     /// Blinding factors of one model's labels, one for each of an owner's samples (PROTOCOL.md 2): known to clients alone.

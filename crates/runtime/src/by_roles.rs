@@ -4,11 +4,7 @@
 use std::collections::BTreeMap;
 
 use secsv_federation::{Coalition, RoundId};
-use secsv_protocol::{
-    TestRequest, TestResult,
-    decryptors::Protocol,
-    session::{Federation, MOST_TOGETHER},
-};
+use secsv_protocol::{TestRequest, TestResult, decryptors::Protocol, session::Federation};
 
 use crate::{CostModel, Error, Evaluator, Next, Test};
 
@@ -74,12 +70,13 @@ impl<E: ByRoles> Evaluator for E {
 
 /// Tests as roles are asked for them: where they test models together, those of one round on the same samples.
 pub(crate) fn requests(federation: &Federation, tests: Vec<(RoundId, Test)>) -> Vec<TestRequest> {
-    let most = if federation.tests_together() { MOST_TOGETHER } else { 1 };
     let mut requests: Vec<TestRequest> = Vec::new();
     for (round, Test { coalition, samples, among }) in tests {
-        let shared = requests.iter_mut().rev().find(|request| {
+        let most = federation.most_together(samples.total());
+        let shared = requests.iter_mut().rev().take(if most > 1 { usize::MAX } else { 0 }).find(|request| {
             request.round == round
                 && request.coalitions.len() < most
+                && !request.coalitions.contains(&coalition)
                 && request.samples == samples
                 && request.among == among
         });

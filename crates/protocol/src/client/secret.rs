@@ -11,6 +11,7 @@ use crate::{
     activation::{Activator, Handed},
     codec::pack,
     error::CodecError,
+    labels::Residues,
     message::{Kind, Place},
     role::{Effects, Phase},
     secret,
@@ -100,7 +101,8 @@ impl Client {
                     (Kind::Shared, seeded.seed().clone(), rest)
                 }
                 Handed::Labels(classes) => {
-                    let classes = Secret::new(classes.into_iter().map(|class| class as u16).collect());
+                    let classes = classes.into_iter().map(|class| class as u16).collect();
+                    let classes = Secret::new(Residues(classes));
                     let (seeded, rest) = blinded(&session, &labels, &context, None, classes, seed);
                     (Kind::Predicted, seeded, rest)
                 }

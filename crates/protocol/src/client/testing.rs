@@ -13,7 +13,7 @@ use crate::{
     activation::{Activator, Handed},
     codec::{Writer, pack},
     error::CodecError,
-    labels::Labels,
+    labels::{Labels, Residues},
     message::{Kind, Place, TestPlan, UnitId},
     program::Receive,
     role::{Effects, Phase},
@@ -46,9 +46,11 @@ impl UnitState {
         let there = self.parts.get(&hop);
         let absent = |key: &(usize, usize)| !there.is_some_and(|parts| parts.contains_key(key));
         let name = |(item, part): (usize, usize)| {
-            let (kind, from) = match session.program().hops[hop].receives[item] {
-                Receive::Update { .. } if part == FROM_AUXILIARY => (Kind::OutputShare, PartyId::Auxiliary),
-                Receive::Update { .. } => (Kind::OutputShare, PartyId::Principal),
+            let (kind, from) = match session.program().hops[hop].receives.get(item) {
+                Some(Receive::Update { .. }) if part == FROM_AUXILIARY => {
+                    (Kind::OutputShare, PartyId::Auxiliary)
+                }
+                Some(Receive::Update { .. }) => (Kind::OutputShare, PartyId::Principal),
                 _ => (Kind::Reply, PartyId::Principal),
             };
             format!("{kind} of test {test} group {group} hop {hop} from {from}")
@@ -105,7 +107,7 @@ impl Client {
             let own = session.groups[context.plan.group].places(position);
             let label = |place: usize| input.test_set.labels()[place - own.start] as u16;
             let labels = context.selections.iter().flat_map(|selection| selection.within(&own));
-            let labels = Secret::new(labels.map(|&place| label(place)).collect());
+            let labels = Secret::new(Residues(labels.map(|&place| label(place)).collect()));
             let (seeded, rest) = blinded(&session, &secret, &context, Some(position), labels, seed);
             Ok(move |role: &mut Self| Ok(role.send_share(Kind::Truth, place, &seeded, &rest)))
         });
@@ -191,7 +193,7 @@ impl Client {
                 let received = receive_together(&session, &context, &key, &parts, meter)?;
                 meter.enter(Phase::Activate);
                 let (combinations, received) = (context.combinations(&session), &received.expose().0);
-                let mut labels = Secret::new(Vec::with_capacity(context.labels()));
+                let mut labels = Secret::new(Residues(Vec::with_capacity(context.labels())));
                 for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
                     let total = session.total_share(context.round, coalition);
                     let outputs = combinations.outputs(number, &context.selections, received)?;
@@ -233,7 +235,8 @@ impl Client {
                     (Kind::Shared, seeded.seed().clone(), pack(session.field(), rest.expose().elements()))
                 }
                 Handed::Labels(labels) => {
-                    let labels = Secret::new(labels.into_iter().map(|label| label as u16).collect());
+                    let labels = labels.into_iter().map(|label| label as u16).collect();
+                    let labels = Secret::new(Residues(labels));
                     let (seeded, rest) = blinded(&session, &secret, &context, None, labels, seed);
                     (Kind::Predicted, seeded, rest)
                 }

@@ -44,7 +44,18 @@ pub(super) fn estimate(session: &Session) -> u64 {
     }
     let later: usize = layouts.iter().skip(1).map(|layout| layout.prepared_bytes()).sum();
     let encoded = if keeps_encoded_samples(session) { 2 * batches * layouts[0].encoded_bytes() } else { 0 };
-    (BASE + data + encoded + rounds + active * 2 * later) as u64
+    (BASE + data + encoded + rounds + active * 2 * later + labels(session, active)) as u64
+}
+
+/// Bytes of a label that is compared: its shares and their difference at both servers, and at those who share it.
+const LABEL: usize = 16;
+
+/// Labels of models that are tested together.
+fn labels(session: &Session, active: usize) -> usize {
+    let coalitions = 1usize << session.federation.clients.min(32);
+    let together = session.federation.most_together(session.samples()).min(coalitions);
+    let tests = active.min(open_rounds(session) * coalitions.div_ceil(together));
+    if together > 1 { tests * together * session.samples() * LABEL } else { 0 }
 }
 
 /// Batches of the first layer.

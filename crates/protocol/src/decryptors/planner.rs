@@ -22,6 +22,8 @@ pub struct Planner {
     groups: OwnerGroups,
     ledger: Ledger,
     load: Vec<u64>,
+    /// Whether clients add up first-layer outputs that follow from others.
+    adds_up: bool,
     participants: BTreeMap<RoundId, Coalition>,
     planned: BTreeMap<(RoundId, usize), BTreeSet<Coalition>>,
     known_inputs: u64,
@@ -41,10 +43,18 @@ impl Planner {
             groups,
             ledger: Ledger::new(clients),
             load: vec![0; clients],
+            adds_up: false,
             participants: BTreeMap::new(),
             planned: BTreeMap::new(),
             known_inputs: 0,
         })
+    }
+
+    /// The same where clients add up first-layer outputs that follow from others: few of them should have replies of their
+    /// own.
+    #[must_use]
+    pub fn adding_up(self, adds_up: bool) -> Self {
+        Self { adds_up, ..self }
     }
 
     /// The owners of the unit's group whose samples are tested securely. The others know the model and test it
@@ -174,6 +184,7 @@ impl Planner {
             partners: Partners::new(clients, unit.participants, owners, turn),
             ledger: &self.ledger,
             load: &self.load,
+            adds_up: self.adds_up,
             turn,
             seen,
             old,

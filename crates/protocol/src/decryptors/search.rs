@@ -21,6 +21,8 @@ pub(super) struct Search<'a> {
     pub ledger: &'a Ledger,
     /// Replies each client has decrypted so far, one entry per client.
     pub load: &'a [u64],
+    /// Whether clients add up first-layer outputs that follow from others.
+    pub adds_up: bool,
     /// Ties go to another client at every turn.
     pub turn: usize,
     /// What clients who were replaced have seen.
@@ -158,11 +160,10 @@ impl Search<'_> {
         openings
     }
 
-    /// Where models have one layer a client adds up outputs that follow from others, so what counts is what does not follow:
-    /// as few clients as can be should have replies of their own.
+    /// Where a client adds up outputs that follow from others, what counts is what does not follow: as few clients as can be
+    /// should have replies of their own.
     fn costs(&self, first: usize) -> u8 {
-        let is_one_layer = self.protocol == Protocol::SecSv && self.network.stages() == 1;
-        if !is_one_layer || !self.ledger.adds(self.reply(Part::FirstStep, first)) {
+        if !self.adds_up || !self.ledger.adds(self.reply(Part::FirstStep, first)) {
             0
         } else if self.partners.core().contains(first) {
             1

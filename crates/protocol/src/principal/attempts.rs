@@ -8,7 +8,7 @@ use secsv_federation::{Coalition, MAX_CLIENTS, RoundId, SampleSet};
 use super::{Assignment, Principal, TestRequest, TestState, cut::part};
 use crate::{
     Error,
-    decryptors::{PlanError, Planner, Unit, UnitRoles},
+    decryptors::{PlanError, Planner, Unit, UnitRoles, knowing},
     message::{Kind, Place, TestPlan, UnitId, UnitPlan},
     role::Effects,
     scope::ATTEMPT,
@@ -80,16 +80,26 @@ impl Principal {
         self.away = away;
         self.awaited = Coalition::EMPTY;
         let Some(session) = self.session.clone() else { return Ok(effects) };
-        let contexts: Vec<Arc<UnitContext>> =
-            self.units.values().filter_map(|state| state.plan.clone()).collect();
+        effects.and(self.replace_absent(&session, |_| true)?);
+        effects.and(self.pump()?);
+        Ok(effects)
+    }
+
+    /// Has others take over what clients that stay away were to do in some units.
+    pub(super) fn replace_absent(
+        &mut self,
+        session: &Arc<Session>,
+        of: impl Fn(UnitId) -> bool,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let contexts = self.units.iter().filter(|(id, _)| of(**id));
+        let contexts: Vec<Arc<UnitContext>> = contexts.filter_map(|(_, state)| state.plan.clone()).collect();
         for context in contexts {
             let seated: Coalition = context.seated().collect();
-            if seated.intersection(away).is_empty() {
-                continue;
+            if !seated.intersection(self.away).is_empty() {
+                effects.and(self.replace(session, &context)?);
             }
-            effects.and(self.replace(&session, &context)?);
         }
-        effects.and(self.pump()?);
         Ok(effects)
     }
 
@@ -121,10 +131,9 @@ impl Principal {
         self.secret.forget_unit(context.id);
         let test = asked(context.id.test);
         let request = self.tests.get(&test).ok_or(Error::Local { what: "a test under way" })?.request.clone();
-        for (&coalition, selection) in context.plan.coalitions.iter().zip(&context.selections) {
+        for &coalition in &context.plan.coalitions {
             let last = self.attempts_at(round, coalition, group).len().saturating_sub(1);
-            let unit = UnitPlan { samples: selection.samples.clone(), ..context.plan.clone() };
-            let plan = self.alone(&request, test, &unit, coalition, last);
+            let plan = self.alone(session, &request, test, &context.plan, coalition, last);
             let plan = plan.ok_or(Error::Local { what: "assigned roles" })?;
             effects.and(self.announce(session, &plan)?);
         }
@@ -138,6 +147,7 @@ impl Principal {
     /// One coalition of a unit by itself, at an attempt.
     fn alone(
         &self,
+        session: &Session,
         request: &TestRequest,
         test: u64,
         unit: &UnitPlan,
@@ -147,8 +157,10 @@ impl Principal {
         let number = request.coalitions.iter().position(|other| *other == coalition)?;
         let part = if request.coalitions.len() == 1 { 0 } else { ALONE + number };
         let roles = self.attempts_at(request.round, coalition, unit.group).get(attempt)?.clone();
-        let (samples, gathered) = (unit.samples.clone(), unit.gathered.clone());
-        let units = vec![UnitPlan { part, samples, gathered, ..roles }];
+        let participants = session.federation.participants(request.round);
+        let knowing = knowing(session.groups[unit.group].owners, coalition, participants);
+        let samples = session.without_owners(unit.group, &unit.samples, knowing);
+        let units = vec![UnitPlan { part, samples, gathered: unit.gathered.clone(), ..roles }];
         Some(TestPlan { test: numbered(test, attempt), round: request.round, units })
     }
 
@@ -169,7 +181,7 @@ impl Principal {
     }
 
     /// A test as it is announced: all its units, then each coalition of those that others had to take over.
-    pub(super) fn attempts(&self, request: &TestRequest, plan: TestPlan) -> Vec<TestPlan> {
+    pub(super) fn attempts(&self, session: &Session, request: &TestRequest, plan: TestPlan) -> Vec<TestPlan> {
         let mut later = Vec::new();
         for unit in &plan.units {
             let tried = |coalition| self.attempts_at(plan.round, coalition, unit.group).len();
@@ -179,7 +191,7 @@ impl Principal {
             for &coalition in &unit.coalitions {
                 let first = usize::from(tried(coalition) > 1);
                 let attempts = (first..tried(coalition))
-                    .filter_map(|attempt| self.alone(request, plan.test, unit, coalition, attempt));
+                    .filter_map(|attempt| self.alone(session, request, plan.test, unit, coalition, attempt));
                 later.extend(attempts);
             }
         }

@@ -37,14 +37,13 @@ pub(crate) fn cut(
         let asked = session.in_group(index, &request.samples);
         let mut units: BTreeMap<usize, UnitPlan> = BTreeMap::new();
         for (number, &coalition) in coalitions.iter().enumerate() {
-            let mut samples = asked.clone();
             // Models an owner knows it tests itself (SECURITY.md, who decrypts what).
-            for owner in knowing(group.owners, coalition, participants).members() {
+            let knowing = knowing(group.owners, coalition, participants);
+            let samples = session.without_owners(index, &asked, knowing);
+            for owner in knowing.members() {
                 let places = group.places(owner);
-                let (mut own, mut hidden) = (SampleSet::none(places.len()), SampleSet::none(group.size));
-                places.clone().filter(|&p| samples.contains(p)).for_each(|p| own.insert(p - places.start));
-                places.for_each(|place| hidden.insert(place));
-                samples = samples.difference(&hidden);
+                let mut own = SampleSet::none(places.len());
+                places.clone().filter(|&p| asked.contains(p)).for_each(|p| own.insert(p - places.start));
                 if !own.is_empty() {
                     cut.own.entry(owner).or_default().push((number, own));
                 }

@@ -8,7 +8,7 @@ use std::{
 use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    Assignment, Principal, RoundState, TestRequest, TestState,
+    Assignment, Principal, RoundState, TestRequest, TestState, asked,
     cut::{Cut, cut},
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
 
 /// Tests that run at the same time: enough to keep every party busy ...
 pub(super) const MOST_ACTIVE: usize = 12;
-/// ... also if a test is one visit to a client, and most of its time goes by on the way and at the disks ...
+/// ... also if a test is one visit to a client about one model, and most of its time goes by on the way and at the disks ...
 const MOST_ACTIVE_OF_ONE_LAYER: usize = 40;
 /// ... and few enough that the coalitions' models of both servers fit this many bytes.
 const MODELS_MEMORY: usize = 1 << 30;
@@ -95,13 +95,15 @@ impl Principal {
             effects.outbox.push(Outgoing::new(PartyId::Client(owner), Kind::OwnTest, w.finish()));
             state.owners_left.insert(owner, tests.into_iter().map(|(number, _)| number).collect());
         }
-        let attempts = self.attempts(&state.request, plan);
+        let attempts = self.attempts(session, &state.request, plan);
         self.tests.insert(test, state);
         if attempts.iter().any(|plan| !plan.units.is_empty()) {
             effects.and(self.open_round(round));
             for plan in attempts {
                 effects.and(self.announce(session, &plan)?);
             }
+            // Its roles may be older than somebody's absence.
+            effects.and(self.replace_absent(session, |unit| asked(unit.test) == test)?);
         }
         effects.and(self.finish(test)?);
         Ok(effects)
@@ -181,7 +183,7 @@ impl Principal {
 pub(crate) fn most_active(session: &Session) -> usize {
     let later = session.encryption.iter().flat_map(|encryption| encryption.layouts.iter().skip(1));
     let of_one: usize = later.map(|layout| 2 * layout.prepared_bytes()).sum();
-    let is_one_layer = session.program().hops.len() == 1;
-    let most = if is_one_layer { MOST_ACTIVE_OF_ONE_LAYER } else { MOST_ACTIVE };
+    let is_one_visit = session.program().hops.len() == 1 && !session.federation.tests_together();
+    let most = if is_one_visit { MOST_ACTIVE_OF_ONE_LAYER } else { MOST_ACTIVE };
     MODELS_MEMORY.checked_div(of_one).unwrap_or(most).clamp(2, most)
 }

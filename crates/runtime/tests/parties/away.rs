@@ -65,3 +65,22 @@ fn where_the_rules_leave_nobody_the_run_waits_and_says_for_whom() {
     processes.start("e");
     processes.finish();
 }
+
+/// Two owners share a batch, so coalitions that were tested together differ in whose samples they are tested on. Some others
+/// take over; the rest waits, and a principal that was killed in the meantime goes on with the same words.
+#[test]
+fn a_principal_that_is_killed_after_others_took_over_goes_on() {
+    let fixture = Fixture::new(&Recipe { owners: 2, rounds: 2, ..recipe(Protocol::SecSv) });
+    let mut processes = lose(&fixture, "e");
+    let is_awaited = |processes: &Processes<'_>| {
+        let log = processes.log("principal");
+        log.lines().filter(|line| line.contains("awaited: the run goes on") && line.contains("\"e\"")).count()
+    };
+    processes.wait_until("e is awaited", || is_awaited(&processes) > 0);
+    let before = is_awaited(&processes);
+    assert!(processes.kill("principal"));
+    processes.start("principal");
+    processes.wait_until("e is awaited again", || is_awaited(&processes) > before);
+    processes.start("e");
+    processes.finish();
+}
