@@ -8,20 +8,23 @@ pub(crate) mod hesv;
 mod later_layers;
 mod memory;
 mod replies;
+mod results;
 mod schedule;
 
 use attempts::asked;
 pub(crate) use attempts::plan_of;
 pub use memory::Assignment;
+use results::TestState;
+pub use results::{TestRequest, TestResult};
 pub(crate) use schedule::most_active;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
 };
 
 use secsv_algebra::{Matrix, Prg, Seed, SeedShare, Share};
-use secsv_federation::{Coalition, RoundId, SampleSet};
+use secsv_federation::{Coalition, RoundId};
 use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 
 use crate::{
@@ -34,46 +37,9 @@ use crate::{
     role::{Effects, Outgoing, Role},
     scope::Scope,
     secret::{self, SecretServer},
-    server::{Store, Triple, UnitContext, UnitState, may_send, missing, missing_inputs, waits_for},
+    server::{Store, Triple, UnitState, may_send, missing, missing_inputs, waits_for},
     session::{Federation, Session},
 };
-
-/// A test that somebody wants.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TestRequest {
-    /// The round.
-    pub round: RoundId,
-    /// Whose aggregates: one, or several where [`Federation::tests_together`]. The empty coalition stands for the model
-    /// before the first round.
-    pub coalitions: Vec<Coalition>,
-    /// Which samples of the collective test set.
-    pub samples: SampleSet,
-    /// All that this test and others of the round, of coalitions not smaller, may need.
-    pub among: SampleSet,
-}
-
-impl TestRequest {
-    /// A test for which nothing is gathered.
-    pub fn new(round: RoundId, coalition: Coalition, samples: SampleSet) -> Self {
-        let among = SampleSet::all(samples.total());
-        Self { round, coalitions: vec![coalition], samples, among }
-    }
-}
-
-/// What a test found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TestResult {
-    /// How many of the samples were predicted right.
-    pub correct: usize,
-    /// Which, where the principal learns it: not in HESV.
-    pub right: Option<SampleSet>,
-}
-
-impl From<SampleSet> for TestResult {
-    fn from(right: SampleSet) -> Self {
-        Self { correct: right.len(), right: Some(right) }
-    }
-}
 
 /// The principal server.
 pub struct Principal {
@@ -116,36 +82,6 @@ struct RoundState {
     other: BTreeMap<(PassId, usize), Vec<u8>>,
     /// First-layer outputs of every model, chunk by chunk.
     outputs: BTreeMap<(PassId, usize), Arc<Vec<Vec<Ciphertext>>>>,
-}
-
-struct TestState {
-    request: TestRequest,
-    /// For each coalition, the samples that it predicts right ...
-    right: Vec<SampleSet>,
-    /// ... or how many, where that is all that is learnt.
-    counted: Vec<usize>,
-    /// Groups whose samples are not tested yet, and by which coalition.
-    units_left: BTreeSet<(usize, usize)>,
-    /// Owners that have not tested models they know, and which coalitions' these are.
-    owners_left: BTreeMap<usize, Vec<usize>>,
-}
-
-impl TestState {
-    fn new(request: TestRequest) -> Self {
-        let coalitions = request.coalitions.len();
-        Self {
-            right: vec![SampleSet::none(request.samples.total()); coalitions],
-            counted: vec![0; coalitions],
-            units_left: BTreeSet::new(),
-            owners_left: BTreeMap::new(),
-            request,
-        }
-    }
-
-    /// A coalition's number in the request.
-    fn number(&self, coalition: Coalition) -> Option<usize> {
-        self.request.coalitions.iter().position(|other| *other == coalition)
-    }
 }
 
 #[derive(Default)]
@@ -358,29 +294,6 @@ impl Principal {
         Ok(effects)
     }
 
-    fn own_result(
-        &mut self,
-        session: &Session,
-        client: usize,
-        content: &[u8],
-    ) -> Result<Result<Effects<Self>, Error>, CodecError> {
-        let mut r = Reader::new(content);
-        let test = r.u64()?;
-        let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
-        let asked = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
-        let found = asked.iter().map(|_| r.samples()).collect::<Result<Vec<_>, _>>()?;
-        r.end()?;
-        let (offset, own) = (session.offset(client), session.hellos[client].samples as usize);
-        if found.iter().any(|right| right.total() != own) {
-            return Err(CodecError::Value { what: "samples" });
-        }
-        for (number, right) in state.owners_left.remove(&client).into_iter().flatten().zip(found) {
-            let asked = right.iter().filter(|k| state.request.samples.contains(offset + k));
-            asked.for_each(|k| state.right[number].insert(offset + k));
-        }
-        Ok(self.finish(test))
-    }
-
     fn client_share(
         &mut self,
         session: &Arc<Session>,
@@ -458,67 +371,6 @@ impl Principal {
         let mut effects = Effects::default();
         effects.outbox.push(Outgoing::new(to, kind, content));
         effects
-    }
-
-    /// Which predictions are right (Algorithm 4, steps 13 and 14).
-    fn judge(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
-        let id = context.id;
-        let Some(state) = self.units.get_mut(&id) else { return Ok(Effects::default()) };
-        let (Some(predicted), true) = (&state.predicted, self.verdicts.contains_key(&id)) else {
-            return Ok(Effects::default());
-        };
-        let Some(truth) = context.arranged(session, &state.truths) else { return Ok(Effects::default()) };
-        let verdict = self.verdicts.remove(&id).unwrap_or_default();
-        let field = session.label_field();
-        let from = PartyId::Auxiliary;
-        let malformed = |why| Error::Malformed { from, kind: Kind::Verdict, why };
-        let other = field.unpack(context.labels(), &verdict).map_err(malformed)?;
-        let differences = predicted.expose().iter().zip(truth.expose().iter()).zip(other.expose().iter());
-        let mut is_right = differences.map(|((&p, &t), &other)| field.is_zero(p, t, other));
-        let group = &session.groups[context.plan.group];
-        let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };
-        for (&coalition, selection) in context.plan.coalitions.iter().zip(&context.selections) {
-            let number = test.number(coalition).ok_or(Error::Local { what: "a coalition of a test" })?;
-            for &(owner, first, count) in &group.parts {
-                let offset = session.offset(owner);
-                for (&place, is_right) in selection.within(&(first..first + count)).iter().zip(&mut is_right)
-                {
-                    if is_right {
-                        test.right[number].insert(offset + place - first);
-                    }
-                }
-            }
-            test.units_left.remove(&(id.group, number));
-        }
-        self.units.remove(&id);
-        self.secret.forget_unit(id);
-        self.finish(asked(id.test))
-    }
-
-    /// Ends a test that has everything.
-    fn finish(&mut self, test: u64) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let ended =
-            self.tests.get(&test).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
-        if let Some(mut state) = ended.then(|| self.tests.remove(&test)).flatten() {
-            let found = if self.is_hesv() {
-                state.counted.iter().map(|&correct| TestResult { correct, right: None }).collect()
-            } else {
-                std::mem::take(&mut state.right).into_iter().map(TestResult::from).collect()
-            };
-            self.results.push((test, found));
-            for number in self.numbers(test, &state.request) {
-                self.over.push(Scope::Test(number));
-                self.store.forget_test(number);
-                self.hesv.forget_test(number);
-                let mut w = Writer::default();
-                w.u8(0).u64(number);
-                let content = w.finish();
-                effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
-            }
-            effects.and(self.pump()?);
-        }
-        Ok(effects)
     }
 }
 

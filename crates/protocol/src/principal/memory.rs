@@ -164,6 +164,7 @@ mod tests {
     use std::sync::Arc;
 
     use secsv_algebra::Seed;
+    use secsv_federation::SampleSet;
 
     use super::*;
     use crate::{
