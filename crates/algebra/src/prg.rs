@@ -94,10 +94,10 @@ impl Prg {
 }
 
 impl Prg {
-    /// Fills a slice with uniform numbers below `bound`, of one byte each where that is enough.
+    /// Fills a slice with uniform numbers below `bound`, from no more bits each than a power of two.
     pub fn fill_small(&mut self, bound: u16, out: &mut [u16]) {
         let mask = u16::MAX >> bound.leading_zeros();
-        let bits = if mask <= u8::MAX.into() { u8::BITS } else { u16::BITS };
+        let bits = mask.count_ones().next_power_of_two();
         let in_word = (u64::BITS / bits) as usize;
         let mut words = Secret::new([0; 64]);
         let mut filled = 0;
@@ -146,8 +146,17 @@ impl RngCore for Prg {
     }
 
     fn fill_bytes(&mut self, out: &mut [u8]) {
-        for bytes in out.chunks_mut(4) {
-            bytes.copy_from_slice(&self.next_u32().to_le_bytes()[..bytes.len()]);
+        let (words, rest) = out.as_chunks_mut::<4>();
+        let mut filled = 0;
+        while filled < words.len() {
+            let there = self.rest();
+            let count = there.len().min(words.len() - filled);
+            words[filled..].iter_mut().zip(there).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+            self.used += count;
+            filled += count;
+        }
+        if !rest.is_empty() {
+            rest.copy_from_slice(&self.next_u32().to_le_bytes()[..rest.len()]);
         }
     }
 }

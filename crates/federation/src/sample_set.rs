@@ -58,6 +58,30 @@ impl SampleSet {
         }
     }
 
+    /// Adds samples, counted from `begin`, of which this holds.
+    ///
+    /// # Panics
+    /// Panics if there is no such sample.
+    pub fn insert_where(&mut self, begin: usize, mut holds: impl Iterator<Item = bool>) {
+        let mut sample = begin;
+        loop {
+            let mut word = 0;
+            let room = 64 - sample % 64;
+            let there = holds.by_ref().take(room).fold(0, |k, holds| {
+                word |= u64::from(holds) << (sample % 64 + k);
+                k + 1
+            });
+            if word != 0 {
+                assert!(sample + there <= self.total, "sample {sample} and {there} more of {}", self.total);
+                self.words[sample / 64] |= word;
+            }
+            sample += there;
+            if there < room {
+                return;
+            }
+        }
+    }
+
     /// Whether a sample is in the set.
     pub fn contains(&self, sample: usize) -> bool {
         sample < self.total && self.words[sample / 64] >> (sample % 64) & 1 == 1
@@ -120,5 +144,15 @@ mod tests {
         common.union_with(&a);
         assert_eq!(common, a);
         assert!(a.contains(64) && !b.contains(64) && !a.contains(1000));
+    }
+
+    #[test]
+    fn samples_of_which_something_holds_are_inserted() {
+        for (begin, count) in [(0, 0), (0, 64), (3, 61), (3, 62), (60, 140), (199, 1), (200, 0)] {
+            let mut set = SampleSet::none(200);
+            set.insert_where(begin, (0..count).map(|k| k % 3 != 1));
+            let expected: Vec<usize> = (0..count).filter(|k| k % 3 != 1).map(|k| begin + k).collect();
+            assert_eq!(set.iter().collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What a client does between decryption and sharing: decode, activate in double precision, encode. The bits are the
 //! same on every machine, so every decryptor and the ideal run agree.
 
-use secsv_algebra::{AlgebraError, FixedPoint, Matrix, Ring, wipe};
+use secsv_algebra::{AlgebraError, FixedPoint, Matrix, Ring, Secret, wipe};
 use secsv_federation::{
     Activation,
     clear::{activate, sigmoid, tanh},
@@ -9,6 +9,7 @@ use secsv_federation::{
 
 use crate::{
     Error,
+    labels::Wiped,
     precision::Precision,
     program::{Program, Receive, Then},
 };
@@ -81,20 +82,8 @@ impl Values {
 
     /// The class of the largest score of each sample; the last class's is 0 where only the others were computed
     /// ([`Program::compares_with_last_class`]).
-    pub(crate) fn labels(&self, classes: usize) -> Vec<usize> {
-        let zero = vec![0.0; self.columns];
-        let mut rows = self.numbers.chunks_exact(self.columns.max(1));
-        let mut best = zeroize::Zeroizing::new(rows.next().unwrap_or(&zero).to_vec());
-        let mut labels = vec![0; self.columns];
-        for class in 1..classes {
-            let row = rows.next().unwrap_or(&zero);
-            for ((best, label), &score) in best.iter_mut().zip(&mut labels).zip(row) {
-                // The lowest class of those with equal scores.
-                let is_better = score > *best;
-                (*best, *label) = if is_better { (score, class) } else { (*best, *label) };
-            }
-        }
-        labels
+    pub(crate) fn labels(&self, classes: usize) -> Vec<u16> {
+        largest(&self.numbers, self.columns, classes)
     }
 
     /// As elements; numbers outside the format's range are an error that names the layer.
@@ -103,6 +92,27 @@ impl Values {
         let rows = self.numbers.len().checked_div(self.columns).unwrap_or(0);
         Ok(Matrix::new(ring, rows, self.columns, elements)?)
     }
+}
+
+/// The class of the largest score of each sample, from rows of scores. Rows that are missing are 0.
+pub(crate) fn largest<T: Copy + Default + PartialOrd>(
+    scores: &[T],
+    columns: usize,
+    classes: usize,
+) -> Vec<u16> {
+    let zero = vec![T::default(); columns];
+    let mut rows = scores.chunks_exact(columns.max(1));
+    let mut best = Secret::new(Wiped(rows.next().unwrap_or(&zero).to_vec()));
+    let mut labels = vec![0; columns];
+    for class in 1..classes {
+        let row = rows.next().unwrap_or(&zero);
+        for ((best, label), &score) in best.expose_mut().iter_mut().zip(&mut labels).zip(row) {
+            // The lowest class of those with equal scores.
+            let is_better = score > *best;
+            (*best, *label) = if is_better { (score, class as u16) } else { (*best, *label) };
+        }
+    }
+    labels
 }
 
 fn out_of_range(error: AlgebraError, layer: usize) -> Error {
@@ -120,7 +130,7 @@ pub enum Handed<R: Ring> {
     /// To be shared.
     Shared(Matrix<R>),
     /// Predicted classes.
-    Labels(Vec<usize>),
+    Labels(Vec<u16>),
 }
 
 /// What a client got at a hop, in the order of the program.
@@ -297,7 +307,7 @@ mod tests {
             for (column, label) in found.into_iter().enumerate() {
                 let score = |row: usize| if row < rows { numbers[row * columns + column] } else { 0.0 };
                 let scores: Vec<f64> = (0..classes).map(score).collect();
-                prop_assert_eq!(label, predicted(&scores));
+                prop_assert_eq!(usize::from(label), predicted(&scores));
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::{
     Error, PartyId,
     codec::{Reader, Writer, unpack_matrix},
     error::CodecError,
+    labels,
     message::{Kind, Place, TestPlan, UnitId, join_after},
     pass::{EVERYTHING, Pass, PassId},
     role::{Effects, Outgoing, Phase, Role},
@@ -279,13 +280,12 @@ impl Auxiliary {
                 state.inputs.insert(place.hop, Arc::new(Share::new(matrix)));
             }
             Kind::Predicted => {
-                let labels = session.label_field().unpack(context.labels(), rest);
+                let labels = labels::received(context.label_bytes(&session), rest);
                 state.predicted = Some(labels.map_err(malformed)?);
             }
             Kind::Truth => {
-                let own = context.labels_of(&session, client);
-                let labels = session.label_field().unpack(own, rest).map_err(malformed)?;
-                state.truths.insert(client, labels);
+                let labels = labels::received(context.truth_bytes(&session, client), rest);
+                state.truths.insert(client, labels.map_err(malformed)?);
             }
             _ => {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
@@ -414,9 +414,9 @@ impl Auxiliary {
         let mut effects = Effects::default();
         let Some(state) = self.units.get_mut(&context.id) else { return Ok(effects) };
         let Some(predicted) = state.predicted.as_ref().filter(|_| !state.judged) else { return Ok(effects) };
-        let Some(truth) = context.arranged(session, &state.truths) else { return Ok(effects) };
-        let differences = session.label_field().packed_difference(predicted, &truth);
-        let content = Place::new(context.id, 0).encode(&differences);
+        let Some(mut differences) = context.arranged(session, &state.truths) else { return Ok(effects) };
+        labels::subtract(&mut differences, predicted.expose());
+        let content = Place::new(context.id, 0).encode(differences.expose());
         effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Verdict, content));
         state.judged = true;
         Ok(effects)

@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 
-use secsv_algebra::{Field, Matrix, Ring};
+use secsv_algebra::{Field, Matrix, Ring, wipe};
 
-use crate::{Error, server::Selection};
+use crate::{Error, activation::largest, server::Selection};
+
+/// Columns that are added up at a time.
+const BLOCK: usize = 1024;
 
 /// Which outputs of a unit are sent, and how those of every coalition follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,47 +64,104 @@ impl Combinations {
         Self { sent, terms }
     }
 
-    /// The outputs of a coalition on its samples, from those that were sent on theirs: a column for each sample, position by
-    /// position of the layer.
+    /// The outputs of a coalition on its samples, from those that were sent on theirs: a row for each output, a column for
+    /// each sample, position by position of the layer.
     pub(crate) fn outputs(
         &self,
         number: usize,
         selections: &[Arc<Selection>],
-        received: &[Matrix<Field>],
-    ) -> Result<Matrix<Field>, Error> {
+        received: &[Outputs],
+    ) -> Result<Outputs, Error> {
         let missing = || Error::Local { what: "outputs that others follow from" };
         let (first, sent) = received.first().zip(self.sent.first()).ok_or_else(missing)?;
-        let positions = first.columns().checked_div(selections[*sent].places.len()).unwrap_or(0);
-        let (field, rows, wanted) = (first.ring(), first.rows(), &selections[number]);
+        let positions = first.columns.checked_div(selections[*sent].places.len()).unwrap_or(0);
+        let (field, wanted) = (first.field, &selections[number]);
         let count = wanted.places.len();
-        let mut elements = vec![0; rows * positions * count];
+        let rows = first.numbers.len().checked_div(first.columns).unwrap_or(0);
+        let mut sum =
+            Outputs { field, columns: positions * count, numbers: vec![0; rows * positions * count] };
+        let mut terms = Vec::with_capacity(self.terms[number].len());
         for &(from, factor) in &self.terms[number] {
             let outputs = received.get(from).ok_or_else(missing)?;
             let of = self.sent.get(from).map(|&sent| &selections[sent]).ok_or_else(missing)?;
-            let columns = if wanted == of {
-                None
-            } else {
-                Some(columns(&wanted.places, &of.places).ok_or_else(missing)?)
+            let places = match wanted == of {
+                true => None,
+                false => Some(columns(&wanted.places, &of.places).ok_or_else(missing)?),
             };
-            let sources = outputs.elements().chunks_exact(of.places.len().max(1));
-            for (target, source) in elements.chunks_exact_mut(count.max(1)).zip(sources) {
-                match &columns {
-                    None => add(field, factor, target, source.iter().copied()),
-                    Some(columns) => add(field, factor, target, columns.iter().map(|&column| source[column])),
+            terms.push((factor, &outputs.numbers, of.places.len(), places));
+        }
+        // A few columns at a time: the sum then stays in the nearest cache.
+        for (row, sums) in sum.numbers.chunks_exact_mut(count.max(1)).enumerate() {
+            for (block, sums) in sums.chunks_mut(BLOCK).enumerate() {
+                let first = block * BLOCK;
+                for (factor, numbers, length, places) in &terms {
+                    let source = numbers.get(row * length..(row + 1) * length).ok_or_else(missing)?;
+                    match places {
+                        None => add(field, *factor, sums, source[first..].iter().copied()),
+                        Some(places) => {
+                            add(field, *factor, sums, places[first..].iter().map(|&place| source[place]));
+                        }
+                    }
                 }
             }
         }
-        Ok(Matrix::new(field, rows, positions * count, elements)?)
+        sum.reduce();
+        Ok(sum)
     }
 }
 
-/// Adds multiples, nearly always by 1 or -1.
-fn add(field: Field, factor: u64, sums: &mut [u64], terms: impl Iterator<Item = u64>) {
+/// Outputs as whole numbers, row by row. Sums of a few need no reduction where they are those of a coalition: these fit
+/// the field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outputs {
+    field: Field,
+    columns: usize,
+    numbers: Vec<i64>,
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        wipe(&mut self.numbers);
+    }
+}
+
+impl Outputs {
+    pub(crate) fn new(matrix: &Matrix<Field>) -> Self {
+        let field = matrix.ring();
+        let numbers = matrix.elements().iter().map(|&x| field.centre(x)).collect();
+        Self { field, columns: matrix.columns(), numbers }
+    }
+
+    /// As elements again.
+    pub(crate) fn matrix(&self) -> Result<Matrix<Field>, Error> {
+        let elements = self.numbers.iter().map(|&x| self.field.embed(x)).collect();
+        let rows = self.numbers.len().checked_div(self.columns).unwrap_or(0);
+        Ok(Matrix::new(self.field, rows, self.columns, elements)?)
+    }
+
+    /// The class of the largest output of each sample; the last one's is 0 if it is missing.
+    pub(crate) fn labels(&self, classes: usize) -> Vec<u16> {
+        largest(&self.numbers, self.columns, classes)
+    }
+
+    fn reduce(&mut self) {
+        let (field, half) = (self.field, self.field.modulus() / 2);
+        let beyond = self.numbers.iter().fold(false, |any, x| any | (x.unsigned_abs() > half));
+        if beyond {
+            let reduced = |x: i64| field.centre(x.rem_euclid(field.modulus() as i64) as u64);
+            self.numbers.iter_mut().for_each(|x| *x = reduced(*x));
+        }
+    }
+}
+
+/// Adds multiples, nearly always by a small number and mostly by 1 or -1.
+fn add(field: Field, factor: u64, sums: &mut [i64], terms: impl Iterator<Item = i64>) {
     let terms = sums.iter_mut().zip(terms);
-    match factor {
-        1 => terms.for_each(|(sum, x)| *sum = field.add(*sum, x)),
-        _ if factor == field.modulus() - 1 => terms.for_each(|(sum, x)| *sum = field.sub(*sum, x)),
-        _ => terms.for_each(|(sum, x)| *sum = field.add(*sum, field.mul(factor, x))),
+    match field.centre(factor) {
+        1 => terms.for_each(|(sum, x)| *sum += x),
+        -1 => terms.for_each(|(sum, x)| *sum -= x),
+        small @ -256..256 => terms.for_each(|(sum, x)| *sum += small * x),
+        _ => terms.for_each(|(sum, x)| *sum += field.centre(field.mul(factor, field.embed(x)))),
     }
 }
 
@@ -184,12 +244,12 @@ mod tests {
                     terms.fold(0, |sum, x| field.add(sum, x))
                 })
             };
-            let received: Vec<_> = combinations.sent.iter().map(|&number| outputs(number)).collect();
+            let received: Vec<_> =
+                combinations.sent.iter().map(|&number| Outputs::new(&outputs(number))).collect();
             for number in 0..members.len() {
-                prop_assert_eq!(
-                    combinations.outputs(number, &selections, &received).unwrap(),
-                    outputs(number)
-                );
+                let found = combinations.outputs(number, &selections, &received).unwrap();
+                prop_assert_eq!(&found, &Outputs::new(&outputs(number)));
+                prop_assert_eq!(found.matrix().unwrap(), outputs(number));
             }
             // One for each independent sum, and for those that are asked for on fewer samples at most as many again.
             prop_assert!(combinations.sent.len() <= 3 * clients);

@@ -37,7 +37,7 @@ use crate::{
     session::{Federation, Session},
 };
 pub(crate) use memory::open_rounds;
-pub use rehearsal::{rehearse_activation, rehearse_frame, rehearse_sharing, rehearse_sum};
+pub use rehearsal::{rehearse_activation, rehearse_frame, rehearse_labels, rehearse_sharing, rehearse_sum};
 use tally::Tally;
 pub use tally::{LayerWork, Work};
 
@@ -161,7 +161,11 @@ fn plan(
     let roles = |coalition: Coalition, group: usize| match planned.entry((round, coalition.bits(), group)) {
         Entry::Occupied(known) => Ok(known.get().clone()),
         Entry::Vacant(entry) => {
-            let roles = planner.assign(Unit { round, participants, group, coalition }, Coalition::EMPTY)?;
+            let unit = Unit { round, participants, group, coalition };
+            let roles = match request.of_all {
+                true => planner.assign_of_all(unit, Coalition::EMPTY)?,
+                false => planner.assign(unit, Coalition::EMPTY)?,
+            };
             Ok(entry.insert(plan_of(&roles)).clone())
         }
     };

@@ -28,7 +28,8 @@ impl<R: Ring> Ideal<R> {
         coalition: Coalition,
         samples: &[usize],
     ) -> Result<Vec<usize>, Error> {
-        Ok(self.scores(program, precision, coalition, samples)?.labels(program.classes))
+        let labels = self.scores(program, precision, coalition, samples)?.labels(program.classes);
+        Ok(labels.into_iter().map(usize::from).collect())
     }
 
     /// The scores behind them: a row for each class, a column for each sample.

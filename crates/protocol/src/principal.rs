@@ -32,6 +32,7 @@ use crate::{
     codec::{Reader, Writer},
     decryptors::Planner,
     error::CodecError,
+    labels,
     message::{Hello, Kind, Place, UnitId},
     pass::{EVERYTHING, Pass, PassId},
     role::{Effects, Outgoing, Role},
@@ -317,16 +318,18 @@ impl Principal {
         let seed = r.seed().map_err(malformed)?;
         r.end().map_err(malformed)?;
         let (field, count) = (session.field(), context.places().len());
-        let labels = |count: usize, seed: &Seed| session.label_field().expand(seed, count);
         match kind {
             Kind::Shared => {
                 let rows = session.program().shared_size(place.hop);
                 let share = SeedShare::new(field, rows, count, seed).expand();
                 state.inputs.insert(place.hop, Arc::new(share));
             }
-            Kind::Predicted => state.predicted = Some(labels(context.labels(), &seed)),
+            Kind::Predicted => {
+                state.predicted = Some(labels::expand(&seed, context.label_bytes(session)));
+            }
             Kind::Truth => {
-                state.truths.insert(client, labels(context.labels_of(session, client), &seed));
+                let truth = labels::expand(&seed, context.truth_bytes(session, client));
+                state.truths.insert(client, truth);
             }
             _ => {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use secsv_algebra::{Field, Matrix, Ring, Secret, Share};
+use secsv_algebra::{Field, Matrix, Ring, Share};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{
     Ciphertext,
@@ -22,7 +22,7 @@ use crate::{
     combinations::Combinations,
     decryptors::knowing,
     error::CodecError,
-    labels::{Labels, Residues},
+    labels::{self, Packed},
     message::{Kind, TestPlan, UnitId, UnitPlan, split},
     pass::{EVERYTHING, Pass},
     program::Receive,
@@ -258,8 +258,8 @@ pub(crate) struct UnitState {
     pub started: BTreeSet<(usize, usize, usize)>,
     pub triples: BTreeMap<usize, Triple>,
     pub openings: BTreeMap<usize, Opening>,
-    pub predicted: Option<Labels>,
-    pub truths: BTreeMap<usize, Labels>,
+    pub predicted: Option<Packed>,
+    pub truths: BTreeMap<usize, Packed>,
     pub judged: bool,
 }
 
@@ -337,29 +337,60 @@ impl UnitContext {
             .map(|(owner, ..)| *owner)
     }
 
-    /// How many labels an owner compares.
-    pub(crate) fn labels_of(&self, session: &Session, owner: usize) -> usize {
-        let places = session.groups[self.plan.group].places(owner);
-        self.selections.iter().map(|selection| selection.within(&places).len()).sum()
+    /// The segments of one coalition's labels: whose samples, where they begin, and which.
+    pub(crate) fn segments<'a>(
+        &'a self,
+        session: &'a Session,
+        number: usize,
+    ) -> impl Iterator<Item = (usize, usize, &'a [usize])> {
+        let parts = session.groups[self.plan.group].parts.iter();
+        let of = move |&(owner, first, count): &_| {
+            (owner, first, self.selections[number].within(&(first..first + count)))
+        };
+        parts.map(of).filter(|(.., places)| !places.is_empty())
     }
 
-    /// The owners' labels in the order of the predictions: coalition by coalition, place by place.
-    pub(crate) fn arranged<'a>(
-        &self,
-        session: &Session,
-        truths: &'a BTreeMap<usize, Labels>,
-    ) -> Option<Labels> {
-        let group = &session.groups[self.plan.group];
-        let mut rest: Vec<(Range<usize>, &'a [u16])> = Vec::new();
+    /// Bytes of all labels that are compared.
+    pub(crate) fn label_bytes(&self, session: &Session) -> usize {
+        let field = session.label_field();
+        let bytes =
+            |number| self.segments(session, number).map(|(.., places)| field.packed_len(places.len()));
+        (0..self.selections.len()).flat_map(bytes).sum()
+    }
+
+    /// The coalitions that an owner shares true labels for: without factors they are the same for all.
+    pub(crate) fn shared_truths(&self, session: &Session, owner: usize) -> impl Iterator<Item = usize> {
+        let places = session.groups[self.plan.group].places(owner);
+        let most = if session.label_field().has_factors() { usize::MAX } else { 1 };
+        (0..self.selections.len())
+            .filter(move |&number| !self.selections[number].within(&places).is_empty())
+            .take(most)
+    }
+
+    /// Bytes of the true labels that an owner shares.
+    pub(crate) fn truth_bytes(&self, session: &Session, owner: usize) -> usize {
+        let (field, places) = (session.label_field(), session.groups[self.plan.group].places(owner));
+        let bytes = |number: usize| field.packed_len(self.selections[number].within(&places).len());
+        self.shared_truths(session, owner).map(bytes).sum()
+    }
+
+    /// The owners' labels in the order of the predictions: coalition by coalition, segment by segment.
+    pub(crate) fn arranged(&self, session: &Session, truths: &BTreeMap<usize, Packed>) -> Option<Packed> {
+        let field = session.label_field();
+        let mut rest: BTreeMap<usize, &[u8]> = BTreeMap::new();
         for owner in self.owners(session) {
-            rest.push((group.places(owner), truths.get(&owner)?.expose().as_slice()));
+            rest.insert(owner, truths.get(&owner)?.expose().as_slice());
         }
-        let mut all = Secret::new(Residues(Vec::with_capacity(self.labels())));
-        for selection in &self.selections {
-            for (places, labels) in &mut rest {
-                let (now, later) = labels.split_at_checked(selection.within(places).len())?;
+        let mut all = labels::empty(self.label_bytes(session));
+        for number in 0..self.selections.len() {
+            for (owner, _, places) in self.segments(session, number) {
+                let labels = rest.get_mut(&owner)?;
+                // An owner's samples are all tested or, where it knows the model, none: its segments are as long as each other.
+                let (now, later) = labels.split_at_checked(field.packed_len(places.len()))?;
                 all.expose_mut().extend_from_slice(now);
-                *labels = later;
+                if field.has_factors() {
+                    *labels = later;
+                }
             }
         }
         Some(all)

@@ -77,7 +77,7 @@ impl Federation {
     ) -> Result<Self, Error> {
         let program = Program::new(architecture)?;
         if architecture.classes() > LabelField::MOST_CLASSES {
-            return Err(Error::Unsupported { what: "more than 65521 classes" });
+            return Err(Error::Unsupported { what: "more than 65536 classes" });
         }
         if settings.protocol == Protocol::Hesv && settings.preset == Preset::Compact {
             return Err(Error::Unsupported {
@@ -97,7 +97,7 @@ impl Federation {
             .collect();
         max_owners(clients, network(&program)?)?;
         let mut hash = blake3::Hasher::new();
-        hash.update(b"secsv session, format 2");
+        hash.update(b"secsv session, format 3");
         hash.update(format!("{spec:?} {program:?} {rounds:?} {settings:?}").as_bytes());
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);

@@ -1,7 +1,7 @@
 //! Coalitions tested by the roles of a protocol, in one process or on a network: what follows from the federation and
 //! from running tests is the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{TestRequest, TestResult, decryptors::Protocol, session::Federation};
@@ -71,6 +71,7 @@ impl<E: ByRoles> Evaluator for E {
 /// Tests as roles are asked for them: where they test models together, those of one round on the same samples.
 pub(crate) fn requests(federation: &Federation, tests: Vec<(RoundId, Test)>) -> Vec<TestRequest> {
     let mut requests: Vec<TestRequest> = Vec::new();
+    let whole = whole_rounds(federation, &tests);
     for (round, Test { coalition, samples, among }) in tests {
         let most = federation.most_together(samples.total());
         let shared = requests.iter_mut().rev().take(if most > 1 { usize::MAX } else { 0 }).find(|request| {
@@ -82,10 +83,29 @@ pub(crate) fn requests(federation: &Federation, tests: Vec<(RoundId, Test)>) -> 
         });
         match shared {
             Some(request) => request.coalitions.push(coalition),
-            None => requests.push(TestRequest { round, coalitions: vec![coalition], samples, among }),
+            None => {
+                let (coalitions, of_all) = (vec![coalition], whole.contains(&round));
+                requests.push(TestRequest { round, coalitions, samples, among, of_all });
+            }
         }
     }
     requests
+}
+
+/// Rounds of which all coalitions are asked for at once, where models are tested together.
+fn whole_rounds(federation: &Federation, tests: &[(RoundId, Test)]) -> BTreeSet<RoundId> {
+    let mut asked: BTreeMap<RoundId, BTreeSet<Coalition>> = BTreeMap::new();
+    for (round, test) in tests.iter().filter(|_| federation.tests_together()) {
+        asked.entry(*round).or_default().insert(test.coalition);
+    }
+    let is_whole = |&(round, coalitions): &(&RoundId, &BTreeSet<Coalition>)| {
+        let participants = federation.participants(*round);
+        let asked =
+            coalitions.iter().filter(|coalition| !coalition.is_empty() && **coalition != participants);
+        // All but the empty coalition and the grand one, whose model everybody knows.
+        Some(asked.count() + 2) == 1usize.checked_shl(participants.len() as u32)
+    };
+    asked.iter().filter(is_whole).map(|(round, _)| *round).collect()
 }
 
 /// What a request asked for, coalition by coalition.

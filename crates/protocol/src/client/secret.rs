@@ -11,7 +11,6 @@ use crate::{
     activation::{Activator, Handed},
     codec::pack,
     error::CodecError,
-    labels::Residues,
     message::{Kind, Place},
     role::{Effects, Phase},
     secret,
@@ -101,10 +100,8 @@ impl Client {
                     (Kind::Shared, seeded.seed().clone(), rest)
                 }
                 Handed::Labels(classes) => {
-                    let classes = classes.into_iter().map(|class| class as u16).collect();
-                    let classes = Secret::new(Residues(classes));
-                    let (seeded, rest) = blinded(&session, &labels, &context, None, classes, seed);
-                    (Kind::Predicted, seeded, rest)
+                    let rest = blinded(&session, &labels, &context, classes, &seed);
+                    (Kind::Predicted, seed, rest)
                 }
             };
             Ok(move |role: &mut Self| {

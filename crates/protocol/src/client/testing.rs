@@ -12,10 +12,11 @@ use crate::{
     Error, PartyId,
     activation::{Activator, Handed},
     codec::{Writer, pack},
+    combinations::Outputs,
     error::CodecError,
-    labels::{Labels, Residues},
+    labels::{self, Labels, Packed, Wiped},
     message::{Kind, Place, TestPlan, UnitId},
-    program::Receive,
+    program::{Hop, Receive, Then},
     role::{Effects, Phase},
     server::{UnitContext, updates_of},
     session::Session,
@@ -104,12 +105,16 @@ impl Client {
             (session.clone(), context.clone(), self.input.clone(), self.position);
         effects.job(move |meter| {
             meter.enter(Phase::Share);
-            let own = session.groups[context.plan.group].places(position);
-            let label = |place: usize| input.test_set.labels()[place - own.start] as u16;
-            let labels = context.selections.iter().flat_map(|selection| selection.within(&own));
-            let labels = Secret::new(Residues(labels.map(|&place| label(place)).collect()));
-            let (seeded, rest) = blinded(&session, &secret, &context, Some(position), labels, seed);
-            Ok(move |role: &mut Self| Ok(role.send_share(Kind::Truth, place, &seeded, &rest)))
+            let mut packed = labels::empty(context.truth_bytes(&session, position));
+            for number in context.shared_truths(&session, position) {
+                for segment in context.segments(&session, number).filter(|(owner, ..)| *owner == position) {
+                    let label = |&place: &usize| input.test_set.labels()[place - segment.1] as u16;
+                    let labels = Labels::new(Wiped(segment.2.iter().map(label).collect()));
+                    blind(&session, &secret, &context, number, segment, labels.expose(), &mut packed);
+                }
+            }
+            let rest = labels::rest(packed, &seed);
+            Ok(move |role: &mut Self| Ok(role.send_share(Kind::Truth, place, &seed, &rest)))
         });
         Ok(effects)
     }
@@ -192,29 +197,16 @@ impl Client {
             effects.job(move |meter| {
                 let received = receive_together(&session, &context, &key, &parts, meter)?;
                 meter.enter(Phase::Activate);
-                let (combinations, received) = (context.combinations(&session), &received.expose().0);
-                let mut labels = Secret::new(Residues(Vec::with_capacity(context.labels())));
-                for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
-                    let total = session.total_share(context.round, coalition);
-                    let outputs = combinations.outputs(number, &context.selections, received)?;
-                    let outputs = Secret::new(Matrices(vec![outputs]));
-                    let handed = Activator::default().step(
-                        session.program(),
-                        &session.precision,
-                        hop,
-                        total,
-                        &outputs.expose().0,
-                    )?;
-                    let Handed::Labels(found) = handed else {
-                        return Err(Error::Local { what: "labels of a single layer" });
-                    };
-                    labels.expose_mut().extend(found.into_iter().map(|label| label as u16));
+                let received: Vec<Outputs> = received.expose().0.iter().map(Outputs::new).collect();
+                let mut packed = labels::empty(context.label_bytes(&session));
+                for number in 0..context.plan.coalitions.len() {
+                    let found = found_together(&session, &context, number, &received)?;
+                    blind_all(&session, &secret, &context, number, found.expose(), &mut packed);
                 }
-                meter.enter(Phase::Share);
-                let (seeded, rest) = blinded(&session, &secret, &context, None, labels, seed);
+                let rest = labels::rest(packed, &seed);
                 Ok(move |role: &mut Self| {
                     role.units.remove(&context.id);
-                    Ok(role.send_share(Kind::Predicted, place, &seeded, &rest))
+                    Ok(role.send_share(Kind::Predicted, place, &seed, &rest))
                 })
             });
             return Ok(effects);
@@ -235,10 +227,7 @@ impl Client {
                     (Kind::Shared, seeded.seed().clone(), pack(session.field(), rest.expose().elements()))
                 }
                 Handed::Labels(labels) => {
-                    let labels = labels.into_iter().map(|label| label as u16).collect();
-                    let labels = Secret::new(Residues(labels));
-                    let (seeded, rest) = blinded(&session, &secret, &context, None, labels, seed);
-                    (Kind::Predicted, seeded, rest)
+                    (Kind::Predicted, seed.clone(), blinded(&session, &secret, &context, labels, &seed))
                 }
             };
             Ok(move |role: &mut Self| {
@@ -295,31 +284,76 @@ fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Se
     (principal, w.finish())
 }
 
-/// Shares of labels times blinding factors, coalition by coalition: an owner's, or those of all places.
+/// The classes that a coalition's model predicts, where models are tested together.
+fn found_together(
+    session: &Session,
+    context: &UnitContext,
+    number: usize,
+    received: &[Outputs],
+) -> Result<Labels, Error> {
+    let outputs = context.combinations(session).outputs(number, &context.selections, received)?;
+    let program = session.program();
+    if let [Hop { then: Then::Label(activations), .. }] = &program.hops[..]
+        && activations.is_empty()
+        && program.operators[0].positions == 1
+    {
+        // Scores are outputs over a positive number, and differ wherever outputs do; row by row they are the classes'.
+        return Ok(Secret::new(Wiped(outputs.labels(program.classes))));
+    }
+    let total = session.total_share(context.round, context.plan.coalitions[number]);
+    let outputs = Secret::new(Matrices(vec![outputs.matrix()?]));
+    match Activator::default().step(program, &session.precision, 0, total, &outputs.expose().0)? {
+        Handed::Labels(labels) => Ok(Secret::new(Wiped(labels))),
+        Handed::Shared(_) => Err(Error::Local { what: "labels of a single layer" }),
+    }
+}
+
+/// What the auxiliary gets of predicted labels times blinding factors, where models are not tested together.
 pub(super) fn blinded(
     session: &Session,
     secret: &Seed,
     context: &UnitContext,
-    owner: Option<usize>,
-    mut labels: Labels,
-    seed: Seed,
-) -> (Seed, Vec<u8>) {
-    let field = session.label_field();
-    let parts = &session.groups[context.plan.group].parts;
-    let mut rest = labels.expose_mut().iter_mut();
-    for (&coalition, selection) in context.plan.coalitions.iter().zip(&context.selections) {
-        for &(owner, first, count) in parts.iter().filter(|(other, ..)| owner.is_none_or(|own| own == *other))
-        {
-            let places = selection.within(&(first..first + count));
-            if places.is_empty() {
-                continue;
-            }
-            let blinds = session.blinds(secret, context.round, coalition, owner);
-            for (&place, label) in places.iter().zip(&mut rest) {
-                *label = field.mul(blinds.expose()[place - first], *label);
-            }
-        }
+    labels: Vec<u16>,
+    seed: &Seed,
+) -> Vec<u8> {
+    let labels = Secret::new(Wiped(labels));
+    let mut packed = labels::empty(context.label_bytes(session));
+    blind_all(session, secret, context, 0, labels.expose(), &mut packed);
+    labels::rest(packed, seed)
+}
+
+/// Appends the segments of a coalition's labels, which are those of all its places.
+fn blind_all(
+    session: &Session,
+    secret: &Seed,
+    context: &UnitContext,
+    number: usize,
+    labels: &[u16],
+    packed: &mut Packed,
+) {
+    let mut rest = labels;
+    for segment in context.segments(session, number) {
+        let (labels, later) = rest.split_at(segment.2.len());
+        blind(session, secret, context, number, segment, labels, packed);
+        rest = later;
     }
-    let rest = field.rest(&labels, &seed);
-    (seed, rest)
+}
+
+/// Appends a segment of labels times blinding factors.
+fn blind(
+    session: &Session,
+    secret: &Seed,
+    context: &UnitContext,
+    number: usize,
+    (owner, first, places): (usize, usize, &[usize]),
+    labels: &[u16],
+    packed: &mut Packed,
+) {
+    let field = session.label_field();
+    if !field.has_factors() {
+        return field.pack(labels, packed);
+    }
+    let blinds = session.blinds(secret, context.round, context.plan.coalitions[number], owner);
+    let factors = places.iter().map(|&place| blinds.expose()[place - first]).collect();
+    field.pack_blinded(labels, Labels::new(Wiped(factors)).expose(), packed);
 }

@@ -1,14 +1,20 @@
 //! Pieces of a session's work, to be timed by whoever has a clock.
 
-use secsv_algebra::{Matrix, Ring, Ring64, Seed, share::split};
+use std::sync::Arc;
+
+use secsv_algebra::{Matrix, Ring, Ring64, Secret, Seed, share::split};
+use secsv_federation::SampleSet;
 
 use crate::{
     Error, PartyId,
     activation::Activator,
     codec::{pack, unpack},
+    combinations::{Combinations, Outputs},
     frame::Links,
+    labels::{self, Wiped},
     message::Kind,
     program::Receive,
+    server::Selection,
     session::Session,
 };
 
@@ -44,9 +50,39 @@ pub fn rehearse_sum(elements: usize) -> Result<usize, Error> {
 /// All hops of so many samples: outputs read, activated and encoded again.
 pub fn rehearse_activation(session: &Session, samples: usize) -> Result<(), Error> {
     match session.encryption {
+        Some(_) if session.federation.tests_together() => added_up(session, samples),
         Some(_) => activation(session, session.field(), samples),
         None => activation(session, Ring64, samples),
     }
+}
+
+/// What becomes of so many labels: blinded by two clients, shares drawn twice, taken away from each other and read.
+pub fn rehearse_labels(session: &Session, count: usize) -> usize {
+    let (field, seed) = (session.label_field(), Seed::from_bytes([4; 32]));
+    let mut packed = labels::empty(0);
+    let ones = vec![1; count];
+    if field.has_factors() {
+        field.pack_blinded(&ones, field.factors(&seed, count).expose(), &mut packed);
+    } else {
+        field.pack(&ones, &mut packed);
+    }
+    let mut rest = Secret::new(Wiped(labels::rest(packed, &seed)));
+    labels::subtract(&mut rest, labels::expand(&seed, field.packed_len(count)).expose());
+    field.zeros(rest.expose(), count).filter(|is_zero| *is_zero).count()
+}
+
+/// A sum of half of all local models' outputs, of a single layer, and its classes.
+fn added_up(session: &Session, samples: usize) -> Result<(), Error> {
+    let clients = session.federation.clients;
+    let places: Vec<usize> = (0..samples).collect();
+    let selection = Arc::new(Selection { samples: SampleSet::all(samples), places });
+    let terms = vec![(0..clients.div_ceil(2)).map(|client| (client, 1)).collect()];
+    let combinations = Combinations { sent: vec![0; clients], terms };
+    let rows = session.program().operators[0].shape.d_out;
+    let outputs = Outputs::new(&Matrix::zero(session.field(), rows, samples));
+    let received: Vec<Outputs> = (0..clients).map(|_| outputs.clone()).collect();
+    combinations.outputs(0, &[selection], &received)?.labels(session.program().classes);
+    Ok(())
 }
 
 fn activation<R: Ring>(session: &Session, ring: R, samples: usize) -> Result<(), Error> {

@@ -5,7 +5,11 @@ use std::collections::BTreeSet;
 use secsv_algebra::Ring64;
 use secsv_federation::RoundId;
 
-use super::{SEED, secsv::labels, tally::Tally};
+use super::{
+    SEED,
+    secsv::{labels, predicted},
+    tally::Tally,
+};
 use crate::{
     Error, PartyId,
     codec::packed_len,
@@ -135,7 +139,7 @@ fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<(
     let (program, samples) = (tally.session.program(), context.places().len());
     let client = context.client(program.hops[hop].seat)?;
     if hop + 1 == program.hops.len() {
-        tally.share_labels(client, Kind::Predicted, context, samples);
+        predicted(tally, context, client);
         return Ok(());
     }
     let elements = program.shared_size(hop) * samples;

@@ -128,7 +128,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
     for (hop, step) in session.program().hops.iter().enumerate() {
         let client = context.client(step.seat)?;
         if hop == last {
-            tally.share_labels(client, Kind::Predicted, context, context.labels());
+            predicted(tally, context, client);
         } else {
             let elements = session.program().shared_size(hop) * samples;
             tally.share(client, Kind::Shared, elements, packed_len(session.field(), elements));
@@ -141,10 +141,19 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
 pub(super) fn labels(tally: &mut Tally<'_>, context: &UnitContext) {
     let session = tally.session;
     for owner in context.owners(session) {
-        tally.share_labels(owner, Kind::Truth, context, context.labels_of(session, owner));
+        let places = session.groups[context.plan.group].places(owner);
+        let lengths =
+            context.shared_truths(session, owner).map(|n| context.selections[n].within(&places).len());
+        tally.share_labels(owner, Kind::Truth, lengths.sum(), context.truth_bytes(session, owner));
     }
-    let differences = session.label_field().packed_len(context.labels());
+    let differences = context.label_bytes(session);
     tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Verdict, differences);
+}
+
+/// Shares of what the last decryptor found.
+pub(super) fn predicted(tally: &mut Tally<'_>, context: &UnitContext, client: usize) {
+    let bytes = context.label_bytes(tally.session);
+    tally.share_labels(client, Kind::Predicted, context.labels(), bytes);
 }
 
 /// Replies with layers' outputs, or biases alone.

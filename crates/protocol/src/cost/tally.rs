@@ -9,7 +9,6 @@ use crate::{
     decryptors::Protocol,
     frame::OVERHEAD,
     message::{Kind, Place, UnitId},
-    server::UnitContext,
     session::{Encryption, Session},
 };
 
@@ -38,6 +37,8 @@ pub struct Work {
     pub unpacked_bytes: u64,
     /// Elements shared, or as much work as sharing them.
     pub shared: u64,
+    /// Labels shared.
+    pub labels: u64,
     /// Multiplications of words in matrix products (SecretSV).
     pub word_products: u64,
     /// Elements added to sums (SecretSV).
@@ -130,12 +131,12 @@ impl<'a> Tally<'a> {
         self.work.shared += elements as u64;
     }
 
-    /// Blinded labels. Blinds are drawn for all samples of those concerned.
-    pub fn share_labels(&mut self, client: usize, kind: Kind, context: &UnitContext, count: usize) {
-        let group = &self.session.groups[context.plan.group];
-        let samples = if kind == Kind::Truth { group.places(client).len() } else { group.size };
-        let elements = count + context.plan.coalitions.len() * samples;
-        self.share(client, kind, elements, self.session.label_field().packed_len(count));
+    /// Labels, of which so many bytes are shared.
+    pub fn share_labels(&mut self, client: usize, kind: Kind, count: usize, bytes: usize) {
+        let from = PartyId::Client(client);
+        self.send_about_unit(from, PartyId::Principal, kind, super::SEED);
+        self.send_about_unit(from, PartyId::Auxiliary, kind, bytes);
+        self.work.labels += count as u64;
     }
 
     pub fn encrypt(&mut self, packing: Packing, count: u64) -> Result<(), Error> {

@@ -66,6 +66,17 @@ impl Planner {
 
     /// Assigns every role of a unit to clients who are not away, and enters the layer-1 replies in the ledger.
     pub fn assign(&mut self, unit: Unit, away: Coalition) -> Result<UnitRoles, PlanError> {
+        self.assign_to(unit, away, false)
+    }
+
+    /// The same for one of all coalitions of a round, which will all be asked for. If every client took part, the few who can
+    /// take everything among them come to combine outputs into those of a model they know, whoever else decrypts as
+    /// well (`tests::rules` compares): so nobody else does where they can.
+    pub fn assign_of_all(&mut self, unit: Unit, away: Coalition) -> Result<UnitRoles, PlanError> {
+        self.assign_to(unit, away, true)
+    }
+
+    fn assign_to(&mut self, unit: Unit, away: Coalition, of_all: bool) -> Result<UnitRoles, PlanError> {
         let Unit { round, group, coalition, .. } = unit;
         if self.secure_owners(unit)?.is_empty() {
             return Err(PlanError::NothingToTest { round, coalition });
@@ -74,7 +85,7 @@ impl Planner {
             return Err(PlanError::AlreadyPlanned { round, group, coalition });
         }
         let seen = Seen::nothing(self.network.stages());
-        let casting = self.cast(unit, away, &seen, None)?;
+        let casting = self.cast(unit, away, &seen, None, of_all)?;
         self.participants.insert(round, unit.participants);
         self.planned.entry((round, group)).or_default().insert(coalition);
         let roles = UnitRoles { unit, casting, seen };
@@ -89,7 +100,7 @@ impl Planner {
     pub fn replace(&mut self, roles: &mut UnitRoles, sent: usize, away: Coalition) -> Result<(), PlanError> {
         let counted = roles.input_nearly_known();
         roles.seen.add(&roles.casting, sent);
-        roles.casting = self.cast(roles.unit, away, &roles.seen, Some((&roles.casting, sent)))?;
+        roles.casting = self.cast(roles.unit, away, &roles.seen, Some((&roles.casting, sent)), false)?;
         self.known_inputs += u64::from(!counted && roles.input_nearly_known());
         Ok(())
     }
@@ -142,8 +153,10 @@ impl Planner {
         away: Coalition,
         seen: &Seen,
         old: Option<(&Casting, usize)>,
+        of_all: bool,
     ) -> Result<Casting, PlanError> {
-        let search = self.search(unit, away, seen, old)?;
+        let mut search = self.search(unit, away, seen, old)?;
+        search.of_all = of_all && unit.participants.len() == self.load.len();
         let Some(casting) = search.run() else { return Err(self.why_nobody(unit, away, seen, old)) };
         let first = Some(casting.holders[0]).filter(|&first| search.kept(0) != Some(first));
         let gates = casting.gates.filter(|&gates| search.kept_gates() != Some(gates));
@@ -185,6 +198,7 @@ impl Planner {
             ledger: &self.ledger,
             load: &self.load,
             adds_up: self.adds_up,
+            of_all: false,
             turn,
             seen,
             old,

@@ -9,6 +9,7 @@ use crate::{
     Error, PartyId,
     codec::{Reader, Writer},
     error::CodecError,
+    labels,
     message::Kind,
     role::{Effects, Outgoing},
     scope::Scope,
@@ -28,13 +29,15 @@ pub struct TestRequest {
     pub samples: SampleSet,
     /// All that this test and others of the round, of coalitions not smaller, may need.
     pub among: SampleSet,
+    /// Whether all coalitions of the round are asked for, in this request or in others.
+    pub of_all: bool,
 }
 
 impl TestRequest {
     /// A test for which nothing is gathered.
     pub fn new(round: RoundId, coalition: Coalition, samples: SampleSet) -> Self {
         let among = SampleSet::all(samples.total());
-        Self { round, coalitions: vec![coalition], samples, among }
+        Self { round, coalitions: vec![coalition], samples, among, of_all: false }
     }
 }
 
@@ -114,25 +117,30 @@ impl Principal {
         let (Some(predicted), true) = (&state.predicted, self.verdicts.contains_key(&id)) else {
             return Ok(Effects::default());
         };
-        let Some(truth) = context.arranged(session, &state.truths) else { return Ok(Effects::default()) };
+        let Some(mut differences) = context.arranged(session, &state.truths) else {
+            return Ok(Effects::default());
+        };
         let verdict = self.verdicts.remove(&id).unwrap_or_default();
         let field = session.label_field();
         let from = PartyId::Auxiliary;
         let malformed = |why| Error::Malformed { from, kind: Kind::Verdict, why };
-        let other = field.unpack(context.labels(), &verdict).map_err(malformed)?;
-        let differences = predicted.expose().iter().zip(truth.expose().iter()).zip(other.expose().iter());
-        let mut is_right = differences.map(|((&p, &t), &other)| field.is_zero(p, t, other));
-        let group = &session.groups[context.plan.group];
+        let other = labels::received(context.label_bytes(session), &verdict).map_err(malformed)?;
+        labels::subtract(&mut differences, predicted.expose());
+        labels::subtract(&mut differences, other.expose());
+        let mut rest = differences.expose().as_slice();
         let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };
-        for (&coalition, selection) in context.plan.coalitions.iter().zip(&context.selections) {
+        for (of_unit, &coalition) in context.plan.coalitions.iter().enumerate() {
             let number = test.number(coalition).ok_or(Error::Local { what: "a coalition of a test" })?;
-            for &(owner, first, count) in &group.parts {
-                let offset = session.offset(owner);
-                for (&place, is_right) in selection.within(&(first..first + count)).iter().zip(&mut is_right)
-                {
-                    if is_right {
-                        test.right[number].insert(offset + place - first);
-                    }
+            for (owner, first, places) in context.segments(session, of_unit) {
+                let (segment, later) = rest.split_at(field.packed_len(places.len()));
+                rest = later;
+                let (right, offset) = (&mut test.right[number], session.offset(owner));
+                let is_right = field.zeros(segment, places.len());
+                if places.last().is_some_and(|last| last - places[0] == places.len() - 1) {
+                    right.insert_where(offset + places[0] - first, is_right);
+                } else {
+                    let found = places.iter().zip(is_right).filter(|(_, is_right)| *is_right);
+                    found.for_each(|(place, _)| right.insert(offset + place - first));
                 }
             }
             test.units_left.remove(&(id.group, number));

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use secsv_federation::{Coalition, RoundId};
+use secsv_federation::RoundId;
 
 use super::{
     Assignment, Principal, RoundState, TestRequest, TestState, asked,
@@ -77,7 +77,8 @@ impl Principal {
         let mut effects = Effects::default();
         let round = request.round;
         let participants = session.federation.participants(round);
-        let roles = |coalition, group| self.first_roles(round, participants, coalition, group);
+        let unit = |coalition, group| Unit { round, participants, group, coalition };
+        let roles = |coalition, group| self.first_roles(unit(coalition, group), request.of_all);
         let Cut { own, secure, mut plan } = cut(session, test, &request, roles)?;
         if !self.is_hesv() && request.samples.difference(&request.among).is_empty() {
             for unit in &mut plan.units {
@@ -145,17 +146,10 @@ impl Principal {
     }
 
     /// Who was first to test a coalition on a group's samples: planned once, whatever the samples.
-    fn first_roles(
-        &mut self,
-        round: RoundId,
-        participants: Coalition,
-        coalition: Coalition,
-        group: usize,
-    ) -> Result<UnitPlan, Error> {
-        let key = (round, coalition, group);
+    fn first_roles(&mut self, unit: Unit, of_all: bool) -> Result<UnitPlan, Error> {
+        let key = (unit.round, unit.coalition, unit.group);
         if !self.roles.contains_key(&key) {
-            let unit = Unit { round, participants, group, coalition };
-            self.assign(Assignment { unit, away: self.away, sent: None })?;
+            self.assign(Assignment { unit, away: self.away, of_all, sent: None })?;
         }
         let roles = self.roles.get(&key).ok_or(Error::Local { what: "assigned roles" })?;
         roles.attempts.first().cloned().ok_or(Error::Local { what: "assigned roles" })

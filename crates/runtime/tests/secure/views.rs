@@ -103,7 +103,8 @@ fn content(frame: &Envelope) -> &[u8] {
 /// The modulus of what is shared, and how many bytes an element takes.
 fn field_of(kind: Kind) -> (u64, usize) {
     match kind {
-        Kind::Truth | Kind::Predicted => (251, 1),
+        // Packed.
+        Kind::Truth | Kind::Predicted => (256, 1),
         _ => (secsv_protocol::Field::COMPACT, 5),
     }
 }
@@ -113,7 +114,7 @@ fn the_auxiliarys_shares_are_uniform() {
     let mut elements: BTreeMap<Kind, Vec<u64>> = BTreeMap::new();
     for (seed, shape) in (21..).zip(shapes()) {
         let mut recipe = recipe(&shape, seed);
-        recipe.samples = vec![30, 0, 10, 40];
+        recipe.samples = vec![60, 0, 20, 80];
         let fixture = recipe.build();
         let (_, frames) = view(&fixture, secsv_protocol::decryptors::Protocol::SecSv);
         for frame in frames.iter().filter(|frame| frame.to == PartyId::Auxiliary) {

@@ -11,7 +11,9 @@ use secsv_he::{
     linear::{Layout, multiply_into},
 };
 use secsv_protocol::{
-    cost::{LayerWork, Work, rehearse_activation, rehearse_frame, rehearse_sharing, rehearse_sum},
+    cost::{
+        LayerWork, Work, rehearse_activation, rehearse_frame, rehearse_labels, rehearse_sharing, rehearse_sum,
+    },
     own_right,
 };
 use secsv_runtime::Plan;
@@ -32,6 +34,7 @@ pub struct Rates {
     encrypted: Option<Encrypted>,
     layers: Vec<LayerRates>,
     share: f64,
+    label: f64,
     word_product: f64,
     scale: f64,
     activate: f64,
@@ -94,6 +97,10 @@ impl Rates {
         let activate = TYPICAL.time(|| drop(black_box(rehearse_activation(session, REHEARSED))));
         let activate = activate / REHEARSED as f64;
         let share = TYPICAL.time(|| drop(black_box(rehearse_sharing(session, SHARED)))) / SHARED as f64;
+        let label = TYPICAL.time(|| {
+            black_box(rehearse_labels(session, SHARED));
+        });
+        let label = label / SHARED as f64;
         let scale = TYPICAL.time(|| drop(black_box(rehearse_sum(SHARED)))) / SHARED as f64;
         let mebibyte = vec![7; 1 << 20];
         let frame = TYPICAL.time(|| drop(black_box(rehearse_frame(mebibyte[..64].to_vec()))));
@@ -105,6 +112,7 @@ impl Rates {
             encrypted,
             layers,
             share,
+            label,
             word_product: word_product(),
             scale,
             activate,
@@ -126,6 +134,7 @@ impl Rates {
     fn of(&self, work: &Work) -> (f64, f64) {
         let of = |count: u64, rate: f64| count as f64 * rate;
         let mut jobs = of(work.shared, self.share)
+            + of(work.labels, self.label)
             + of(work.word_products, self.word_product)
             + of(work.scaled, self.scale)
             + of(work.activated_samples, self.activate)

@@ -138,7 +138,7 @@ pub(super) fn add_products(section: &mut Section, study: &Study) {
         return;
     }
     section.tables.push(table);
-    section.about.push("Of logistic models (second table) everything under encryption grows with n, not with 2^n: a coalition's outputs are sums of its members', and a decryptor adds up those that follow from others. What is left for each of the 2^n - 1 models is to take the class of each sample and to compare it blind, a byte a sample.".to_owned());
+    section.about.push("Of logistic models (second table) everything under encryption grows with n, not with 2^n: a coalition's outputs are sums of its members', and a decryptor adds up those that follow from others. What is left for each of the 2^n - 1 models is to take the class of each sample and to compare it blind, a few bits a sample.".to_owned());
     let chart = Chart {
         title: "SecSV, logistic models: encrypted products per test sample and round".to_owned(),
         x: "n (clients)",

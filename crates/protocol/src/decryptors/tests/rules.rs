@@ -89,6 +89,30 @@ proptest! {
         }
         assert_spans(&case, &planner, &sent);
     }
+
+    #[test]
+    fn all_coalitions_by_few_expose_no_more_than_by_many(case in cases()) {
+        let case = Case { network: Network::feedforward(1).unwrap(), protocol: Protocol::SecSv, ..case };
+        let [mut few, mut many] = [(); 2].map(|()| case.planner().adding_up(true));
+        let mut sent = Sent::new();
+        let mut decryptors = BTreeMap::new();
+        for unit in case.units(&few) {
+            let roles = few.assign_of_all(unit, Coalition::EMPTY).unwrap();
+            assert_rules(&case, &few, unit, &roles);
+            let first = roles.decryptors()[0];
+            sent.entry((unit.group, Part::FirstStep, first)).or_default().push(unit.coalition);
+            let other = many.assign(unit, Coalition::EMPTY).unwrap().decryptors()[0];
+            let of_group: &mut [Coalition; 2] = decryptors.entry(unit.group).or_default();
+            *of_group = [of_group[0].with(first), of_group[1].with(other)];
+        }
+        assert_spans(&case, &few, &sent);
+        let exposed = |planner: &Planner| planner.ledger().exposures().len();
+        prop_assert!(exposed(&few) <= exposed(&many), "{} are exposed, not {}", exposed(&few), exposed(&many));
+        for [few, many] in decryptors.into_values() {
+            prop_assert!(few.len() <= many.len());
+            prop_assert!(few.len() <= 3 || case.participants.len() < case.sizes.len());
+        }
+    }
 }
 
 #[test]
