@@ -10,6 +10,7 @@ use anyhow::Context as _;
 
 use super::{
     Target,
+    measurement::{SHORT_S, TIMES},
     study::{Section, Study},
     table::{Cell, Table},
 };
@@ -56,7 +57,7 @@ fn whole(parts: &Path, study: &Study) -> String {
     };
     let _ = writeln!(
         text,
-        "- Machine: {}\n- Latest run: {share}, T = {}, {} run(s) from seed {}, at most {} s a cell planned for HESV (a sweep over clients or layers says its own limit); each section names the command that made it\n- Cells, models and this page: one directory (`--out`); run the command again to go on after an interruption",
+        "- Machine: {}\n- Latest run: {share}, T = {}, {} run(s) from seed {}, of cells on all samples that take less than {SHORT_S} s the fastest of {TIMES}, at most {} s a cell planned for HESV (a sweep over clients or layers says its own limit); each section names the command that made it\n- Cells, models and this page: one directory (`--out`); run the command again to go on after an interruption",
         study.store.machine(),
         scope.rounds,
         scope.runs,
