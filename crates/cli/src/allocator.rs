@@ -19,10 +19,10 @@ static SETTINGS: &[u8; 86] =
     b"thp:always,dirty_decay_ms:60000,oversize_threshold:0,background_thread:true,narenas:1\0";
 
 /// Gives memory that nobody uses back to the system, at once.
-// A command of the allocator's that takes and gives nothing; the name ends in a zero and is read alone.
 #[allow(unsafe_code)]
 pub fn give_back() {
+    // 4096 stands for all arenas (`MALLCTL_ARENAS_ALL`).
     let all = c"arena.4096.purge";
-    // If it refused, the same memory would go back later.
+    // SAFETY: the name ends in a zero, and the command reads and writes nothing else.
     let _ = unsafe { tikv_jemalloc_sys::mallctl(all.as_ptr(), null_mut(), null_mut(), null_mut(), 0) };
 }

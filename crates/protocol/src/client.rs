@@ -129,6 +129,10 @@ impl Client {
         match (kind, from) {
             (Kind::Session, PartyId::Principal) if self.session.is_none() => {
                 let session = Arc::new(Session::decode(&self.federation, &content).map_err(malformed)??);
+                let own = session.hellos.get(self.position).map(|hello| hello.samples);
+                if own != Some(self.input.test_set.len() as u64) {
+                    return Err(malformed(CodecError::Value { what: "samples" }));
+                }
                 self.session = Some(session.clone());
                 return if session.leader == self.position {
                     self.lead(&session)

@@ -8,8 +8,8 @@ use secsv_algebra::{Field, Matrix, Ring, wipe};
 
 use crate::{Error, activation::largest, server::Selection};
 
-/// Columns that are added up at a time.
-const BLOCK: usize = 1024;
+/// Columns that are added up at a time; in tests so few that there are several.
+const BLOCK: usize = if cfg!(test) { 5 } else { 1024 };
 
 /// Which outputs of a unit are sent, and how those of every coalition follow.
 #[derive(Clone, Debug, PartialEq, Eq)]

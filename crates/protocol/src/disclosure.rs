@@ -65,7 +65,17 @@ pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Li
             lines.push(line(D::SlotsRightOrWrong, "the counting client of a batch", "right or wrong for each sample of a batch that is not its own, under random factors that hide the classes", "somebody has to count"));
         }
         _ => {
-            lines.push(line(D::RightOrWrong, "the principal", "which samples each tested coalition predicts right, as right or wrong alone: differences are blinded by a secret of the clients", "utilities are computed from them, and SampleSkip needs them"));
+            let right = if program.classes > 2 {
+                "which samples each tested coalition predicts right, as right or wrong alone: differences are blinded by a secret of the clients"
+            } else {
+                "which samples each tested coalition predicts right: of two classes a difference says no more"
+            };
+            lines.push(line(
+                D::RightOrWrong,
+                "the principal",
+                right,
+                "utilities are computed from them, and SampleSkip needs them",
+            ));
             lines.push(line(
                 D::Schedule,
                 "the auxiliary",
@@ -127,10 +137,10 @@ pub fn trust(protocol: Protocol) -> &'static str {
             "One server, which reads counts and nothing else. A client together with the server opens what the server holds, because clients share a key."
         }
         Protocol::SecSv => {
-            "Two servers that must not collude: together they open test data and activations and, by solving equations, all layers but the last. A client together with one server opens what that server holds, because clients share a key."
+            "Two servers that must not collude: together they open test data, activations, which predictions and labels are of the first class (of two classes, all) and, by solving equations, all layers but the last. A client together with one server opens what that server holds, because clients share a key."
         }
         Protocol::SecretSv => {
-            "Two servers that must not collude: together they open everything. A client together with one server opens the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and from them, by solving equations, samples whose outputs it decrypts; with the principal also differences between predictions and labels, because clients share the secret that blinds them."
+            "Two servers that must not collude: together they open everything. A client together with one server opens the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and from them, by solving equations, samples whose outputs it decrypts; with the principal also differences between predictions and labels, because clients share the secret that blinds those of more than two classes."
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::error::CodecError;
 /// Arithmetic in the field that labels are compared in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LabelField {
-    /// Of an element: a divisor of 8, or 8 or 16.
+    /// Of an element: 1, 2, 4, 8 or 16.
     bits: u32,
 }
 
@@ -52,7 +52,6 @@ impl<T: Copy + Default> DerefMut for Wiped<T> {
 /// Irreducible polynomials, the bit of x^k at k.
 const fn modulus(bits: u32) -> u32 {
     match bits {
-        1 => 0b10,
         2 => 0b111,
         4 => 0b1_0011,
         8 => 0b1_0001_1011,
@@ -101,6 +100,11 @@ impl LabelField {
         self.bits > 1
     }
 
+    /// All bits of an element set: as many elements are not zero.
+    fn mask(self) -> u16 {
+        u16::MAX >> (u16::BITS - self.bits)
+    }
+
     /// Bytes of a segment of so many labels.
     pub(crate) fn packed_len(self, count: usize) -> usize {
         (count * self.bits as usize).div_ceil(8)
@@ -109,8 +113,7 @@ impl LabelField {
     /// Factors other than zero.
     pub(crate) fn factors(self, seed: &Seed, count: usize) -> Labels {
         let mut factors = Secret::new(Wiped(vec![0; count]));
-        let nonzero = u16::MAX >> (u16::BITS - self.bits);
-        Prg::new(seed).fill_small(nonzero, factors.expose_mut());
+        Prg::new(seed).fill_small(self.mask(), factors.expose_mut());
         factors.expose_mut().iter_mut().for_each(|factor| *factor += 1);
         factors
     }
@@ -142,14 +145,10 @@ impl LabelField {
 
     /// Which of so many elements of a segment are zero.
     pub(crate) fn zeros(self, segment: &[u8], count: usize) -> impl Iterator<Item = bool> + '_ {
-        let (bits, mask) = (self.bits as usize, u16::MAX >> (u16::BITS - self.bits));
-        (0..count).map(move |k| {
-            let low = u16::from(segment[k * bits / 8]);
-            let element = match segment.get(2 * k..2 * k + 2) {
-                Some(&[low, high]) if bits == 16 => u16::from_le_bytes([low, high]),
-                _ => low >> (k * bits % 8) & mask,
-            };
-            element == 0
+        let (bits, mask) = (self.bits as usize, self.mask() as u8);
+        (0..count).map(move |k| match bits {
+            16 => segment[2 * k] | segment[2 * k + 1] == 0,
+            _ => segment[k * bits / 8] >> (k * bits % 8) & mask == 0,
         })
     }
 }
@@ -257,7 +256,7 @@ mod tests {
         #[test]
         fn products_are_those_of_polynomials(which in 1usize..6, a in any::<u16>(), b in any::<u16>(), c in any::<u16>()) {
             let field = LabelField::new(FIELDS[which]);
-            let [a, b, c] = [a, b, c].map(|x| x & u16::MAX >> (16 - field.bits));
+            let [a, b, c] = [a, b, c].map(|x| x & field.mask());
             prop_assert_eq!(times(field, a, b ^ c), times(field, a, b) ^ times(field, a, c));
             prop_assert_eq!(times(field, a, times(field, b, c)), times(field, times(field, a, b), c));
             let doubled = u32::from(a) << 1;
@@ -275,7 +274,7 @@ mod tests {
             let count = pairs.len();
             let seeds = seeds.map(Seed::from_bytes);
             let factors = field.factors(&seeds[0], count);
-            let mask = u16::MAX >> (u16::BITS - field.bits);
+            let mask = field.mask();
             let blinded = |label: &dyn Fn(&(u16, u16, bool)) -> u16| -> Packed {
                 let mut packed = empty(0);
                 let labels: Vec<u16> = pairs.iter().map(|pair| label(pair) & mask).collect();

@@ -195,12 +195,15 @@ impl Client {
         let session = session.clone();
         if context.plan.coalitions.len() > 1 {
             effects.job(move |meter| {
-                let received = receive_together(&session, &context, &key, &parts, meter)?;
+                let decrypted = receive_together(&session, &context, &key, &parts, meter)?;
                 meter.enter(Phase::Activate);
-                let received: Vec<Outputs> = received.expose().0.iter().map(Outputs::new).collect();
+                let received: Vec<Outputs> = decrypted.expose().0.iter().map(Outputs::new).collect();
+                drop(decrypted);
                 let mut packed = labels::empty(context.label_bytes(&session));
                 for number in 0..context.plan.coalitions.len() {
+                    meter.enter(Phase::Activate);
                     let found = found_together(&session, &context, number, &received)?;
+                    meter.enter(Phase::Share);
                     blind_all(&session, &secret, &context, number, found.expose(), &mut packed);
                 }
                 let rest = labels::rest(packed, &seed);

@@ -47,15 +47,17 @@ pub(super) fn estimate(session: &Session) -> u64 {
     (BASE + data + encoded + rounds + active * 2 * later + labels(session, active)) as u64
 }
 
-/// Bytes of a label that is compared: its shares and their difference at both servers, and at those who share it.
-const LABEL: usize = 16;
+/// How often a label that is compared is held: its shares and their difference at both servers, at those who share it, and
+/// on the way.
+const COPIES: usize = 10;
 
 /// Labels of models that are tested together.
 fn labels(session: &Session, active: usize) -> usize {
     let coalitions = 1usize << session.federation.clients.min(32);
     let together = session.federation.most_together(session.samples()).min(coalitions);
     let tests = active.min(open_rounds(session) * coalitions.div_ceil(together));
-    if together > 1 { tests * together * session.samples() * LABEL } else { 0 }
+    let packed = session.label_field().packed_len(session.samples());
+    if together > 1 { tests * together * packed * COPIES } else { 0 }
 }
 
 /// Batches of the first layer.

@@ -56,7 +56,7 @@ pub fn rehearse_activation(session: &Session, samples: usize) -> Result<(), Erro
     }
 }
 
-/// What becomes of so many labels: blinded by two clients, shares drawn twice, taken away from each other and read.
+/// What becomes of so many labels: blinded, their shares drawn twice, taken away from each other and read.
 pub fn rehearse_labels(session: &Session, count: usize) -> usize {
     let (field, seed) = (session.label_field(), Seed::from_bytes([4; 32]));
     let mut packed = labels::empty(0);

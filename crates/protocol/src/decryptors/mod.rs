@@ -74,7 +74,10 @@
 //! its span, a client could take vectors from a plane only, which holds at most three coalitions; three outsiders
 //! would take nine of the twelve that the owner does not test itself. Nor can a cycle avoid it: some S has x_i and
 //! x_(i+1) as the only neighbours that agree, and so has its complement. Both go to x_i, and add up to 1_I, unless
-//! somebody outside the cycle takes one of them. A longer cycle would only expose more clients. So the three of the
+//! somebody outside the cycle takes one of them. If all coalitions are asked for nobody can: take x_i and x_(i+1) in, the
+//! third of the cycle out, and every outsider beside them on the other side than its partner. So where every client took part and all
+//! coalitions are asked for, outsiders beside the cycle spare nobody, and decrypt nothing
+//! ([`Planner::assign_of_all`]). A longer cycle would only expose more clients. So the three of the
 //! cycle take what would expose anybody else, and change: among m outsiders each is exposed in about three of m
 //! rounds instead of all. An absent outsider, if there is one, takes their place alone. The [`Ledger`] counts
 //! what happened ([`Exposure`]).

@@ -71,7 +71,7 @@ impl Planner {
 
     /// The same for one of all coalitions of a round, which will all be asked for. If every client took part, the few who can
     /// take everything among them come to combine outputs into those of a model they know, whoever else decrypts as
-    /// well (`tests::rules` compares): so nobody else does where they can.
+    /// well (see the [module](super)): so nobody else does where they can.
     pub fn assign_of_all(&mut self, unit: Unit, away: Coalition) -> Result<UnitRoles, PlanError> {
         self.assign_to(unit, away, true)
     }

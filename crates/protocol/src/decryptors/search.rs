@@ -143,22 +143,21 @@ impl Search<'_> {
         let gates = self.gate_decryptors(dealer);
         let pairs = firsts.iter().flat_map(|&first| gates.iter().map(move |&gates| (first, gates)));
         let mut openings: Vec<_> = pairs.filter(|&(first, gates)| gates != Some(first)).collect();
-        let outer = |client: &usize| self.of_all && !self.partners.core().contains(*client);
+        let is_beside = |client: &usize| self.of_all && !self.partners.core().contains(*client);
         openings.sort_by_cached_key(|&(first, gates)| {
-            let outer = gates.iter().chain([&first]).filter(|client| outer(client)).count();
-            let exposed = match self.of_all && outer == 0 {
-                true => 0,
-                false => {
-                    self.exposes(Part::FirstStep, first, self.kept(0))
-                        + gates.map_or(0, |gates| self.exposes(Part::LaterSteps, gates, self.kept_gates()))
-                }
+            let beside = gates.iter().chain([&first]).filter(|client| is_beside(client)).count();
+            let exposed = if self.of_all && beside == 0 {
+                0
+            } else {
+                self.exposes(Part::FirstStep, first, self.kept(0))
+                    + gates.map_or(0, |gates| self.exposes(Part::LaterSteps, gates, self.kept_gates()))
             };
             // Where exposure cannot be avoided it should fall on few clients a round.
             let beyond = |&client: &usize| exposed > 0 && !self.partners.core().contains(client);
             let beyond = gates.iter().chain([&first]).filter(|&client| beyond(client)).count();
             let load = self.load[first] + gates.map_or(0, |gates| self.load[gates]);
             (
-                outer,
+                beside,
                 exposed,
                 beyond,
                 self.costs(first),

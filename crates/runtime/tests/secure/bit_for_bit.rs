@@ -94,6 +94,18 @@ fn the_standard_preset() {
     }
 }
 
+/// Labels of each field: several bytes of one bit each, and elements of 4, 8 and 16 bits.
+#[test]
+fn many_classes_and_many_samples() {
+    let samples: [&[usize]; 4] = [&[70, 3, 0, 90, 9], &[5, 0, 4, 3], &[2, 3, 0, 2], &[2, 0, 1, 1]];
+    for (classes, samples) in [2, 5, 20, 300].into_iter().zip(samples) {
+        let recipe = Recipe { classes, ..chosen(Shape::Logistic { features: 2 }, samples, 1) };
+        for &protocol in PROTOCOLS {
+            assert!(check(&recipe, compact(protocol)).unwrap(), "{classes} classes");
+        }
+    }
+}
+
 #[test]
 fn eight_clients_and_absent_ones() {
     for &protocol in PROTOCOLS {
