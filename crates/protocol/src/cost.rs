@@ -162,10 +162,7 @@ fn plan(
         Entry::Occupied(known) => Ok(known.get().clone()),
         Entry::Vacant(entry) => {
             let unit = Unit { round, participants, group, coalition };
-            let roles = match request.of_all {
-                true => planner.assign_of_all(unit, Coalition::EMPTY)?,
-                false => planner.assign(unit, Coalition::EMPTY)?,
-            };
+            let roles = planner.assign_one(unit, Coalition::EMPTY, request.of_all)?;
             Ok(entry.insert(plan_of(&roles)).clone())
         }
     };

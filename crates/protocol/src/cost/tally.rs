@@ -125,18 +125,20 @@ impl<'a> Tally<'a> {
 
     /// Shares of elements from a client to both servers about a unit: a seed, and the rest packed.
     pub fn share(&mut self, client: usize, kind: Kind, elements: usize, packed: usize) {
-        let from = PartyId::Client(client);
-        self.send_about_unit(from, PartyId::Principal, kind, super::SEED);
-        self.send_about_unit(from, PartyId::Auxiliary, kind, packed);
+        self.send_shares(client, kind, packed);
         self.work.shared += elements as u64;
     }
 
-    /// Labels, of which so many bytes are shared.
-    pub fn share_labels(&mut self, client: usize, kind: Kind, count: usize, bytes: usize) {
+    /// The same of labels.
+    pub fn share_labels(&mut self, client: usize, kind: Kind, count: usize, packed: usize) {
+        self.send_shares(client, kind, packed);
+        self.work.labels += count as u64;
+    }
+
+    fn send_shares(&mut self, client: usize, kind: Kind, packed: usize) {
         let from = PartyId::Client(client);
         self.send_about_unit(from, PartyId::Principal, kind, super::SEED);
-        self.send_about_unit(from, PartyId::Auxiliary, kind, bytes);
-        self.work.labels += count as u64;
+        self.send_about_unit(from, PartyId::Auxiliary, kind, packed);
     }
 
     pub fn encrypt(&mut self, packing: Packing, count: u64) -> Result<(), Error> {

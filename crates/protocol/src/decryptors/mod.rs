@@ -77,7 +77,7 @@
 //! somebody outside the cycle takes one of them. If all coalitions are asked for nobody can: take x_i and x_(i+1) in, the
 //! third of the cycle out, and every outsider beside them on the other side than its partner. So where every client took part and all
 //! coalitions are asked for, outsiders beside the cycle spare nobody, and decrypt nothing
-//! ([`Planner::assign_of_all`]). A longer cycle would only expose more clients. So the three of the
+//! ([`Planner::assign_one`]). A longer cycle would only expose more clients. So the three of the
 //! cycle take what would expose anybody else, and change: among m outsiders each is exposed in about three of m
 //! rounds instead of all. An absent outsider, if there is one, takes their place alone. The [`Ledger`] counts
 //! what happened ([`Exposure`]).

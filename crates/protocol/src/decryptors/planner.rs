@@ -66,17 +66,13 @@ impl Planner {
 
     /// Assigns every role of a unit to clients who are not away, and enters the layer-1 replies in the ledger.
     pub fn assign(&mut self, unit: Unit, away: Coalition) -> Result<UnitRoles, PlanError> {
-        self.assign_to(unit, away, false)
+        self.assign_one(unit, away, false)
     }
 
-    /// The same for one of all coalitions of a round, which will all be asked for. If every client took part, the few who can
-    /// take everything among them come to combine outputs into those of a model they know, whoever else decrypts as
-    /// well (see the [module](super)): so nobody else does where they can.
-    pub fn assign_of_all(&mut self, unit: Unit, away: Coalition) -> Result<UnitRoles, PlanError> {
-        self.assign_to(unit, away, true)
-    }
-
-    fn assign_to(&mut self, unit: Unit, away: Coalition, of_all: bool) -> Result<UnitRoles, PlanError> {
+    /// The same, and whether the unit is `of_all` coalitions of a round, which will all be asked for. Then, if every client took part,
+    /// the few who can take everything among them come to combine outputs into those of a model they know, whoever else
+    /// decrypts as well (see the [module](super)): so nobody else does where they can.
+    pub fn assign_one(&mut self, unit: Unit, away: Coalition, of_all: bool) -> Result<UnitRoles, PlanError> {
         let Unit { round, group, coalition, .. } = unit;
         if self.secure_owners(unit)?.is_empty() {
             return Err(PlanError::NothingToTest { round, coalition });

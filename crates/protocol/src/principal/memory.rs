@@ -150,12 +150,8 @@ impl Principal {
         let Unit { round, coalition, group, .. } = assignment.unit;
         match (assignment.sent, self.roles.entry((round, coalition, group))) {
             (None, Entry::Vacant(vacant)) => {
-                let Assignment { unit, away, .. } = assignment;
-                let roles = match assignment.of_all {
-                    true => planner.assign_of_all(unit, away)?,
-                    false => planner.assign(unit, away)?,
-                };
-                vacant.insert(Roles::new(roles));
+                let Assignment { unit, away, of_all, .. } = assignment;
+                vacant.insert(Roles::new(planner.assign_one(unit, away, of_all)?));
             }
             (Some(sent), Entry::Occupied(mut roles)) => {
                 roles.get_mut().replace(planner, sent, assignment.away)?;

@@ -87,18 +87,30 @@ impl TestState {
 }
 
 impl Principal {
+    /// What an owner says of the models that it was asked to test itself, one answer for each.
+    pub(super) fn own_answers<'a, T>(
+        &mut self,
+        client: usize,
+        content: &'a [u8],
+        read: impl Fn(&mut Reader<'a>) -> Result<T, CodecError>,
+    ) -> Result<(u64, &mut TestState, Vec<T>), CodecError> {
+        let mut r = Reader::new(content);
+        let test = r.u64()?;
+        let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
+        let asked = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
+        let found = asked.iter().map(|_| read(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        r.end()?;
+        Ok((test, state, found))
+    }
+
+    /// Which of its own samples models predict right that the owner knows.
     pub(super) fn own_result(
         &mut self,
         session: &Session,
         client: usize,
         content: &[u8],
     ) -> Result<Result<Effects<Self>, Error>, CodecError> {
-        let mut r = Reader::new(content);
-        let test = r.u64()?;
-        let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
-        let asked = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
-        let found = asked.iter().map(|_| r.samples()).collect::<Result<Vec<_>, _>>()?;
-        r.end()?;
+        let (test, state, found) = self.own_answers(client, content, Reader::samples)?;
         let (offset, own) = (session.offset(client), session.hellos[client].samples as usize);
         if found.iter().any(|right| right.total() != own) {
             return Err(CodecError::Value { what: "samples" });

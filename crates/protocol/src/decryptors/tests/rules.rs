@@ -97,7 +97,7 @@ proptest! {
         let mut sent = Sent::new();
         let mut decryptors = BTreeMap::new();
         for unit in case.units(&few) {
-            let roles = few.assign_of_all(unit, Coalition::EMPTY).unwrap();
+            let roles = few.assign_one(unit, Coalition::EMPTY, true).unwrap();
             assert_rules(&case, &few, unit, &roles);
             let first = roles.decryptors()[0];
             sent.entry((unit.group, Part::FirstStep, first)).or_default().push(unit.coalition);

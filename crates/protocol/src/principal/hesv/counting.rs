@@ -109,12 +109,7 @@ impl Principal {
         client: usize,
         content: &[u8],
     ) -> Result<Result<Effects<Self>, Error>, CodecError> {
-        let mut r = Reader::new(content);
-        let test = r.u64()?;
-        let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
-        let asked = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
-        let found = asked.iter().map(|_| r.u64()).collect::<Result<Vec<_>, _>>()?;
-        r.end()?;
+        let (test, state, found) = self.own_answers(client, content, Reader::u64)?;
         let first = session.offset(client);
         let own = first..first + session.hellos[client].samples as usize;
         let expected = own.filter(|&sample| state.request.samples.contains(sample)).count() as u64;
