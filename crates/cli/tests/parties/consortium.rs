@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -17,10 +16,12 @@ use secsv_protocol::{
 };
 use secsv_runtime::{
     EvaluationSettings,
-    kit::{Address, Provision, Servers, SessionSpec, Validity},
+    kit::{Provision, Servers, SessionSpec, Validity},
 };
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::address::free_address;
 
 /// No run here takes longer, not even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(240);
@@ -65,11 +66,6 @@ pub fn secsv() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_secsv"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
-}
-
-fn free_address() -> Address {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("127.0.0.1:{}", listener.local_addr().unwrap().port()).parse().unwrap()
 }
 
 impl Consortium {

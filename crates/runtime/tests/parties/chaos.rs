@@ -15,7 +15,8 @@ use secsv_protocol::decryptors::Protocol;
 use secsv_runtime::journal::{Journal, Owner};
 
 use crate::{
-    federation::{Fixture, Recipe, free_address},
+    address::free_address,
+    federation::{Fixture, Recipe},
     process::{Processes, parties},
 };
 

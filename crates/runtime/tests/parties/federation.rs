@@ -1,7 +1,6 @@
 //! A small federation with kits, and its parties as threads.
 
 use std::{
-    net::TcpListener,
     path::{Path, PathBuf},
     thread::JoinHandle,
     time::{Duration, SystemTime},
@@ -24,6 +23,8 @@ use secsv_runtime::{
     world::Honest,
 };
 use tempfile::TempDir;
+
+use crate::address::free_address;
 
 /// Clients in the federation's order.
 pub const CLIENTS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -56,11 +57,6 @@ impl Default for Recipe {
         let (protocol, skip) = (Protocol::SecSv, SkipMode::Off);
         Self { protocol, rounds: 1, samples: 4, hidden: None, skip, owners: CLIENTS.len(), addresses: None }
     }
-}
-
-pub fn free_address() -> Address {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("127.0.0.1:{}", listener.local_addr().unwrap().port()).parse().unwrap()
 }
 
 /// Numbers that look random and are not.

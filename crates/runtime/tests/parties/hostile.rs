@@ -19,8 +19,9 @@ use secsv_runtime::{
 };
 
 use crate::{
+    address::free_address,
     attacker::{Attack, greeting, handshake, head, honest_tls, message},
-    federation::{CLIENTS, Fixture, Recipe, free_address},
+    federation::{CLIENTS, Fixture, Recipe},
 };
 
 /// A certificate that the consortium's own authority signed, for anybody.

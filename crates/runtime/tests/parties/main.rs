@@ -5,6 +5,7 @@
 
 #![cfg(test)]
 
+mod address;
 mod attacker;
 mod away;
 mod chaos;

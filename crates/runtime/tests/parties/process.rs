@@ -83,6 +83,8 @@ impl<'a> Processes<'a> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["process::be_a_party", "--exact", "--nocapture"]);
         command.env(PARTY, party).env(DIRECTORY, self.fixture.path());
+        // Why a party failed is what is shown of its log, not where.
+        command.env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.listen.get(party).into_iter().for_each(|address| {
             command.env(LISTEN, address);
