@@ -115,8 +115,8 @@ impl Measurement {
         format!("{}-M{share:.4}-t{rounds}-{protocol}{skip}-{method}{samples}{limit}", self.trained.key())
     }
 
-    /// A guess at the work relative to other cells, for the time left.
-    pub fn weight(&self) -> f64 {
+    /// A guess at the seconds it takes once the models are there, for the time left.
+    pub fn seconds(&self) -> f64 {
         let models = 2f64.powi(self.trained.clients as i32) * f64::from(self.rounds);
         let layers = match self.trained.model {
             ModelKind::Logistic => 1.0,
@@ -130,7 +130,8 @@ impl Measurement {
         };
         let skipped = if self.skip { 0.4 } else { 1.0 };
         let samples = super::paper::samples(self.task()).unwrap_or(300.0) * self.trained.scale * self.share;
-        1e-6 * models * samples * per_sample * skipped + 0.1
+        let seconds = 1e-6 * models * samples * per_sample * skipped + 0.1;
+        self.limit.map_or(seconds, |limit| seconds.min(limit))
     }
 
     /// Trains if need be, and measures.

@@ -21,7 +21,11 @@ mod study;
 mod table;
 mod tasks;
 
-use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Instant,
+};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -35,15 +39,15 @@ use crate::{
 };
 use machine::Machine;
 use measurement::Measurement;
-use runs::Runs;
+use runs::{Runs, Trained};
 use store::Store;
 use study::{Scope, Section, Study};
 use tasks::Task;
 
 /// How often matrix products are timed; the fastest counts.
 const MATMUL_ROUNDS: usize = 4;
-/// What the products' cell weighs against others when the time left is estimated.
-const MATMUL_WEIGHT: f64 = 5.0;
+/// A guess at the seconds that takes.
+const MATMUL_S: f64 = 5.0;
 
 /// Arguments of `secsv reproduce`.
 #[derive(Args)]
@@ -156,10 +160,18 @@ impl Job {
         }
     }
 
-    fn weight(&self) -> f64 {
+    fn seconds(&self) -> f64 {
         match self {
-            Self::Measure(measurement) => measurement.weight(),
-            Self::Matmul => MATMUL_WEIGHT,
+            Self::Measure(measurement) => measurement.seconds(),
+            Self::Matmul => MATMUL_S,
+        }
+    }
+
+    /// The federation that it needs.
+    fn trained(&self) -> Option<&Trained> {
+        match self {
+            Self::Measure(measurement) => Some(&measurement.trained),
+            Self::Matmul => None,
         }
     }
 }
@@ -261,10 +273,10 @@ fn work(jobs: Vec<Job>, store: &Store, runs: &Runs<'_>) -> anyhow::Result<Failur
     let asked = open.len();
     open.retain(|key, _| !store.has(key));
     let mut open: Vec<(String, Job)> = open.into_iter().collect();
-    open.sort_by(|(_, a), (_, b)| a.weight().total_cmp(&b.weight()));
-    let mut clock = Clock::new(asked, &open);
+    open.sort_by(|(_, a), (_, b)| a.seconds().total_cmp(&b.seconds()));
+    let mut clock = Clock::new(asked, &open, runs);
     let (mut failures, mut first): Failures = (BTreeMap::new(), None);
-    for (key, job) in &open {
+    for (place, (key, job)) in open.iter().enumerate() {
         clock.tell(key);
         let begun = Instant::now();
         let done = match job {
@@ -274,7 +286,7 @@ fn work(jobs: Vec<Job>, store: &Store, runs: &Runs<'_>) -> anyhow::Result<Failur
             Job::Matmul => bench::matmul(MATMUL_ROUNDS)
                 .and_then(|found| store.put(key, begun.elapsed().as_secs_f64(), &found)),
         };
-        clock.done(job.weight());
+        clock.done(place);
         if let Err(error) = done {
             failures.insert(key.clone(), format!("{error:#}"));
             // Bad input decides the exit code only if nothing worse happened.
@@ -287,28 +299,36 @@ fn work(jobs: Vec<Job>, store: &Store, runs: &Runs<'_>) -> anyhow::Result<Failur
     Ok((failures, first))
 }
 
+/// Guesses count like this many seconds of experience: what one cell took says little about others.
+const TRUST_S: f64 = 120.0;
+
 /// Progress over cells and the time left.
 struct Clock {
     bar: Progress,
     begun: Instant,
     asked: usize,
     finished: usize,
-    weight_done: f64,
-    weight_left: f64,
+    /// What each open cell is guessed to take, with the training where it is the first that needs it.
+    guessed: Vec<f64>,
+    guessed_done: f64,
 }
 
 impl Clock {
-    fn new(asked: usize, open: &[(String, Job)]) -> Self {
-        let weight_left = open.iter().map(|(_, job)| job.weight()).sum();
-        let finished = asked - open.len();
+    fn new(asked: usize, open: &[(String, Job)], runs: &Runs<'_>) -> Self {
+        let mut trained = BTreeSet::new();
+        let guessed = open.iter().map(|(_, job)| {
+            let is_first = |run: &&Trained| !runs.is_trained(run) && trained.insert(run.key());
+            job.seconds() + job.trained().filter(is_first).map_or(0.0, Trained::seconds)
+        });
+        let (guessed, finished) = (guessed.collect(), asked - open.len());
         let bar = Progress::new("cells", asked as u64);
-        Self { bar, begun: Instant::now(), asked, finished, weight_done: 0.0, weight_left }
+        Self { bar, begun: Instant::now(), asked, finished, guessed, guessed_done: 0.0 }
     }
 
-    /// Seconds left if the cells to come cost what their weights say, by those of this run.
-    fn left(&self) -> Option<f64> {
-        let elapsed = self.begun.elapsed().as_secs_f64();
-        (self.weight_done > 0.0).then(|| elapsed * self.weight_left / self.weight_done)
+    /// Seconds left, by the guesses and by what came of them so far.
+    fn left(&self) -> f64 {
+        let pace = (self.begun.elapsed().as_secs_f64() + TRUST_S) / (self.guessed_done + TRUST_S);
+        pace * (self.guessed.iter().sum::<f64>() - self.guessed_done)
     }
 
     fn tell(&self, cell: &str) {
@@ -318,19 +338,16 @@ impl Clock {
             cell: &'a str,
             finished: usize,
             cells: usize,
-            left_s: Option<u64>,
+            left_s: u64,
         }
-        let left_s = self.left().map(|seconds| seconds.round() as u64);
+        let left_s = self.left().round() as u64;
         self.bar.advance(self.finished as u64, self.asked as u64);
-        let words =
-            left_s.map_or(String::new(), |seconds| format!(", about {} min left", seconds.div_ceil(60)));
         let step = Step { event: "cell", cell, finished: self.finished, cells: self.asked, left_s };
-        self.bar.note(format!("{cell}{words}"), &step);
+        self.bar.note(format!("{cell}, about {} min left", left_s.div_ceil(60)), &step);
     }
 
-    fn done(&mut self, weight: f64) {
+    fn done(&mut self, place: usize) {
         self.finished += 1;
-        self.weight_done += weight;
-        self.weight_left -= weight;
+        self.guessed_done += self.guessed[place];
     }
 }

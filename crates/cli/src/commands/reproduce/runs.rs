@@ -54,6 +54,17 @@ impl Trained {
         let training = if self.training == Training::OfTheAuthors { "-authors" } else { "" };
         format!("{}-{model}{training}-n{clients}-T{rounds}-scale{scale}-seed{seed}", task.name())
     }
+
+    /// A guess at the seconds that training takes.
+    pub fn seconds(&self) -> f64 {
+        let of_a_round = match self.model {
+            ModelKind::Logistic => 0.3,
+            ModelKind::Cnn | ModelKind::Gru => 2.5,
+            ModelKind::Dnn { layers } => 0.6 * layers as f64,
+        };
+        let epochs = if self.training == Training::OfTheAuthors { 4.0 } else { 1.0 };
+        of_a_round * epochs * f64::from(self.rounds) * self.scale
+    }
 }
 
 /// Where run directories are kept.
@@ -65,6 +76,11 @@ pub struct Runs<'a> {
 }
 
 impl Runs<'_> {
+    /// Whether a federation has been trained.
+    pub fn is_trained(&self, wanted: &Trained) -> bool {
+        self.out.join("runs").join(wanted.key()).is_dir()
+    }
+
     /// The run directory of a federation, trained unless it is there.
     pub fn trained(&self, wanted: &Trained) -> anyhow::Result<RunDirectory> {
         let path = self.place("runs")?.join(wanted.key());
