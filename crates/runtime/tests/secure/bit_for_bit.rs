@@ -66,21 +66,12 @@ fn chosen(shape: Shape, samples: &[usize], rounds: u32) -> Recipe {
 
 #[test]
 fn the_standard_preset() {
-    let convolution = Shape::Convolution {
-        channels: 2,
-        side: 4,
-        outputs: 2,
-        kernel: 3,
-        stride: 2,
-        padding: 1,
-        act: Act::Relu,
-    };
     for (shape, matmul) in [
         (Shape::Logistic { features: 5 }, Matmul::Packed),
         (Shape::Reordered { features: 4, act: Act::Square }, Matmul::Packed),
         (Shape::OnePerClass { features: 3 }, Matmul::Reducing),
         (Shape::Dense { features: 3, width: 4, hidden: vec![Act::Square] }, Matmul::Packed),
-        (convolution, Matmul::Packed),
+        (Shape::small_convolution(), Matmul::Packed),
         (Shape::Gru { steps: 3, features: 2, hidden: 2, tail: None }, Matmul::Packed),
     ] {
         for &protocol in PROTOCOLS {

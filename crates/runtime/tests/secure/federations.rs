@@ -57,6 +57,21 @@ pub enum Shape {
     Gru { steps: usize, features: usize, hidden: usize, tail: Option<Act> },
 }
 
+impl Shape {
+    /// A convolution of two channels whose stride and padding both matter.
+    pub fn small_convolution() -> Self {
+        Self::Convolution {
+            channels: 2,
+            side: 4,
+            outputs: 2,
+            kernel: 3,
+            stride: 2,
+            padding: 1,
+            act: Act::Relu,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     Relu,

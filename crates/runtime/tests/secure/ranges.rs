@@ -78,15 +78,7 @@ fn both_encrypted_protocols_have_the_same_fixed_point_numbers() {
         for shape in [
             Shape::Logistic { features: 5 },
             Shape::Dense { features: 3, width: 4, hidden: vec![Act::Square, Act::Tanh] },
-            Shape::Convolution {
-                channels: 2,
-                side: 4,
-                outputs: 2,
-                kernel: 3,
-                stride: 2,
-                padding: 1,
-                act: Act::Relu,
-            },
+            Shape::small_convolution(),
             Shape::Gru { steps: 3, features: 2, hidden: 2, tail: None },
         ] {
             let fixture = Recipe { seed, size_bits: 12, rounds: 2, ..recipe(shape) }.build();

@@ -84,7 +84,7 @@ impl Runs<'_> {
     /// The run directory of a federation, trained unless it is there.
     pub fn trained(&self, wanted: &Trained) -> anyhow::Result<RunDirectory> {
         let path = self.place("runs")?.join(wanted.key());
-        if path.is_dir() {
+        if self.is_trained(wanted) {
             return Ok(RunDirectory::open(path)?);
         }
         let source = wanted.task.source();
