@@ -161,10 +161,11 @@ impl Client {
                 if session.encryption.is_none() {
                     return self.secret_round(&session, round).map_err(malformed);
                 }
-                if !self.input.local.contains_key(&round) {
+                let rounds = session.rounds_of(round);
+                if rounds.is_empty() || rounds.iter().any(|round| !self.input.local.contains_key(round)) {
                     return Err(malformed(CodecError::Value { what: "round" }));
                 }
-                self.upload_model(&session, round)
+                self.upload_models(&session, round)
             }
             (Kind::Test, PartyId::Principal) => {
                 let plan = TestPlan::decode(&content).map_err(malformed)?;

@@ -1,7 +1,7 @@
 //! Content of messages as bytes: little-endian numbers, counted bytes, elements packed to the length of their ring.
 
 use secsv_algebra::{Matrix, Ring, Seed};
-use secsv_federation::{Coalition, SampleSet};
+use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use crate::error::CodecError;
 
@@ -65,6 +65,11 @@ impl Writer {
     pub(crate) fn coalitions(&mut self, coalitions: &[Coalition]) -> &mut Self {
         self.u64(coalitions.len() as u64);
         coalitions.iter().fold(self, |w, coalition| w.u128(coalition.bits()))
+    }
+
+    pub(crate) fn rounds(&mut self, rounds: &[RoundId]) -> &mut Self {
+        self.u64(rounds.len() as u64);
+        rounds.iter().fold(self, |w, round| w.u32(round.0))
     }
 
     pub(crate) fn seed(&mut self, seed: &Seed) -> &mut Self {
@@ -204,6 +209,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn coalitions(&mut self) -> Result<Vec<Coalition>, CodecError> {
         let count = self.count("coalitions", size_of::<u128>())?;
         (0..count).map(|_| self.u128().map(Coalition::from_bits)).collect()
+    }
+
+    /// Rounds, each after the one before.
+    pub(crate) fn rounds(&mut self) -> Result<Vec<RoundId>, CodecError> {
+        let count = self.count("rounds", size_of::<u32>())?;
+        let rounds: Vec<RoundId> = (0..count).map(|_| self.u32().map(RoundId)).collect::<Result<_, _>>()?;
+        if rounds.is_sorted_by(|a, b| a < b) { Ok(rounds) } else { Err(CodecError::Value { what: "rounds" }) }
     }
 
     pub(crate) fn samples(&mut self) -> Result<SampleSet, CodecError> {

@@ -2,7 +2,7 @@
 //! may be assigned more coalitions than such sums are independent: then it is sent as many as are, and adds the others up
 //! itself. It learns what it would learn from all of them, and no plan has it see more.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use secsv_algebra::{Field, Matrix, Ring, wipe};
 
@@ -127,9 +127,15 @@ impl Drop for Outputs {
 
 impl Outputs {
     pub(crate) fn new(matrix: &Matrix<Field>) -> Self {
-        let field = matrix.ring();
-        let numbers = matrix.elements().iter().map(|&x| field.centre(x)).collect();
-        Self { field, columns: matrix.columns(), numbers }
+        Self::of_rows(matrix, 0..matrix.rows())
+    }
+
+    /// Some rows of a matrix.
+    pub(crate) fn of_rows(matrix: &Matrix<Field>, rows: Range<usize>) -> Self {
+        let (field, columns) = (matrix.ring(), matrix.columns());
+        let elements = &matrix.elements()[rows.start * columns..rows.end * columns];
+        let numbers = elements.iter().map(|&x| field.centre(x)).collect();
+        Self { field, columns, numbers }
     }
 
     /// As elements again.

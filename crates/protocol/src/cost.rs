@@ -90,11 +90,11 @@ pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Res
     let mut queue: Vec<(u64, &TestRequest)> = (0..).zip(tests).collect();
     queue.sort_by_key(|(number, request)| (request.round, *number));
     let mut planned = BTreeMap::new();
-    let mut rounds = BTreeSet::new();
+    let mut stretches = BTreeSet::new();
     for (test, request) in queue {
         let plan = plan(&mut tally, &mut planner, &mut planned, test, request)?;
         if !plan.units.is_empty() {
-            if rounds.insert(request.round) {
+            if stretches.insert(request.round) {
                 open_round(&mut tally, request.round)?;
             }
             announce(&mut tally, &plan);
@@ -106,7 +106,7 @@ pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Res
         }
         done(&mut tally);
     }
-    rounds.iter().for_each(|_| done(&mut tally));
+    stretches.iter().for_each(|_| done(&mut tally));
     let Tally { operations, traffic, work, .. } = tally;
     let memory = memory::estimate(session);
     Ok(Prediction { operations, traffic, work, memory, planner })
@@ -171,24 +171,26 @@ fn plan(
         unit.gathered = Some(SampleSet::all(session.groups[unit.group].size));
     }
     for (owner, tests) in own {
-        own_test(tally, owner, &tests);
+        own_test(tally, owner, &request.rounds, &tests);
     }
     Ok(plan)
 }
 
 /// Tests of models that the owner of the samples knows.
-fn own_test(tally: &mut Tally<'_>, owner: usize, tests: &[(usize, SampleSet)]) {
+fn own_test(tally: &mut Tally<'_>, owner: usize, rounds: &[RoundId], tests: &[(usize, SampleSet)]) {
     let owner = PartyId::Client(owner);
     let (mut asked, mut answer) = (Writer::default(), Writer::default());
-    asked.u64(0).u32(0).u64(0);
+    asked.u64(0).rounds(rounds).u64(0);
     answer.u64(0);
     for (_, samples) in tests {
         asked.u128(0).samples(samples);
-        match tally.session.federation.settings.protocol {
-            Protocol::Hesv => answer.u64(0),
-            _ => answer.samples(samples),
-        };
-        tally.work.clear_samples += samples.len() as u64;
+        for _ in rounds {
+            match tally.session.federation.settings.protocol {
+                Protocol::Hesv => answer.u64(0),
+                _ => answer.samples(samples),
+            };
+        }
+        tally.work.clear_samples += (rounds.len() * samples.len()) as u64;
     }
     tally.send(PartyId::Principal, owner, Kind::OwnTest, asked.finish().len());
     tally.send(owner, PartyId::Principal, Kind::OwnResult, answer.finish().len());

@@ -70,6 +70,21 @@ impl<R: Ring> EncodedModel<R> {
         Ok(Self { operators: operators.collect::<Result<_, Error>>()? })
     }
 
+    /// Models one below the other, operator by operator, and zeros up to so many rows.
+    pub(crate) fn stack(models: &[Self], heights: impl Iterator<Item = usize>) -> Result<Self, Error> {
+        let stacked = heights.enumerate().map(|(index, height)| {
+            let operators = || models.iter().map(|model| &model.operators[index]);
+            let first = operators().next().ok_or(Error::Local { what: "a stack of no models" })?;
+            let (ring, d_in) = (first.weight.ring(), first.weight.columns());
+            let mut bias: Vec<u64> = operators().flat_map(|operator| &operator.bias).copied().collect();
+            bias.resize(height, 0);
+            let rows = operators().flat_map(|operator| operator.weight.elements());
+            let elements = rows.copied().chain(std::iter::repeat(0)).take(height * d_in).collect();
+            Ok(EncodedOperator { weight: Matrix::new(ring, height, d_in, elements)?, bias })
+        });
+        Ok(Self { operators: stacked.collect::<Result<_, Error>>()? })
+    }
+
     /// The sum of models.
     pub fn sum(models: &[&Self]) -> Result<Self, Error> {
         let first = models.first().ok_or(Error::Local { what: "the sum of no models" })?;

@@ -33,7 +33,7 @@ use crate::{
 /// Batches that meet a model in one pass, so that its weights are read from memory once for all of them.
 const BATCHES_AT_ONCE: usize = 4;
 
-/// A client's model of one round, ready to multiply.
+/// A client's model of a round, or its models of a stretch, ready to multiply.
 pub(crate) struct LocalModel {
     pub weights: Vec<PreparedMatrix>,
     /// Biases, at the principal alone.
@@ -164,6 +164,9 @@ pub(crate) fn keeps_encoded_samples(session: &Session) -> bool {
     let Some(layout) = session.encryption.as_ref().and_then(|encryption| encryption.layouts.first()) else {
         return false;
     };
+    if session.stretches.len() < 2 {
+        return false;
+    }
     let positions = session.program().operators[0].positions;
     let batches: usize =
         session.chunks.iter().map(|chunk| layout.batches(positions * chunk.places.len())).sum();
@@ -266,9 +269,12 @@ pub(crate) struct UnitState {
 /// A test's facts beside its unit's.
 pub(crate) struct UnitContext {
     pub id: UnitId,
+    /// The round, or the first of its stretch.
     pub round: RoundId,
+    /// All rounds of the stretch: what is said of a coalition below is said of its models of all of them.
+    pub rounds: Vec<RoundId>,
     pub plan: UnitPlan,
-    /// For each of the plan's coalitions, the samples that its model is tested on.
+    /// For each of the plan's coalitions, the samples that its models are tested on.
     pub selections: Vec<Arc<Selection>>,
     /// Where its first-layer outputs come from.
     pub pass: Arc<Pass>,
@@ -289,6 +295,7 @@ impl UnitContext {
         let unit = |unit: &UnitPlan| Self {
             id: UnitId { test: plan.test, group: unit.group, part: unit.part },
             round: plan.round,
+            rounds: session.rounds_of(plan.round).to_vec(),
             plan: unit.clone(),
             selections: selections(session, plan.round, unit),
             pass: Arc::new(Pass::of(session, unit)),
@@ -312,9 +319,9 @@ impl UnitContext {
         self.selections.first().map_or(&[], |selection| &selection.places)
     }
 
-    /// Labels that are compared: one for each sample of each coalition.
+    /// Labels that are compared: one for each round and each sample of each coalition.
     pub(crate) fn labels(&self) -> usize {
-        self.selections.iter().map(|selection| selection.places.len()).sum()
+        self.rounds.len() * self.selections.iter().map(|selection| selection.places.len()).sum::<usize>()
     }
 
     /// Which coalitions' outputs are sent, and how all others follow.
@@ -337,7 +344,7 @@ impl UnitContext {
             .map(|(owner, ..)| *owner)
     }
 
-    /// The segments of one coalition's labels: whose samples, where they begin, and which.
+    /// The segments of one coalition's labels in a round: whose samples, where they begin, and which.
     pub(crate) fn segments<'a>(
         &'a self,
         session: &'a Session,
@@ -355,26 +362,31 @@ impl UnitContext {
         let field = session.label_field();
         let bytes =
             |number| self.segments(session, number).map(|(.., places)| field.packed_len(places.len()));
-        (0..self.selections.len()).flat_map(bytes).sum()
+        self.rounds.len() * (0..self.selections.len()).flat_map(bytes).sum::<usize>()
     }
 
-    /// The coalitions that an owner shares true labels for: without factors they are the same for all.
-    pub(crate) fn shared_truths(&self, session: &Session, owner: usize) -> impl Iterator<Item = usize> {
+    /// The rounds and coalitions that an owner shares true labels for: without factors they are the same for all.
+    pub(crate) fn shared_truths(
+        &self,
+        session: &Session,
+        owner: usize,
+    ) -> impl Iterator<Item = (RoundId, usize)> {
         let places = session.groups[self.plan.group].places(owner);
         let most = if session.label_field().has_factors() { usize::MAX } else { 1 };
-        (0..self.selections.len())
-            .filter(move |&number| !self.selections[number].within(&places).is_empty())
-            .take(most)
+        let models =
+            self.rounds.iter().flat_map(|&round| (0..self.selections.len()).map(move |n| (round, n)));
+        models.filter(move |&(_, number)| !self.selections[number].within(&places).is_empty()).take(most)
     }
 
     /// Bytes of the true labels that an owner shares.
     pub(crate) fn truth_bytes(&self, session: &Session, owner: usize) -> usize {
         let (field, places) = (session.label_field(), session.groups[self.plan.group].places(owner));
-        let bytes = |number: usize| field.packed_len(self.selections[number].within(&places).len());
+        let bytes =
+            |(_, number): (_, usize)| field.packed_len(self.selections[number].within(&places).len());
         self.shared_truths(session, owner).map(bytes).sum()
     }
 
-    /// The owners' labels in the order of the predictions: coalition by coalition, segment by segment.
+    /// The owners' labels in the order of the predictions: round by round, coalition by coalition, segment by segment.
     pub(crate) fn arranged(&self, session: &Session, truths: &BTreeMap<usize, Packed>) -> Option<Packed> {
         let field = session.label_field();
         let mut rest: BTreeMap<usize, &[u8]> = BTreeMap::new();
@@ -382,7 +394,8 @@ impl UnitContext {
             rest.insert(owner, truths.get(&owner)?.expose().as_slice());
         }
         let mut all = labels::empty(self.label_bytes(session));
-        for number in 0..self.selections.len() {
+        let models = self.rounds.iter().flat_map(|_| 0..self.selections.len());
+        for number in models {
             for (owner, _, places) in self.segments(session, number) {
                 let labels = rest.get_mut(&owner)?;
                 // An owner's samples are all tested or, where it knows the model, none: its segments are as long as each other.
@@ -468,7 +481,7 @@ pub(crate) fn wanted_of(
 pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), CodecError> {
     let bad = |what| Err(CodecError::Value { what });
     let program = session.program();
-    if !session.federation.rounds.contains_key(&plan.round) {
+    if session.rounds_of(plan.round).is_empty() {
         return bad("round");
     }
     let participants = session.federation.participants(plan.round);

@@ -10,7 +10,7 @@ use secsv_algebra::{Field, Ring64, Seed};
 use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId, SampleSet};
 use secsv_he::{
     Flooding, Parameters, Preset, UnitCosts,
-    linear::{Knobs, Layout, Method},
+    linear::{Knobs, LayerShape, Layout, Method},
 };
 
 use crate::{
@@ -54,6 +54,8 @@ pub struct Settings {
     pub matmul: Matmul,
     /// Whether samples are skipped even where it spares little: models are not tested together then.
     pub always_skips: bool,
+    /// Whether every coalition of every round is asked for, all at once: rounds may be tested together then.
+    pub whole_rounds: bool,
 }
 
 /// How encrypted matrices are multiplied.
@@ -97,7 +99,7 @@ impl Federation {
             .collect();
         max_owners(clients, network(&program)?)?;
         let mut hash = blake3::Hasher::new();
-        hash.update(b"secsv session, format 3");
+        hash.update(b"secsv session, format 4");
         hash.update(format!("{spec:?} {program:?} {rounds:?} {settings:?}").as_bytes());
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
@@ -148,9 +150,24 @@ impl Federation {
         protocol == Protocol::SecSv && !always_skips && hops.len() == 1 && hops[0].receives.len() == 1
     }
 
-    /// How many models are tested together on so many samples, at most.
-    pub fn most_together(&self, samples: usize) -> usize {
-        if self.tests_together() { (MOST_LABELS / samples.max(1)).clamp(1, MOST_TOGETHER) } else { 1 }
+    /// How many rounds may be tested together: few enough that whoever decrypts their outputs gets fewer equations than a
+    /// quarter of a sample's unknowns from them (SECURITY.md, what remains).
+    pub(crate) fn most_rounds(&self) -> usize {
+        let Settings { matmul, whole_rounds, .. } = self.settings;
+        if !self.tests_together() || !whole_rounds || matmul != Matmul::Packed {
+            return 1;
+        }
+        let shape = self.program.operators[0].shape;
+        (shape.d_in / (4 * shape.d_out)).clamp(1, MOST_ROUNDS)
+    }
+
+    /// Rounds in **stretches** of at most so many: one after the other, with the same participants. A stretch is known by its
+    /// first round.
+    pub(crate) fn stretches(&self, most: usize) -> BTreeMap<RoundId, Vec<RoundId>> {
+        let rounds: Vec<RoundId> = self.rounds.keys().copied().collect();
+        let alike = rounds.chunk_by(|&a, &b| self.participants(a) == self.participants(b));
+        let stretches = alike.flat_map(|alike| cut(alike.len(), most).map(|range| alike[range].to_vec()));
+        stretches.map(|rounds| (rounds[0], rounds)).collect()
     }
 
     /// Who took part in a round with a weight.
@@ -217,6 +234,8 @@ pub struct Session {
     pub chunks: Vec<Chunk>,
     /// Shares of each round's training data, by client.
     pub shares: BTreeMap<RoundId, Vec<f64>>,
+    /// Rounds whose models are encrypted and tested together, by the first of them.
+    pub stretches: BTreeMap<RoundId, Vec<RoundId>>,
     /// Samples of a chunk, at most.
     per_chunk: usize,
 }
@@ -231,14 +250,18 @@ pub struct Encryption {
     pub floodings: Vec<Flooding>,
 }
 
-/// Models that are tested together, at most: their predictions travel in one message ...
+/// Models of a round that are tested together, at most: their predictions travel in one message ...
 pub(crate) const MOST_TOGETHER: usize = 1024;
-/// ... and labels of all of them on all samples.
-const MOST_LABELS: usize = 1 << 24;
+/// ... of no more bytes than this, for all rounds and samples.
+const MOST_LABEL_BYTES: usize = 1 << 25;
+/// Rounds that are tested together, at most.
+const MOST_ROUNDS: usize = 16;
 /// Bytes that one model's weights may take at a server, ready to multiply.
 const MODEL_MEMORY: usize = 96 << 20;
-/// First-layer batches of one chunk: few enough to work on several chunks at once.
+/// First-layer batches of one chunk: few enough to work on several chunks at once ...
 const CHUNK_BATCHES: usize = 16;
+/// ... and fewer where there is nothing else to work on.
+const CHUNK_BATCHES_OF_STRETCH: usize = 4;
 
 impl Session {
     /// What the principal proposes: packings chosen by what operations cost.
@@ -248,18 +271,18 @@ impl Session {
         hellos: &[Hello],
         costs: Option<&UnitCosts>,
     ) -> Result<Vec<u8>, Error> {
-        let methods = match (parameters(&federation.settings)?, costs) {
+        let (rounds, methods) = match (parameters(&federation.settings)?, costs) {
             (Some(parameters), Some(costs)) => methods(federation, &parameters, hellos, costs)?,
             (Some(_), None) => return Err(Error::Local { what: "unit costs" }),
-            (None, _) => Vec::new(),
+            (None, _) => (1, Vec::new()),
         };
-        Ok(encode(leader, hellos, methods))
+        Ok(encode(leader, hellos, rounds, methods))
     }
 
     /// The proposal that this follows from.
     pub(crate) fn proposal(&self) -> Vec<u8> {
         let layouts = self.encryption.iter().flat_map(|encryption| &encryption.layouts);
-        encode(self.leader, &self.hellos, layouts.map(Layout::method))
+        encode(self.leader, &self.hellos, longest(&self.stretches), layouts.map(Layout::method))
     }
 
     /// What follows from a proposal.
@@ -276,6 +299,10 @@ impl Session {
         if (0..).zip(&hellos).any(|(client, hello)| !federation.is_envelope_key(client, &hello.public_key)) {
             return Err(CodecError::Value { what: "envelope key" });
         }
+        let rounds = r.u16()?;
+        if !(1..=federation.most_rounds()).contains(&rounds) {
+            return Err(CodecError::Value { what: "rounds together" });
+        }
         let mut methods = Vec::new();
         if federation.settings.protocol != Protocol::SecretSv {
             for _ in 0..operators {
@@ -291,13 +318,14 @@ impl Session {
             }
         }
         r.end()?;
-        Ok(Self::new(federation, leader, hellos, &methods))
+        Ok(Self::new(federation, leader, hellos, rounds, &methods))
     }
 
     fn new(
         federation: &Arc<Federation>,
         leader: usize,
         hellos: Vec<Hello>,
+        rounds: usize,
         methods: &[Method],
     ) -> Result<Self, Error> {
         let program = &federation.program;
@@ -307,7 +335,8 @@ impl Session {
             Some(parameters) => Precision::new(program, &ranges, parameters.field(), federation.clients)?,
             None => Precision::new(program, &ranges, Ring64, federation.clients)?,
         };
-        let encryption = Encryption::new(federation, methods)?;
+        let stretches = federation.stretches(rounds);
+        let encryption = Encryption::new(federation, longest(&stretches), methods)?;
         let positions = program.operators[0].positions;
         let batch = encryption.as_ref().map_or(4096, |e| e.layouts[0].batch());
         let samples_in_batch = NonZeroUsize::new((batch / positions).max(1)).unwrap_or(NonZeroUsize::MIN);
@@ -317,7 +346,8 @@ impl Session {
             Protocol::Hesv => OwnerGroups::new(&sizes, network(program)?, NonZeroUsize::MIN)?,
             _ => OwnerGroups::new(&sizes, network(program)?, samples_in_batch)?,
         };
-        let per_chunk = (CHUNK_BATCHES * batch / positions).max(1);
+        let batches = if longest(&stretches) > 1 { CHUNK_BATCHES_OF_STRETCH } else { CHUNK_BATCHES };
+        let per_chunk = (batches * batch / positions).max(1);
         let (groups, chunks) = arrange(&owner_groups, &sizes, per_chunk);
         let shares = federation.rounds.iter().map(|(&round, sizes)| (round, shares(sizes))).collect();
         let federation = federation.clone();
@@ -331,8 +361,26 @@ impl Session {
             groups,
             chunks,
             shares,
+            stretches,
             per_chunk,
         })
+    }
+
+    /// The rounds of a stretch; none if no stretch begins with this one.
+    pub fn rounds_of(&self, stretch: RoundId) -> &[RoundId] {
+        self.stretches.get(&stretch).map_or(&[], |rounds| rounds)
+    }
+
+    /// The stretch that a round is in.
+    pub fn stretch_of(&self, round: RoundId) -> RoundId {
+        self.stretches.range(..=round).next_back().map_or(round, |(stretch, _)| *stretch)
+    }
+
+    /// How many models of a round are tested together, at most.
+    pub fn most_together(&self) -> usize {
+        let of_one = longest(&self.stretches) * self.label_field().packed_len(self.samples());
+        let most = if self.federation.tests_together() { MOST_TOGETHER } else { 1 };
+        (MOST_LABEL_BYTES / of_one.max(1)).clamp(1, most)
     }
 
     /// So many samples in chunks.
@@ -391,7 +439,8 @@ impl Session {
     pub(crate) fn planner(&self) -> Result<Planner, Error> {
         let planner =
             Planner::new(self.owner_groups.clone(), self.federation.settings.protocol, self.network()?)?;
-        Ok(planner.adding_up(self.federation.tests_together()))
+        let rounds = self.stretches.iter().map(|(&stretch, rounds)| (stretch, rounds.len()));
+        Ok(planner.adding_up(self.federation.tests_together()).in_stretches(rounds))
     }
 
     /// Where a client's samples begin in the collective test set.
@@ -435,12 +484,23 @@ impl Session {
     }
 }
 
-fn encode(leader: usize, hellos: &[Hello], methods: impl IntoIterator<Item = Method>) -> Vec<u8> {
+/// How many rounds the longest stretch has.
+fn longest(stretches: &BTreeMap<RoundId, Vec<RoundId>>) -> usize {
+    stretches.values().map(Vec::len).max().unwrap_or(1)
+}
+
+fn encode(
+    leader: usize,
+    hellos: &[Hello],
+    rounds: usize,
+    methods: impl IntoIterator<Item = Method>,
+) -> Vec<u8> {
     let mut w = Writer::default();
     w.u16(leader);
     hellos.iter().for_each(|hello| {
         w.raw(&hello.encode());
     });
+    w.u16(rounds);
     for method in methods {
         let (kind, knobs) = match method {
             Method::Squaring => (0, Knobs { r: 0, w: 0, s: 0 }),
@@ -466,12 +526,13 @@ fn parameters(settings: &Settings) -> Result<Option<Arc<Parameters>>, Error> {
 }
 
 impl Encryption {
-    fn new(federation: &Federation, methods: &[Method]) -> Result<Option<Self>, Error> {
+    /// `rounds` are taken together: their rows stand one below the other.
+    fn new(federation: &Federation, rounds: usize, methods: &[Method]) -> Result<Option<Self>, Error> {
         let Some(parameters) = parameters(&federation.settings)? else { return Ok(None) };
         let mut layouts = Vec::new();
         let mut floodings = Vec::new();
         for (operator, &method) in federation.program.operators.iter().zip(methods) {
-            let layout = Layout::new(&parameters, operator.shape, method)?;
+            let layout = Layout::new(&parameters, of_rounds(operator.shape, rounds), method)?;
             let noise = match federation.settings.protocol {
                 Protocol::Hesv => {
                     layout.check_full().map_err(|_| Error::Unsupported {
@@ -488,8 +549,13 @@ impl Encryption {
     }
 }
 
+/// A layer's weights of several rounds, one below the other.
+fn of_rounds(shape: LayerShape, rounds: usize) -> LayerShape {
+    LayerShape { d_out: shape.d_out * rounds, ..shape }
+}
+
 /// Chunks of equal size, so that the last is not nearly empty.
-fn cut(size: usize, per_chunk: usize) -> impl Iterator<Item = Range<usize>> {
+fn cut(size: usize, per_chunk: usize) -> impl Iterator<Item = Range<usize>> + use<> {
     let count = size.div_ceil(per_chunk).max(1);
     let bound = move |k: usize| k * size / count;
     (0..count).map(move |k| bound(k)..bound(k + 1))
@@ -535,7 +601,8 @@ pub(crate) mod tests {
         let spec = FederationSpec { name: "test".into(), rounds: 1, model: model.clone(), clients };
         let shapes = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
         let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
-        let settings = Settings { protocol, preset: Preset::Standard, matmul, always_skips: false };
+        let preset = Preset::Standard;
+        let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false };
         Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap()
     }
 

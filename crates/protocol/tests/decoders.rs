@@ -159,7 +159,7 @@ mod tests {
         let file = Path::new("x");
         let architecture = Architecture::new(&spec.model, &weights.shapes(), file, file).unwrap();
         let settings =
-            Settings { protocol, preset: Preset::Compact, matmul: Matmul::Packed, always_skips: false };
+            Settings { protocol, preset: Preset::Compact, matmul: Matmul::Packed, always_skips: false, whole_rounds: false };
         Arc::new(Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap())
     }
 

@@ -1,10 +1,14 @@
 //! Coalitions tested by the roles of a protocol, in one process or on a network: what follows from the federation and
 //! from running tests is the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use secsv_federation::{Coalition, RoundId};
-use secsv_protocol::{TestRequest, TestResult, decryptors::Protocol, session::Federation};
+use secsv_federation::{Coalition, RoundId, SampleSet};
+use secsv_protocol::{
+    TestRequest, TestResult,
+    decryptors::Protocol,
+    session::{Federation, Session},
+};
 
 use crate::{CostModel, Error, Evaluator, Next, Test};
 
@@ -68,28 +72,52 @@ impl<E: ByRoles> Evaluator for E {
     }
 }
 
-/// Tests as roles are asked for them: where they test models together, those of one round on the same samples.
-pub(crate) fn requests(federation: &Federation, tests: Vec<(RoundId, Test)>) -> Vec<TestRequest> {
+/// Tests as roles are asked for them: where they test models together, those of a stretch's rounds on the same samples.
+pub(crate) fn requests(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<TestRequest> {
+    let most = session.most_together();
+    let whole = whole_rounds(&session.federation, &tests);
     let mut requests: Vec<TestRequest> = Vec::new();
-    let whole = whole_rounds(federation, &tests);
-    for (round, Test { coalition, samples, among }) in tests {
-        let most = federation.most_together(samples.total());
-        let shared = requests.iter_mut().rev().take(if most > 1 { usize::MAX } else { 0 }).find(|request| {
-            request.round == round
-                && request.coalitions.len() < most
-                && !request.coalitions.contains(&coalition)
-                && request.samples == samples
-                && request.among == among
-        });
-        match shared {
-            Some(request) => request.coalitions.push(coalition),
-            None => {
-                let (coalitions, of_all) = (vec![coalition], whole.contains(&round));
-                requests.push(TestRequest { round, coalitions, samples, among, of_all });
-            }
+    // Where the last request for the same rounds and samples is, and for which coalitions.
+    let mut last: HashMap<(Vec<RoundId>, SampleSet, SampleSet), (usize, BTreeSet<Coalition>)> = HashMap::new();
+    for (rounds, Test { coalition, samples, among }) in by_stretch(session, tests) {
+        let (round, of_all) = (session.stretch_of(rounds[0]), whole.contains(&rounds[0]));
+        let key = (rounds, samples, among);
+        if let Some((at, asked)) = last.get_mut(&key)
+            && asked.len() < most
+            && asked.insert(coalition)
+        {
+            requests[*at].coalitions.push(coalition);
+            continue;
         }
+        let (rounds, samples, among) = key.clone();
+        last.insert(key, (requests.len(), BTreeSet::from([coalition])));
+        requests.push(TestRequest { round, rounds, coalitions: vec![coalition], samples, among, of_all });
     }
     requests
+}
+
+/// Tests that are asked for in every round of a stretch, once for all of them, and others as they are.
+fn by_stretch(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<(Vec<RoundId>, Test)> {
+    if session.stretches.values().all(|rounds| rounds.len() == 1) {
+        return tests.into_iter().map(|(round, test)| (vec![round], test)).collect();
+    }
+    let mut found: Vec<(Vec<RoundId>, Test)> = Vec::new();
+    let mut known: HashMap<(RoundId, Coalition, SampleSet, SampleSet), usize> = HashMap::new();
+    for (round, test) in tests {
+        let Test { coalition, samples, among } = test.clone();
+        let place = known.entry((session.stretch_of(round), coalition, samples, among));
+        let place = *place.or_insert_with(|| {
+            found.push((Vec::new(), test));
+            found.len() - 1
+        });
+        found[place].0.push(round);
+    }
+    let is_whole = |rounds: &[RoundId]| session.rounds_of(rounds[0]) == rounds;
+    let parts = found.into_iter().flat_map(|(rounds, test)| match is_whole(&rounds) {
+        true => vec![(rounds, test)],
+        false => rounds.into_iter().map(|round| (vec![round], test.clone())).collect(),
+    });
+    parts.collect()
 }
 
 /// Rounds of which all coalitions are asked for at once, where models are tested together.
@@ -108,10 +136,11 @@ fn whole_rounds(federation: &Federation, tests: &[(RoundId, Test)]) -> BTreeSet<
     asked.iter().filter(is_whole).map(|(round, _)| *round).collect()
 }
 
-/// What a request asked for, coalition by coalition.
-pub(crate) fn tests_of(request: &TestRequest) -> impl Iterator<Item = Test> + '_ {
-    let TestRequest { coalitions, samples, among, .. } = request;
-    coalitions.iter().map(|&coalition| Test { coalition, samples: samples.clone(), among: among.clone() })
+/// What a request asked for, round by round and coalition by coalition.
+pub(crate) fn tests_of(request: &TestRequest) -> impl Iterator<Item = (RoundId, Test)> + '_ {
+    let TestRequest { rounds, coalitions, samples, among, .. } = request;
+    let test = |&coalition: &Coalition| Test { coalition, samples: samples.clone(), among: among.clone() };
+    rounds.iter().flat_map(move |&round| coalitions.iter().map(move |coalition| (round, test(coalition))))
 }
 
 /// A protocol's name in results.

@@ -97,7 +97,7 @@ impl Plan {
                 let samples = if is_tested { SampleSet::all(total) } else { SampleSet::none(total) };
                 (round, Test { coalition, samples, among: SampleSet::all(total) })
             };
-            requests(&federation, tests.iter().map(request).collect())
+            requests(&session, tests.iter().map(request).collect())
         };
         let gathered = if skips && settings.protocol == Protocol::SecSv { MOST_GATHERED } else { 0 };
         let at_most = predict(&session, &asked(true), gathered).map_err(Error::Role)?;

@@ -91,13 +91,13 @@ impl ByRoles for SecureEvaluator {
 
     /// All rounds at once: the principal takes the earliest first and fills idle time with the next.
     fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
-        let federation = &self.federation;
-        self.world.run(requests(federation, tests), |asked, found| {
+        let session = self.world.agree()?;
+        self.world.run(requests(&session, tests), |asked, found| {
             let mut more = Vec::new();
-            for (test, found) in tests_of(asked).zip(found) {
-                more.extend(next(asked.round, &test, found)?);
+            for ((round, test), found) in tests_of(asked).zip(found) {
+                more.extend(next(round, &test, found)?);
             }
-            Ok(requests(federation, more))
+            Ok(requests(&session, more))
         })
     }
 }

@@ -14,7 +14,7 @@ use secsv_protocol::{
     Seed, TestRequest, TestResult, UnitCosts,
     message::Kind,
     role::{Continuation, Effects, Job, Meter, Outgoing, Phase, Probe, Role},
-    session::Federation,
+    session::{Federation, Session},
 };
 
 use crate::Error;
@@ -217,6 +217,20 @@ impl World {
         self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Runs until the parties have agreed on the session, and nothing else is left to do before a test.
+    pub fn agree(&mut self) -> Result<Arc<Session>, Error> {
+        let agreed = |world: &Self| world.with_principal(|principal| principal.session().cloned()).flatten();
+        if let Some(session) = agreed(self) {
+            return Ok(session);
+        }
+        let stalled = self.with_threads(|world| match world.wait() {
+            Err(stalled @ Error::Stalled { .. }) => Ok(stalled),
+            Err(error) => Err(error),
+            Ok(_) => Err(Error::Stalled { awaiting: String::new() }),
+        })?;
+        agreed(self).ok_or(stalled)
+    }
+
     /// Asks for tests and runs until all that were asked for have ended. `next` is told what each found and may ask for
     /// more; a round of which nothing more is asked for then is closed. Ends with an error if a party fails, or if
     /// nothing moves any more.
@@ -227,13 +241,18 @@ impl World {
     ) -> Result<(), Error> {
         let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
         self.ask(requests, &mut open)?;
+        self.with_threads(|world| world.serve(&mut open, &mut next))
+    }
+
+    /// Does something while threads work.
+    fn with_threads<T>(&mut self, act: impl FnOnce(&Self) -> T) -> T {
         self.lock().stopping = false;
         let world = &*self;
         std::thread::scope(|scope| {
             for _ in 0..world.threads {
                 scope.spawn(|| world.work());
             }
-            let outcome = world.serve(&mut open, &mut next);
+            let outcome = act(world);
             world.lock().stopping = true;
             world.work.notify_all();
             outcome

@@ -31,6 +31,7 @@ const SETTINGS: Settings = Settings {
     preset: Preset::Standard,
     matmul: Matmul::Packed,
     always_skips: false,
+    whole_rounds: false,
 };
 
 /// A model and the shapes of its tensors.

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_protocol::decryptors::Protocol;
 use secsv_runtime::Plan;
+use secsv_shapley::Method;
 
 use super::protocols::{EncryptionArgs, ProtocolName};
 use crate::{failure::BadInput, output::Format};
@@ -67,7 +68,7 @@ pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
         .into());
     }
     let skip = if args.skip == Skip::On { SkipMode::On } else { SkipMode::Off };
-    let settings = args.encryption.settings(protocol, skip)?;
+    let settings = args.encryption.settings(protocol, skip, Method::Exact)?;
     let begun = stopwatch();
     let run = RunDirectory::open(&args.run)?;
     run.check()?;

@@ -12,6 +12,7 @@ use secsv_runtime::{
     ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, SecureEvaluator, evaluate,
     world::Honest,
 };
+use secsv_shapley::Method;
 use serde::{Deserialize, Serialize};
 
 use crate::{failure::BadInput, output::Progress};
@@ -89,7 +90,12 @@ impl EncryptionArgs {
     }
 
     /// The settings of a secure protocol.
-    pub fn settings(self, protocol: Protocol, skip: SkipMode) -> Result<Settings, BadInput> {
+    pub fn settings(
+        self,
+        protocol: Protocol,
+        skip: SkipMode,
+        method: Method,
+    ) -> Result<Settings, BadInput> {
         let preset = match self.preset {
             PresetName::Standard => Preset::Standard,
             PresetName::Compact => Preset::Compact,
@@ -115,7 +121,8 @@ impl EncryptionArgs {
             (None, Protocol::Hesv) => Matmul::Squaring,
             (None, _) => Matmul::Packed,
         };
-        Ok(Settings { protocol, preset, matmul, always_skips: skip == SkipMode::On })
+        let (always_skips, whole_rounds) = (skip == SkipMode::On, method.asks_for_all());
+        Ok(Settings { protocol, preset, matmul, always_skips, whole_rounds })
     }
 }
 
@@ -150,7 +157,7 @@ pub fn evaluate_run(
         None => nssv(run, settings, observe)?,
         Some(protocol) => {
             check_skip(protocol, settings)?;
-            let chosen = encryption.settings(protocol, settings.skip)?;
+            let chosen = encryption.settings(protocol, settings.skip, settings.method)?;
             let costs = Some(typical_costs(chosen.preset));
             let mut evaluator = SecureEvaluator::new(run, chosen, costs, &fresh_seed()?, Box::new(Honest))?;
             let mut result = evaluate(run.spec(), &mut evaluator, settings, observe)?;

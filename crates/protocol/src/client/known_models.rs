@@ -19,7 +19,10 @@ impl Client {
     /// Tests models this client knows on its own samples, in the clear.
     pub(super) fn own_test(&mut self, content: &[u8]) -> Result<Effects<Self>, CodecError> {
         let mut r = Reader::new(content);
-        let (test, round) = (r.u64()?, RoundId(r.u32()?));
+        let (test, rounds) = (r.u64()?, r.rounds()?);
+        if rounds.iter().any(|round| !self.federation.rounds.contains_key(round)) {
+            return Err(CodecError::Value { what: "rounds" });
+        }
         let mut tests = Vec::new();
         for _ in 0..r.count("coalitions", size_of::<u128>())? {
             tests.push((Coalition::from_bits(r.u128()?), r.samples()?));
@@ -35,8 +38,8 @@ impl Client {
             meter.enter(Phase::Clear);
             let mut w = Writer::default();
             w.u64(test);
-            for (coalition, samples) in tests {
-                let right = own_right(&federation, position, &input, round, coalition, &samples)?;
+            for (round, (coalition, samples)) in rounds.iter().flat_map(|r| tests.iter().map(move |t| (*r, t))) {
+                let right = own_right(&federation, position, &input, round, *coalition, samples)?;
                 if counts {
                     w.u64(right.len() as u64)
                 } else {

@@ -86,7 +86,8 @@ fn first_outputs<'a>(
     key: &SecretKey,
     meter: &mut Meter<'_>,
 ) -> Result<Matrix<Field>, Error> {
-    let (rows, count) = (session.program().operators[operator].shape.d_out, selection.places.len());
+    let rows = session.encryption()?.layouts[operator].shape().d_out;
+    let count = selection.places.len();
     let mut matrix = Matrix::zero(session.field(), rows, positions * count);
     for chunk in context.pass.wanted_chunks(&selection.samples) {
         let bytes = part(chunk).ok_or(Error::Local { what: "a part of a hop" })?;

@@ -98,27 +98,33 @@ impl Client {
         effects
     }
 
-    /// Encrypts the model of a round for the servers.
-    pub(super) fn upload_model(
+    /// Encrypts the models of a stretch for the servers.
+    pub(super) fn upload_models(
         &mut self,
         session: &Arc<Session>,
-        round: RoundId,
+        stretch: RoundId,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let (session, input, position) = (session.clone(), self.input.clone(), self.position);
         let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
-        let seed = self.seed.derive("model", round.0.into());
+        let seed = self.seed.derive("model", stretch.0.into());
         effects.job(move |meter| {
             meter.enter(Phase::Encrypt);
             let encryption = session.encryption()?;
-            let weights = input.local.get(&round).ok_or(Error::Local { what: "the model of a round" })?;
-            let model = Secret::new(EncodedModel::new(
-                session.program(),
-                &session.precision,
-                session.field(),
-                weights,
-                session.share(round, position),
-            )?);
+            let mut models = Secret::new(Vec::new());
+            for round in session.rounds_of(stretch) {
+                let weights = input.local.get(round).ok_or(Error::Local { what: "the model of a round" })?;
+                models.expose_mut().push(EncodedModel::new(
+                    session.program(),
+                    &session.precision,
+                    session.field(),
+                    weights,
+                    session.share(*round, position),
+                )?);
+            }
+            let heights = encryption.layouts.iter().map(|layout| layout.shape().d_out);
+            let model = Secret::new(EncodedModel::stack(models.expose(), heights)?);
+            drop(models);
             let mut rng = Prg::new(&seed);
             let mut parts = Vec::new();
             for (layout, operator) in encryption.layouts.iter().zip(&model.expose().operators) {
@@ -132,7 +138,7 @@ impl Client {
                 parts.push(bias.to_bytes(&encryption.parameters));
             }
             let mut w = Writer::default();
-            w.u32(round.0);
+            w.u32(stretch.0);
             let content = Arc::new(join_after(w, &parts));
             Ok(move |role: &mut Self| {
                 let mut effects = role.send(PartyId::Principal, Kind::Model, content.clone());

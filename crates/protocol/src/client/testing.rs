@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::{Matrix, Prg, Ring, Ring64, Secret, Seed, share::split as share};
+use secsv_federation::{Coalition, RoundId};
 
 use super::{
     Client, MOST_EARLY, hesv,
@@ -106,11 +107,12 @@ impl Client {
         effects.job(move |meter| {
             meter.enter(Phase::Share);
             let mut packed = labels::empty(context.truth_bytes(&session, position));
-            for number in context.shared_truths(&session, position) {
+            for (round, number) in context.shared_truths(&session, position) {
                 for segment in context.segments(&session, number).filter(|(owner, ..)| *owner == position) {
                     let label = |&place: &usize| input.test_set.labels()[place - segment.1] as u16;
                     let labels = Labels::new(Wiped(segment.2.iter().map(label).collect()));
-                    blind(&session, &secret, &context, number, segment, labels.expose(), &mut packed);
+                    let model = (round, context.plan.coalitions[number]);
+                    blind(&session, &secret, model, segment, labels.expose(), &mut packed);
                 }
             }
             let rest = labels::rest(packed, &seed);
@@ -193,18 +195,22 @@ impl Client {
         let place = Place::new(id, hop);
         let seed = self.seed.derive("shared", id.test).derive("shared", place.number());
         let session = session.clone();
-        if context.plan.coalitions.len() > 1 {
+        if session.federation.tests_together() {
             effects.job(move |meter| {
                 let decrypted = receive_together(&session, &context, &key, &parts, meter)?;
-                meter.enter(Phase::Activate);
-                let received: Vec<Outputs> = decrypted.expose().0.iter().map(Outputs::new).collect();
-                drop(decrypted);
+                let height = session.program().operators[0].shape.d_out;
                 let mut packed = labels::empty(context.label_bytes(&session));
-                for number in 0..context.plan.coalitions.len() {
+                for (k, &round) in context.rounds.iter().enumerate() {
                     meter.enter(Phase::Activate);
-                    let found = found_together(&session, &context, number, &received)?;
-                    meter.enter(Phase::Share);
-                    blind_all(&session, &secret, &context, number, found.expose(), &mut packed);
+                    let of_round =
+                        |matrix: &Matrix<_>| Outputs::of_rows(matrix, k * height..(k + 1) * height);
+                    let received: Vec<Outputs> = decrypted.expose().0.iter().map(of_round).collect();
+                    for number in 0..context.plan.coalitions.len() {
+                        meter.enter(Phase::Activate);
+                        let found = found_together(&session, &context, round, number, &received)?;
+                        meter.enter(Phase::Share);
+                        blind_all(&session, &secret, &context, (round, number), found.expose(), &mut packed);
+                    }
                 }
                 let rest = labels::rest(packed, &seed);
                 Ok(move |role: &mut Self| {
@@ -291,6 +297,7 @@ fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Se
 fn found_together(
     session: &Session,
     context: &UnitContext,
+    round: RoundId,
     number: usize,
     received: &[Outputs],
 ) -> Result<Labels, Error> {
@@ -303,7 +310,7 @@ fn found_together(
         // Scores are outputs over a positive number, and differ wherever outputs do; row by row they are the classes'.
         return Ok(Secret::new(Wiped(outputs.labels(program.classes))));
     }
-    let total = session.total_share(context.round, context.plan.coalitions[number]);
+    let total = session.total_share(round, context.plan.coalitions[number]);
     let outputs = Secret::new(Matrices(vec![outputs.matrix()?]));
     match Activator::default().step(program, &session.precision, 0, total, &outputs.expose().0)? {
         Handed::Labels(labels) => Ok(Secret::new(Wiped(labels))),
@@ -321,33 +328,32 @@ pub(super) fn blinded(
 ) -> Vec<u8> {
     let labels = Secret::new(Wiped(labels));
     let mut packed = labels::empty(context.label_bytes(session));
-    blind_all(session, secret, context, 0, labels.expose(), &mut packed);
+    blind_all(session, secret, context, (context.round, 0), labels.expose(), &mut packed);
     labels::rest(packed, seed)
 }
 
-/// Appends the segments of a coalition's labels, which are those of all its places.
+/// Appends the segments of a coalition's labels in a round, which are those of all its places.
 fn blind_all(
     session: &Session,
     secret: &Seed,
     context: &UnitContext,
-    number: usize,
+    (round, number): (RoundId, usize),
     labels: &[u16],
     packed: &mut Packed,
 ) {
     let mut rest = labels;
     for segment in context.segments(session, number) {
         let (labels, later) = rest.split_at(segment.2.len());
-        blind(session, secret, context, number, segment, labels, packed);
+        blind(session, secret, (round, context.plan.coalitions[number]), segment, labels, packed);
         rest = later;
     }
 }
 
-/// Appends a segment of labels times blinding factors.
+/// Appends a segment of a model's labels times blinding factors.
 fn blind(
     session: &Session,
     secret: &Seed,
-    context: &UnitContext,
-    number: usize,
+    (round, coalition): (RoundId, Coalition),
     (owner, first, places): (usize, usize, &[usize]),
     labels: &[u16],
     packed: &mut Packed,
@@ -356,7 +362,7 @@ fn blind(
     if !field.has_factors() {
         return field.pack(labels, packed);
     }
-    let blinds = session.blinds(secret, context.round, context.plan.coalitions[number], owner);
+    let blinds = session.blinds(secret, round, coalition, owner);
     let factors = places.iter().map(|&place| blinds.expose()[place - first]).collect();
     field.pack_blinded(labels, Labels::new(Wiped(factors)).expose(), packed);
 }

@@ -143,7 +143,7 @@ pub(super) fn labels(tally: &mut Tally<'_>, context: &UnitContext) {
     for owner in context.owners(session) {
         let places = session.groups[context.plan.group].places(owner);
         let lengths =
-            context.shared_truths(session, owner).map(|n| context.selections[n].within(&places).len());
+            context.shared_truths(session, owner).map(|(_, n)| context.selections[n].within(&places).len());
         tally.share_labels(owner, Kind::Truth, lengths.sum(), context.truth_bytes(session, owner));
     }
     let differences = context.label_bytes(session);

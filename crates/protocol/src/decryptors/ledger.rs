@@ -62,6 +62,8 @@ impl Exposure {
 pub struct Ledger {
     clients: usize,
     replies: u64,
+    /// For how many rounds replies of a round count, where it is not one.
+    rounds: BTreeMap<RoundId, usize>,
     pages: BTreeMap<(RoundId, usize, Part, usize), Page>,
 }
 
@@ -78,7 +80,12 @@ struct Page {
 impl Ledger {
     /// Of a federation with so many clients.
     pub fn new(clients: usize) -> Self {
-        Self { clients, replies: 0, pages: BTreeMap::new() }
+        Self { clients, replies: 0, rounds: BTreeMap::new(), pages: BTreeMap::new() }
+    }
+
+    /// Has replies of a round count for so many rounds: what is sent of one is sent of all of them.
+    pub(super) fn count_for(&mut self, round: RoundId, rounds: usize) {
+        self.rounds.insert(round, rounds);
     }
 
     /// How many replies it holds.
@@ -128,10 +135,11 @@ impl Ledger {
 
     /// Who can put together outputs of known models, on whose samples, in how many rounds.
     pub fn exposures(&self) -> Vec<Exposure> {
-        let mut rounds = BTreeMap::new();
-        for (&(_, group, part, client), page) in &self.pages {
+        let mut rounds: BTreeMap<_, usize> = BTreeMap::new();
+        for (&(round, group, part, client), page) in &self.pages {
             if page.exposed {
-                *rounds.entry((client, group, part)).or_default() += 1;
+                *rounds.entry((client, group, part)).or_default() +=
+                    self.rounds.get(&round).copied().unwrap_or(1);
             }
         }
         let named = |((client, group, part), rounds)| Exposure { client, group, part, rounds };

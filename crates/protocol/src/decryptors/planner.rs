@@ -24,6 +24,8 @@ pub struct Planner {
     load: Vec<u64>,
     /// Whether clients add up first-layer outputs that follow from others.
     adds_up: bool,
+    /// First rounds of stretches, whose other rounds have the same roles.
+    stretches: Vec<RoundId>,
     participants: BTreeMap<RoundId, Coalition>,
     planned: BTreeMap<(RoundId, usize), BTreeSet<Coalition>>,
     known_inputs: u64,
@@ -44,6 +46,7 @@ impl Planner {
             ledger: Ledger::new(clients),
             load: vec![0; clients],
             adds_up: false,
+            stretches: Vec::new(),
             participants: BTreeMap::new(),
             planned: BTreeMap::new(),
             known_inputs: 0,
@@ -55,6 +58,16 @@ impl Planner {
     #[must_use]
     pub fn adding_up(self, adds_up: bool) -> Self {
         Self { adds_up, ..self }
+    }
+
+    /// The same where rounds one after the other have the same roles: units are those of the first round, and count for so many.
+    #[must_use]
+    pub fn in_stretches(mut self, stretches: impl IntoIterator<Item = (RoundId, usize)>) -> Self {
+        for (stretch, rounds) in stretches {
+            self.stretches.push(stretch);
+            self.ledger.count_for(stretch, rounds);
+        }
+        self
     }
 
     /// The owners of the unit's group whose samples are tested securely. The others know the model and test it
@@ -182,7 +195,10 @@ impl Planner {
     ) -> Result<Search<'a>, PlanError> {
         let owners = self.checked_group(unit)?.owners();
         let clients = self.load.len();
-        let turn = (unit.round.0 as usize).wrapping_add(unit.group);
+        // Others decrypt in every stretch.
+        let before = self.stretches.iter().filter(|stretch| **stretch < unit.round).count();
+        let turn = if self.stretches.is_empty() { unit.round.0 as usize } else { before + 1 };
+        let turn = turn.wrapping_add(unit.group);
         Ok(Search {
             protocol: self.protocol,
             network: self.network,

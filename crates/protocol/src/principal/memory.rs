@@ -44,22 +44,22 @@ impl TestRequest {
     /// As bytes: requests are the same if these are.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
-        w.u32(self.round.0).coalitions(&self.coalitions).samples(&self.samples).samples(&self.among);
-        w.u8(self.of_all.into());
+        w.u32(self.round.0).rounds(&self.rounds).coalitions(&self.coalitions);
+        w.samples(&self.samples).samples(&self.among).u8(self.of_all.into());
         w.finish()
     }
 
     /// From bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::new(bytes);
-        let (round, coalitions) = (RoundId(r.u32()?), r.coalitions()?);
+        let (round, rounds, coalitions) = (RoundId(r.u32()?), r.rounds()?, r.coalitions()?);
         let (samples, among, of_all) = (r.samples()?, r.samples()?, r.u8()? == 1);
-        r.end().map(|()| Self { round, coalitions, samples, among, of_all })
+        r.end().map(|()| Self { round, rounds, coalitions, samples, among, of_all })
     }
 }
 
 impl TestResult {
-    /// What a test found for each coalition, as bytes.
+    /// What a test found for each round and coalition, as bytes.
     pub fn encode(found: &[Self]) -> Vec<u8> {
         let mut w = Writer::default();
         w.u64(found.len() as u64);
@@ -207,9 +207,10 @@ mod tests {
         assert!(Assignment::decode(&[0; 5]).is_err());
         let mut samples = SampleSet::none(9);
         samples.insert(3);
-        let (round, coalitions) = (RoundId(1), vec![unit.coalition, Coalition::first(2)]);
+        let (round, rounds) = (RoundId(1), vec![RoundId(1), RoundId(2), RoundId(4)]);
+        let coalitions = vec![unit.coalition, Coalition::first(2)];
         let among = SampleSet::all(9);
-        let request = TestRequest { round, coalitions, samples: samples.clone(), among, of_all: true };
+        let request = TestRequest { round, rounds, coalitions, samples: samples.clone(), among, of_all: true };
         assert_eq!(TestRequest::decode(&request.encode()), Ok(request));
         let found = [TestResult::from(samples), TestResult { correct: 4, right: None }];
         for found in [&found[..], &found[..1], &[]] {

@@ -20,8 +20,10 @@ use crate::{
 /// A test that somebody wants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestRequest {
-    /// The round.
+    /// The round, or the first of its stretch.
     pub round: RoundId,
+    /// The rounds: all of the stretch, or any of it where only models are tested that owners know.
+    pub rounds: Vec<RoundId>,
     /// Whose aggregates: one, or several where [`tests_together`](crate::session::Federation::tests_together). The empty coalition stands for the model
     /// before the first round.
     pub coalitions: Vec<Coalition>,
@@ -37,7 +39,7 @@ impl TestRequest {
     /// A test for which nothing is gathered.
     pub fn new(round: RoundId, coalition: Coalition, samples: SampleSet) -> Self {
         let among = SampleSet::all(samples.total());
-        Self { round, coalitions: vec![coalition], samples, among, of_all: false }
+        Self { round, rounds: vec![round], coalitions: vec![coalition], samples, among, of_all: false }
     }
 }
 
@@ -58,7 +60,7 @@ impl From<SampleSet> for TestResult {
 
 pub(super) struct TestState {
     pub(super) request: TestRequest,
-    /// For each coalition, the samples that it predicts right ...
+    /// For each round and coalition, the samples that it predicts right ...
     pub(super) right: Vec<SampleSet>,
     /// ... or how many, where that is all that is learnt.
     pub(super) counted: Vec<usize>,
@@ -70,10 +72,10 @@ pub(super) struct TestState {
 
 impl TestState {
     pub(super) fn new(request: TestRequest) -> Self {
-        let coalitions = request.coalitions.len();
+        let models = request.rounds.len() * request.coalitions.len();
         Self {
-            right: vec![SampleSet::none(request.samples.total()); coalitions],
-            counted: vec![0; coalitions],
+            right: vec![SampleSet::none(request.samples.total()); models],
+            counted: vec![0; models],
             units_left: BTreeSet::new(),
             owners_left: BTreeMap::new(),
             request,
@@ -87,18 +89,21 @@ impl TestState {
 }
 
 impl Principal {
-    /// What an owner says of the models that it was asked to test itself, one answer for each.
+    /// What an owner says of the models that it was asked to test itself: an answer for each, with its place among all models of
+    /// the test, round by round.
     pub(super) fn own_answers<'a, T>(
         &mut self,
         client: usize,
         content: &'a [u8],
         read: impl Fn(&mut Reader<'a>) -> Result<T, CodecError>,
-    ) -> Result<(u64, &mut TestState, Vec<T>), CodecError> {
+    ) -> Result<(u64, &mut TestState, Vec<(usize, T)>), CodecError> {
         let mut r = Reader::new(content);
         let test = r.u64()?;
         let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
         let asked = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
-        let found = asked.iter().map(|_| read(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        let (rounds, coalitions) = (state.request.rounds.len(), state.request.coalitions.len());
+        let models = (0..rounds).flat_map(|round| asked.iter().map(move |number| round * coalitions + number));
+        let found = models.map(|model| Ok((model, read(&mut r)?))).collect::<Result<Vec<_>, CodecError>>()?;
         r.end()?;
         Ok((test, state, found))
     }
@@ -112,12 +117,13 @@ impl Principal {
     ) -> Result<Result<Effects<Self>, Error>, CodecError> {
         let (test, state, found) = self.own_answers(client, content, Reader::samples)?;
         let (offset, own) = (session.offset(client), session.hellos[client].samples as usize);
-        if found.iter().any(|right| right.total() != own) {
+        if found.iter().any(|(_, right)| right.total() != own) {
             return Err(CodecError::Value { what: "samples" });
         }
-        for (number, right) in state.owners_left.remove(&client).into_iter().flatten().zip(found) {
+        state.owners_left.remove(&client);
+        for (model, right) in found {
             let asked = right.iter().filter(|k| state.request.samples.contains(offset + k));
-            asked.for_each(|k| state.right[number].insert(offset + k));
+            asked.for_each(|k| state.right[model].insert(offset + k));
         }
         Ok(self.finish(test))
     }
@@ -141,21 +147,25 @@ impl Principal {
         labels::subtract(&mut differences, other.expose());
         let mut rest = differences.expose().as_slice();
         let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };
-        for (of_unit, &coalition) in context.plan.coalitions.iter().enumerate() {
-            let number = test.number(coalition).ok_or(Error::Local { what: "a coalition of a test" })?;
-            for (owner, first, places) in context.segments(session, of_unit) {
-                let (segment, later) = rest.split_at(field.packed_len(places.len()));
-                rest = later;
-                let (right, offset) = (&mut test.right[number], session.offset(owner));
-                let is_right = field.zeros(segment, places.len());
-                if places.last().is_some_and(|last| last - places[0] == places.len() - 1) {
-                    right.insert_where(offset + places[0] - first, is_right);
-                } else {
-                    let found = places.iter().zip(is_right).filter(|(_, is_right)| *is_right);
-                    found.for_each(|(place, _)| right.insert(offset + place - first));
+        let coalitions = test.request.coalitions.len();
+        for round in 0..context.rounds.len() {
+            for (of_unit, &coalition) in context.plan.coalitions.iter().enumerate() {
+                let number = test.number(coalition).ok_or(Error::Local { what: "a coalition of a test" })?;
+                let right = &mut test.right[round * coalitions + number];
+                for (owner, first, places) in context.segments(session, of_unit) {
+                    let (segment, later) = rest.split_at(field.packed_len(places.len()));
+                    rest = later;
+                    let offset = session.offset(owner);
+                    let is_right = field.zeros(segment, places.len());
+                    if places.last().is_some_and(|last| last - places[0] == places.len() - 1) {
+                        right.insert_where(offset + places[0] - first, is_right);
+                    } else {
+                        let found = places.iter().zip(is_right).filter(|(_, is_right)| *is_right);
+                        found.for_each(|(place, _)| right.insert(offset + place - first));
+                    }
                 }
+                test.units_left.remove(&(id.group, number));
             }
-            test.units_left.remove(&(id.group, number));
         }
         self.units.remove(&id);
         self.secret.forget_unit(id);

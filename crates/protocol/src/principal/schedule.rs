@@ -85,11 +85,14 @@ impl Principal {
                 unit.gathered = to_gather(session, unit.group, &request.among, participants.len());
             }
         }
+        if !secure.is_empty() && request.rounds != session.rounds_of(round) {
+            return Err(Error::Local { what: "a test of a whole stretch" });
+        }
         let mut state = TestState::new(request);
         state.units_left.extend(secure);
         for (owner, tests) in own {
             let mut w = Writer::default();
-            w.u64(test).u32(round.0).u64(tests.len() as u64);
+            w.u64(test).rounds(&state.request.rounds).u64(tests.len() as u64);
             for (number, samples) in &tests {
                 w.u128(state.request.coalitions[*number].bits()).samples(samples);
             }

@@ -92,7 +92,12 @@ impl SessionSpec {
             (Protocol::SecSv, Matmul::Squaring) => {
                 Err(("matmul", "packed or reducing with secsv", self.matmul.clone()))
             }
-            _ => Ok(Settings { protocol, preset, matmul, always_skips: self.skip == "on" }),
+            _ => {
+                let method = self.estimator.parse::<Method>().ok();
+                let (always_skips, whole_rounds) =
+                    (self.skip == "on", method.is_some_and(Method::asks_for_all));
+                Ok(Settings { protocol, preset, matmul, always_skips, whole_rounds })
+            }
         }
     }
 

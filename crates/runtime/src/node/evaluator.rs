@@ -9,7 +9,10 @@ use std::{
 };
 
 use secsv_federation::RoundId;
-use secsv_protocol::{Principal, TestRequest, TestResult, session::Federation};
+use secsv_protocol::{
+    Principal, TestRequest, TestResult,
+    session::{Federation, Session},
+};
 
 use super::{GLANCE, Network};
 use crate::{
@@ -23,8 +26,7 @@ use crate::{
 pub(super) struct NetworkEvaluator<'a> {
     pub party: &'a Arc<Party<Principal>>,
     pub network: &'a Network,
-    pub federation: Arc<Federation>,
-    pub samples: usize,
+    pub session: Arc<Session>,
     pub results: Receiver<(u64, Vec<TestResult>)>,
     /// Tests of an earlier process, by what was asked.
     pub known: BTreeMap<Vec<u8>, VecDeque<Asked>>,
@@ -67,13 +69,13 @@ impl NetworkEvaluator<'_> {
         let known = self.known.get_mut(&request.encode()).and_then(VecDeque::pop_front);
         let number = known.as_ref().map_or(self.next_test, |(number, _)| *number);
         self.next_test = self.next_test.max(number + 1);
-        for &coalition in &request.coalitions {
-            self.party.board().asked(request.round, coalition);
+        for (round, test) in tests_of(&request) {
+            self.party.board().asked(round, test.coalition);
         }
         open.asked.insert(number, request.clone());
         if let Some((_, Some(result))) = known {
-            for &coalition in &request.coalitions {
-                self.party.board().was_done(request.round, coalition);
+            for (round, test) in tests_of(&request) {
+                self.party.board().was_done(round, test.coalition);
             }
             open.found.push_back((number, result));
             return;
@@ -91,10 +93,8 @@ impl NetworkEvaluator<'_> {
             }
             match self.results.recv_timeout(GLANCE) {
                 Ok(found) => {
-                    if let Some(TestRequest { round, coalitions, .. }) = open.asked.get(&found.0) {
-                        for &coalition in coalitions {
-                            self.party.board().done(*round, coalition);
-                        }
+                    for (round, test) in open.asked.get(&found.0).into_iter().flat_map(tests_of) {
+                        self.party.board().done(round, test.coalition);
                     }
                     return Ok(found);
                 }
@@ -111,16 +111,17 @@ impl NetworkEvaluator<'_> {
 
 impl ByRoles for NetworkEvaluator<'_> {
     fn federation(&self) -> &Federation {
-        &self.federation
+        &self.session.federation
     }
 
     fn sample_count(&self) -> usize {
-        self.samples
+        self.session.samples()
     }
 
     fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
         let mut open = Open::default();
-        for request in requests(&self.federation, tests) {
+        let session = self.session.clone();
+        for request in requests(&session, tests) {
             self.ask(request, &mut open);
         }
         while !open.asked.is_empty() {
@@ -128,10 +129,10 @@ impl ByRoles for NetworkEvaluator<'_> {
             let Some(request) = open.asked.remove(&number) else { continue };
             let round = request.round;
             let mut more = Vec::new();
-            for (test, found) in tests_of(&request).zip(found) {
+            for ((round, test), found) in tests_of(&request).zip(found) {
                 more.extend(next(round, &test, found)?);
             }
-            for request in requests(&self.federation, more) {
+            for request in requests(&session, more) {
                 self.ask(request, &mut open);
             }
             if open.asked.values().all(|other| other.round != round) {

@@ -8,7 +8,8 @@ use std::{
 
 use secsv_federation::Coalition;
 use secsv_protocol::{
-    Assignment, PartyId, Principal, Scope, TestRequest, role::Effects, session::typical_costs,
+    Assignment, PartyId, Principal, Scope, TestRequest, role::Effects,
+    session::{Session, typical_costs},
 };
 
 use super::{
@@ -50,14 +51,12 @@ pub fn run_principal(
     let kit = Arc::new(kit);
     let (results, found) = mpsc::channel();
     let (mut known, mut left_open) = (Vec::new(), BTreeSet::new());
-    let mut agreed = None;
     let party = Party::open(kit.clone(), &options.node.state, Some(results), |federation, journal| {
         known = journal.tests()?;
         left_open.extend(journal.replay()?.iter().filter_map(|message| match message.scope {
             Scope::Round(round) => Some(round),
             _ => None,
         }));
-        agreed = Some(federation.clone());
         let seed = journal.seed().derive("principal", 0);
         let costs = Some(typical_costs(federation.settings.preset));
         let mut principal = Principal::new(federation.clone(), costs, seed);
@@ -68,21 +67,19 @@ pub fn run_principal(
         principal.remember(assigned, next);
         Ok((principal, Effects::default(), open_scopes(&known)?))
     })?;
-    let federation = agreed.ok_or_else(|| local("a federation"))?;
     let network = Network::start(&party, &kit, &options.node, &[])?;
     let finished: Vec<_> = known.iter().filter(|t| t.result.is_some()).map(|t| t.test).collect();
     remind(&party, &finished);
     let (known, next_test) = known_tests(known)?;
     let outcome = (|| {
-        let samples = await_session(&party, &network)?;
+        let session = await_session(&party, &network)?;
         party.board().phase(Phase::Running);
         let mut attendance = Attendance::new(options.away_after);
         let mut watch = || attendance.look(&party);
         let mut evaluator = NetworkEvaluator {
             party: &party,
             network: &network,
-            federation,
-            samples,
+            session,
             results: found,
             known,
             next_test,
@@ -171,14 +168,13 @@ fn remind(party: &Party<Principal>, finished: &[u64]) {
     clients.for_each(|peer| peer.end(&over));
 }
 
-/// How many samples there are, once everybody has introduced themselves.
-fn await_session(party: &Party<Principal>, network: &Network) -> Result<usize, Error> {
+/// The agreement, once everybody has introduced themselves.
+fn await_session(party: &Party<Principal>, network: &Network) -> Result<Arc<Session>, Error> {
     let mut said = Instant::now();
     loop {
         network.check()?;
-        let samples = |role: &Principal| role.session().map(|session| session.samples());
-        if let Some(samples) = party.desk().wait_for(GLANCE, samples)? {
-            return Ok(samples);
+        if let Some(session) = party.desk().wait_for(GLANCE, |role| role.session().cloned())? {
+            return Ok(session);
         }
         if said.elapsed() > Duration::from_secs(30) {
             said = Instant::now();

@@ -123,7 +123,7 @@ impl Fixture {
             Protocol::Hesv => (Preset::Standard, Matmul::Squaring),
             _ => (Preset::Compact, Matmul::Packed),
         };
-        let settings = Settings { protocol: recipe.protocol, preset, matmul, always_skips: false };
+        let settings = Settings { protocol: recipe.protocol, preset, matmul, always_skips: false, whole_rounds: false };
         let evaluation = EvaluationSettings { skip: recipe.skip, ..EvaluationSettings::default() };
         let [principal, auxiliary] =
             recipe.addresses.clone().unwrap_or_else(|| [free_address(), free_address()]);

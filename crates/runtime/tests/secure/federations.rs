@@ -492,7 +492,7 @@ pub struct Found {
 }
 
 pub fn settings(protocol: Protocol, preset: Preset, matmul: Matmul) -> Settings {
-    Settings { protocol, preset, matmul, always_skips: false }
+    Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false }
 }
 
 pub fn compact(protocol: Protocol) -> Settings {

@@ -113,10 +113,11 @@ impl Principal {
         let first = session.offset(client);
         let own = first..first + session.hellos[client].samples as usize;
         let expected = own.filter(|&sample| state.request.samples.contains(sample)).count() as u64;
-        if let Some(&found) = found.iter().find(|found| **found > expected) {
+        if let Some(&(_, found)) = found.iter().find(|(_, found)| *found > expected) {
             return Err(CodecError::TooLarge { what: "right predictions", expected, found });
         }
-        for (number, found) in state.owners_left.remove(&client).into_iter().flatten().zip(found) {
+        state.owners_left.remove(&client);
+        for (number, found) in found {
             state.counted[number] += found as usize;
         }
         Ok(self.finish(test))
