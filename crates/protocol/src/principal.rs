@@ -225,7 +225,12 @@ impl Principal {
                 let (rows, columns) = (session.program().input_size, session.hellos[owner].samples as usize);
                 let share = SeedShare::new(session.field(), rows, columns, seed).expand();
                 self.store.data.insert(owner, Arc::new(share));
-                self.pump()
+                let mut effects = self.pump()?;
+                let open: Vec<RoundId> = self.rounds.keys().copied().collect();
+                for round in open {
+                    effects.and(self.first_layer(round)?);
+                }
+                Ok(effects)
             }
             (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, content),
             (Kind::FirstLayer, PartyId::Auxiliary) => {

@@ -42,7 +42,10 @@ impl Principal {
         } else {
             self.public.is_some() && self.common.is_some() && self.store.all_data(&session).is_some()
         };
-        while ready && self.tests.len() < self.most_active(&session) {
+        if !ready {
+            return Ok(self.open_early(&session));
+        }
+        while self.tests.len() < self.most_active(&session) {
             let Some((round, test)) = self.next_queued(&session) else { break };
             let Some(request) = self.queue.remove(&(round, test)) else { break };
             match self.start(&session, test, request.clone()) {
@@ -56,6 +59,17 @@ impl Principal {
             }
         }
         Ok(effects)
+    }
+
+    /// Where models are tested together nothing about a stretch's first tests depends on anything but the session: its models
+    /// are asked for while keys and samples are still on their way.
+    fn open_early(&mut self, session: &Session) -> Effects<Self> {
+        let is_together = |request: &&TestRequest| {
+            request.coalitions.len() > 1 && request.rounds == session.rounds_of(request.round)
+        };
+        let first = self.queue.values().find(is_together).map(|request| request.round);
+        let first = first.filter(|_| session.federation.tests_together() && self.rounds.is_empty());
+        first.map_or_else(Effects::default, |stretch| self.open_round(stretch))
     }
 
     /// The earliest test that waits: of any round if there is memory for one more, else of those that are open. Should

@@ -20,10 +20,10 @@ use crate::{
 
 /// What it takes to hand over a ciphertext at full modulus, and a reply, beside making them: packing, tags, unpacking.
 /// In units of a transform, like everything a packing is chosen by.
-const CIPHERTEXT_TRANSPORT: f64 = 4.0;
-const REPLY_TRANSPORT: f64 = 1.5;
+const CIPHERTEXT_TRANSPORT: f64 = 8.0;
+const REPLY_TRANSPORT: f64 = 3.0;
 /// The same of a ciphertext of weights, of which one half travels, to both servers.
-const UPLOAD_TRANSPORT: f64 = 4.0;
+const UPLOAD_TRANSPORT: f64 = 15.0;
 /// What outputs of rounds that are taken together may take.
 const STRETCH_MEMORY: usize = 1 << 30;
 

@@ -19,9 +19,11 @@ use crate::{
     journal::{Batch, Inbound, Journal, Outbound},
 };
 
-/// What comes within this time is kept in one go. Longer costs fewer processor seconds, and more waiting where few tests
-/// are under way.
-const GATHERING: Duration = Duration::from_millis(20);
+/// What comes within some time is kept in one go: as long as it took to keep what came before, but no longer than this.
+/// So a slow disk is asked rarely, and a fast one is not waited for.
+const LONGEST_GATHERING: Duration = Duration::from_millis(20);
+/// ... and no shorter than this: what belongs together comes within it.
+const SHORTEST_GATHERING: Duration = Duration::from_millis(1);
 /// Batches that are kept in one go at most.
 const TOGETHER: usize = 256;
 
@@ -56,11 +58,12 @@ impl Scribe {
     pub fn run(mut self, orders: &Receiver<Order>) -> Result<(), Error> {
         // What was acknowledged saves room and nothing else: it is kept when something else is.
         let mut acknowledged = Vec::new();
+        let mut gathering = SHORTEST_GATHERING;
         while let Ok(first) = orders.recv() {
             let mut batches = Vec::new();
             let mut flushed = Vec::new();
             let mut met = Vec::new();
-            let until = Instant::now() + GATHERING;
+            let until = Instant::now() + gathering;
             let more = std::iter::from_fn(|| {
                 orders.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
             });
@@ -78,7 +81,9 @@ impl Scribe {
             if !batches.is_empty() || acknowledged.len() > TOGETHER || !flushed.is_empty() {
                 let acknowledged = std::mem::take(&mut acknowledged);
                 batches.push(Batch { acknowledged, ..Batch::default() });
+                let begun = Instant::now();
                 self.keep(batches)?;
+                gathering = begun.elapsed().clamp(SHORTEST_GATHERING, LONGEST_GATHERING);
             }
             for (peer, instance, reply) in met {
                 // Whoever asked may have gone.
