@@ -22,6 +22,21 @@ impl SampleSet {
         Self { words, total }
     }
 
+    /// The bytes that [`Self::bytes`] gives, if they are of so many samples.
+    pub fn from_bytes(total: usize, bytes: &[u8]) -> Option<Self> {
+        let words: Vec<u64> = bytes
+            .chunks(8)
+            .map(|word| word.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
+            .collect();
+        let beyond = words.last().is_some_and(|last| total % 64 != 0 && last >> (total % 64) != 0);
+        (bytes.len() == total.div_ceil(8) && !beyond).then_some(Self { words, total })
+    }
+
+    /// A bit for each sample, eight to a byte, the lowest first; whatever is beyond the last sample is zero.
+    pub fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
+        self.words.iter().flat_map(|word| word.to_le_bytes()).take(self.total.div_ceil(8))
+    }
+
     /// How many samples there are to choose from (the paper's M).
     pub fn total(&self) -> usize {
         self.total
@@ -126,6 +141,22 @@ impl SampleSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_read_as_they_are_written() {
+        for total in [0, 1, 7, 8, 9, 63, 64, 65, 130] {
+            let mut set = SampleSet::none(total);
+            (0..total).filter(|k| k * k % 5 == 1).for_each(|k| set.insert(k));
+            let mut bytes: Vec<u8> = set.bytes().collect();
+            assert_eq!(SampleSet::from_bytes(total, &bytes), Some(set));
+            if total % 8 != 0 {
+                *bytes.last_mut().unwrap() |= 0x80;
+                assert_eq!(SampleSet::from_bytes(total, &bytes), None, "beyond the last of {total}");
+            }
+            bytes.push(0);
+            assert_eq!(SampleSet::from_bytes(total, &bytes), None, "too many bytes for {total}");
+        }
+    }
 
     #[test]
     fn sets_hold_what_was_put_in() {

@@ -68,16 +68,17 @@ impl PreparedMatrix {
 }
 
 impl Layout {
-    /// Encrypts a weight matrix and encodes it, ciphertext by ciphertext: what [`Layout::encrypt`] and
+    /// Encrypts a weight matrix and appends its encoding, ciphertext by ciphertext: what [`Layout::encrypt`] and
     /// [`EncryptedMatrix::to_bytes`] give.
-    pub fn encrypt_to_bytes(
+    pub fn encrypt_onto(
         &self,
+        bytes: Vec<u8>,
         key: &SecretKey,
         a: &Matrix<Field>,
         rng: &mut impl CryptoRng,
         ops: &mut Operations,
     ) -> Result<Vec<u8>, HeError> {
-        let mut writer = Writer::new(self.parameters(), self.digest(), Kind::Matrix);
+        let mut writer = Writer::onto(bytes, self.parameters(), self.digest(), Kind::Matrix);
         writer.bytes.reserve(EncryptedMatrix::encoded_len(self));
         self.encrypt_each(key, a, rng, ops, |ciphertext| writer.add_seeded(&ciphertext))?;
         Ok(writer.bytes)
@@ -317,7 +318,11 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(parameters: &'a Parameters, digest: u64, kind: Kind) -> Self {
-        let mut bytes = MAGIC.to_vec();
+        Self::onto(Vec::new(), parameters, digest, kind)
+    }
+
+    fn onto(mut bytes: Vec<u8>, parameters: &'a Parameters, digest: u64, kind: Kind) -> Self {
+        bytes.extend(MAGIC);
         bytes.extend([VERSION, kind as u8]);
         bytes.extend(digest.to_le_bytes());
         Self { parameters, bytes }

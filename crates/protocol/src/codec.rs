@@ -11,6 +11,12 @@ pub(crate) struct Writer {
     bytes: Vec<u8>,
 }
 
+impl From<Vec<u8>> for Writer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+}
+
 impl Writer {
     /// So many bytes more will not make it grow.
     pub(crate) fn make_room(&mut self, bytes: usize) {
@@ -57,9 +63,8 @@ impl Writer {
 
     pub(crate) fn samples(&mut self, samples: &SampleSet) -> &mut Self {
         self.u64(samples.total() as u64);
-        let mut bytes = vec![0u8; samples.total().div_ceil(8)];
-        samples.iter().for_each(|s| bytes[s / 8] |= 1 << (s % 8));
-        self.raw(&bytes)
+        self.bytes.extend(samples.bytes());
+        self
     }
 
     pub(crate) fn coalitions(&mut self, coalitions: &[Coalition]) -> &mut Self {
@@ -224,16 +229,8 @@ impl<'a> Reader<'a> {
         if found > expected {
             return Err(CodecError::TooLarge { what: "samples", expected, found });
         }
-        let mut samples = SampleSet::none(found as usize);
-        for (index, byte) in self.raw((found as usize).div_ceil(8))?.iter().enumerate() {
-            for bit in (0..8).filter(|bit| byte >> bit & 1 == 1) {
-                if index * 8 + bit >= found as usize {
-                    return Err(CodecError::Value { what: "samples" });
-                }
-                samples.insert(index * 8 + bit);
-            }
-        }
-        Ok(samples)
+        let bytes = self.raw((found as usize).div_ceil(8))?;
+        SampleSet::from_bytes(found as usize, bytes).ok_or(CodecError::Value { what: "samples" })
     }
 
     pub(crate) fn seed(&mut self) -> Result<Seed, CodecError> {

@@ -14,7 +14,7 @@ use secsv_algebra::{Field, Matrix, Ring, Share};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{
     Ciphertext,
-    linear::{EncodedBatch, EncryptedBias, Layout, PreparedMatrix, multiply},
+    linear::{EncodedBatch, EncryptedBias, Layout, PreparedMatrix, multiply, multiply_samples},
 };
 
 use crate::{
@@ -236,14 +236,9 @@ pub(crate) fn products(
     let batches = layout.batches(columns.columns());
     let mut outputs: Vec<Vec<Ciphertext>> =
         models.iter().map(|_| Vec::with_capacity(batches * layout.rows())).collect();
-    let mut encoded: Vec<_> = (0..BATCHES_AT_ONCE.min(batches)).map(|_| layout.empty_batch()).collect();
     for first in (0..batches).step_by(BATCHES_AT_ONCE) {
         let count = BATCHES_AT_ONCE.min(batches - first);
-        for (k, batch) in encoded[..count].iter_mut().enumerate() {
-            layout.encode_into(columns, first + k, batch, &mut meter.operations)?;
-        }
-        let batches: Vec<_> = encoded[..count].iter().collect();
-        let found = multiply(layout, models, &batches, None, &mut meter.operations)?;
+        let found = multiply_samples(layout, models, columns, first..first + count, &mut meter.operations)?;
         for (i, rows) in found.into_iter().enumerate() {
             outputs[i / count].extend(rows);
         }
@@ -381,8 +376,7 @@ impl UnitContext {
     /// Bytes of the true labels that an owner shares.
     pub(crate) fn truth_bytes(&self, session: &Session, owner: usize) -> usize {
         let (field, places) = (session.label_field(), session.groups[self.plan.group].places(owner));
-        let bytes =
-            |(_, number): (_, usize)| field.packed_len(self.selections[number].within(&places).len());
+        let bytes = |(_, number): (_, usize)| field.packed_len(self.selections[number].within(&places).len());
         self.shared_truths(session, owner).map(bytes).sum()
     }
 

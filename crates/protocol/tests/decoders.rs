@@ -158,8 +158,13 @@ mod tests {
         weights.insert("b", Tensor::new(vec![2, 4], vec![0.0; 8]).unwrap());
         let file = Path::new("x");
         let architecture = Architecture::new(&spec.model, &weights.shapes(), file, file).unwrap();
-        let settings =
-            Settings { protocol, preset: Preset::Compact, matmul: Matmul::Packed, always_skips: false, whole_rounds: false };
+        let settings = Settings {
+            protocol,
+            preset: Preset::Compact,
+            matmul: Matmul::Packed,
+            always_skips: false,
+            whole_rounds: false,
+        };
         Arc::new(Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap())
     }
 

@@ -78,7 +78,8 @@ pub(crate) fn requests(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<Te
     let whole = whole_rounds(&session.federation, &tests);
     let mut requests: Vec<TestRequest> = Vec::new();
     // Where the last request for the same rounds and samples is, and for which coalitions.
-    let mut last: HashMap<(Vec<RoundId>, SampleSet, SampleSet), (usize, BTreeSet<Coalition>)> = HashMap::new();
+    let mut last: HashMap<(Vec<RoundId>, SampleSet, SampleSet), (usize, BTreeSet<Coalition>)> =
+        HashMap::new();
     for (rounds, Test { coalition, samples, among }) in by_stretch(session, tests) {
         let (round, of_all) = (session.stretch_of(rounds[0]), whole.contains(&rounds[0]));
         let key = (rounds, samples, among);

@@ -117,8 +117,13 @@ fn case(
         .collect::<Outcome<Vec<_>>>()?;
     let file = std::path::PathBuf::from("test");
     let architecture = Architecture::new(&model, &initial.shapes(), &file, &file)?;
-    let settings =
-        Settings { protocol: Protocol::Hesv, preset: Preset::Standard, matmul, always_skips: false, whole_rounds: false };
+    let settings = Settings {
+        protocol: Protocol::Hesv,
+        preset: Preset::Standard,
+        matmul,
+        always_skips: false,
+        whole_rounds: false,
+    };
     let present: Coalition = (0..samples.len()).filter(|i| Some(*i) != absent).collect();
     let federation = Arc::new(Federation::new(&spec, &architecture, |_| present, settings)?);
     let size: usize = model.input.iter().product();

@@ -109,10 +109,7 @@ impl Method {
 
     /// Whether it asks for every coalition of every round, all at once.
     pub fn asks_for_all(self) -> bool {
-        matches!(
-            self,
-            Self::Exact | Self::ContributionIndexMultiRound | Self::Banzhaf | Self::BetaShapley
-        )
+        matches!(self, Self::Exact | Self::ContributionIndexMultiRound | Self::Banzhaf | Self::BetaShapley)
     }
 
     /// Whether the values split v(I) - v(empty) among the clients, so that they add up to it.

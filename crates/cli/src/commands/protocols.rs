@@ -90,12 +90,7 @@ impl EncryptionArgs {
     }
 
     /// The settings of a secure protocol.
-    pub fn settings(
-        self,
-        protocol: Protocol,
-        skip: SkipMode,
-        method: Method,
-    ) -> Result<Settings, BadInput> {
+    pub fn settings(self, protocol: Protocol, skip: SkipMode, method: Method) -> Result<Settings, BadInput> {
         let preset = match self.preset {
             PresetName::Standard => Preset::Standard,
             PresetName::Compact => Preset::Compact,

@@ -64,7 +64,10 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     let evaluation = args.valuation.settings();
     evaluation.estimator.check().map_err(secsv_runtime::Error::from)?;
     check_skip(protocol, &evaluation)?;
-    let session = SessionSpec::new(args.encryption.settings(protocol, evaluation.skip, evaluation.method)?, &evaluation);
+    let session = SessionSpec::new(
+        args.encryption.settings(protocol, evaluation.skip, evaluation.method)?,
+        &evaluation,
+    );
     let parent = args.federation.parent().filter(|parent| !parent.as_os_str().is_empty());
     let run = RunDirectory::open(parent.unwrap_or_else(|| ".".as_ref()))?;
     let servers = Servers { principal: args.principal.clone(), auxiliary: args.auxiliary.clone() };

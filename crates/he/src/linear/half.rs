@@ -1,5 +1,7 @@
 //! Half products: A encrypted, B in the clear or one party's share of it.
 
+use std::ops::Range;
+
 use rand::CryptoRng;
 use secsv_algebra::{Field, Matrix, Secret};
 
@@ -141,17 +143,29 @@ impl Layout {
                 found: batch,
             });
         }
+        self.encode_inputs(b, batch, 0..self.inner(), &mut target.rows, ops);
+        Ok(())
+    }
+
+    /// Encodes some inputs of a batch.
+    fn encode_inputs(
+        &self,
+        b: &Matrix<Field>,
+        batch: usize,
+        inputs: Range<usize>,
+        target: &mut PlainRows,
+        ops: &mut Operations,
+    ) {
         let mut coefficients = Secret::new(vec![0; self.parameters.degree()]);
         let filled = self.sample_extent();
-        for input in 0..self.inner() {
+        for (row, input) in inputs.enumerate() {
             self.place_samples(b, batch, input, coefficients.expose_mut());
             self.parameters.to_coefficients(self.packing(), coefficients.expose_mut(), ops);
             for l in 0..self.parameters.limbs().len() {
-                let target = target.rows.row_mut(input, l);
+                let target = target.row_mut(row, l);
                 self.parameters.lift_centred_short(coefficients.expose(), filled, l, target, ops);
             }
         }
-        Ok(())
     }
 
     /// Encodes all samples.
@@ -217,6 +231,66 @@ pub fn multiply_into(
         row += alike;
     }
     Ok(())
+}
+
+/// Inputs that are encoded at a time, of so many: few take little memory, many are multiplied faster.
+fn inputs_at_once(inner: usize) -> usize {
+    inner.div_ceil(4).next_multiple_of(kernel::TILE).clamp(2 * kernel::TILE, kernel::FOLD_AFTER)
+}
+
+/// Multiplies models with some batches of samples, which are encoded on the way, a few inputs at a time: little memory is
+/// needed beside models and products. For methods that fold nothing. The result is that of [`multiply`].
+pub fn multiply_samples(
+    layout: &Layout,
+    models: &[&PreparedMatrix],
+    samples: &Matrix<Field>,
+    batches: Range<usize>,
+    ops: &mut Operations,
+) -> Result<Vec<Vec<Ciphertext>>, HeError> {
+    let parameters = layout.parameters();
+    layout.check_samples(samples)?;
+    models.iter().try_for_each(|m| layout.check_made_for(m.layout, "prepared matrix"))?;
+    let expected = layout.batches(samples.columns());
+    if batches.end > expected || layout.rotations() > 0 {
+        return Err(HeError::Count { what: "batches", expected, found: batches.end });
+    }
+    let (inner, height) = (layout.inner(), inputs_at_once(layout.inner()));
+    let (limbs, degree) = (parameters.limbs().len(), parameters.degree());
+    let mut encoded: Vec<PlainRows> =
+        batches.clone().map(|_| PlainRows::zero(height.min(inner), limbs, degree)).collect();
+    // Rows with equally many inputs, of all models, meet all batches while they are in cache.
+    let rows: Vec<usize> = (0..layout.rows()).collect();
+    let mut alike: Vec<(&[usize], Vec<&CipherTiles>, Vec<Ciphertext>)> = rows
+        .chunk_by(|&a, &b| layout.row_inner(a) == layout.row_inner(b))
+        .map(|rows| {
+            let tiles: Vec<_> = models.iter().flat_map(|m| rows.iter().map(|&row| &m.rows[row])).collect();
+            let products = (0..tiles.len() * batches.len()).map(|_| Ciphertext::zero_under(parameters));
+            let products = products.collect();
+            (rows, tiles, products)
+        })
+        .collect();
+    for first in (0..inner).step_by(height) {
+        for (target, batch) in encoded.iter_mut().zip(batches.clone()) {
+            layout.encode_inputs(samples, batch, first..inner.min(first + height), target, ops);
+        }
+        let columns: Vec<&PlainRows> = encoded.iter().collect();
+        let (backend, first_tile) = (Backend::detect(), first / kernel::TILE);
+        for (rows, tiles, products) in &mut alike {
+            if layout.row_inner(rows[0]) > first {
+                let limbs = parameters.limbs();
+                kernel::multiply_part(backend, limbs, tiles, &columns, first_tile, products)?;
+            }
+        }
+    }
+    ops.ct_pt_mul += (layout.weight_ciphertexts() * models.len() * batches.len()) as u64;
+    let mut results: Vec<Vec<Ciphertext>> = vec![Vec::new(); models.len() * batches.len()];
+    for (rows, _, products) in alike {
+        for (i, product) in products.into_iter().enumerate() {
+            let (tile, batch) = (i / batches.len(), i % batches.len());
+            results[tile / rows.len() * batches.len() + batch].push(product);
+        }
+    }
+    Ok(results)
 }
 
 impl PreparedMatrix {

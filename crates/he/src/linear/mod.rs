@@ -33,7 +33,7 @@ use secsv_algebra::{Field, Matrix};
 
 pub use bias::EncryptedBias;
 pub use full::{EncryptedBatch, ExtendedMatrix};
-pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply, multiply_into};
+pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply, multiply_into, multiply_samples};
 pub use packed::Knobs;
 pub use sums::Terms;
 

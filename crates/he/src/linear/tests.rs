@@ -61,6 +61,18 @@ fn half(
     let batches = layout.encode(b, &mut ops).unwrap();
     let batches: Vec<&EncodedBatch> = batches.iter().collect();
     let products = multiply(layout, &[&prepared], &batches, Some(&evaluation), &mut ops).unwrap();
+    if layout.rotations() == 0 {
+        // Encoded on the way: the same products, some batches at a time, and as many operations.
+        let (mut found, mut counted) = (Vec::new(), Operations::default());
+        for first in (0..batches.len()).step_by(2) {
+            let some = first..batches.len().min(first + 2);
+            found.extend(multiply_samples(layout, &[&prepared], b, some, &mut counted).unwrap());
+        }
+        assert!(found == products);
+        let mut encoded = Operations::default();
+        layout.encode(b, &mut encoded).unwrap();
+        assert_eq!((counted.ct_pt_mul, counted.ntt), (ops.ct_pt_mul, encoded.ntt));
+    }
     let mut result = Matrix::zero(a.ring(), a.rows(), b.columns());
     for (batch, rows) in products.iter().enumerate() {
         for (row, product) in rows.iter().enumerate() {

@@ -38,7 +38,9 @@ impl Client {
             meter.enter(Phase::Clear);
             let mut w = Writer::default();
             w.u64(test);
-            for (round, (coalition, samples)) in rounds.iter().flat_map(|r| tests.iter().map(move |t| (*r, t))) {
+            for (round, (coalition, samples)) in
+                rounds.iter().flat_map(|r| tests.iter().map(move |t| (*r, t)))
+            {
                 let right = own_right(&federation, position, &input, round, *coalition, samples)?;
                 if counts {
                     w.u64(right.len() as u64)

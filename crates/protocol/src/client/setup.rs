@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use secsv_algebra::{Prg, Ring, Secret, Seed, share::split as share};
 use secsv_federation::RoundId;
-use secsv_he::SecretKey;
+use secsv_he::{
+    SecretKey,
+    linear::{EncryptedBias, EncryptedMatrix},
+};
 
 use super::Client;
 use crate::{
     Error, PartyId,
     codec::{Writer, pack},
-    message::{Kind, join_after},
+    frame::OVERHEAD,
+    message::Kind,
     model::{EncodedModel, sample_values},
     role::{Effects, Phase},
     session::Session,
@@ -126,20 +130,22 @@ impl Client {
             let model = Secret::new(EncodedModel::stack(models.expose(), heights)?);
             drop(models);
             let mut rng = Prg::new(&seed);
-            let mut parts = Vec::new();
-            for (layout, operator) in encryption.layouts.iter().zip(&model.expose().operators) {
-                parts.push(layout.encrypt_to_bytes(
-                    &key,
-                    &operator.weight,
-                    &mut rng,
-                    &mut meter.operations,
-                )?);
-                let bias = layout.encrypt_bias(&key, &operator.bias, &mut rng, &mut meter.operations)?;
-                parts.push(bias.to_bytes(&encryption.parameters));
-            }
+            let lengths = encryption.layouts.iter().map(|layout| {
+                8 + EncryptedMatrix::encoded_len(layout) + 8 + EncryptedBias::encoded_len(layout)
+            });
             let mut w = Writer::default();
-            w.u32(stretch.0);
-            let content = Arc::new(join_after(w, &parts));
+            w.make_room(4 + 8 + lengths.sum::<usize>() + OVERHEAD);
+            w.u32(stretch.0).u64(2 * encryption.layouts.len() as u64);
+            for (layout, operator) in encryption.layouts.iter().zip(&model.expose().operators) {
+                // Written where it will stand: a copy of all of it would be new memory.
+                w.u64(EncryptedMatrix::encoded_len(layout) as u64);
+                let bytes = std::mem::take(&mut w).finish();
+                let ops = &mut meter.operations;
+                w = Writer::from(layout.encrypt_onto(bytes, &key, &operator.weight, &mut rng, ops)?);
+                let bias = layout.encrypt_bias(&key, &operator.bias, &mut rng, &mut meter.operations)?;
+                w.counted(&bias.to_bytes(&encryption.parameters));
+            }
+            let content = Arc::new(w.finish());
             Ok(move |role: &mut Self| {
                 let mut effects = role.send(PartyId::Principal, Kind::Model, content.clone());
                 if !role.is_hesv() {

@@ -210,7 +210,8 @@ mod tests {
         let (round, rounds) = (RoundId(1), vec![RoundId(1), RoundId(2), RoundId(4)]);
         let coalitions = vec![unit.coalition, Coalition::first(2)];
         let among = SampleSet::all(9);
-        let request = TestRequest { round, rounds, coalitions, samples: samples.clone(), among, of_all: true };
+        let request =
+            TestRequest { round, rounds, coalitions, samples: samples.clone(), among, of_all: true };
         assert_eq!(TestRequest::decode(&request.encode()), Ok(request));
         let found = [TestResult::from(samples), TestResult { correct: 4, right: None }];
         for found in [&found[..], &found[..1], &[]] {

@@ -102,7 +102,8 @@ impl Principal {
         let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
         let asked = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
         let (rounds, coalitions) = (state.request.rounds.len(), state.request.coalitions.len());
-        let models = (0..rounds).flat_map(|round| asked.iter().map(move |number| round * coalitions + number));
+        let models =
+            (0..rounds).flat_map(|round| asked.iter().map(move |number| round * coalitions + number));
         let found = models.map(|model| Ok((model, read(&mut r)?))).collect::<Result<Vec<_>, CodecError>>()?;
         r.end()?;
         Ok((test, state, found))

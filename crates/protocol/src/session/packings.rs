@@ -55,7 +55,8 @@ pub(super) fn methods(
             best = Some((seconds, rounds, methods));
         }
     }
-    let (_, rounds, methods) = best.ok_or(Error::Unsupported { what: "a layer too large for any packing" })?;
+    let (_, rounds, methods) =
+        best.ok_or(Error::Unsupported { what: "a layer too large for any packing" })?;
     Ok((rounds, methods))
 }
 
@@ -143,8 +144,9 @@ impl<'a> Search<'a> {
                 }
                 let costs = if is_first { &self.first } else { &self.later };
                 // Weights are uploaded and summed once, whatever the number of groups.
-                let once =
-                    layout.weight_ciphertexts() as f64 * models as f64 * (costs.encrypt + 2.0 * costs.prepare);
+                let once = layout.weight_ciphertexts() as f64
+                    * models as f64
+                    * (costs.encrypt + 2.0 * costs.prepare);
                 let of_group = |size: &u64| {
                     let samples = *size as usize * operator.positions;
                     predict(&layout, LayerTask { samples, ..task }, Scope::TwoServers, costs).seconds - once

@@ -1,6 +1,6 @@
-//! Larger contents, in two files whose room is used again: what lets go of its pages leaves them to what comes next. Pages
-//! that the system has at hand cost a fifteenth of new ones, and a file of one's own for every message cost more than the
-//! network did.
+//! Larger contents, in two files whose room is used again: a file of one's own for every message cost more than the network
+//! did. They go to the disk past the system's cache where it allows that: nobody reads them unless a process was killed, and
+//! new pages of the cache cost more than anything else about them.
 
 use std::{
     collections::BTreeMap,
@@ -95,6 +95,8 @@ impl Shelf {
 pub(super) struct Room {
     path: PathBuf,
     file: File,
+    /// The same, past the system's cache, where there is such a thing.
+    direct: Option<Direct>,
     /// By their first pages.
     places: Mutex<BTreeMap<u64, Taken>>,
     closed: AtomicBool,
@@ -139,7 +141,8 @@ impl Room {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(JournalError::system(&path))?;
-        Ok(Self { path, file, places: Mutex::default(), closed: AtomicBool::new(false) })
+        let direct = Direct::open(&path);
+        Ok(Self { path, file, direct, places: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
     fn places(&self) -> MutexGuard<'_, BTreeMap<u64, Taken>> {
@@ -164,7 +167,10 @@ impl Room {
             self.take(&mut places, page, length)
         };
         // The lock is free: others write beside.
-        let written = self.file.write_all_at(content, place.page * PAGE);
+        let at = place.page * PAGE;
+        // Refused by some systems only when something is written.
+        let is_written = self.direct.as_ref().is_some_and(|direct| direct.write(content, at).is_ok());
+        let written = if is_written { Ok(()) } else { self.file.write_all_at(content, at) };
         written.map_err(JournalError::system(&self.path)).map(|()| place)
     }
 
@@ -205,5 +211,44 @@ impl Room {
         }
         let end = places.last_key_value().map_or(0, |(page, taken)| page + taken.pages);
         self.file.set_len(end * PAGE).map_err(JournalError::system(&self.path))
+    }
+}
+
+/// A file that is written past the system's cache: whole pages, from memory that begins at one.
+#[derive(Debug)]
+struct Direct {
+    file: File,
+    /// Memory to write from.
+    spare: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Direct {
+    /// Bytes that are written at a time.
+    const PIECE: usize = 1 << 20;
+
+    fn open(path: &Path) -> Option<Self> {
+        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let file = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
+        Some(Self { file, spare: Mutex::default() })
+    }
+
+    /// Writes content from the beginning of a page on; the rest of its last page is zero.
+    fn write(&self, content: &[u8], at: u64) -> io::Result<()> {
+        let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = spare().pop();
+        let mut memory = known.unwrap_or_else(|| vec![0; Self::PIECE + PAGE as usize]);
+        let first = memory.as_ptr().align_offset(PAGE as usize);
+        let mut outcome = Ok(());
+        for (k, piece) in content.chunks(Self::PIECE).enumerate() {
+            let pages = &mut memory[first..][..piece.len().next_multiple_of(PAGE as usize)];
+            pages[..piece.len()].copy_from_slice(piece);
+            pages[piece.len()..].fill(0);
+            outcome = self.file.write_all_at(pages, at + (k * Self::PIECE) as u64);
+            if outcome.is_err() {
+                break;
+            }
+        }
+        spare().push(memory);
+        outcome
     }
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::party::{Arrival, Partial, Peer};
 
 /// Bytes that are set aside on a peer's word: addresses, which cost nothing before something has come.
-const RESERVED: usize = 4 << 20;
+const RESERVED: usize = 64 << 20;
 
 /// Takes packets until the stream ends.
 pub(super) async fn run<H: Host, S>(

@@ -8,7 +8,8 @@ use std::{
 
 use secsv_federation::Coalition;
 use secsv_protocol::{
-    Assignment, PartyId, Principal, Scope, TestRequest, role::Effects,
+    Assignment, PartyId, Principal, Scope, TestRequest,
+    role::Effects,
     session::{Session, typical_costs},
 };
 

@@ -59,6 +59,9 @@ impl Default for Recipe {
     }
 }
 
+/// So many that two rounds of one layer are tested together.
+const FEATURES: usize = 8;
+
 /// Numbers that look random and are not.
 fn number(place: usize) -> f32 {
     let word = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -71,9 +74,9 @@ fn model(recipe: &Recipe, seed: usize) -> Weights {
         Tensor::new(vec![rows, columns], values).unwrap()
     };
     match recipe.hidden {
-        None => Weights::from_iter([("fc.weight".to_owned(), tensor(2, 3, 0))]),
+        None => Weights::from_iter([("fc.weight".to_owned(), tensor(2, FEATURES, 0))]),
         Some(width) => Weights::from_iter([
-            ("fc.weight".to_owned(), tensor(width, 3, 0)),
+            ("fc.weight".to_owned(), tensor(width, FEATURES, 0)),
             ("out.weight".to_owned(), tensor(2, width, 500)),
         ]),
     }
@@ -92,16 +95,16 @@ fn written(path: &Path, recipe: &Recipe) {
     let spec = FederationSpec {
         name: "five".into(),
         rounds: recipe.rounds,
-        model: ModelSpec { input: vec![3], classes: 2, layers: layers(recipe) },
+        model: ModelSpec { input: vec![FEATURES], classes: 2, layers: layers(recipe) },
         clients: CLIENTS.iter().map(client).collect(),
     };
     let writer = RunWriter::create(path, &spec).unwrap();
     writer.initial_model(&model(recipe, 99)).unwrap();
     for (i, id) in spec.ids().enumerate() {
         let count = if i < recipe.owners { recipe.samples + i } else { 0 };
-        let x: Vec<f32> = (0..3 * count).map(|k| number(7000 + i * 500 + k)).collect();
-        let y = x.chunks(3).map(|x| i64::from(x[0] + 0.3 * x[1] > x[2])).collect();
-        writer.test_set(id, &TestSet::new(vec![3], x, y).unwrap()).unwrap();
+        let x: Vec<f32> = (0..FEATURES * count).map(|k| number(7000 + i * 500 + k)).collect();
+        let y = x.chunks(FEATURES).map(|x| i64::from(x[0] + 0.3 * x[1] > x[2])).collect();
+        writer.test_set(id, &TestSet::new(vec![FEATURES], x, y).unwrap()).unwrap();
     }
     for round in spec.round_ids() {
         let mut mean = secsv_federation::WeightedMean::new();
@@ -123,7 +126,8 @@ impl Fixture {
             Protocol::Hesv => (Preset::Standard, Matmul::Squaring),
             _ => (Preset::Compact, Matmul::Packed),
         };
-        let settings = Settings { protocol: recipe.protocol, preset, matmul, always_skips: false, whole_rounds: false };
+        let settings =
+            Settings { protocol: recipe.protocol, preset, matmul, always_skips: false, whole_rounds: true };
         let evaluation = EvaluationSettings { skip: recipe.skip, ..EvaluationSettings::default() };
         let [principal, auxiliary] =
             recipe.addresses.clone().unwrap_or_else(|| [free_address(), free_address()]);

@@ -13,7 +13,9 @@ use secsv_protocol::{
 };
 use secsv_runtime::{Error, world::Honest};
 
-use crate::federations::{Act, Fixture, PROTOCOLS, Recipe, Shape, compact, recipe, settings};
+use crate::federations::{
+    Act, Fixture, PROTOCOLS, Recipe, Shape, compact, in_stretches, recipe, recipe_in_stretches, settings,
+};
 
 /// Runs everything and compares; where fixed point has no answer, neither have the roles, for the same reason.
 /// Says whether there was an answer.
@@ -57,6 +59,36 @@ proptest! {
             let answered = check(&recipe, settings(protocol, Preset::Compact, matmul))?;
             println!("answered: {answered}");
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_federations_in_stretches(recipe in recipe_in_stretches()) {
+        let answered = check(&recipe, in_stretches(Preset::Compact))?;
+        let stretches = recipe.build().session(in_stretches(Preset::Compact)).map(|s| s.stretches);
+        println!("answered: {answered}, {stretches:?}");
+    }
+}
+
+/// Ten rounds of one layer, one of which somebody missed: two stretches and a round by itself.
+#[test]
+fn rounds_with_the_same_participants_are_tested_together() {
+    let shape = Shape::Logistic { features: 48 };
+    let recipe = Recipe { classes: 2, absence: 0, ..chosen(shape, &[40, 3, 0, 21, 9], 10) };
+    let mut fixture = recipe.build();
+    let absent = RoundId(5);
+    let present = fixture.participants[&absent].without(2);
+    fixture.participants.insert(absent, present);
+    fixture.local.remove(&(absent, 2));
+    fixture.aggregate();
+    for preset in [Preset::Compact, Preset::Standard] {
+        let found = fixture.run_honestly(in_stretches(preset)).unwrap();
+        let lengths: Vec<usize> = found.session.stretches.values().map(Vec::len).collect();
+        assert_eq!(lengths, [4, 1, 5], "{preset:?}");
+        assert_eq!(found.right, fixture.expected(&found.session).unwrap(), "{preset:?}");
     }
 }
 

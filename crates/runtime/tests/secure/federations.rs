@@ -380,8 +380,11 @@ impl Fixture {
         self.coalitions().into_iter().map(request).collect()
     }
 
-    /// The same, several coalitions of a round to a test where roles test them together.
+    /// The same, several coalitions of a round to a test where roles test them together, and all rounds of a stretch.
     pub fn requests_together(&self, settings: Settings) -> Result<Vec<TestRequest>, RoleError> {
+        if settings.whole_rounds {
+            return Ok(self.requests_by_stretch(&self.session(settings)?));
+        }
         let most = if self.federation(settings)?.tests_together() { 1 + self.seed as usize % 37 } else { 1 };
         let mut requests: Vec<TestRequest> = Vec::new();
         for request in self.requests() {
@@ -393,6 +396,21 @@ impl Fixture {
             }
         }
         Ok(requests)
+    }
+
+    fn requests_by_stretch(&self, session: &Session) -> Vec<TestRequest> {
+        let most = if session.federation.tests_together() { 1 + self.seed as usize % 37 } else { 1 };
+        let samples = SampleSet::all(self.samples());
+        let mut requests = vec![TestRequest::new(RoundId(1), Coalition::EMPTY, samples.clone())];
+        for (&round, rounds) in &session.stretches {
+            let coalitions: Vec<_> = self.participants[&round].subsets().filter(|c| !c.is_empty()).collect();
+            requests.extend(coalitions.chunks(most).map(|coalitions| TestRequest {
+                rounds: rounds.clone(),
+                coalitions: coalitions.to_vec(),
+                ..TestRequest::new(round, Coalition::EMPTY, samples.clone())
+            }));
+        }
+        requests
     }
 
     pub fn world(&self, settings: Settings, interceptor: Box<dyn Interceptor>) -> Result<World, RoleError> {
@@ -421,9 +439,9 @@ impl Fixture {
         let mut world = self.world(settings, interceptor).map_err(Error::Role)?;
         let mut right = BTreeMap::new();
         world.run(self.requests_together(settings).map_err(Error::Role)?, |request, found| {
-            assert_eq!(request.coalitions.len(), found.len());
-            let found = request.coalitions.iter().zip(found);
-            right.extend(found.map(|(&c, found)| ((request.round, c), found.right.unwrap())));
+            assert_eq!(request.rounds.len() * request.coalitions.len(), found.len());
+            let models = request.rounds.iter().flat_map(|&r| request.coalitions.iter().map(move |&c| (r, c)));
+            right.extend(models.zip(found).map(|(model, found)| (model, found.right.unwrap())));
             Ok(Vec::new())
         })?;
         let session = world.with_principal(|principal| principal.session().cloned()).flatten();
@@ -493,6 +511,19 @@ pub struct Found {
 
 pub fn settings(protocol: Protocol, preset: Preset, matmul: Matmul) -> Settings {
     Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false }
+}
+
+/// Where all coalitions of all rounds are asked for at once.
+pub fn in_stretches(preset: Preset) -> Settings {
+    Settings { whole_rounds: true, ..settings(Protocol::SecSv, preset, Matmul::Packed) }
+}
+
+/// A model of one layer with so many inputs that some rounds may be tested together.
+pub fn recipe_in_stretches() -> impl Strategy<Value = Recipe> {
+    (recipe(4..7, 2..6), 2usize..4, 2usize..6).prop_map(|(recipe, classes, rounds)| {
+        let features = 4 * rounds * (classes - 1) + recipe.seed as usize % 4;
+        Recipe { shape: Shape::Logistic { features }, classes, ..recipe }
+    })
 }
 
 pub fn compact(protocol: Protocol) -> Settings {

@@ -12,7 +12,7 @@ use secsv_runtime::{
     world::{Accounts, Honest},
 };
 
-use crate::federations::{Act, Fixture, Recipe, Shape, recipe, settings};
+use crate::federations::{Act, Fixture, Recipe, Shape, in_stretches, recipe, recipe_in_stretches, settings};
 
 /// Runs all tests.
 fn counted(fixture: &Fixture, settings: Settings) -> Result<Accounts, Error> {
@@ -50,8 +50,9 @@ fn check(recipe: &Recipe, settings: Settings) -> Result<bool, TestCaseError> {
     }
 }
 
-fn all_settings() -> [Settings; 5] {
+fn all_settings() -> [Settings; 6] {
     [
+        in_stretches(Preset::Compact),
         settings(Protocol::SecSv, Preset::Compact, Matmul::Packed),
         settings(Protocol::SecSv, Preset::Compact, Matmul::Reducing),
         settings(Protocol::SecretSv, Preset::Standard, Matmul::Packed),
@@ -100,11 +101,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_federations(recipe in recipe(4..6, 1..3), which in 0usize..5) {
+    fn random_federations(recipe in recipe(4..6, 1..3), which in 0usize..6) {
         // Under HESV fewer rounds: products of two ciphertexts take long.
         let settings = all_settings()[which];
         let rounds = if settings.protocol == Protocol::Hesv { 1 } else { recipe.rounds };
         let answered = check(&Recipe { rounds, ..recipe }, settings)?;
         println!("{:?}: {answered}", settings.protocol);
+    }
+
+    #[test]
+    fn random_federations_in_stretches(recipe in recipe_in_stretches()) {
+        let answered = check(&recipe, in_stretches(Preset::Compact))?;
+        println!("answered: {answered}");
     }
 }

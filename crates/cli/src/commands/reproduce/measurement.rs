@@ -181,7 +181,8 @@ impl Measurement {
             let run = runs.cut(whole, self.share * share, rounds)?;
             let mut fastest = (f64::INFINITY, None);
             for &matmul in methods {
-                let settings = EncryptionArgs::with(matmul).settings(protocol, self.skip_mode(), self.method)?;
+                let settings =
+                    EncryptionArgs::with(matmul).settings(protocol, self.skip_mode(), self.method)?;
                 let seconds = planned_seconds(&run, settings)?;
                 fastest = if seconds < fastest.0 { (seconds, matmul) } else { fastest };
             }
