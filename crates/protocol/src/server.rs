@@ -350,6 +350,21 @@ impl UnitContext {
         parts.map(of).filter(|(.., places)| !places.is_empty())
     }
 
+    /// Where the segments of each owner's samples begin among all labels, for each coalition; 0 where it has none.
+    pub(crate) fn begins(&self, session: &Session) -> BTreeMap<usize, Vec<usize>> {
+        let field = session.label_field();
+        let mut begins: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut begin = 0;
+        for number in 0..self.selections.len() {
+            for (owner, _, places) in self.segments(session, number) {
+                let of_owner = begins.entry(owner).or_insert_with(|| vec![0; self.selections.len()]);
+                of_owner[number] = begin;
+                begin += field.packed_len(places.len());
+            }
+        }
+        begins
+    }
+
     /// Bytes of all labels that are compared.
     pub(crate) fn label_bytes(&self, session: &Session) -> usize {
         let field = session.label_field();

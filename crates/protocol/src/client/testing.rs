@@ -12,7 +12,7 @@ use crate::{
     Error, PartyId,
     activation::{Activator, Handed},
     codec::{Writer, pack},
-    combinations::Outputs,
+    combinations::{Derivation, Outputs},
     error::CodecError,
     labels::{self, Labels, Packed, Wiped},
     message::{Kind, Place, TestPlan, UnitId},
@@ -199,13 +199,9 @@ impl Client {
                 meter.enter(Phase::Activate);
                 let received: Vec<Outputs> = decrypted.expose().0.iter().map(Outputs::new).collect();
                 drop(decrypted);
-                let mut packed = labels::empty(context.label_bytes(&session));
-                for number in 0..context.plan.coalitions.len() {
-                    meter.enter(Phase::Activate);
-                    let found = found_together(&session, &context, number, &received)?;
-                    meter.enter(Phase::Share);
-                    blind_all(&session, &secret, &context, number, found.expose(), &mut packed);
-                }
+                let mut packed = found_together(&session, &context, &received)?;
+                meter.enter(Phase::Share);
+                blind_together(&session, &secret, &context, &mut packed);
                 let rest = labels::rest(packed, &seed);
                 Ok(move |role: &mut Self| {
                     role.units.remove(&context.id);
@@ -287,27 +283,69 @@ fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Se
     (principal, w.finish())
 }
 
-/// The classes that a coalition's model predicts, where models are tested together.
-fn found_together(
-    session: &Session,
-    context: &UnitContext,
-    number: usize,
-    received: &[Outputs],
-) -> Result<Labels, Error> {
-    let outputs = context.combinations(session).outputs(number, &context.selections, received)?;
-    let program = session.program();
+/// The classes that all coalitions' models predict, as they are, where models are tested together.
+fn found_together(session: &Session, context: &UnitContext, received: &[Outputs]) -> Result<Packed, Error> {
+    let (program, field) = (session.program(), session.label_field());
+    let combinations = context.combinations(session);
+    let mut packed = Packed::new(Wiped(vec![0; context.label_bytes(session)]));
+    let all = packed.expose_mut();
     if let [Hop { then: Then::Label(activations), .. }] = &program.hops[..]
         && activations.is_empty()
         && program.operators[0].positions == 1
     {
         // Scores are outputs over a positive number, and differ wherever outputs do; row by row they are the classes'.
-        return Ok(Secret::new(Wiped(outputs.labels(program.classes))));
+        let derivation = Derivation::new(combinations, &context.selections, received)?;
+        for (owner, begins) in context.begins(session) {
+            let places = session.groups[context.plan.group].places(owner);
+            let is_sign = program.classes == 2 && program.operators[0].shape.d_out == 1;
+            if is_sign {
+                derivation.signs(&places, |number, samples, words| {
+                    let begin = begins[number] + field.packed_len(samples.start);
+                    field.pack_bits(samples.len(), words, &mut all[begin..]);
+                })?;
+            } else {
+                derivation.labels(&places, program.classes, |number, samples, labels| {
+                    let begin = begins[number] + field.packed_len(samples.start);
+                    field.pack_into(labels, &mut all[begin..]);
+                })?;
+            }
+        }
+        return Ok(packed);
     }
-    let total = session.total_share(context.round, context.plan.coalitions[number]);
-    let outputs = Secret::new(Matrices(vec![outputs.matrix()?]));
-    match Activator::default().step(program, &session.precision, 0, total, &outputs.expose().0)? {
-        Handed::Labels(labels) => Ok(Secret::new(Wiped(labels))),
-        Handed::Shared(_) => Err(Error::Local { what: "labels of a single layer" }),
+    let mut rest = all.as_mut_slice();
+    for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
+        let outputs = combinations.outputs(number, &context.selections, received)?;
+        let total = session.total_share(context.round, coalition);
+        let outputs = Secret::new(Matrices(vec![outputs.matrix()?]));
+        let handed = Activator::default().step(program, &session.precision, 0, total, &outputs.expose().0)?;
+        let Handed::Labels(labels) = handed else {
+            return Err(Error::Local { what: "labels of a single layer" });
+        };
+        let labels = Labels::new(Wiped(labels));
+        let mut labels = labels.expose().as_slice();
+        for (.., places) in context.segments(session, number) {
+            let (of_segment, later) = labels.split_at(places.len());
+            field.pack_into(of_segment, &mut rest[..field.packed_len(places.len())]);
+            rest = &mut rest[field.packed_len(places.len())..];
+            labels = later;
+        }
+    }
+    Ok(packed)
+}
+
+/// Multiplies all coalitions' labels by blinding factors.
+fn blind_together(session: &Session, secret: &Seed, context: &UnitContext, packed: &mut Packed) {
+    let field = session.label_field();
+    if !field.has_factors() {
+        return;
+    }
+    let mut rest = packed.expose_mut().as_mut_slice();
+    for number in 0..context.plan.coalitions.len() {
+        for segment in context.segments(session, number) {
+            let (now, later) = rest.split_at_mut(field.packed_len(segment.2.len()));
+            field.blind(now, factors(session, secret, context, number, segment).expose());
+            rest = later;
+        }
     }
 }
 
@@ -348,7 +386,7 @@ fn blind(
     secret: &Seed,
     context: &UnitContext,
     number: usize,
-    (owner, first, places): (usize, usize, &[usize]),
+    segment: (usize, usize, &[usize]),
     labels: &[u16],
     packed: &mut Packed,
 ) {
@@ -356,7 +394,21 @@ fn blind(
     if !field.has_factors() {
         return field.pack(labels, packed);
     }
+    let factors = factors(session, secret, context, number, segment);
+    field.pack_blinded(labels, factors.expose(), packed);
+}
+
+/// The blinding factors of a segment.
+fn factors(
+    session: &Session,
+    secret: &Seed,
+    context: &UnitContext,
+    number: usize,
+    (owner, first, places): (usize, usize, &[usize]),
+) -> Labels {
     let blinds = session.blinds(secret, context.round, context.plan.coalitions[number], owner);
-    let factors = places.iter().map(|&place| blinds.expose()[place - first]).collect();
-    field.pack_blinded(labels, Labels::new(Wiped(factors)).expose(), packed);
+    if places.len() == blinds.expose().len() {
+        return blinds;
+    }
+    Labels::new(Wiped(places.iter().map(|&place| blinds.expose()[place - first]).collect()))
 }

@@ -149,10 +149,12 @@ impl Principal {
                 let (right, offset) = (&mut test.right[number], session.offset(owner));
                 let is_right = field.zeros(segment, places.len());
                 if places.last().is_some_and(|last| last - places[0] == places.len() - 1) {
-                    right.insert_where(offset + places[0] - first, is_right);
+                    right.insert_bits(offset + places[0] - first, is_right);
                 } else {
-                    let found = places.iter().zip(is_right).filter(|(_, is_right)| *is_right);
-                    found.for_each(|(place, _)| right.insert(offset + place - first));
+                    for (places, is_right) in places.chunks(64).zip(is_right) {
+                        let found = places.iter().enumerate().filter(|(k, _)| is_right >> k & 1 == 1);
+                        found.for_each(|(_, place)| right.insert(offset + place - first));
+                    }
                 }
             }
             test.units_left.remove(&(id.group, number));
