@@ -260,6 +260,7 @@ pub(crate) struct UnitState {
     pub openings: BTreeMap<usize, Opening>,
     pub predicted: Option<Packed>,
     pub truths: BTreeMap<usize, Packed>,
+    /// Whether all labels have come: a job has them.
     pub judged: bool,
 }
 

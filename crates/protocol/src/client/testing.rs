@@ -294,7 +294,8 @@ fn found_together(session: &Session, context: &UnitContext, received: &[Outputs]
         && program.operators[0].positions == 1
     {
         // Scores are outputs over a positive number, and differ wherever outputs do; row by row they are the classes'.
-        let derivation = Derivation::new(combinations, &context.selections, received)?;
+        let derivation =
+            Derivation::new(combinations, &context.plan.coalitions, &context.selections, received)?;
         for (owner, begins) in context.begins(session) {
             let places = session.groups[context.plan.group].places(owner);
             let is_sign = program.classes == 2 && program.operators[0].shape.d_out == 1;

@@ -1,4 +1,4 @@
-//! Classes of all coalitions of a unit at once. Nearly every coalition differs from another one by a single term, so its
+//! Classes of all coalitions of a unit at once. Nearly every coalition differs from another one by a single client, so its
 //! outputs are one addition away from that one's. A few columns at a time, everything stays in the nearest cache.
 
 use std::{
@@ -8,6 +8,7 @@ use std::{
 };
 
 use secsv_algebra::{Field, Ring, Secret};
+use secsv_federation::Coalition;
 
 use super::{Combinations, Outputs, add, centre, columns};
 use crate::{Error, labels::Wiped, server::Selection};
@@ -24,15 +25,32 @@ const MOST_NUMBERS: usize = 1 << 15;
 /// Sums that are kept while others follow from them.
 const MOST_LEVELS: usize = 24;
 
+/// Multiples of what was sent, ascending.
+type Terms = Vec<(usize, u64)>;
+
 /// A coalition, when its outputs are added up.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     number: usize,
     /// How many others it follows from, one from the other.
     level: usize,
-    /// The coalition one level up that it follows from by adding a multiple of what was sent; if there is none, all its
-    /// terms are added up.
-    after: Option<(usize, (usize, u64))>,
+    /// The coalition one level up that it follows from; if there is none, all its terms are added up.
+    after: Option<(usize, Step)>,
+}
+
+/// A client that comes to a coalition or leaves it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// Whose outputs, by number among those that are needed.
+    of: usize,
+    is_added: bool,
+}
+
+/// The order in which outputs of coalitions are added up.
+struct Order {
+    visits: Vec<Visit>,
+    /// Clients, and what their own outputs are made of.
+    steps: Vec<(usize, Terms)>,
 }
 
 /// What was sent, as far as it is about some places.
@@ -50,7 +68,7 @@ pub(crate) struct Derivation<'a> {
     combinations: &'a Combinations,
     selections: &'a [Arc<Selection>],
     received: &'a [Outputs],
-    visits: Vec<Visit>,
+    order: Order,
     /// Sums that are kept at a time.
     levels: usize,
 }
@@ -59,13 +77,14 @@ impl<'a> Derivation<'a> {
     /// From what was sent, on the samples of each coalition.
     pub(crate) fn new(
         combinations: &'a Combinations,
+        coalitions: &[Coalition],
         selections: &'a [Arc<Selection>],
         received: &'a [Outputs],
     ) -> Result<Self, Error> {
         let first = received.first().filter(|_| received.len() == combinations.sent.len());
-        let visits = combinations.visits(first.ok_or_else(missing)?.field);
-        let levels = visits.iter().map(|visit| visit.level + 1).max().unwrap_or(0);
-        Ok(Self { combinations, selections, received, visits, levels })
+        let order = Order::new(first.ok_or_else(missing)?.field, coalitions, &combinations.terms);
+        let levels = order.visits.iter().map(|visit| visit.level + 1).max().unwrap_or(0);
+        Ok(Self { combinations, selections, received, order, levels })
     }
 
     /// For models with one output for two classes, whose second class is that of outputs below 0: the classes of
@@ -110,123 +129,135 @@ impl<'a> Derivation<'a> {
         range: &Range<usize>,
         mut block: impl FnMut(usize, Range<usize>, &[i64]),
     ) -> Result<(), Error> {
-        let Self { combinations, selections, received, ref visits, levels } = *self;
-        let first = received.first().ok_or_else(missing)?;
+        let first = self.received.first().ok_or_else(missing)?;
         let (field, rows) = (first.field, first.rows());
-        let (kinds, kind_of) = kinds(selections, range);
-        let room = MOST_NUMBERS / (rows * (levels + received.len())).max(1);
+        let (kinds, kind_of) = kinds(self.selections, range);
+        let (visits, steps) = (&self.order.visits, &self.order.steps);
+        let kept = self.levels + steps.len() + self.received.len();
+        let room = MOST_NUMBERS / (rows * kept).max(1);
         let most = (room / WORD * WORD).clamp(WORD, MOST_COLUMNS);
-        let mut sums = Secret::new(Wiped(vec![0; levels * rows * most]));
-        let mut terms = Secret::new(Wiped(vec![0; received.len() * rows * most]));
+        let [mut sums, mut terms, mut added] = [self.levels, self.received.len(), steps.len()]
+            .map(|count| Secret::new(Wiped(vec![0; count * rows * most])));
         for (kind, wanted) in kinds.iter().enumerate().filter(|(_, wanted)| !wanted.is_empty()) {
-            let sources: Vec<Source> = combinations
-                .sent
-                .iter()
-                .map(|&sent| {
-                    let places = &selections[sent].places;
-                    match kind_of[sent] == kind {
-                        true => Source::From(places.partition_point(|&place| place < range.start)),
-                        false => columns(wanted, places).map_or(Source::Elsewhere, Source::At),
-                    }
-                })
-                .collect();
-            let is_there = |from: usize| !matches!(sources.get(from), None | Some(Source::Elsewhere));
-            let of_kind: Vec<Visit> =
-                visits.iter().filter(|visit| kind_of[visit.number] == kind).copied().collect();
+            let sources = self.sources(range, wanted);
+            let visits: Vec<&Visit> = visits.iter().filter(|visit| kind_of[visit.number] == kind).collect();
+            let after = |visit: &Visit| visit.after.filter(|(other, _)| kind_of[*other] == kind);
             for begin in (0..wanted.len()).step_by(most) {
                 let now = begin..wanted.len().min(begin + most);
                 let padded = now.len().next_multiple_of(WORD);
                 let size = rows * padded;
                 let terms = terms.expose_mut();
                 for ((outputs, source), term) in
-                    received.iter().zip(&sources).zip(terms.chunks_exact_mut(size))
+                    self.received.iter().zip(&sources).zip(terms.chunks_exact_mut(size))
                 {
                     source.read(outputs, &now, padded, term).ok_or_else(missing)?;
                 }
-                for &Visit { number, level, after } in &of_kind {
-                    let (above, sums) = sums.expose_mut().split_at_mut(level * size);
-                    let sums = &mut sums[..size];
-                    match after.filter(|(other, _)| kind_of[*other] == kind) {
-                        Some((_, (from, factor))) => {
-                            let before = &above[above.len() - size..];
-                            add_to(field, factor, sums, before, &terms[from * size..][..size]);
+                let add_up = |made_of: &Terms, sums: &mut [i64]| {
+                    sums.fill(0);
+                    for &(from, factor) in made_of {
+                        if matches!(sources.get(from), None | Some(Source::Elsewhere)) {
+                            return false;
                         }
-                        None => {
-                            sums.fill(0);
-                            for &(from, factor) in &combinations.terms[number] {
-                                if !is_there(from) {
-                                    return Err(missing());
-                                }
-                                add(field, factor, sums, terms[from * size..][..size].iter().copied());
-                            }
-                        }
+                        add(field, factor, sums, terms[from * size..][..size].iter().copied());
                     }
                     centre(field, sums);
-                    block(number, now.clone(), sums);
+                    true
+                };
+                // Steps of other coalitions may not be there: these are not taken.
+                let steps = steps.iter().zip(added.expose_mut().chunks_exact_mut(size));
+                let is_there: Vec<bool> = steps.map(|((_, step), sums)| add_up(step, sums)).collect();
+                for visit in &visits {
+                    let (above, sums) = sums.expose_mut().split_at_mut(visit.level * size);
+                    let sums = &mut sums[..size];
+                    let is_found = match after(visit) {
+                        Some((_, Step { of, is_added })) => {
+                            let before = &above[above.len() - size..];
+                            add_step(is_added, sums, before, &added.expose()[of * size..][..size]);
+                            centre(field, sums);
+                            is_there[of]
+                        }
+                        None => add_up(&self.combinations.terms[visit.number], sums),
+                    };
+                    if !is_found {
+                        return Err(missing());
+                    }
+                    block(visit.number, now.clone(), sums);
                 }
             }
         }
         Ok(())
     }
+
+    /// Where outputs on some places are, all of those in a range that a coalition is tested on.
+    fn sources(&self, range: &Range<usize>, wanted: &[usize]) -> Vec<Source> {
+        let of = |&sent: &usize| {
+            let selection = &self.selections[sent];
+            match selection.within(range) == wanted {
+                true => Source::From(selection.places.partition_point(|&place| place < range.start)),
+                false => columns(wanted, &selection.places).map_or(Source::Elsewhere, Source::At),
+            }
+        };
+        self.combinations.sent.iter().map(of).collect()
+    }
 }
 
-impl Combinations {
-    /// All coalitions, each after the one that it follows from, and before others that do not follow from the latter.
-    fn visits(&self, field: Field) -> Vec<Visit> {
-        let beside = self.beside(field);
-        let mut order: Vec<usize> = (0..self.terms.len()).collect();
-        order.sort_by_key(|&number| self.terms[number].len());
-        let mut level: Vec<Option<usize>> = vec![None; self.terms.len()];
-        let mut following = vec![Vec::new(); self.terms.len()];
-        let mut visits = Vec::with_capacity(self.terms.len());
-        for root in order {
-            if level[root].is_some() {
+impl Order {
+    /// Each coalition after the one that it follows from, and before others that do not follow from the latter.
+    fn new(field: Field, coalitions: &[Coalition], terms: &[Terms]) -> Self {
+        let numbers: HashMap<Coalition, usize> = coalitions.iter().copied().zip(0..terms.len()).collect();
+        let everybody = coalitions.iter().fold(Coalition::EMPTY, |all, &coalition| all.union(coalition));
+        let clients: Vec<usize> = everybody.members().collect();
+        let mut order = Self { visits: Vec::with_capacity(terms.len()), steps: Vec::new() };
+        let mut is_known = vec![false; terms.len()];
+        let mut following: Vec<Vec<(usize, Step)>> = vec![Vec::new(); terms.len()];
+        for root in 0..terms.len() {
+            if std::mem::replace(&mut is_known[root], true) {
                 continue;
             }
             // The nearest first, so that few sums are to be kept.
-            level[root] = Some(0);
-            let mut queue = VecDeque::from([(root, 0)]);
-            while let Some((number, depth)) = queue.pop_front() {
-                for &(other, term) in beside[number].iter().filter(|_| depth + 1 < MOST_LEVELS) {
-                    if level[other].is_none() {
-                        level[other] = Some(depth + 1);
-                        following[number].push((other, term));
-                        queue.push_back((other, depth + 1));
-                    }
+            let mut queue = VecDeque::from([(root, 1)]);
+            while let Some((number, levels)) = queue.pop_front() {
+                for &client in clients.iter().filter(|_| levels < MOST_LEVELS) {
+                    let (is_added, other) = match coalitions[number].contains(client) {
+                        true => (false, coalitions[number].without(client)),
+                        false => (true, coalitions[number].with(client)),
+                    };
+                    let Some(&other) = numbers.get(&other).filter(|&&other| !is_known[other]) else {
+                        continue;
+                    };
+                    let (more, less) = if is_added { (other, number) } else { (number, other) };
+                    let difference = difference(field, &terms[more], &terms[less]);
+                    let Some(of) = order.step(client, difference, terms.len()) else { continue };
+                    is_known[other] = true;
+                    following[number].push((other, Step { of, is_added }));
+                    queue.push_back((other, levels + 1));
                 }
             }
             let mut open = vec![Visit { number: root, level: 0, after: None }];
             while let Some(visit) = open.pop() {
-                visits.push(visit);
-                let (number, level) = (visit.number, visit.level + 1);
-                open.extend(following[number].iter().map(|&(other, term)| Visit {
-                    number: other,
-                    level,
-                    after: Some((number, term)),
-                }));
+                order.visits.push(visit);
+                let follow = |&(number, step): &_| Visit {
+                    number,
+                    level: visit.level + 1,
+                    after: Some((visit.number, step)),
+                };
+                open.extend(following[visit.number].iter().map(follow));
             }
         }
-        visits
+        order
     }
 
-    /// For each coalition those that differ from it by one term, and the term that they have beside its own.
-    fn beside(&self, field: Field) -> Vec<Vec<(usize, (usize, u64))>> {
-        let sum = |terms: &[(usize, u64)]| terms.iter().fold(0u64, |sum, term| sum.wrapping_add(mark(term)));
-        let sums: Vec<u64> = self.terms.iter().map(|terms| sum(terms)).collect();
-        let known: HashMap<u64, usize> = sums.iter().copied().zip(0..).collect();
-        let mut beside = vec![Vec::new(); self.terms.len()];
-        for (number, terms) in self.terms.iter().enumerate() {
-            for (place, term) in terms.iter().enumerate() {
-                let less = known.get(&sums[number].wrapping_sub(mark(term)));
-                let rest = || terms[..place].iter().chain(&terms[place + 1..]);
-                // Others might have the same mark.
-                if let Some(&less) = less.filter(|&&less| self.terms[less].iter().eq(rest())) {
-                    beside[less].push((number, *term));
-                    beside[number].push((less, (term.0, field.sub(0, term.1))));
-                }
-            }
-        }
-        beside
+    /// The number of a step, which may be a new one if there are few beside so many coalitions. What a client adds is
+    /// nearly always made of the same.
+    fn step(&mut self, client: usize, terms: Terms, coalitions: usize) -> Option<usize> {
+        let known = self.steps.iter().position(|(of, known)| *of == client && *known == terms);
+        known.or_else(|| {
+            let is_room = 8 * self.steps.len() < coalitions;
+            is_room.then(|| {
+                self.steps.push((client, terms));
+                self.steps.len() - 1
+            })
+        })
     }
 }
 
@@ -263,12 +294,21 @@ fn missing() -> Error {
     Error::Local { what: "outputs that others follow from" }
 }
 
-/// A number for a term, such that sums of them are hardly ever equal where terms are not.
-fn mark(&(from, factor): &(usize, u64)) -> u64 {
-    let mut mark =
-        (from as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ factor.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mark = (mark ^ mark >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mark ^ mark >> 29
+/// What remains of multiples of what was sent without others.
+fn difference(field: Field, terms: &Terms, others: &Terms) -> Terms {
+    let mut difference = Vec::with_capacity(terms.len() + others.len());
+    let (mut terms, mut others) = (terms.iter().copied().peekable(), others.iter().copied().peekable());
+    loop {
+        let next = match (terms.peek(), others.peek()) {
+            (None, None) => return difference,
+            (Some((from, _)), Some((other, _))) => *from.min(other),
+            (Some((from, _)), None) | (None, Some((from, _))) => *from,
+        };
+        let factor = terms.next_if(|(from, _)| *from == next).map_or(0, |(_, factor)| factor);
+        let other = others.next_if(|(from, _)| *from == next).map_or(0, |(_, factor)| factor);
+        let rest = field.sub(factor, other);
+        difference.extend((rest != 0).then_some((next, rest)));
+    }
 }
 
 /// The places in a range that some coalition is tested on, those of different coalitions once where they are the same, and which are a coalition's.
@@ -289,16 +329,12 @@ fn kinds<'a>(selections: &'a [Arc<Selection>], range: &Range<usize>) -> (Vec<&'a
     (kinds, of_each)
 }
 
-/// Sums of numbers and multiples of others, see [`add`].
-fn add_to(field: Field, factor: u64, sums: &mut [i64], before: &[i64], terms: &[i64]) {
-    let all = sums.iter_mut().zip(before).zip(terms);
-    match field.centre(factor) {
-        1 => all.for_each(|((sum, before), x)| *sum = before + x),
-        -1 => all.for_each(|((sum, before), x)| *sum = before - x),
-        _ => {
-            sums.copy_from_slice(before);
-            add(field, factor, sums, terms.iter().copied());
-        }
+/// Sums of numbers and others, or what remains without these.
+fn add_step(is_added: bool, sums: &mut [i64], before: &[i64], step: &[i64]) {
+    let all = sums.iter_mut().zip(before).zip(step);
+    match is_added {
+        true => all.for_each(|((sum, before), x)| *sum = before + x),
+        false => all.for_each(|((sum, before), x)| *sum = before - x),
     }
 }
 
@@ -404,7 +440,7 @@ mod tests {
                 let is_left_out = |place: usize| match kind {
                     ..8 => false,
                     8..14 => ranges[kind % 3].contains(&place),
-                    _ => place % kind == 0,
+                    _ => place.is_multiple_of(kind),
                 };
                 selection(total, (0..total).filter(|&place| there[place] && !is_left_out(place)))
             }).collect();
@@ -421,7 +457,8 @@ mod tests {
                 }
                 Outputs::new(&outputs)
             }).collect();
-            let derivation = Derivation::new(&combinations, &selections, &received).unwrap();
+            let coalitions: Vec<Coalition> = members.iter().map(|list| list.iter().copied().collect()).collect();
+            let derivation = Derivation::new(&combinations, &coalitions, &selections, &received).unwrap();
             for range in &ranges {
                 let expected = one_by_one(&combinations, &selections, &received, range, classes);
                 let mut found = vec![Vec::new(); selections.len()];
@@ -447,14 +484,21 @@ mod tests {
     }
 
     #[test]
-    fn each_of_all_coalitions_is_one_addition_away_from_another() {
+    fn nearly_each_coalition_is_one_addition_away_from_another() {
         let all = selection(3, 0..3);
-        let members: Vec<Vec<usize>> =
-            (1usize..1 << 9).map(|bits| (0..9).filter(|i| bits >> i & 1 == 1).collect()).collect();
-        let combinations = Combinations::new(Field::standard(), &members, &vec![all; members.len()]);
-        let visits = combinations.visits(Field::standard());
-        assert_eq!(visits.len(), members.len());
-        assert_eq!(visits.iter().filter(|visit| visit.after.is_none()).count(), 1);
-        assert!(visits.iter().all(|visit| visit.level < 10));
+        let field = Field::standard();
+        // Those that client 0 takes if it agrees with client 1, and what is left to client 1 that agrees with client 2.
+        let of_first = |bits: &u128| bits & 1 == bits >> 1 & 1;
+        let of_second = |bits: &u128| !of_first(bits) && bits >> 1 & 1 == bits >> 2 & 1;
+        for (is_taken, count) in [(&of_first as &dyn Fn(&u128) -> bool, 511), (&of_second, 256)] {
+            let coalitions: Vec<Coalition> =
+                (1..1 << 10).filter(is_taken).map(Coalition::from_bits).collect();
+            let members: Vec<Vec<usize>> = coalitions.iter().map(|c| c.members().collect()).collect();
+            let combinations = Combinations::new(field, &members, &vec![all.clone(); members.len()]);
+            let Order { visits, steps } = Order::new(field, &coalitions, &combinations.terms);
+            assert_eq!((visits.len(), combinations.sent.len()), (count, 9));
+            assert_eq!(visits.iter().filter(|visit| visit.after.is_none()).count(), 2);
+            assert!(visits.iter().all(|visit| visit.level < 10) && steps.len() < 10);
+        }
     }
 }

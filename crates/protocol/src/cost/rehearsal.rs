@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use secsv_algebra::{Matrix, Ring, Ring64, Secret, Seed, share::split};
-use secsv_federation::SampleSet;
+use secsv_federation::{Coalition, SampleSet};
 
 use crate::{
     Error, PartyId,
@@ -72,17 +72,18 @@ pub fn rehearse_labels(session: &Session, count: usize) -> usize {
 /// The outputs of some coalitions, of a single layer, and their classes: for so many samples in all.
 fn added_up(session: &Session, samples: usize) -> Result<(), Error> {
     let clients = session.federation.clients;
-    let terms: Vec<Vec<(usize, u64)>> = (1usize..1 << clients.min(6))
-        .map(|members| (0..clients).filter(|i| members >> i & 1 == 1).map(|i| (i, 1)).collect())
-        .collect();
+    let coalitions: Vec<Coalition> = (1..1 << clients.min(6)).map(Coalition::from_bits).collect();
+    let terms: Vec<Vec<(usize, u64)>> =
+        coalitions.iter().map(|coalition| coalition.members().map(|client| (client, 1)).collect()).collect();
     let samples = samples.div_ceil(terms.len());
     let selection = Selection { samples: SampleSet::all(samples), places: (0..samples).collect() };
-    let selections = vec![Arc::new(selection); terms.len()];
+    let selection = Arc::new(selection);
+    let selections = vec![selection; terms.len()];
     let combinations = Combinations { sent: vec![0; clients], terms };
     let rows = session.program().operators[0].shape.d_out;
     let outputs = Outputs::new(&Matrix::zero(session.field(), rows, samples));
     let received: Vec<Outputs> = (0..clients).map(|_| outputs.clone()).collect();
-    let derivation = Derivation::new(&combinations, &selections, &received)?;
+    let derivation = Derivation::new(&combinations, &coalitions, &selections, &received)?;
     match (session.program().classes, rows) {
         (2, 1) => derivation.signs(&(0..samples), |_, _, _| {}),
         (classes, _) => derivation.labels(&(0..samples), classes, |_, _, _| {}),
