@@ -97,6 +97,24 @@ impl SampleSet {
         }
     }
 
+    /// Adds the samples whose bits are set, counted from `begin`, word after word.
+    ///
+    /// # Panics
+    /// Panics if there is no such sample.
+    pub fn insert_bits(&mut self, begin: usize, words: impl IntoIterator<Item = u64>) {
+        let (first, shift) = (begin / 64, begin % 64);
+        for (place, word) in (first..).zip(words) {
+            // Shifted once more by one: a shift by all 64 bits is none.
+            for (place, part) in [(place, word << shift), (place + 1, word >> 1 >> (63 - shift))] {
+                if part != 0 {
+                    let last = place * 64 + part.ilog2() as usize;
+                    assert!(last < self.total, "sample {last} of {}", self.total);
+                    self.words[place] |= part;
+                }
+            }
+        }
+    }
+
     /// Whether a sample is in the set.
     pub fn contains(&self, sample: usize) -> bool {
         sample < self.total && self.words[sample / 64] >> (sample % 64) & 1 == 1
@@ -175,6 +193,26 @@ mod tests {
         common.union_with(&a);
         assert_eq!(common, a);
         assert!(a.contains(64) && !b.contains(64) && !a.contains(1000));
+    }
+
+    #[test]
+    fn words_are_inserted_from_anywhere() {
+        for begin in [0, 1, 63, 64, 65, 100] {
+            let words = [0x8000_0000_0000_0001, 0, 0xf0f0_1234_5678_9abc];
+            let (mut found, mut expected) = (SampleSet::none(begin + 192), SampleSet::none(begin + 192));
+            let bits = (0..192).filter(|k| words[k / 64] >> (k % 64) & 1 == 1);
+            bits.chain([0]).for_each(|k| expected.insert(begin + k));
+            found.insert(begin);
+            found.insert_bits(begin, words);
+            assert_eq!(found, expected);
+            SampleSet::none(begin + 1).insert_bits(begin, [1, 0]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "sample 131 of 131")]
+    fn words_beyond_the_last_sample_are_refused() {
+        SampleSet::none(131).insert_bits(67, [0, 1]);
     }
 
     #[test]

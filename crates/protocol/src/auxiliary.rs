@@ -410,15 +410,32 @@ impl Auxiliary {
     }
 
     /// The share of predicted minus true labels (Algorithm 4, step 12).
-    fn verdict(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
+    fn verdict(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let Some(state) = self.units.get_mut(&context.id) else { return Ok(effects) };
-        let Some(predicted) = state.predicted.as_ref().filter(|_| !state.judged) else { return Ok(effects) };
-        let Some(mut differences) = context.arranged(session, &state.truths) else { return Ok(effects) };
-        labels::subtract(&mut differences, predicted.expose());
-        let content = Place::new(context.id, 0).encode(differences.expose());
-        effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Verdict, content));
+        let Some(state) = self.units.get_mut(&context.id).filter(|state| !state.judged) else {
+            return Ok(effects);
+        };
+        let is_whole = context.owners(session).all(|owner| state.truths.contains_key(&owner));
+        let Some(predicted) = is_whole.then(|| state.predicted.take()).flatten() else { return Ok(effects) };
         state.judged = true;
+        let truths = std::mem::take(&mut state.truths);
+        let (session, context) = (session.clone(), context.clone());
+        effects.job(move |meter| {
+            meter.enter(Phase::Share);
+            let differences = context.arranged(&session, &truths);
+            let mut differences = differences.ok_or(Error::Local { what: "labels to compare" })?;
+            labels::subtract(&mut differences, predicted.expose());
+            let content = Place::new(context.id, 0).encode(differences.expose());
+            Ok(move |_: &mut Self| {
+                let mut effects = Effects::default();
+                effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Verdict, content));
+                Ok(effects)
+            })
+        });
         Ok(effects)
     }
 }

@@ -2,11 +2,15 @@
 //! may be assigned more coalitions than such sums are independent: then it is sent as many as are, and adds the others up
 //! itself. It learns what it would learn from all of them, and no plan has it see more.
 
+mod derivation;
+
+pub(crate) use derivation::Derivation;
+
 use std::{ops::Range, sync::Arc};
 
 use secsv_algebra::{Field, Matrix, Ring, wipe};
 
-use crate::{Error, activation::largest, server::Selection};
+use crate::{Error, server::Selection};
 
 /// Columns that are added up at a time; in tests so few that there are several.
 const BLOCK: usize = if cfg!(test) { 5 } else { 1024 };
@@ -77,7 +81,7 @@ impl Combinations {
         let positions = first.columns.checked_div(selections[*sent].places.len()).unwrap_or(0);
         let (field, wanted) = (first.field, &selections[number]);
         let count = wanted.places.len();
-        let rows = first.numbers.len().checked_div(first.columns).unwrap_or(0);
+        let rows = first.rows();
         let mut sum =
             Outputs { field, columns: positions * count, numbers: vec![0; rows * positions * count] };
         let mut terms = Vec::with_capacity(self.terms[number].len());
@@ -105,7 +109,7 @@ impl Combinations {
                 }
             }
         }
-        sum.reduce();
+        centre(field, &mut sum.numbers);
         Ok(sum)
     }
 }
@@ -141,22 +145,22 @@ impl Outputs {
     /// As elements again.
     pub(crate) fn matrix(&self) -> Result<Matrix<Field>, Error> {
         let elements = self.numbers.iter().map(|&x| self.field.embed(x)).collect();
-        let rows = self.numbers.len().checked_div(self.columns).unwrap_or(0);
-        Ok(Matrix::new(self.field, rows, self.columns, elements)?)
+        Ok(Matrix::new(self.field, self.rows(), self.columns, elements)?)
     }
 
-    /// The class of the largest output of each sample; the last one's is 0 if it is missing.
-    pub(crate) fn labels(&self, classes: usize) -> Vec<u16> {
-        largest(&self.numbers, self.columns, classes)
+    fn rows(&self) -> usize {
+        self.numbers.len().checked_div(self.columns).unwrap_or(0)
     }
+}
 
-    fn reduce(&mut self) {
-        let (field, half) = (self.field, self.field.modulus() / 2);
-        let beyond = self.numbers.iter().fold(false, |any, x| any | (x.unsigned_abs() > half));
-        if beyond {
-            let reduced = |x: i64| field.centre(x.rem_euclid(field.modulus() as i64) as u64);
-            self.numbers.iter_mut().for_each(|x| *x = reduced(*x));
-        }
+/// Makes numbers those of smallest magnitude, which they are unless they are no coalition's.
+fn centre(field: Field, numbers: &mut [i64]) {
+    let half = (field.modulus() / 2) as i64;
+    // Signs alone, because two words at a time can be added but not compared.
+    let signs = numbers.iter().fold(0, |signs, x| signs | (half - x) | (half + x));
+    if signs < 0 {
+        let centred = |x: i64| field.centre(x.rem_euclid(field.modulus() as i64) as u64);
+        numbers.iter_mut().for_each(|x| *x = centred(*x));
     }
 }
 

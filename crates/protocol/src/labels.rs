@@ -73,7 +73,7 @@ fn product<const BITS: u32>(a: u16, b: u16) -> u16 {
 }
 
 /// Packs elements of at most 8 bits, so many to a byte.
-fn pack_small<const IN_BYTE: usize>(elements: &[u16], packed: &mut Vec<u8>) {
+fn pack_small<const IN_BYTE: usize>(elements: &[u16], packed: &mut [u8]) {
     let byte = |elements: &[u16]| {
         elements
             .iter()
@@ -81,8 +81,39 @@ fn pack_small<const IN_BYTE: usize>(elements: &[u16], packed: &mut Vec<u8>) {
             .fold(0u8, |byte, &element| byte.unbounded_shl(8 / IN_BYTE as u32) | element as u8)
     };
     let (whole, rest) = elements.as_chunks::<IN_BYTE>();
-    packed.extend(whole.iter().map(|elements| byte(elements)));
-    packed.extend((!rest.is_empty()).then(|| byte(rest)));
+    let (of_whole, of_rest) = packed.split_at_mut(whole.len());
+    of_whole.iter_mut().zip(whole).for_each(|(packed, elements)| *packed = byte(elements));
+    of_rest.iter_mut().take(rest.len().min(1)).for_each(|packed| *packed = byte(rest));
+}
+
+/// The other way round.
+fn unpack_small<const IN_BYTE: usize>(packed: &[u8], elements: &mut [u16]) {
+    let bits = 8 / IN_BYTE;
+    let mask = u8::MAX >> (8 - bits);
+    for (elements, byte) in elements.chunks_mut(IN_BYTE).zip(packed) {
+        let parts = (0..IN_BYTE).map(|k| u16::from(byte >> (k * bits) & mask));
+        elements.iter_mut().zip(parts).for_each(|(element, part)| *element = part);
+    }
+}
+
+/// Of a word, the lowest bits of elements of so many bits, side by side.
+fn lowest_bits(mut word: u64, bits: u32) -> u64 {
+    if bits == 1 {
+        return word;
+    }
+    // So many bits at the beginning of a room of as many elements, and twice as many in twice the room: a mask of these
+    // is a number that is repeated in every room.
+    let mask = |together: u32| {
+        let (ones, room) = ((1u64 << together) - 1, together * bits);
+        if room >= u64::BITS { ones } else { ones * (u64::MAX / ((1 << room) - 1)) }
+    };
+    word &= mask(1);
+    let mut together = 1;
+    while together * bits < u64::BITS {
+        word = (word | word >> (together * (bits - 1))) & mask(2 * together);
+        together *= 2;
+    }
+    word
 }
 
 impl LabelField {
@@ -121,34 +152,87 @@ impl LabelField {
     /// Appends a segment of labels as they are.
     pub(crate) fn pack(self, labels: &[u16], packed: &mut Packed) {
         let packed = packed.expose_mut();
+        let begin = packed.len();
+        packed.resize(begin + self.packed_len(labels.len()), 0);
+        self.pack_into(labels, &mut packed[begin..]);
+    }
+
+    /// Writes labels as they are from the beginning of a segment on, or where whole bytes of it were written.
+    pub(crate) fn pack_into(self, labels: &[u16], segment: &mut [u8]) {
         match self.bits {
-            1 => pack_small::<8>(labels, packed),
-            2 => pack_small::<4>(labels, packed),
-            4 => pack_small::<2>(labels, packed),
-            8 => pack_small::<1>(labels, packed),
-            _ => packed.extend(labels.iter().flat_map(|label| label.to_le_bytes())),
+            1 => pack_small::<8>(labels, segment),
+            2 => pack_small::<4>(labels, segment),
+            4 => pack_small::<2>(labels, segment),
+            8 => pack_small::<1>(labels, segment),
+            _ => {
+                let bytes = segment.as_chunks_mut::<2>().0.iter_mut();
+                bytes.zip(labels).for_each(|(bytes, label)| *bytes = label.to_le_bytes());
+            }
+        }
+    }
+
+    /// The same for two classes, of labels that are bits; those beyond the last one are 0.
+    pub(crate) fn pack_bits(self, count: usize, words: &[u64], segment: &mut [u8]) {
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+        segment.iter_mut().take(count.div_ceil(8)).zip(bytes).for_each(|(packed, byte)| *packed = byte);
+    }
+
+    /// Multiplies the labels of a segment by factors, as many as there are.
+    pub(crate) fn blind(self, segment: &mut [u8], factors: &[u16]) {
+        let mut labels = Labels::new(Wiped(vec![0; factors.len()]));
+        let unpacked = labels.expose_mut();
+        match self.bits {
+            1 => unpack_small::<8>(segment, unpacked),
+            2 => unpack_small::<4>(segment, unpacked),
+            4 => unpack_small::<2>(segment, unpacked),
+            8 => unpack_small::<1>(segment, unpacked),
+            _ => {
+                let bytes = segment.as_chunks::<2>().0.iter();
+                unpacked.iter_mut().zip(bytes).for_each(|(label, &bytes)| *label = u16::from_le_bytes(bytes));
+            }
+        }
+        self.multiply(unpacked, factors);
+        self.pack_into(unpacked, segment);
+    }
+
+    fn multiply(self, labels: &mut [u16], factors: &[u16]) {
+        let pairs = labels.iter_mut().zip(factors);
+        match self.bits {
+            1 => {}
+            2 => pairs.for_each(|(label, &factor)| *label = product::<2>(*label, factor)),
+            4 => pairs.for_each(|(label, &factor)| *label = product::<4>(*label, factor)),
+            8 => pairs.for_each(|(label, &factor)| *label = product::<8>(*label, factor)),
+            _ => pairs.for_each(|(label, &factor)| *label = product::<16>(*label, factor)),
         }
     }
 
     /// Appends a segment of labels times factors.
     pub(crate) fn pack_blinded(self, labels: &[u16], factors: &[u16], packed: &mut Packed) {
-        let pairs = labels.iter().zip(factors);
-        let products: Vec<u16> = match self.bits {
-            1 => labels.to_vec(),
-            2 => pairs.map(|(&label, &factor)| product::<2>(label, factor)).collect(),
-            4 => pairs.map(|(&label, &factor)| product::<4>(label, factor)).collect(),
-            8 => pairs.map(|(&label, &factor)| product::<8>(label, factor)).collect(),
-            _ => pairs.map(|(&label, &factor)| product::<16>(label, factor)).collect(),
-        };
-        self.pack(Labels::new(Wiped(products)).expose(), packed);
+        let mut labels = Labels::new(Wiped(labels.to_vec()));
+        self.multiply(labels.expose_mut(), factors);
+        self.pack(labels.expose(), packed);
     }
 
-    /// Which of so many elements of a segment are zero.
-    pub(crate) fn zeros(self, segment: &[u8], count: usize) -> impl Iterator<Item = bool> + '_ {
-        let (bits, mask) = (self.bits as usize, self.mask() as u8);
-        (0..count).map(move |k| match bits {
-            16 => segment[2 * k] | segment[2 * k + 1] == 0,
-            _ => segment[k * bits / 8] >> (k * bits % 8) & mask == 0,
+    /// Which of so many elements of a segment are zero: one bit each, word after word.
+    pub(crate) fn zeros(self, segment: &[u8], count: usize) -> impl Iterator<Item = u64> + '_ {
+        let (bits, in_word) = (self.bits, (u64::BITS / self.bits) as usize);
+        let zeros_of = move |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            // Of an element that is not zero, some bit comes to its lowest.
+            let (mut any, mut shift) = (u64::from_le_bytes(word), bits / 2);
+            while shift > 0 {
+                any |= any >> shift;
+                shift /= 2;
+            }
+            lowest_bits(!any, bits)
+        };
+        let bytes = &segment[..self.packed_len(count)];
+        bytes.chunks(8 * bits as usize).enumerate().map(move |(number, bytes)| {
+            let parts = bytes.chunks(8).enumerate();
+            let all = parts.fold(0, |all, (k, bytes)| all | zeros_of(bytes) << (k * in_word));
+            let there = (count - 64 * number).min(64) as u32;
+            all & u64::MAX >> (u64::BITS - there)
         })
     }
 }
@@ -267,7 +351,7 @@ mod tests {
         #[test]
         fn shares_tell_whether_labels_are_equal(
             which in 0usize..6,
-            pairs in prop::collection::vec((any::<u16>(), any::<u16>(), any::<bool>()), 0..40),
+            pairs in prop::collection::vec((any::<u16>(), any::<u16>(), any::<bool>()), 0..200),
             seeds in any::<[[u8; 32]; 3]>(),
         ) {
             let field = LabelField::new(FIELDS[which]);
@@ -289,9 +373,42 @@ mod tests {
             for seed in &seeds[1..] {
                 subtract(&mut difference, expand(seed, field.packed_len(count)).expose());
             }
-            let found: Vec<bool> = field.zeros(difference.expose(), count).collect();
+            let zeros: Vec<u64> = field.zeros(difference.expose(), count).collect();
+            prop_assert_eq!(zeros.len(), count.div_ceil(64));
+            prop_assert!(zeros.iter().map(|word| word.count_ones() as usize).sum::<usize>() <= count);
+            let found: Vec<bool> = (0..count).map(|k| zeros[k / 64] >> (k % 64) & 1 == 1).collect();
             let expected = pairs.iter().map(|pair| pair.2 || (pair.0 ^ pair.1) & mask == 0);
             prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn labels_are_blinded_where_they_are(
+            which in 0usize..6,
+            labels in prop::collection::vec(any::<u16>(), 0..200),
+            seed in any::<[u8; 32]>(),
+        ) {
+            let field = LabelField::new(FIELDS[which]);
+            let labels: Vec<u16> = labels.iter().map(|label| label & field.mask()).collect();
+            let factors = field.factors(&Seed::from_bytes(seed), labels.len());
+            let (mut plain, mut expected) = (empty(0), empty(0));
+            field.pack(&labels, &mut plain);
+            field.pack_blinded(&labels, factors.expose(), &mut expected);
+            let mut found = plain.clone();
+            field.blind(found.expose_mut(), factors.expose());
+            prop_assert_eq!(found.expose(), expected.expose());
+            // A few at a time, and as bits.
+            let mut in_parts = vec![0xff; plain.expose().len()];
+            for (number, labels) in labels.chunks(64).enumerate() {
+                field.pack_into(labels, &mut in_parts[field.packed_len(64 * number)..]);
+            }
+            prop_assert_eq!(&in_parts, &plain.expose().0);
+            let word = |labels: &[u16]| labels.iter().rev().fold(0, |word, label| word << 1 | u64::from(label & 1));
+            let words: Vec<u64> = labels.chunks(64).map(word).collect();
+            if field.bits == 1 {
+                in_parts.fill(0xff);
+                field.pack_bits(labels.len(), &words, &mut in_parts);
+                prop_assert_eq!(&in_parts, &plain.expose().0);
+            }
         }
 
         #[test]

@@ -19,7 +19,7 @@ pub use results::{TestRequest, TestResult};
 pub(crate) use schedule::most_active;
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -62,6 +62,8 @@ pub struct Principal {
     halves: BTreeMap<Place, Halves>,
     verdicts: BTreeMap<UnitId, Vec<u8>>,
     roles: BTreeMap<(RoundId, Coalition, usize), attempts::Roles>,
+    /// Rounds and groups in which others have taken somebody's place.
+    replaced: BTreeSet<(RoundId, usize)>,
     /// Clients that stay away: nothing is planned for them.
     away: Coalition,
     /// Clients without whom something cannot go on.
@@ -114,6 +116,7 @@ impl Principal {
             halves: BTreeMap::new(),
             verdicts: BTreeMap::new(),
             roles: BTreeMap::new(),
+            replaced: BTreeSet::new(),
             away: Coalition::EMPTY,
             awaited: Coalition::EMPTY,
             next_test: 0,
@@ -426,7 +429,8 @@ impl Role for Principal {
         }
         let Some(session) = &self.session else { return waits_for(PartyId::Principal, &[]) };
         if session.encryption.is_none() {
-            let units = self.units.values().filter_map(|state| state.plan.as_ref());
+            let units = self.units.values().filter(|unit| !unit.judged);
+            let units = units.filter_map(|state| state.plan.as_ref());
             return waits_for(PartyId::Principal, &self.secret.missing(session, PartyId::Principal, units));
         }
         let leader = PartyId::Client(session.leader);
@@ -452,7 +456,7 @@ impl Role for Principal {
             let owners = state.owners_left.keys().map(|&owner| PartyId::Client(owner));
             all.extend(owners.map(|owner| format!("{} of test {test} from {owner}", Kind::OwnResult)));
         }
-        for (id, state) in &self.units {
+        for (id, state) in self.units.iter().filter(|(_, state)| !state.judged) {
             let lacks = missing(session, *id, state);
             if lacks.is_empty() && !self.verdicts.contains_key(id) {
                 let (test, group) = (id.test, id.group);

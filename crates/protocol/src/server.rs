@@ -258,6 +258,7 @@ pub(crate) struct UnitState {
     pub openings: BTreeMap<usize, Opening>,
     pub predicted: Option<Packed>,
     pub truths: BTreeMap<usize, Packed>,
+    /// Whether all labels have come: a job has them.
     pub judged: bool,
 }
 
@@ -350,6 +351,21 @@ impl UnitContext {
             (owner, first, self.selections[number].within(&(first..first + count)))
         };
         parts.map(of).filter(|(.., places)| !places.is_empty())
+    }
+
+    /// Where the segments of each owner's samples begin among all labels of a round, for each coalition; 0 where it has none.
+    pub(crate) fn begins(&self, session: &Session) -> BTreeMap<usize, Vec<usize>> {
+        let field = session.label_field();
+        let mut begins: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut begin = 0;
+        for number in 0..self.selections.len() {
+            for (owner, _, places) in self.segments(session, number) {
+                let of_owner = begins.entry(owner).or_insert_with(|| vec![0; self.selections.len()]);
+                of_owner[number] = begin;
+                begin += field.packed_len(places.len());
+            }
+        }
+        begins
     }
 
     /// Bytes of all labels that are compared.

@@ -105,36 +105,37 @@ impl RoundOutcomes {
     pub(crate) fn complete(&mut self, test: &Test, found: TestResult, cost: &CostModel) -> Vec<Test> {
         let coalition = test.coalition;
         let Some(Running { skipped, verifies }) = self.running.remove(&coalition) else { return Vec::new() };
+        let without = skipped.as_ref().map_or(0, SampleSet::len);
         if let Some(outcome) = verifies {
-            let wrongly_skipped = Some(skipped.len() - found.correct);
+            let wrongly_skipped = Some(without - found.correct);
             self.outcomes.insert(coalition, Outcome { wrongly_skipped, ..outcome });
             return Vec::new();
         }
-        let tested = self.samples - skipped.len();
+        let tested = self.samples - without;
         let is_verified = self.verify && self.mode != SkipMode::Off;
         let wrongly_skipped = is_verified.then_some(0);
-        let outcome = Outcome { correct: found.correct + skipped.len(), tested, wrongly_skipped };
+        let outcome = Outcome { correct: found.correct + without, tested, wrongly_skipped };
         self.outcomes.insert(coalition, outcome);
         if let (Some(table), Some(mut right)) = (&mut self.table, found.right)
             && !coalition.is_empty()
         {
-            right.union_with(&skipped);
+            skipped.iter().for_each(|skipped| right.union_with(skipped));
             table.record(coalition, right);
         }
         if let Some(lattice) = &mut self.lattice {
             lattice.complete(coalition);
         }
         let mut more = self.ready(cost);
-        if is_verified && !skipped.is_empty() {
+        if let Some(skipped) = skipped.filter(|_| is_verified && without > 0) {
             more.push(Test::new(coalition, skipped.clone()));
-            self.running.insert(coalition, Running { skipped, verifies: Some(outcome) });
+            self.running.insert(coalition, Running { skipped: Some(skipped), verifies: Some(outcome) });
         }
         more
     }
 
     fn start(&mut self, coalition: Coalition, skipped: Option<SampleSet>) -> Test {
-        let skipped = skipped.unwrap_or_else(|| SampleSet::none(self.samples));
-        let samples = SampleSet::all(self.samples).difference(&skipped);
+        let all = SampleSet::all(self.samples);
+        let samples = skipped.iter().fold(all, |all, skipped| all.difference(skipped));
         self.running.insert(coalition, Running { skipped, verifies: None });
         let test = Test::new(coalition, samples);
         match self.gathering.as_ref().filter(|gathering| gathering.hold(&test.samples)) {
@@ -228,7 +229,8 @@ impl Gathering {
 
 /// A test under way.
 struct Running {
-    skipped: SampleSet,
+    /// Nothing where nothing may be skipped.
+    skipped: Option<SampleSet>,
     /// What is known already, if the test looks into what was skipped.
     verifies: Option<Outcome>,
 }

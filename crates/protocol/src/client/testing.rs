@@ -13,7 +13,7 @@ use crate::{
     Error, PartyId,
     activation::{Activator, Handed},
     codec::{Writer, pack},
-    combinations::Outputs,
+    combinations::{Derivation, Outputs},
     error::CodecError,
     labels::{self, Labels, Packed, Wiped},
     message::{Kind, Place, TestPlan, UnitId},
@@ -205,12 +205,10 @@ impl Client {
                     let of_round =
                         |matrix: &Matrix<_>| Outputs::of_rows(matrix, k * height..(k + 1) * height);
                     let received: Vec<Outputs> = decrypted.expose().0.iter().map(of_round).collect();
-                    for number in 0..context.plan.coalitions.len() {
-                        meter.enter(Phase::Activate);
-                        let found = found_together(&session, &context, round, number, &received)?;
-                        meter.enter(Phase::Share);
-                        blind_all(&session, &secret, &context, (round, number), found.expose(), &mut packed);
-                    }
+                    let mut found = found_together(&session, &context, round, &received)?;
+                    meter.enter(Phase::Share);
+                    blind_together(&session, &secret, &context, round, &mut found);
+                    packed.expose_mut().extend_from_slice(found.expose());
                 }
                 let rest = labels::rest(packed, &seed);
                 Ok(move |role: &mut Self| {
@@ -293,28 +291,82 @@ fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Se
     (principal, w.finish())
 }
 
-/// The classes that a coalition's model predicts, where models are tested together.
+/// The classes that all coalitions' models of a round predict, as they are, where models are tested together.
 fn found_together(
     session: &Session,
     context: &UnitContext,
     round: RoundId,
-    number: usize,
     received: &[Outputs],
-) -> Result<Labels, Error> {
-    let outputs = context.combinations(session).outputs(number, &context.selections, received)?;
-    let program = session.program();
+) -> Result<Packed, Error> {
+    let (program, field) = (session.program(), session.label_field());
+    let combinations = context.combinations(session);
+    let bytes = context.label_bytes(session) / context.rounds.len().max(1);
+    let mut packed = Packed::new(Wiped(vec![0; bytes]));
+    let all = packed.expose_mut();
     if let [Hop { then: Then::Label(activations), .. }] = &program.hops[..]
         && activations.is_empty()
         && program.operators[0].positions == 1
     {
         // Scores are outputs over a positive number, and differ wherever outputs do; row by row they are the classes'.
-        return Ok(Secret::new(Wiped(outputs.labels(program.classes))));
+        let derivation =
+            Derivation::new(combinations, &context.plan.coalitions, &context.selections, received)?;
+        for (owner, begins) in context.begins(session) {
+            let places = session.groups[context.plan.group].places(owner);
+            let is_sign = program.classes == 2 && program.operators[0].shape.d_out == 1;
+            if is_sign {
+                derivation.signs(&places, |number, samples, words| {
+                    let begin = begins[number] + field.packed_len(samples.start);
+                    field.pack_bits(samples.len(), words, &mut all[begin..]);
+                })?;
+            } else {
+                derivation.labels(&places, program.classes, |number, samples, labels| {
+                    let begin = begins[number] + field.packed_len(samples.start);
+                    field.pack_into(labels, &mut all[begin..]);
+                })?;
+            }
+        }
+        return Ok(packed);
     }
-    let total = session.total_share(round, context.plan.coalitions[number]);
-    let outputs = Secret::new(Matrices(vec![outputs.matrix()?]));
-    match Activator::default().step(program, &session.precision, 0, total, &outputs.expose().0)? {
-        Handed::Labels(labels) => Ok(Secret::new(Wiped(labels))),
-        Handed::Shared(_) => Err(Error::Local { what: "labels of a single layer" }),
+    let mut rest = all.as_mut_slice();
+    for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
+        let outputs = combinations.outputs(number, &context.selections, received)?;
+        let total = session.total_share(round, coalition);
+        let outputs = Secret::new(Matrices(vec![outputs.matrix()?]));
+        let handed = Activator::default().step(program, &session.precision, 0, total, &outputs.expose().0)?;
+        let Handed::Labels(labels) = handed else {
+            return Err(Error::Local { what: "labels of a single layer" });
+        };
+        let labels = Labels::new(Wiped(labels));
+        let mut labels = labels.expose().as_slice();
+        for (.., places) in context.segments(session, number) {
+            let (of_segment, later) = labels.split_at(places.len());
+            field.pack_into(of_segment, &mut rest[..field.packed_len(places.len())]);
+            rest = &mut rest[field.packed_len(places.len())..];
+            labels = later;
+        }
+    }
+    Ok(packed)
+}
+
+/// Multiplies all coalitions' labels in a round by blinding factors.
+fn blind_together(
+    session: &Session,
+    secret: &Seed,
+    context: &UnitContext,
+    round: RoundId,
+    packed: &mut Packed,
+) {
+    let field = session.label_field();
+    if !field.has_factors() {
+        return;
+    }
+    let mut rest = packed.expose_mut().as_mut_slice();
+    for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
+        for segment in context.segments(session, number) {
+            let (now, later) = rest.split_at_mut(field.packed_len(segment.2.len()));
+            field.blind(now, factors(session, secret, (round, coalition), segment).expose());
+            rest = later;
+        }
     }
 }
 
@@ -353,8 +405,8 @@ fn blind_all(
 fn blind(
     session: &Session,
     secret: &Seed,
-    (round, coalition): (RoundId, Coalition),
-    (owner, first, places): (usize, usize, &[usize]),
+    model: (RoundId, Coalition),
+    segment: (usize, usize, &[usize]),
     labels: &[u16],
     packed: &mut Packed,
 ) {
@@ -362,7 +414,20 @@ fn blind(
     if !field.has_factors() {
         return field.pack(labels, packed);
     }
+    let factors = factors(session, secret, model, segment);
+    field.pack_blinded(labels, factors.expose(), packed);
+}
+
+/// The blinding factors of a segment.
+fn factors(
+    session: &Session,
+    secret: &Seed,
+    (round, coalition): (RoundId, Coalition),
+    (owner, first, places): (usize, usize, &[usize]),
+) -> Labels {
     let blinds = session.blinds(secret, round, coalition, owner);
-    let factors = places.iter().map(|&place| blinds.expose()[place - first]).collect();
-    field.pack_blinded(labels, Labels::new(Wiped(factors)).expose(), packed);
+    if places.len() == blinds.expose().len() {
+        return blinds;
+    }
+    Labels::new(Wiped(places.iter().map(|&place| blinds.expose()[place - first]).collect()))
 }

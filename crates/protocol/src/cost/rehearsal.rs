@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use secsv_algebra::{Matrix, Ring, Ring64, Secret, Seed, share::split};
-use secsv_federation::SampleSet;
+use secsv_federation::{Coalition, SampleSet};
 
 use crate::{
     Error, PartyId,
     activation::Activator,
     codec::{pack, unpack},
-    combinations::{Combinations, Outputs},
+    combinations::{Combinations, Derivation, Outputs},
     frame::Links,
     labels::{self, Wiped},
     message::Kind,
@@ -59,30 +59,35 @@ pub fn rehearse_activation(session: &Session, samples: usize) -> Result<(), Erro
 /// What becomes of so many labels: blinded, their shares drawn twice, taken away from each other and read.
 pub fn rehearse_labels(session: &Session, count: usize) -> usize {
     let (field, seed) = (session.label_field(), Seed::from_bytes([4; 32]));
-    let mut packed = labels::empty(0);
-    let ones = vec![1; count];
+    let mut packed = Secret::new(Wiped(vec![0; field.packed_len(count)]));
     if field.has_factors() {
-        field.pack_blinded(&ones, field.factors(&seed, count).expose(), &mut packed);
-    } else {
-        field.pack(&ones, &mut packed);
+        field.pack_into(&vec![1; count], packed.expose_mut());
+        field.blind(packed.expose_mut(), field.factors(&seed, count).expose());
     }
     let mut rest = Secret::new(Wiped(labels::rest(packed, &seed)));
     labels::subtract(&mut rest, labels::expand(&seed, field.packed_len(count)).expose());
-    field.zeros(rest.expose(), count).filter(|is_zero| *is_zero).count()
+    field.zeros(rest.expose(), count).map(|zeros| zeros.count_ones() as usize).sum()
 }
 
-/// A sum of half of all local models' outputs, of a single layer, and its classes.
+/// The outputs of some coalitions, of a single layer, and their classes: for so many samples in all.
 fn added_up(session: &Session, samples: usize) -> Result<(), Error> {
     let clients = session.federation.clients;
-    let places: Vec<usize> = (0..samples).collect();
-    let selection = Arc::new(Selection { samples: SampleSet::all(samples), places });
-    let terms = vec![(0..clients.div_ceil(2)).map(|client| (client, 1)).collect()];
+    let coalitions: Vec<Coalition> = (1..1 << clients.min(6)).map(Coalition::from_bits).collect();
+    let terms: Vec<Vec<(usize, u64)>> =
+        coalitions.iter().map(|coalition| coalition.members().map(|client| (client, 1)).collect()).collect();
+    let samples = samples.div_ceil(terms.len());
+    let selection = Selection { samples: SampleSet::all(samples), places: (0..samples).collect() };
+    let selection = Arc::new(selection);
+    let selections = vec![selection; terms.len()];
     let combinations = Combinations { sent: vec![0; clients], terms };
     let rows = session.program().operators[0].shape.d_out;
     let outputs = Outputs::new(&Matrix::zero(session.field(), rows, samples));
     let received: Vec<Outputs> = (0..clients).map(|_| outputs.clone()).collect();
-    combinations.outputs(0, &[selection], &received)?.labels(session.program().classes);
-    Ok(())
+    let derivation = Derivation::new(&combinations, &coalitions, &selections, &received)?;
+    match (session.program().classes, rows) {
+        (2, 1) => derivation.signs(&(0..samples), |_, _, _| {}),
+        (classes, _) => derivation.labels(&(0..samples), classes, |_, _, _| {}),
+    }
 }
 
 fn activation<R: Ring>(session: &Session, ring: R, samples: usize) -> Result<(), Error> {

@@ -114,7 +114,8 @@ impl Ledger {
 
     /// Whether the reply would tell the client something that does not follow from those it has.
     pub(super) fn adds(&self, reply: Reply) -> bool {
-        self.enlarged(reply).is_some()
+        let page = self.pages.get(&key(reply));
+        page.is_none_or(|page| !page.span.contains(indicator(reply.coalition, self.clients)))
     }
 
     /// Verifies every page again from the coalitions alone.

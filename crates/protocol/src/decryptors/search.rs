@@ -38,8 +38,13 @@ impl Search<'_> {
     pub fn run(&self) -> Option<Casting> {
         self.dealers().into_iter().find_map(|dealer| {
             let feasible = self.feasible(dealer);
-            let openings = self.openings(feasible[0], dealer);
-            openings.into_iter().find_map(|(first, gates)| self.complete(first, gates, dealer, &feasible))
+            let mut openings = self.openings(feasible[0], dealer);
+            // What some would come to know is only looked at if nobody of those before them will do.
+            let groups = openings.chunk_by_mut(|one, other| self.beside(one) == self.beside(other));
+            groups.into_iter().find_map(|group| {
+                self.sort(group);
+                group.iter().find_map(|&(first, gates)| self.complete(first, gates, dealer, &feasible))
+            })
         })
     }
 
@@ -130,8 +135,8 @@ impl Search<'_> {
         base.difference(barred)
     }
 
-    /// Who sees layer-1 outputs, best choice first: nobody should come to combine them into the outputs of a
-    /// model it knows; then the load is spread.
+    /// Who sees layer-1 outputs, few beside the core first. Then nobody should come to combine them into the outputs of a
+    /// model it knows, and the load is spread, see [`Self::sort`].
     fn openings(&self, feasible: Coalition, dealer: Option<usize>) -> Vec<(usize, Option<usize>)> {
         let firsts: Vec<_> = match self.kept(0) {
             Some(first) => feasible.members().filter(|&client| client == first).collect(),
@@ -143,10 +148,21 @@ impl Search<'_> {
         let gates = self.gate_decryptors(dealer);
         let pairs = firsts.iter().flat_map(|&first| gates.iter().map(move |&gates| (first, gates)));
         let mut openings: Vec<_> = pairs.filter(|&(first, gates)| gates != Some(first)).collect();
+        openings.sort_by_key(|opening| self.beside(opening));
+        openings
+    }
+
+    /// How many would decrypt beside the few who can take everything.
+    fn beside(&self, (first, gates): &(usize, Option<usize>)) -> usize {
         let is_beside = |client: &usize| self.of_all && !self.partners.core().contains(*client);
-        openings.sort_by_cached_key(|&(first, gates)| {
-            let beside = gates.iter().chain([&first]).filter(|client| is_beside(client)).count();
-            let exposed = if self.of_all && beside == 0 {
+        gates.iter().chain([first]).filter(|client| is_beside(client)).count()
+    }
+
+    /// Puts the best choice first among openings with as many beside the core.
+    fn sort(&self, openings: &mut [(usize, Option<usize>)]) {
+        openings.sort_by_cached_key(|opening| {
+            let &(first, gates) = opening;
+            let exposed = if self.of_all && self.beside(opening) == 0 {
                 0
             } else {
                 self.exposes(Part::FirstStep, first, self.kept(0))
@@ -157,7 +173,6 @@ impl Search<'_> {
             let beyond = gates.iter().chain([&first]).filter(|&client| beyond(client)).count();
             let load = self.load[first] + gates.map_or(0, |gates| self.load[gates]);
             (
-                beside,
                 exposed,
                 beyond,
                 self.costs(first),
@@ -166,7 +181,6 @@ impl Search<'_> {
                 gates.map(|gates| self.burden(gates)),
             )
         });
-        openings
     }
 
     /// Where a client adds up outputs that follow from others, what counts is what does not follow: as few clients as can be

@@ -92,7 +92,8 @@ impl Principal {
         of: impl Fn(UnitId) -> bool,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let contexts = self.units.iter().filter(|(id, _)| of(**id));
+        // Where everything has come, nobody is awaited any more.
+        let contexts = self.units.iter().filter(|(id, state)| of(**id) && !state.judged);
         let contexts: Vec<Arc<UnitContext>> = contexts.filter_map(|(_, state)| state.plan.clone()).collect();
         for context in contexts {
             let seated: Coalition = context.seated().collect();
@@ -211,6 +212,10 @@ impl Principal {
     /// Whether others have taken a unit over, or a part of it.
     pub(super) fn is_stale(&self, unit: UnitId) -> bool {
         let Some(TestState { request, .. }) = self.tests.get(&asked(unit.test)) else { return false };
+        // Asked about every message, and a unit may have many coalitions.
+        if !self.replaced.contains(&(request.round, unit.group)) {
+            return false;
+        }
         let attempts = |&coalition: &Coalition| self.attempts_at(request.round, coalition, unit.group);
         let alone = match unit.part.checked_sub(ALONE) {
             Some(number) => request.coalitions.get(number),

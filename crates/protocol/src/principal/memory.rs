@@ -155,6 +155,7 @@ impl Principal {
             }
             (Some(sent), Entry::Occupied(mut roles)) => {
                 roles.get_mut().replace(planner, sent, assignment.away)?;
+                self.replaced.insert((round, group));
             }
             _ => return Err(Error::Local { what: "assigned roles" }),
         }

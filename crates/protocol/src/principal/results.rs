@@ -1,6 +1,9 @@
 //! What is asked of a test, what it has found so far, and when it has found everything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
@@ -11,7 +14,7 @@ use crate::{
     error::CodecError,
     labels,
     message::Kind,
-    role::{Effects, Outgoing},
+    role::{Effects, Outgoing, Phase},
     scope::Scope,
     server::UnitContext,
     session::Session,
@@ -60,6 +63,8 @@ impl From<SampleSet> for TestResult {
 
 pub(super) struct TestState {
     pub(super) request: TestRequest,
+    /// Of each coalition, in the request.
+    numbers: BTreeMap<Coalition, usize>,
     /// For each round and coalition, the samples that it predicts right ...
     pub(super) right: Vec<SampleSet>,
     /// ... or how many, where that is all that is learnt.
@@ -74,6 +79,7 @@ impl TestState {
     pub(super) fn new(request: TestRequest) -> Self {
         let models = request.rounds.len() * request.coalitions.len();
         Self {
+            numbers: request.coalitions.iter().copied().zip(0..request.coalitions.len()).rev().collect(),
             right: vec![SampleSet::none(request.samples.total()); models],
             counted: vec![0; models],
             units_left: BTreeSet::new(),
@@ -84,7 +90,7 @@ impl TestState {
 
     /// A coalition's number in the request.
     pub(super) fn number(&self, coalition: Coalition) -> Option<usize> {
-        self.request.coalitions.iter().position(|other| *other == coalition)
+        self.numbers.get(&coalition).copied()
     }
 }
 
@@ -130,46 +136,53 @@ impl Principal {
     }
 
     /// Which predictions are right (Algorithm 4, steps 13 and 14).
-    pub(super) fn judge(&mut self, session: &Session, context: &UnitContext) -> Result<Effects<Self>, Error> {
+    pub(super) fn judge(
+        &mut self,
+        session: &Arc<Session>,
+        context: &Arc<UnitContext>,
+    ) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
         let id = context.id;
-        let Some(state) = self.units.get_mut(&id) else { return Ok(Effects::default()) };
-        let (Some(predicted), true) = (&state.predicted, self.verdicts.contains_key(&id)) else {
+        let Some(state) = self.units.get_mut(&id).filter(|state| !state.judged) else { return Ok(effects) };
+        let is_whole = context.owners(session).all(|owner| state.truths.contains_key(&owner));
+        if !is_whole || state.predicted.is_none() {
+            return Ok(effects);
+        }
+        let Some(verdict) = self.verdicts.remove(&id) else { return Ok(effects) };
+        state.judged = true;
+        let (predicted, truths) = (state.predicted.take(), std::mem::take(&mut state.truths));
+        let (session, context) = (session.clone(), context.clone());
+        effects.job(move |meter| {
+            meter.enter(Phase::Share);
+            let malformed = |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::Verdict, why };
+            let other = labels::received(context.label_bytes(&session), &verdict).map_err(malformed)?;
+            let missing = || Error::Local { what: "labels to compare" };
+            let mut differences = context.arranged(&session, &truths).ok_or_else(missing)?;
+            labels::subtract(&mut differences, predicted.ok_or_else(missing)?.expose());
+            labels::subtract(&mut differences, other.expose());
+            let found = right(&session, &context, differences.expose());
+            Ok(move |role: &mut Self| role.judged(&context, &found))
+        });
+        Ok(effects)
+    }
+
+    /// Keeps what a unit found, unless others have taken it over.
+    fn judged(&mut self, context: &UnitContext, found: &[SampleSet]) -> Result<Effects<Self>, Error> {
+        let id = context.id;
+        if self.units.remove(&id).is_none() {
             return Ok(Effects::default());
-        };
-        let Some(mut differences) = context.arranged(session, &state.truths) else {
-            return Ok(Effects::default());
-        };
-        let verdict = self.verdicts.remove(&id).unwrap_or_default();
-        let field = session.label_field();
-        let from = PartyId::Auxiliary;
-        let malformed = |why| Error::Malformed { from, kind: Kind::Verdict, why };
-        let other = labels::received(context.label_bytes(session), &verdict).map_err(malformed)?;
-        labels::subtract(&mut differences, predicted.expose());
-        labels::subtract(&mut differences, other.expose());
-        let mut rest = differences.expose().as_slice();
+        }
+        self.verdicts.remove(&id);
+        self.secret.forget_unit(id);
         let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };
         let coalitions = test.request.coalitions.len();
-        for round in 0..context.rounds.len() {
-            for (of_unit, &coalition) in context.plan.coalitions.iter().enumerate() {
+        for (of_round, found) in found.chunks(context.plan.coalitions.len().max(1)).enumerate() {
+            for (&coalition, right) in context.plan.coalitions.iter().zip(found) {
                 let number = test.number(coalition).ok_or(Error::Local { what: "a coalition of a test" })?;
-                let right = &mut test.right[round * coalitions + number];
-                for (owner, first, places) in context.segments(session, of_unit) {
-                    let (segment, later) = rest.split_at(field.packed_len(places.len()));
-                    rest = later;
-                    let offset = session.offset(owner);
-                    let is_right = field.zeros(segment, places.len());
-                    if places.last().is_some_and(|last| last - places[0] == places.len() - 1) {
-                        right.insert_where(offset + places[0] - first, is_right);
-                    } else {
-                        let found = places.iter().zip(is_right).filter(|(_, is_right)| *is_right);
-                        found.for_each(|(place, _)| right.insert(offset + place - first));
-                    }
-                }
+                test.right[of_round * coalitions + number].union_with(right);
                 test.units_left.remove(&(id.group, number));
             }
         }
-        self.units.remove(&id);
-        self.secret.forget_unit(id);
         self.finish(asked(id.test))
     }
 
@@ -198,4 +211,29 @@ impl Principal {
         }
         Ok(effects)
     }
+}
+
+/// For each round and coalition of a unit, the samples whose labels do not differ.
+fn right(session: &Session, context: &UnitContext, differences: &[u8]) -> Vec<SampleSet> {
+    let field = session.label_field();
+    let mut rest = differences;
+    let of_coalition = |number: usize| {
+        let mut right = SampleSet::none(session.samples());
+        for (owner, first, places) in context.segments(session, number) {
+            let (segment, later) = rest.split_at(field.packed_len(places.len()));
+            rest = later;
+            let (offset, is_right) = (session.offset(owner), field.zeros(segment, places.len()));
+            if places.last().is_some_and(|last| last - places[0] == places.len() - 1) {
+                right.insert_bits(offset + places[0] - first, is_right);
+            } else {
+                for (places, is_right) in places.chunks(64).zip(is_right) {
+                    let found = places.iter().enumerate().filter(|(k, _)| is_right >> k & 1 == 1);
+                    found.for_each(|(_, place)| right.insert(offset + place - first));
+                }
+            }
+        }
+        right
+    };
+    let models = context.rounds.iter().flat_map(|_| 0..context.plan.coalitions.len());
+    models.map(of_coalition).collect()
 }

@@ -93,9 +93,11 @@ impl Rates {
                 layers.push(LayerRates::measure(layout, &key, work)?);
             }
         }
-        rehearse_activation(session, REHEARSED).map_err(secsv_runtime::Error::Role)?;
-        let activate = TYPICAL.time(|| drop(black_box(rehearse_activation(session, REHEARSED))));
-        let activate = activate / REHEARSED as f64;
+        // Where models are tested together, a sample takes a nanosecond.
+        let rehearsed = if session.federation.tests_together() { SHARED } else { REHEARSED };
+        rehearse_activation(session, rehearsed).map_err(secsv_runtime::Error::Role)?;
+        let activate = TYPICAL.time(|| drop(black_box(rehearse_activation(session, rehearsed))));
+        let activate = activate / rehearsed as f64;
         let share = TYPICAL.time(|| drop(black_box(rehearse_sharing(session, SHARED)))) / SHARED as f64;
         let label = TYPICAL.time(|| {
             black_box(rehearse_labels(session, SHARED));
