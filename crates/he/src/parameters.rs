@@ -112,29 +112,37 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The parameters of a preset.
+    /// The parameters of a preset. Their tables are made once for a process.
     pub fn preset(preset: Preset) -> Result<Arc<Self>, HeError> {
-        match preset {
-            Preset::Standard => {
+        static STANDARD: OnceLock<Result<Arc<Parameters>, HeError>> = OnceLock::new();
+        static COMPACT: OnceLock<Result<Arc<Parameters>, HeError>> = OnceLock::new();
+        let made = match preset {
+            Preset::Standard => STANDARD.get_or_init(|| {
                 let limbs = [0x3fffffffef8001, 0x3fffffffeb8001, 0x3fffffffe7c001];
                 Self::new(8192, &limbs, Field::standard())
-            }
-            Preset::Compact => Self::new(4096, &[0x3fffffffef8001, 0x7ffffffffb4001], Field::compact()),
-        }
+            }),
+            Preset::Compact => COMPACT
+                .get_or_init(|| Self::new(4096, &[0x3fffffffef8001, 0x7ffffffffb4001], Field::compact())),
+        };
+        made.clone()
     }
 
     /// The parameters of a preset where ciphertexts meet ciphertexts: one limb more, because products and rotations
     /// bring noise that replies must be flooded above. `compact` has no room for it and is refused.
     pub fn for_full_products(preset: Preset) -> Result<Arc<Self>, HeError> {
-        let parameters = match preset {
-            Preset::Standard => {
-                let limbs = [0x3fffffffef8001, 0x3fffffffeb8001, 0x3fffffffe7c001, 0x3fffffffe64001];
-                Self::new(8192, &limbs, Field::standard())?
-            }
-            Preset::Compact => Self::preset(preset)?,
+        static STANDARD: OnceLock<Result<Arc<Parameters>, HeError>> = OnceLock::new();
+        let made = || {
+            let limbs = [0x3fffffffef8001, 0x3fffffffeb8001, 0x3fffffffe7c001, 0x3fffffffe64001];
+            let parameters = Self::new(8192, &limbs, Field::standard())?;
+            crate::extension::check_budget(&parameters).map(|()| parameters)
         };
-        crate::extension::check_budget(&parameters)?;
-        Ok(parameters)
+        match preset {
+            Preset::Standard => STANDARD.get_or_init(made).clone(),
+            Preset::Compact => {
+                let parameters = Self::preset(preset)?;
+                crate::extension::check_budget(&parameters).map(|()| parameters)
+            }
+        }
     }
 
     /// Checks and prepares parameters; those the standard does not rate at 128 bits are refused.

@@ -130,6 +130,11 @@ impl Federation {
         self.envelope_keys.as_ref().is_none_or(|keys| keys.get(client).is_some_and(|agreed| agreed == key))
     }
 
+    /// Makes the tables that every session of this process computes by, which takes some milliseconds the first time.
+    pub fn prepare(&self) -> Result<(), Error> {
+        parameters(&self.settings).map(drop)
+    }
+
     /// A fingerprint of it all: parties with another one are not understood.
     pub fn digest(&self) -> [u8; 16] {
         self.digest

@@ -234,6 +234,16 @@ impl Direct {
 
     /// Writes content from the beginning of a page on; the rest of its last page is zero.
     fn write(&self, content: &[u8], at: u64) -> io::Result<()> {
+        if content.as_ptr().align_offset(PAGE as usize) > 0 {
+            return self.write_copied(content, at);
+        }
+        let (whole, rest) = content.split_at(content.len() - content.len() % PAGE as usize);
+        self.file.write_all_at(whole, at)?;
+        self.write_copied(rest, at + whole.len() as u64)
+    }
+
+    /// The same of content that lies anywhere.
+    fn write_copied(&self, content: &[u8], at: u64) -> io::Result<()> {
         let spare = || self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let known = spare().pop();
         let mut memory = known.unwrap_or_else(|| vec![0; Self::PIECE + PAGE as usize]);

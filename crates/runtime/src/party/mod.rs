@@ -68,6 +68,8 @@ impl<R: Hosted> Party<R> {
         build: impl FnOnce(&Arc<Federation>, &Journal) -> Result<Begun<R>, Error>,
     ) -> Result<Arc<Self>, Error> {
         let federation = Arc::new(kit.session()?);
+        // Before anybody waits for it.
+        federation.prepare().map_err(Error::Role)?;
         let owner = Owner { party: kit.own, federation: kit.digest };
         let random = draw()?;
         let journal = Journal::open(state, &owner, || random)?;
