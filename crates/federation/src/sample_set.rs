@@ -28,7 +28,7 @@ impl SampleSet {
             .chunks(8)
             .map(|word| word.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
             .collect();
-        let beyond = words.last().is_some_and(|last| total % 64 != 0 && last >> (total % 64) != 0);
+        let beyond = words.last().is_some_and(|last| !total.is_multiple_of(64) && last >> (total % 64) != 0);
         (bytes.len() == total.div_ceil(8) && !beyond).then_some(Self { words, total })
     }
 
@@ -167,7 +167,7 @@ mod tests {
             (0..total).filter(|k| k * k % 5 == 1).for_each(|k| set.insert(k));
             let mut bytes: Vec<u8> = set.bytes().collect();
             assert_eq!(SampleSet::from_bytes(total, &bytes), Some(set));
-            if total % 8 != 0 {
+            if !total.is_multiple_of(8) {
                 *bytes.last_mut().unwrap() |= 0x80;
                 assert_eq!(SampleSet::from_bytes(total, &bytes), None, "beyond the last of {total}");
             }

@@ -1,9 +1,9 @@
 //! Coalitions tested by the roles of a protocol, in one process or on a network: what follows from the federation and
 //! from running tests is the same.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use secsv_federation::{Coalition, RoundId, SampleSet};
+use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{
     TestRequest, TestResult,
     decryptors::Protocol,
@@ -77,41 +77,37 @@ pub(crate) fn requests(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<Te
     let most = session.most_together();
     let whole = whole_rounds(&session.federation, &tests);
     let mut requests: Vec<TestRequest> = Vec::new();
-    // Where the last request for the same rounds and samples is, and for which coalitions.
-    let mut last: HashMap<(Vec<RoundId>, SampleSet, SampleSet), (usize, BTreeSet<Coalition>)> =
-        HashMap::new();
     for (rounds, Test { coalition, samples, among }) in by_stretch(session, tests) {
-        let (round, of_all) = (session.stretch_of(rounds[0]), whole.contains(&rounds[0]));
-        let key = (rounds, samples, among);
-        if let Some((at, asked)) = last.get_mut(&key)
-            && asked.len() < most
-            && asked.insert(coalition)
-        {
-            requests[*at].coalitions.push(coalition);
-            continue;
+        let shared = requests.iter_mut().rev().take(if most > 1 { usize::MAX } else { 0 }).find(|request| {
+            request.rounds == rounds
+                && request.coalitions.len() < most
+                && !request.coalitions.contains(&coalition)
+                && request.samples == samples
+                && request.among == among
+        });
+        if let Some(request) = shared {
+            request.coalitions.push(coalition);
+        } else {
+            let (round, of_all) = (session.stretch_of(rounds[0]), whole.contains(&rounds[0]));
+            requests.push(TestRequest { round, rounds, coalitions: vec![coalition], samples, among, of_all });
         }
-        let (rounds, samples, among) = key.clone();
-        last.insert(key, (requests.len(), BTreeSet::from([coalition])));
-        requests.push(TestRequest { round, rounds, coalitions: vec![coalition], samples, among, of_all });
     }
     requests
 }
 
 /// Tests that are asked for in every round of a stretch, once for all of them, and others as they are.
 fn by_stretch(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<(Vec<RoundId>, Test)> {
-    if session.stretches.values().all(|rounds| rounds.len() == 1) {
-        return tests.into_iter().map(|(round, test)| (vec![round], test)).collect();
-    }
     let mut found: Vec<(Vec<RoundId>, Test)> = Vec::new();
-    let mut known: HashMap<(RoundId, Coalition, SampleSet, SampleSet), usize> = HashMap::new();
+    let mut last: BTreeMap<(RoundId, Coalition), usize> = BTreeMap::new();
     for (round, test) in tests {
-        let Test { coalition, samples, among } = test.clone();
-        let place = known.entry((session.stretch_of(round), coalition, samples, among));
-        let place = *place.or_insert_with(|| {
-            found.push((Vec::new(), test));
-            found.len() - 1
-        });
-        found[place].0.push(round);
+        let key = (session.stretch_of(round), test.coalition);
+        match last.get(&key).map(|&at| &mut found[at]).filter(|(_, other)| *other == test) {
+            Some((rounds, _)) => rounds.push(round),
+            None => {
+                last.insert(key, found.len());
+                found.push((vec![round], test));
+            }
+        }
     }
     let is_whole = |rounds: &[RoundId]| session.rounds_of(rounds[0]) == rounds;
     let parts = found.into_iter().flat_map(|(rounds, test)| match is_whole(&rounds) {

@@ -50,7 +50,7 @@
 //! - *Known models are excluded for free*: S = {x_i} and S = I without x_i separate x_i from everybody else.
 //!
 //! Every further outsider is paired with one of the cycle by a form of the same kind, which is as safe and takes
-//! load. We take m = 3, and other three for every round and group; [below](#what-remains) is why.
+//! load. We take m = 3, and other three for every round (or stretch of rounds) and group; [below](#what-remains) is why.
 //!
 //! A fixed division among three (a takes S without a; b takes S with a where b and c agree; c takes the rest) is
 //! safe as well, but gives c the coalition of all others, whose model c knows, and loads three clients only.

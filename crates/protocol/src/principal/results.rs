@@ -61,6 +61,9 @@ impl From<SampleSet> for TestResult {
     }
 }
 
+/// What an owner says of models, each with the model's place in the test.
+pub(super) type OwnAnswers<T> = Vec<(usize, T)>;
+
 pub(super) struct TestState {
     pub(super) request: TestRequest,
     /// Of each coalition, in the request.
@@ -102,7 +105,7 @@ impl Principal {
         client: usize,
         content: &'a [u8],
         read: impl Fn(&mut Reader<'a>) -> Result<T, CodecError>,
-    ) -> Result<(u64, &mut TestState, Vec<(usize, T)>), CodecError> {
+    ) -> Result<(u64, &mut TestState, OwnAnswers<T>), CodecError> {
         let mut r = Reader::new(content);
         let test = r.u64()?;
         let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;

@@ -88,7 +88,7 @@ fn body_of(room: &Arc<Room>, (_, length, inline, page): BodyRow<'_>) -> Result<B
 
 fn identity_of(owner: &Owner) -> [(&'static str, String); 3] {
     let federation = blake3::Hash::from(owner.federation).to_hex().to_string();
-    let version = format!("{}, journal 4", env!("CARGO_PKG_VERSION"));
+    let version = format!("{}, journal 5", env!("CARGO_PKG_VERSION"));
     [("version", version), ("party", owner.party.to_string()), ("federation", federation)]
 }
 
