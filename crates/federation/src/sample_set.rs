@@ -73,30 +73,6 @@ impl SampleSet {
         }
     }
 
-    /// Adds samples, counted from `begin`, of which this holds.
-    ///
-    /// # Panics
-    /// Panics if there is no such sample.
-    pub fn insert_where(&mut self, begin: usize, mut holds: impl Iterator<Item = bool>) {
-        let mut sample = begin;
-        loop {
-            let mut word = 0;
-            let room = 64 - sample % 64;
-            let there = holds.by_ref().take(room).fold(0, |k, holds| {
-                word |= u64::from(holds) << (sample % 64 + k);
-                k + 1
-            });
-            if word != 0 {
-                assert!(sample + there <= self.total, "sample {sample} and {there} more of {}", self.total);
-                self.words[sample / 64] |= word;
-            }
-            sample += there;
-            if there < room {
-                return;
-            }
-        }
-    }
-
     /// Adds the samples whose bits are set, counted from `begin`, word after word.
     ///
     /// # Panics
@@ -213,15 +189,5 @@ mod tests {
     #[should_panic(expected = "sample 131 of 131")]
     fn words_beyond_the_last_sample_are_refused() {
         SampleSet::none(131).insert_bits(67, [0, 1]);
-    }
-
-    #[test]
-    fn samples_of_which_something_holds_are_inserted() {
-        for (begin, count) in [(0, 0), (0, 64), (3, 61), (3, 62), (60, 140), (199, 1), (200, 0)] {
-            let mut set = SampleSet::none(200);
-            set.insert_where(begin, (0..count).map(|k| k % 3 != 1));
-            let expected: Vec<usize> = (0..count).filter(|k| k % 3 != 1).map(|k| begin + k).collect();
-            assert_eq!(set.iter().collect::<Vec<_>>(), expected);
-        }
     }
 }

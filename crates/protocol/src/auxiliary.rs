@@ -181,7 +181,8 @@ impl Auxiliary {
         let from = PartyId::Client(owner);
         let malformed = |why| Error::Malformed { from, kind: Kind::Model, why };
         let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
-        if !session.federation.participants(round).contains(owner) {
+        let is_known = !session.rounds_of(round).is_empty();
+        if !is_known || !session.federation.participants(round).contains(owner) {
             return Err(malformed(CodecError::Value { what: "round" }));
         }
         let mut effects = Effects::default();

@@ -263,13 +263,17 @@ pub(crate) fn subtract(labels: &mut Packed, others: &[u8]) {
 
 /// Segments of so many bytes; the length is checked before anything is allocated. Whatever pads a segment is never read.
 pub(crate) fn received(expected: usize, bytes: &[u8]) -> Result<Packed, CodecError> {
-    if bytes.len() < expected {
-        return Err(CodecError::Truncated);
-    }
-    if bytes.len() > expected {
-        return Err(CodecError::Trailing { found: bytes.len() - expected });
-    }
+    check_len(expected, bytes)?;
     Ok(Secret::new(Wiped(bytes.to_vec())))
+}
+
+/// Whether these are so many bytes.
+pub(crate) fn check_len(expected: usize, bytes: &[u8]) -> Result<(), CodecError> {
+    match bytes.len().checked_sub(expected) {
+        None => Err(CodecError::Truncated),
+        Some(0) => Ok(()),
+        Some(found) => Err(CodecError::Trailing { found }),
+    }
 }
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ pub struct UnitPlan {
 pub struct TestPlan {
     /// Its number.
     pub test: u64,
-    /// The round.
+    /// The round, or the first of its stretch.
     pub round: RoundId,
     /// Its parts.
     pub units: Vec<UnitPlan>,

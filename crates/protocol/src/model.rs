@@ -76,10 +76,13 @@ impl<R: Ring> EncodedModel<R> {
             let operators = || models.iter().map(|model| &model.operators[index]);
             let first = operators().next().ok_or(Error::Local { what: "a stack of no models" })?;
             let (ring, d_in) = (first.weight.ring(), first.weight.columns());
-            let mut bias: Vec<u64> = operators().flat_map(|operator| &operator.bias).copied().collect();
+            // With room from the start: secrets that were moved would stay where they were.
+            let mut bias = Vec::with_capacity(height);
+            operators().for_each(|operator| bias.extend_from_slice(&operator.bias));
             bias.resize(height, 0);
-            let rows = operators().flat_map(|operator| operator.weight.elements());
-            let elements = rows.copied().chain(std::iter::repeat(0)).take(height * d_in).collect();
+            let mut elements = Vec::with_capacity(height * d_in);
+            operators().for_each(|operator| elements.extend_from_slice(operator.weight.elements()));
+            elements.resize(height * d_in, 0);
             Ok(EncodedOperator { weight: Matrix::new(ring, height, d_in, elements)?, bias })
         });
         Ok(Self { operators: stacked.collect::<Result<_, Error>>()? })

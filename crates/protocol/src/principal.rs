@@ -54,6 +54,7 @@ pub struct Principal {
     common: Option<Seed>,
     store: Store,
     secret: SecretServer,
+    /// Stretches that are open, by their first rounds, as everything here that is about a round.
     rounds: BTreeMap<RoundId, RoundState>,
     /// The earliest round first, so that few rounds are open at a time.
     queue: BTreeMap<(RoundId, u64), TestRequest>,
@@ -268,6 +269,10 @@ impl Principal {
             }
             (Kind::Verdict, PartyId::Auxiliary) => {
                 let (place, rest) = Place::decode(&content).map_err(malformed)?;
+                // Refused now: a job that fails ends the process.
+                if let Some(context) = self.units.get(&place.unit).and_then(|state| state.plan.as_ref()) {
+                    labels::check_len(context.label_bytes(&session), rest).map_err(malformed)?;
+                }
                 self.verdicts.insert(place.unit, rest.to_vec());
                 self.advance(place.unit)
             }

@@ -27,7 +27,7 @@ use crate::{
     pass::{EVERYTHING, Pass},
     program::Receive,
     role::{Meter, Phase},
-    session::{MOST_TOGETHER, Session},
+    session::Session,
 };
 
 /// Batches that meet a model in one pass, so that its weights are read from memory once for all of them.
@@ -495,7 +495,7 @@ pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), Codec
         return bad("round");
     }
     let participants = session.federation.participants(plan.round);
-    let most = if session.federation.tests_together() { MOST_TOGETHER } else { 1 };
+    let most = session.most_together();
     let (mut parts, mut tested) = (BTreeSet::new(), BTreeSet::new());
     for unit in &plan.units {
         let Some(group) = session.groups.get(unit.group) else { return bad("group") };

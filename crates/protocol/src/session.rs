@@ -155,15 +155,31 @@ impl Federation {
         protocol == Protocol::SecSv && !always_skips && hops.len() == 1 && hops[0].receives.len() == 1
     }
 
-    /// How many rounds may be tested together: few enough that whoever decrypts their outputs gets fewer equations than a
-    /// quarter of a sample's unknowns from them (SECURITY.md, what remains).
+    /// How many rounds may be tested together (SECURITY.md, what remains): so few that whoever decrypts their outputs gets no
+    /// more equations from them than a quarter of a sample's unknowns, and that nobody has enough of them in the end who would
+    /// not otherwise.
     pub(crate) fn most_rounds(&self) -> usize {
         let Settings { matmul, whole_rounds, .. } = self.settings;
         if !self.tests_together() || !whole_rounds || matmul != Matmul::Packed {
             return 1;
         }
         let shape = self.program.operators[0].shape;
-        (shape.d_in / (4 * shape.d_out)).clamp(1, MOST_ROUNDS)
+        let most = (shape.d_in / (4 * shape.d_out)).clamp(1, MOST_ROUNDS);
+        (2..=most).rev().find(|&rounds| self.leaves_unknowns(rounds)).unwrap_or(1)
+    }
+
+    /// Whether nobody can solve for a sample where so many rounds have the same decryptors who could not if each had its own.
+    /// Among m outsiders the three of the cycle turn by one from stretch to stretch, and so does the one who is absent.
+    fn leaves_unknowns(&self, rounds: usize) -> bool {
+        let (all, stretches) = (self.rounds.len(), self.stretches(rounds).len());
+        let shape = self.program.operators[0].shape;
+        let solves = |exposed: usize| exposed * shape.d_out >= shape.d_in;
+        [1, 3].into_iter().all(|core| {
+            (core..self.clients).all(|outsiders| {
+                let turns = |of: usize| core * (of / outsiders) + core.min(of % outsiders);
+                solves(turns(all)) || !solves(all.min(rounds * turns(stretches)))
+            })
+        })
     }
 
     /// Rounds in **stretches** of at most so many: one after the other, with the same participants. A stretch is known by its
@@ -265,7 +281,7 @@ const MOST_ROUNDS: usize = 16;
 const MODEL_MEMORY: usize = 96 << 20;
 /// First-layer batches of one chunk: few enough to work on several chunks at once ...
 const CHUNK_BATCHES: usize = 16;
-/// ... and fewer where there is nothing else to work on.
+/// ... and fewer where rounds are taken together, so that there are few stretches to work on.
 const CHUNK_BATCHES_OF_STRETCH: usize = 4;
 
 impl Session {
@@ -538,6 +554,10 @@ impl Encryption {
         let mut floodings = Vec::new();
         for (operator, &method) in federation.program.operators.iter().zip(methods) {
             let layout = Layout::new(&parameters, of_rounds(operator.shape, rounds), method)?;
+            // Nobody need prepare more than an honest principal would propose.
+            if matches!(method, Method::Packed(_)) && layout.prepared_bytes() > MODEL_MEMORY {
+                return Err(Error::Unsupported { what: "a packing whose models take too much memory" });
+            }
             let noise = match federation.settings.protocol {
                 Protocol::Hesv => {
                     layout.check_full().map_err(|_| Error::Unsupported {
@@ -596,19 +616,66 @@ pub(crate) mod tests {
 
     /// Four clients, one round, one layer of three inputs and two classes.
     pub(crate) fn federation(protocol: Protocol, matmul: Matmul) -> Federation {
+        let preset = Preset::Standard;
+        let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false };
+        one_layer(4, 1, 3, settings)
+    }
+
+    /// So many clients, all of which took part in so many rounds, and one layer of so many inputs and two classes.
+    fn one_layer(clients: usize, rounds: u32, inputs: usize, settings: Settings) -> Federation {
         let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];
-        let model = ModelSpec { input: vec![3], classes: 2, layers };
+        let model = ModelSpec { input: vec![inputs], classes: 2, layers };
         let client = |i: usize| {
             let id = ClientId::new(format!("c{i}")).unwrap();
             ClientSpec { id, train_size: 10, rounds: vec![] }
         };
-        let clients = (0..4).map(client).collect();
-        let spec = FederationSpec { name: "test".into(), rounds: 1, model: model.clone(), clients };
-        let shapes = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
+        let everybody = Coalition::first(clients);
+        let clients = (0..clients).map(client).collect();
+        let spec = FederationSpec { name: "test".into(), rounds, model: model.clone(), clients };
+        let shapes = BTreeMap::from([("a".to_owned(), vec![2, inputs])]);
         let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
-        let preset = Preset::Standard;
-        let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false };
-        Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap()
+        Federation::new(&spec, &architecture, |_| everybody, settings).unwrap()
+    }
+
+    #[test]
+    fn few_rounds_are_tested_together_where_their_equations_count() {
+        let settings = Settings {
+            protocol: Protocol::SecSv,
+            preset: Preset::Standard,
+            matmul: Matmul::Packed,
+            always_skips: false,
+            whole_rounds: true,
+        };
+        let most = |clients, rounds, inputs| one_layer(clients, rounds, inputs, settings).most_rounds();
+        // A quarter of the inputs, and sixteen.
+        assert_eq!([3, 8, 30, 48, 300].map(|inputs| most(5, 10, inputs)), [1, 2, 7, 12, 16]);
+        // With nine outsiders a client is one of the three in 42 of 120 rounds, and has as many of 48 equations: twelve rounds
+        // at a time would be 48.
+        assert!(most(10, 120, 48) < 12);
+        // With four clients the same three decrypt always, whatever is tested together.
+        assert_eq!(most(4, 120, 48), 12);
+        let one_by_one = Settings { whole_rounds: false, ..settings };
+        assert_eq!(one_layer(5, 10, 48, one_by_one).most_rounds(), 1);
+        let lengths = |most| one_layer(5, 10, 48, settings).stretches(most).into_values().map(|s| s.len());
+        assert_eq!(lengths(12).collect::<Vec<_>>(), [10]);
+        assert_eq!(lengths(4).collect::<Vec<_>>(), [3, 3, 4]);
+    }
+
+    /// A principal that would have more rounds tested together than the rules allow is not followed.
+    #[test]
+    fn a_proposal_of_too_many_rounds_is_refused() {
+        let federation = Arc::new(federation(Protocol::SecSv, Matmul::Packed));
+        let hello =
+            Hello { samples: 2, ranges: Ranges { norms: vec![1], inputs: vec![1] }, public_key: vec![0; 32] };
+        let methods = [Method::Packed(Knobs { r: 1, w: 3, s: 2 })];
+        let decode = |rounds| {
+            Session::decode(&federation, &encode(0, &vec![hello.clone(); 4], rounds, methods))
+                .map(|s| s.is_ok())
+        };
+        assert_eq!(decode(1), Ok(true));
+        for rounds in [0, 2, 60000] {
+            assert_eq!(decode(rounds), Err(CodecError::Value { what: "rounds together" }));
+        }
     }
 
     /// The principal relays the leader's envelopes: with a key of its own in a client's place it could open them.

@@ -51,7 +51,7 @@ impl zeroize::Zeroize for Matrices {
     }
 }
 
-/// Decrypts what a unit of several coalitions receives at its only hop: outputs that those of every coalition follow from.
+/// Decrypts what a unit receives at its only hop, where models are tested together: outputs that those of every coalition follow from.
 pub(super) fn receive_together(
     session: &Session,
     context: &UnitContext,

@@ -12,7 +12,7 @@ use crate::{
 
 /// A process before it holds anything, and what is on its way.
 const BASE: usize = 64 << 20;
-/// What two rounds may take together.
+/// What two stretches may take together.
 const ROUNDS_MEMORY: usize = 4 << 30;
 
 /// How many stretches' models and outputs are there together: two, so that one begins while the last tests of the one

@@ -62,7 +62,7 @@ impl Exposure {
 pub struct Ledger {
     clients: usize,
     replies: u64,
-    /// For how many rounds replies of a round count, where it is not one.
+    /// For how many rounds replies of a round count; for one where nothing is said.
     rounds: BTreeMap<RoundId, usize>,
     pages: BTreeMap<(RoundId, usize, Part, usize), Page>,
 }

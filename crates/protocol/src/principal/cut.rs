@@ -69,6 +69,18 @@ pub(crate) fn cut(
     Ok(cut)
 }
 
+/// Whether some of the samples are not their owners' to test.
+pub(super) fn is_secure(session: &Session, request: &TestRequest) -> bool {
+    let participants = session.federation.participants(request.round);
+    session.groups.iter().enumerate().any(|(index, group)| {
+        let asked = session.in_group(index, &request.samples);
+        request.coalitions.iter().any(|&coalition| {
+            let knowing = knowing(group.owners, coalition, participants);
+            !session.without_owners(index, &asked, knowing).is_empty()
+        })
+    })
+}
+
 /// Which of a group's units a coalition is in.
 pub(super) fn part(request: &TestRequest, unit: &UnitPlan) -> usize {
     if request.coalitions.len() == 1 { 0 } else { unit.chain.first().copied().unwrap_or(0) }

@@ -1,4 +1,4 @@
-//! The first layer: local models meet the test data once a round, and every coalition's outputs are sums of
+//! The first layer: local models meet the test data once a stretch, and every coalition's outputs are sums of
 //! theirs.
 
 use std::sync::Arc;

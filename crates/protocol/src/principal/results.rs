@@ -175,7 +175,6 @@ impl Principal {
         if self.units.remove(&id).is_none() {
             return Ok(Effects::default());
         }
-        self.verdicts.remove(&id);
         self.secret.forget_unit(id);
         let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };
         let coalitions = test.request.coalitions.len();

@@ -9,7 +9,7 @@ use secsv_federation::RoundId;
 
 use super::{
     Assignment, Principal, RoundState, TestRequest, TestState, asked,
-    cut::{Cut, cut},
+    cut::{Cut, cut, is_secure},
 };
 use crate::{
     Error, PartyId,
@@ -64,8 +64,11 @@ impl Principal {
     /// Where models are tested together nothing about a stretch's first tests depends on anything but the session: its models
     /// are asked for while keys and samples are still on their way.
     fn open_early(&mut self, session: &Session) -> Effects<Self> {
+        // A test of models that owners know needs no round, and might end before the models come.
         let is_together = |request: &&TestRequest| {
-            request.coalitions.len() > 1 && request.rounds == session.rounds_of(request.round)
+            request.coalitions.len() > 1
+                && request.rounds == session.rounds_of(request.round)
+                && is_secure(session, request)
         };
         let first = self.queue.values().find(is_together).map(|request| request.round);
         let first = first.filter(|_| session.federation.tests_together() && self.rounds.is_empty());

@@ -46,6 +46,7 @@ pub(super) fn methods(
     // As many as may be, half as many, and so on.
     let most = longest(&federation.stretches(federation.most_rounds()));
     for rounds in std::iter::successors(Some(most), |&rounds| (rounds > 1).then_some(rounds / 2)) {
+        let rounds = longest(&federation.stretches(rounds));
         if rounds > 1 && !search.has_room_for_labels(rounds) {
             continue;
         }

@@ -226,10 +226,16 @@ impl Direct {
     /// Bytes that are written at a time.
     const PIECE: usize = 1 << 20;
 
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn open(path: &Path) -> Option<Self> {
         let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
         let file = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
         Some(Self { file, spare: Mutex::default() })
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn open(_: &Path) -> Option<Self> {
+        None
     }
 
     /// Writes content from the beginning of a page on; the rest of its last page is zero.
@@ -260,5 +266,47 @@ impl Direct {
         }
         spare().push(memory);
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whole pages and parts of them, more than one piece, from wherever they lie: with the system's cache and past it.
+    #[test]
+    fn contents_are_read_as_they_were_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut room = Room::open(directory.path().join("contents")).unwrap();
+        println!("past the cache: {}", room.direct.is_some());
+        for direct in [room.direct.take(), None] {
+            room.direct = direct;
+            let shared = Arc::new(room);
+            let lengths = [1, 4095, 4096, 4097, Direct::PIECE - 1, Direct::PIECE, 3 * Direct::PIECE + 123];
+            let bytes: Vec<u8> = (0..4 * Direct::PIECE).map(|i| (i * i / 7) as u8).collect();
+            let contents: Vec<&[u8]> =
+                lengths.iter().zip([0, 1, 64, 4096, 7, 8192, 9]).map(|(&n, at)| &bytes[at..at + n]).collect();
+            let places: Vec<Arc<Place>> =
+                contents.iter().map(|content| shared.put(content).unwrap()).collect();
+            shared.sync().unwrap();
+            for (content, place) in contents.iter().zip(&places) {
+                assert!(place.read(0, content.len()).unwrap() == *content, "{} bytes", content.len());
+            }
+            drop(places);
+            room = Arc::try_unwrap(shared).unwrap();
+        }
+    }
+
+    /// Should the system refuse, contents go through its cache.
+    #[test]
+    fn a_refusal_does_no_harm() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("contents");
+        let mut room = Room::open(path.clone()).unwrap();
+        // A file that cannot be written to refuses.
+        room.direct = Some(Direct { file: File::open(&path).unwrap(), spare: Mutex::default() });
+        let room = Arc::new(room);
+        let content = vec![5; 9000];
+        assert!(room.put(&content).unwrap().read(0, 9000).unwrap() == content);
     }
 }
