@@ -169,12 +169,14 @@ impl Federation {
     }
 
     /// Whether nobody can solve for a sample where so many rounds have the same decryptors who could not if each had its own.
-    /// Among m outsiders the three of the cycle turn by one from stretch to stretch, and so does the one who is absent.
+    /// Among m outsiders the three of the cycle turn by one from stretch to stretch, and so does the one who takes their place
+    /// where somebody is absent.
     fn leaves_unknowns(&self, rounds: usize) -> bool {
         let (all, stretches) = (self.rounds.len(), self.stretches(rounds).len());
         let shape = self.program.operators[0].shape;
         let solves = |exposed: usize| exposed * shape.d_out >= shape.d_in;
-        [1, 3].into_iter().all(|core| {
+        let is_absent = self.rounds.keys().any(|&round| self.participants(round).len() < self.clients);
+        [3, 1].into_iter().take(1 + usize::from(is_absent)).all(|core| {
             (core..self.clients).all(|outsiders| {
                 let turns = |of: usize| core * (of / outsiders) + core.min(of % outsiders);
                 solves(turns(all)) || !solves(all.min(rounds * turns(stretches)))
