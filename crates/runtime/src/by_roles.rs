@@ -1,7 +1,10 @@
 //! Coalitions tested by the roles of a protocol, in one process or on a network: what follows from the federation and
 //! from running tests is the same.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{
@@ -82,14 +85,15 @@ pub(crate) fn requests(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<Te
             request.rounds == rounds
                 && request.coalitions.len() < most
                 && !request.coalitions.contains(&coalition)
-                && request.samples == samples
-                && request.among == among
+                && request.samples == *samples
+                && request.among == *among
         });
         if let Some(request) = shared {
             request.coalitions.push(coalition);
         } else {
             let (round, of_all) = (session.stretch_of(rounds[0]), whole.contains(&rounds[0]));
-            requests.push(TestRequest { round, rounds, coalitions: vec![coalition], samples, among, of_all });
+            let (coalitions, samples, among) = (vec![coalition], (*samples).clone(), (*among).clone());
+            requests.push(TestRequest { round, rounds, coalitions, samples, among, of_all });
         }
     }
     requests
@@ -136,8 +140,12 @@ fn whole_rounds(federation: &Federation, tests: &[(RoundId, Test)]) -> BTreeSet<
 /// What a request asked for, round by round and coalition by coalition.
 pub(crate) fn tests_of(request: &TestRequest) -> impl Iterator<Item = (RoundId, Test)> + '_ {
     let TestRequest { rounds, coalitions, samples, among, .. } = request;
-    let test = |&coalition: &Coalition| Test { coalition, samples: samples.clone(), among: among.clone() };
-    rounds.iter().flat_map(move |&round| coalitions.iter().map(move |coalition| (round, test(coalition))))
+    let (samples, among) = (Arc::new(samples.clone()), Arc::new(among.clone()));
+    rounds.iter().flat_map(move |&round| {
+        let (samples, among) = (samples.clone(), among.clone());
+        let test = move |&coalition: &_| Test { coalition, samples: samples.clone(), among: among.clone() };
+        coalitions.iter().map(move |coalition| (round, test(coalition)))
+    })
 }
 
 /// A protocol's name in results.

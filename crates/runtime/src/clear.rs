@@ -85,7 +85,7 @@ impl Evaluator for ClearEvaluator<'_> {
             return Ok(correct);
         }
         let asked: Vec<(Coalition, SampleSet)> =
-            others.iter().map(|(_, test)| (test.coalition, test.samples.clone())).collect();
+            others.iter().map(|(_, test)| (test.coalition, (*test.samples).clone())).collect();
         let found = self.round(round)?.correct_samples(&asked);
         for ((index, _), found) in others.into_iter().zip(found) {
             correct[index] = found.into();

@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, skip::SkipMode};
+use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, skip::SkipMode};
 use secsv_shapley::{Federated, FederatedValues, Method, Settings, Values};
 
 use crate::{
@@ -117,8 +118,9 @@ impl Outcomes {
         settings: &EvaluationSettings,
         gathers: bool,
     ) -> Self {
+        let all = Arc::new(SampleSet::all(samples));
         let start = |&(round, participants): &(RoundId, Coalition)| {
-            (round, RoundOutcomes::new(participants, samples, settings, gathers))
+            (round, RoundOutcomes::new(participants, &all, settings, gathers))
         };
         Self { rounds: rounds.iter().map(start).collect(), asked: 0 }
     }

@@ -1,6 +1,6 @@
 //! What tests models: in the clear or under encryption, by the same interface.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_protocol::TestResult;
@@ -12,17 +12,19 @@ use crate::Error;
 pub struct Test {
     /// Whose aggregate. The empty coalition stands for the model before the round.
     pub coalition: Coalition,
-    /// Positions in the collective test set.
-    pub samples: SampleSet,
+    /// Positions in the collective test set. Shared: thousands of tests are on the same samples.
+    pub samples: Arc<SampleSet>,
     /// All that this test and others of the round, of coalitions not smaller, may need: what is done once for all of them
     /// is done for these.
-    pub among: SampleSet,
+    pub among: Arc<SampleSet>,
 }
 
 impl Test {
     /// A test for which nothing is gathered.
-    pub fn new(coalition: Coalition, samples: SampleSet) -> Self {
-        let among = SampleSet::all(samples.total());
+    pub fn new(coalition: Coalition, samples: impl Into<Arc<SampleSet>>) -> Self {
+        let samples = samples.into();
+        let among =
+            if samples.is_all() { samples.clone() } else { Arc::new(SampleSet::all(samples.total())) };
         Self { coalition, samples, among }
     }
 }

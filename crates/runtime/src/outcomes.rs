@@ -1,6 +1,9 @@
 //! The tests of one round, with or without SampleSkip.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use rayon::prelude::*;
 use secsv_federation::{
@@ -33,6 +36,8 @@ impl Outcome {
 pub(crate) struct RoundOutcomes {
     participants: Coalition,
     samples: usize,
+    /// All of them.
+    all: Arc<SampleSet>,
     mode: SkipMode,
     verify: bool,
     /// The sets of right samples, kept only where something may be skipped.
@@ -46,15 +51,16 @@ pub(crate) struct RoundOutcomes {
 impl RoundOutcomes {
     pub(crate) fn new(
         participants: Coalition,
-        samples: usize,
+        all: &Arc<SampleSet>,
         settings: &EvaluationSettings,
         gathers: bool,
     ) -> Self {
-        let (mode, verify) = (settings.skip, settings.verify_skip);
+        let (mode, verify, samples) = (settings.skip, settings.verify_skip, all.total());
         let gathering = (gathers && mode != SkipMode::Off).then(|| Gathering::new(samples));
         Self {
             participants,
             samples,
+            all: all.clone(),
             mode,
             verify,
             table: None,
@@ -134,12 +140,12 @@ impl RoundOutcomes {
     }
 
     fn start(&mut self, coalition: Coalition, skipped: Option<SampleSet>) -> Test {
-        let all = SampleSet::all(self.samples);
-        let samples = skipped.iter().fold(all, |all, skipped| all.difference(skipped));
+        let all = &self.all;
+        let samples = skipped.as_ref().map_or_else(|| all.clone(), |skipped| all.difference(skipped).into());
         self.running.insert(coalition, Running { skipped, verifies: None });
         let test = Test::new(coalition, samples);
         match self.gathering.as_ref().filter(|gathering| gathering.hold(&test.samples)) {
-            Some(gathering) => Test { among: gathering.among.clone(), ..test },
+            Some(gathering) => Test { among: gathering.among.clone().into(), ..test },
             None => test,
         }
     }

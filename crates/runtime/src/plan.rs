@@ -90,12 +90,13 @@ impl Plan {
             federation.rounds.keys().map(|&round| (round, federation.participants(round))).collect();
         let tests = exact_tests(&rounds)?;
         let total = session.samples();
+        let (every, none) = (Arc::new(SampleSet::all(total)), Arc::new(SampleSet::none(total)));
         let asked = |all: bool| -> Vec<TestRequest> {
             let request = |&(round, coalition): &(RoundId, secsv_federation::Coalition)| {
                 // Nothing is known yet that the samples of a local model could be skipped by.
                 let is_tested = all || coalition.len() <= 1;
-                let samples = if is_tested { SampleSet::all(total) } else { SampleSet::none(total) };
-                (round, Test { coalition, samples, among: SampleSet::all(total) })
+                let samples = if is_tested { every.clone() } else { none.clone() };
+                (round, Test { coalition, samples, among: every.clone() })
             };
             requests(&session, tests.iter().map(request).collect())
         };
