@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Error,
-    decryptors::{Network, OwnerGroups},
+    decryptors::{Network, OwnerGroups, max_owners},
     labels::LabelField,
     message::Hello,
 };
@@ -24,6 +24,8 @@ const CIPHERTEXT_TRANSPORT: f64 = 8.0;
 const REPLY_TRANSPORT: f64 = 3.0;
 /// The same of a ciphertext of weights, of which one half travels, to both servers.
 const UPLOAD_TRANSPORT: f64 = 15.0;
+/// Owners whose best partition is looked for while a packing is chosen, at most.
+const FEW_OWNERS: usize = 6;
 /// What outputs of rounds that are taken together may take.
 const STRETCH_MEMORY: usize = 1 << 30;
 
@@ -72,7 +74,7 @@ struct Search<'a> {
     /// What operations cost for first layers, and for later ones.
     first: UnitCosts,
     later: UnitCosts,
-    /// Samples of the groups, by how many fit a batch.
+    /// Samples of the groups of few owners, by how many fit a batch.
     partitions: BTreeMap<usize, Vec<u64>>,
 }
 
@@ -114,7 +116,14 @@ impl<'a> Search<'a> {
         rounds * coalitions * field.packed_len(samples) <= MOST_LABEL_BYTES
     }
 
+    /// Samples of the groups, if so many fit a batch. Of many owners only about: the best partition takes 3^n steps, and there are
+    /// dozens of packings to look at.
     fn groups(&mut self, batch: usize) -> Result<Vec<u64>, Error> {
+        let owners: Vec<u64> = self.sizes.iter().copied().filter(|&size| size > 0).collect();
+        if owners.len() > FEW_OWNERS {
+            let most = max_owners(self.sizes.len(), self.network)?;
+            return Ok(owners.chunks(most).map(|group| group.iter().sum()).collect());
+        }
         if let Some(known) = self.partitions.get(&batch) {
             return Ok(known.clone());
         }
