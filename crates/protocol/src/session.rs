@@ -1,211 +1,32 @@
 //! Everything the parties of a session agree on, computed by each of them from the same published numbers.
 
+mod federation;
 mod packings;
 
+pub use federation::{Federation, Matmul, Settings};
 pub use packings::typical_costs;
 
 use std::{collections::BTreeMap, num::NonZeroUsize, ops::Range, sync::Arc};
 
 use secsv_algebra::{Field, Ring64, Seed};
-use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId, SampleSet};
+use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{
-    Flooding, Parameters, Preset, UnitCosts,
+    Flooding, Parameters, UnitCosts,
     linear::{Knobs, LayerShape, Layout, Method},
 };
 
 use crate::{
     Error,
     codec::{Reader, Writer},
-    decryptors::{Network, OwnerGroups, Planner, Protocol, max_owners},
+    decryptors::{Network, OwnerGroups, Planner, Protocol},
     error::CodecError,
     labels::{LabelField, Labels},
     message::Hello,
     precision::{Precision, Ranges, shares},
     program::Program,
 };
+use federation::network;
 use packings::methods;
-
-/// What everybody knows before a session: the federation file and the settings of the run.
-#[derive(Clone, Debug)]
-pub struct Federation {
-    /// The model.
-    pub architecture: Architecture,
-    /// The model as hops.
-    pub program: Program,
-    /// Clients, by position.
-    pub clients: usize,
-    /// Training sizes of each round by client; 0 for those who took no part.
-    pub rounds: BTreeMap<RoundId, Vec<u64>>,
-    /// How models are tested.
-    pub settings: Settings,
-    /// Public keys of the clients' envelopes, where they were agreed on before; otherwise clients publish them.
-    envelope_keys: Option<Vec<[u8; 32]>>,
-    digest: [u8; 16],
-}
-
-/// How models are tested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The protocol.
-    pub protocol: Protocol,
-    /// Parameters of the encryption.
-    pub preset: Preset,
-    /// The matrix method.
-    pub matmul: Matmul,
-    /// Whether samples are skipped even where it spares little: models are not tested together then.
-    pub always_skips: bool,
-    /// Whether every coalition of every round is asked for, all at once: rounds may be tested together then.
-    pub whole_rounds: bool,
-}
-
-/// How encrypted matrices are multiplied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Matmul {
-    /// Coefficient packing.
-    Packed,
-    /// The paper's Matrix Reducing.
-    Reducing,
-    /// The paper's Matrix Squaring.
-    Squaring,
-}
-
-impl Federation {
-    /// Of a federation file and those who took part in each round.
-    pub fn new(
-        spec: &FederationSpec,
-        architecture: &Architecture,
-        participants: impl Fn(RoundId) -> Coalition,
-        settings: Settings,
-    ) -> Result<Self, Error> {
-        let program = Program::new(architecture)?;
-        if architecture.classes() > LabelField::MOST_CLASSES {
-            return Err(Error::Unsupported { what: "more than 65536 classes" });
-        }
-        if settings.protocol == Protocol::Hesv && settings.preset == Preset::Compact {
-            return Err(Error::Unsupported {
-                what: "hesv needs the preset standard: compact has no room for products of two ciphertexts",
-            });
-        }
-        let clients = spec.clients.len();
-        let rounds: BTreeMap<RoundId, Vec<u64>> = spec
-            .round_ids()
-            .map(|round| {
-                let present = participants(round);
-                let size = |(i, c): (usize, &secsv_federation::ClientSpec)| {
-                    if present.contains(i) { c.train_size_in(round) } else { 0 }
-                };
-                (round, spec.clients.iter().enumerate().map(size).collect())
-            })
-            .collect();
-        max_owners(clients, network(&program)?)?;
-        let mut hash = blake3::Hasher::new();
-        hash.update(b"secsv session, format 4");
-        hash.update(format!("{spec:?} {program:?} {rounds:?} {settings:?}").as_bytes());
-        let mut digest = [0; 16];
-        digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
-        let architecture = architecture.clone();
-        Ok(Self { architecture, program, clients, rounds, settings, envelope_keys: None, digest })
-    }
-
-    /// The same among parties that have agreed on more beforehand: the public keys of all clients' envelopes, in order, and
-    /// whatever else `agreement` is the digest of. Other keys are not accepted then, whoever publishes them, and parties
-    /// of another agreement are not understood.
-    pub fn among(self, envelope_keys: Vec<[u8; 32]>, agreement: &[u8; 32]) -> Result<Self, Error> {
-        if envelope_keys.len() != self.clients {
-            return Err(Error::Unsupported { what: "a federation needs one envelope key for each client" });
-        }
-        let mut hash = blake3::Hasher::new();
-        hash.update(b"secsv session among known parties, format 1");
-        hash.update(&self.digest).update(agreement);
-        envelope_keys.iter().for_each(|key| {
-            hash.update(key);
-        });
-        let mut digest = [0; 16];
-        digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
-        Ok(Self { envelope_keys: Some(envelope_keys), digest, ..self })
-    }
-
-    /// Whether a client may have published this key.
-    pub(crate) fn is_envelope_key(&self, client: usize, key: &[u8]) -> bool {
-        self.envelope_keys.as_ref().is_none_or(|keys| keys.get(client).is_some_and(|agreed| agreed == key))
-    }
-
-    /// Makes the tables that every session of this process computes by, which takes some milliseconds the first time.
-    pub fn prepare(&self) -> Result<(), Error> {
-        parameters(&self.settings).map(drop)
-    }
-
-    /// A fingerprint of it all: parties with another one are not understood.
-    pub fn digest(&self) -> [u8; 16] {
-        self.digest
-    }
-
-    /// The leader (Algorithm 3, step 1): drawn by the fingerprint, so that everybody can check the draw and a plan made
-    /// beforehand names the same one.
-    pub fn leader(&self) -> usize {
-        let word = u64::from_le_bytes(self.digest[..8].try_into().unwrap_or_default());
-        (word % self.clients.max(1) as u64) as usize
-    }
-
-    /// Whether several models of a round are tested together. Where a model has one layer, outputs of one coalition follow
-    /// from those of others, so a decryptor is sent few of them. With SampleSkip each test awaits others' results.
-    pub fn tests_together(&self) -> bool {
-        let Settings { protocol, always_skips, .. } = self.settings;
-        let hops = &self.program.hops;
-        protocol == Protocol::SecSv && !always_skips && hops.len() == 1 && hops[0].receives.len() == 1
-    }
-
-    /// How many rounds may be tested together (SECURITY.md, what remains): so few that whoever decrypts their outputs gets no
-    /// more equations from them than a quarter of a sample's unknowns, and that nobody has enough of them in the end who would
-    /// not otherwise.
-    pub(crate) fn most_rounds(&self) -> usize {
-        let Settings { matmul, whole_rounds, .. } = self.settings;
-        if !self.tests_together() || !whole_rounds || matmul != Matmul::Packed {
-            return 1;
-        }
-        let shape = self.program.operators[0].shape;
-        let most = (shape.d_in / (4 * shape.d_out)).clamp(1, MOST_ROUNDS);
-        (2..=most).rev().find(|&rounds| self.leaves_unknowns(rounds)).unwrap_or(1)
-    }
-
-    /// Whether nobody can solve for a sample where so many rounds have the same decryptors who could not if each had its own.
-    /// Among m outsiders the three of the cycle turn by one from stretch to stretch, and so does the one who takes their place
-    /// where somebody is absent.
-    fn leaves_unknowns(&self, rounds: usize) -> bool {
-        let (all, stretches) = (self.rounds.len(), self.stretches(rounds).len());
-        let shape = self.program.operators[0].shape;
-        let solves = |exposed: usize| exposed * shape.d_out >= shape.d_in;
-        let is_absent = self.rounds.keys().any(|&round| self.participants(round).len() < self.clients);
-        [3, 1].into_iter().take(1 + usize::from(is_absent)).all(|core| {
-            (core..self.clients).all(|outsiders| {
-                let turns = |of: usize| core * (of / outsiders) + core.min(of % outsiders);
-                solves(turns(all)) || !solves(all.min(rounds * turns(stretches)))
-            })
-        })
-    }
-
-    /// Rounds in **stretches** of at most so many: one after the other, with the same participants. A stretch is known by its
-    /// first round.
-    pub(crate) fn stretches(&self, most: usize) -> BTreeMap<RoundId, Vec<RoundId>> {
-        let rounds: Vec<RoundId> = self.rounds.keys().copied().collect();
-        let alike = rounds.chunk_by(|&a, &b| self.participants(a) == self.participants(b));
-        let stretches = alike.flat_map(|alike| cut(alike.len(), most).map(|range| alike[range].to_vec()));
-        stretches.map(|rounds| (rounds[0], rounds)).collect()
-    }
-
-    /// Who took part in a round with a weight.
-    pub fn participants(&self, round: RoundId) -> Coalition {
-        let sizes = self.rounds.get(&round).map_or(&[][..], |sizes| sizes);
-        sizes.iter().enumerate().filter(|(_, size)| **size > 0).map(|(client, _)| client).collect()
-    }
-}
-
-fn network(program: &Program) -> Result<Network, Error> {
-    Ok(match program.gru {
-        Some(gru) => Network::gru(gru.steps, program.chain())?,
-        None => Network::feedforward(program.chain())?,
-    })
-}
 
 /// Samples of owners that may share a batch, by owner and then in the owner's order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -277,8 +98,6 @@ pub struct Encryption {
 pub(crate) const MOST_TOGETHER: usize = 1024;
 /// ... of no more bytes than this, for all rounds and samples.
 const MOST_LABEL_BYTES: usize = 1 << 25;
-/// Rounds that are tested together, at most.
-const MOST_ROUNDS: usize = 16;
 /// Bytes that one model's weights may take at a server, ready to multiply.
 const MODEL_MEMORY: usize = 96 << 20;
 /// First-layer batches of one chunk: few enough to work on several chunks at once ...
@@ -609,97 +428,4 @@ fn arrange(owner_groups: &OwnerGroups, sizes: &[u64], per_chunk: usize) -> (Vec<
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::path::Path;
-
-    use secsv_federation::{ClientId, ClientSpec, LayerSpec, ModelSpec};
-
-    use super::*;
-
-    /// Four clients, one round, one layer of three inputs and two classes.
-    pub(crate) fn federation(protocol: Protocol, matmul: Matmul) -> Federation {
-        let preset = Preset::Standard;
-        let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false };
-        one_layer(4, 1, 3, settings)
-    }
-
-    /// So many clients, all of which took part in so many rounds, and one layer of so many inputs and two classes.
-    fn one_layer(clients: usize, rounds: u32, inputs: usize, settings: Settings) -> Federation {
-        let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];
-        let model = ModelSpec { input: vec![inputs], classes: 2, layers };
-        let client = |i: usize| {
-            let id = ClientId::new(format!("c{i}")).unwrap();
-            ClientSpec { id, train_size: 10, rounds: vec![] }
-        };
-        let everybody = Coalition::first(clients);
-        let clients = (0..clients).map(client).collect();
-        let spec = FederationSpec { name: "test".into(), rounds, model: model.clone(), clients };
-        let shapes = BTreeMap::from([("a".to_owned(), vec![2, inputs])]);
-        let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
-        Federation::new(&spec, &architecture, |_| everybody, settings).unwrap()
-    }
-
-    #[test]
-    fn few_rounds_are_tested_together_where_their_equations_count() {
-        let settings = Settings {
-            protocol: Protocol::SecSv,
-            preset: Preset::Standard,
-            matmul: Matmul::Packed,
-            always_skips: false,
-            whole_rounds: true,
-        };
-        let most = |clients, rounds, inputs| one_layer(clients, rounds, inputs, settings).most_rounds();
-        // A quarter of the inputs, and sixteen.
-        assert_eq!([3, 8, 30, 48, 300].map(|inputs| most(5, 10, inputs)), [1, 2, 7, 12, 16]);
-        // With nine outsiders a client is one of the three in 42 of 120 rounds, and has as many of 48 equations: twelve rounds
-        // at a time would be 48.
-        assert!(most(10, 120, 48) < 12);
-        // With four clients the same three decrypt always, whatever is tested together.
-        assert_eq!(most(4, 120, 48), 12);
-        let one_by_one = Settings { whole_rounds: false, ..settings };
-        assert_eq!(one_layer(5, 10, 48, one_by_one).most_rounds(), 1);
-        let lengths = |most| one_layer(5, 10, 48, settings).stretches(most).into_values().map(|s| s.len());
-        assert_eq!(lengths(12).collect::<Vec<_>>(), [10]);
-        assert_eq!(lengths(4).collect::<Vec<_>>(), [3, 3, 4]);
-    }
-
-    /// A principal that would have more rounds tested together than the rules allow is not followed.
-    #[test]
-    fn a_proposal_of_too_many_rounds_is_refused() {
-        let federation = Arc::new(federation(Protocol::SecSv, Matmul::Packed));
-        let hello =
-            Hello { samples: 2, ranges: Ranges { norms: vec![1], inputs: vec![1] }, public_key: vec![0; 32] };
-        let methods = [Method::Packed(Knobs { r: 1, w: 3, s: 2 })];
-        let decode = |rounds| {
-            Session::decode(&federation, &encode(0, &vec![hello.clone(); 4], rounds, methods))
-                .map(|s| s.is_ok())
-        };
-        assert_eq!(decode(1), Ok(true));
-        for rounds in [0, 2, 60000] {
-            assert_eq!(decode(rounds), Err(CodecError::Value { what: "rounds together" }));
-        }
-    }
-
-    /// The principal relays the leader's envelopes: with a key of its own in a client's place it could open them.
-    #[test]
-    fn a_principal_cannot_put_a_key_of_its_own_in_a_clients_place() {
-        let keys: Vec<[u8; 32]> = (0..4).map(|client| [client; 32]).collect();
-        let federation =
-            Arc::new(federation(Protocol::SecretSv, Matmul::Packed).among(keys.clone(), &[9; 32]).unwrap());
-        let mut hellos: Vec<Hello> = keys
-            .iter()
-            .map(|key| Hello {
-                samples: 2,
-                ranges: Ranges { norms: vec![1], inputs: vec![1] },
-                public_key: key.to_vec(),
-            })
-            .collect();
-        let decode = |hellos: &[Hello]| {
-            let proposal = Session::propose(&federation, federation.leader(), hellos, None).unwrap();
-            Session::decode(&federation, &proposal).map(|session| session.is_ok())
-        };
-        assert_eq!(decode(&hellos), Ok(true));
-        hellos[2].public_key = vec![200; 32];
-        assert_eq!(decode(&hellos), Err(CodecError::Value { what: "envelope key" }));
-    }
-}
+pub(crate) mod tests;

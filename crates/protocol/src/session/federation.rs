@@ -1,0 +1,199 @@
+//! What everybody knows before a session, and what follows from that alone.
+
+use std::collections::BTreeMap;
+
+use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId};
+use secsv_he::Preset;
+
+use super::{cut, parameters};
+use crate::{
+    Error,
+    decryptors::{Network, Protocol, max_owners},
+    labels::LabelField,
+    program::Program,
+};
+
+/// Rounds that are tested together, at most.
+const MOST_ROUNDS: usize = 16;
+
+/// What everybody knows before a session: the federation file and the settings of the run.
+#[derive(Clone, Debug)]
+pub struct Federation {
+    /// The model.
+    pub architecture: Architecture,
+    /// The model as hops.
+    pub program: Program,
+    /// Clients, by position.
+    pub clients: usize,
+    /// Training sizes of each round by client; 0 for those who took no part.
+    pub rounds: BTreeMap<RoundId, Vec<u64>>,
+    /// How models are tested.
+    pub settings: Settings,
+    /// Public keys of the clients' envelopes, where they were agreed on before; otherwise clients publish them.
+    envelope_keys: Option<Vec<[u8; 32]>>,
+    digest: [u8; 16],
+}
+
+/// How models are tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// Parameters of the encryption.
+    pub preset: Preset,
+    /// The matrix method.
+    pub matmul: Matmul,
+    /// Whether samples are skipped even where it spares little: models are not tested together then.
+    pub always_skips: bool,
+    /// Whether every coalition of every round is asked for, all at once: rounds may be tested together then.
+    pub whole_rounds: bool,
+}
+
+/// How encrypted matrices are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Matmul {
+    /// Coefficient packing.
+    Packed,
+    /// The paper's Matrix Reducing.
+    Reducing,
+    /// The paper's Matrix Squaring.
+    Squaring,
+}
+
+impl Federation {
+    /// Of a federation file and those who took part in each round.
+    pub fn new(
+        spec: &FederationSpec,
+        architecture: &Architecture,
+        participants: impl Fn(RoundId) -> Coalition,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        let program = Program::new(architecture)?;
+        if architecture.classes() > LabelField::MOST_CLASSES {
+            return Err(Error::Unsupported { what: "more than 65536 classes" });
+        }
+        if settings.protocol == Protocol::Hesv && settings.preset == Preset::Compact {
+            return Err(Error::Unsupported {
+                what: "hesv needs the preset standard: compact has no room for products of two ciphertexts",
+            });
+        }
+        let clients = spec.clients.len();
+        let rounds: BTreeMap<RoundId, Vec<u64>> = spec
+            .round_ids()
+            .map(|round| {
+                let present = participants(round);
+                let size = |(i, c): (usize, &secsv_federation::ClientSpec)| {
+                    if present.contains(i) { c.train_size_in(round) } else { 0 }
+                };
+                (round, spec.clients.iter().enumerate().map(size).collect())
+            })
+            .collect();
+        max_owners(clients, network(&program)?)?;
+        let mut hash = blake3::Hasher::new();
+        hash.update(b"secsv session, format 4");
+        hash.update(format!("{spec:?} {program:?} {rounds:?} {settings:?}").as_bytes());
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        let architecture = architecture.clone();
+        Ok(Self { architecture, program, clients, rounds, settings, envelope_keys: None, digest })
+    }
+
+    /// The same among parties that have agreed on more beforehand: the public keys of all clients' envelopes, in order, and
+    /// whatever else `agreement` is the digest of. Other keys are not accepted then, whoever publishes them, and parties
+    /// of another agreement are not understood.
+    pub fn among(self, envelope_keys: Vec<[u8; 32]>, agreement: &[u8; 32]) -> Result<Self, Error> {
+        if envelope_keys.len() != self.clients {
+            return Err(Error::Unsupported { what: "a federation needs one envelope key for each client" });
+        }
+        let mut hash = blake3::Hasher::new();
+        hash.update(b"secsv session among known parties, format 1");
+        hash.update(&self.digest).update(agreement);
+        envelope_keys.iter().for_each(|key| {
+            hash.update(key);
+        });
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        Ok(Self { envelope_keys: Some(envelope_keys), digest, ..self })
+    }
+
+    /// Whether a client may have published this key.
+    pub(crate) fn is_envelope_key(&self, client: usize, key: &[u8]) -> bool {
+        self.envelope_keys.as_ref().is_none_or(|keys| keys.get(client).is_some_and(|agreed| agreed == key))
+    }
+
+    /// Makes the tables that every session of this process computes by, which takes some milliseconds the first time.
+    pub fn prepare(&self) -> Result<(), Error> {
+        parameters(&self.settings).map(drop)
+    }
+
+    /// A fingerprint of it all: parties with another one are not understood.
+    pub fn digest(&self) -> [u8; 16] {
+        self.digest
+    }
+
+    /// The leader (Algorithm 3, step 1): drawn by the fingerprint, so that everybody can check the draw and a plan made
+    /// beforehand names the same one.
+    pub fn leader(&self) -> usize {
+        let word = u64::from_le_bytes(self.digest[..8].try_into().unwrap_or_default());
+        (word % self.clients.max(1) as u64) as usize
+    }
+
+    /// Whether several models of a round are tested together. Where a model has one layer, outputs of one coalition follow
+    /// from those of others, so a decryptor is sent few of them. With SampleSkip each test awaits others' results.
+    pub fn tests_together(&self) -> bool {
+        let Settings { protocol, always_skips, .. } = self.settings;
+        let hops = &self.program.hops;
+        protocol == Protocol::SecSv && !always_skips && hops.len() == 1 && hops[0].receives.len() == 1
+    }
+
+    /// How many rounds may be tested together (SECURITY.md, what remains): so few that whoever decrypts their outputs gets no
+    /// more equations from them than a quarter of a sample's unknowns, and that nobody has enough of them in the end who would
+    /// not otherwise.
+    pub(crate) fn most_rounds(&self) -> usize {
+        let Settings { matmul, whole_rounds, .. } = self.settings;
+        if !self.tests_together() || !whole_rounds || matmul != Matmul::Packed {
+            return 1;
+        }
+        let shape = self.program.operators[0].shape;
+        let most = (shape.d_in / (4 * shape.d_out)).clamp(1, MOST_ROUNDS);
+        (2..=most).rev().find(|&rounds| self.leaves_unknowns(rounds)).unwrap_or(1)
+    }
+
+    /// Whether nobody can solve for a sample where so many rounds have the same decryptors who could not if each had its own.
+    /// Among m outsiders the three of the cycle turn by one from stretch to stretch, and so does the one who takes their place
+    /// where somebody is absent.
+    fn leaves_unknowns(&self, rounds: usize) -> bool {
+        let (all, stretches) = (self.rounds.len(), self.stretches(rounds).len());
+        let shape = self.program.operators[0].shape;
+        let solves = |exposed: usize| exposed * shape.d_out >= shape.d_in;
+        let is_absent = self.rounds.keys().any(|&round| self.participants(round).len() < self.clients);
+        [3, 1].into_iter().take(1 + usize::from(is_absent)).all(|core| {
+            (core..self.clients).all(|outsiders| {
+                let turns = |of: usize| core * (of / outsiders) + core.min(of % outsiders);
+                solves(turns(all)) || !solves(all.min(rounds * turns(stretches)))
+            })
+        })
+    }
+
+    /// Rounds in **stretches** of at most so many: one after the other, with the same participants. A stretch is known by its
+    /// first round.
+    pub(crate) fn stretches(&self, most: usize) -> BTreeMap<RoundId, Vec<RoundId>> {
+        let rounds: Vec<RoundId> = self.rounds.keys().copied().collect();
+        let alike = rounds.chunk_by(|&a, &b| self.participants(a) == self.participants(b));
+        let stretches = alike.flat_map(|alike| cut(alike.len(), most).map(|range| alike[range].to_vec()));
+        stretches.map(|rounds| (rounds[0], rounds)).collect()
+    }
+
+    /// Who took part in a round with a weight.
+    pub fn participants(&self, round: RoundId) -> Coalition {
+        let sizes = self.rounds.get(&round).map_or(&[][..], |sizes| sizes);
+        sizes.iter().enumerate().filter(|(_, size)| **size > 0).map(|(client, _)| client).collect()
+    }
+}
+
+pub(super) fn network(program: &Program) -> Result<Network, Error> {
+    Ok(match program.gru {
+        Some(gru) => Network::gru(gru.steps, program.chain())?,
+        None => Network::feedforward(program.chain())?,
+    })
+}
