@@ -200,12 +200,16 @@ impl Client {
                 let decrypted = receive_together(&session, &context, &key, &parts, meter)?;
                 let height = session.program().operators[0].shape.d_out;
                 let mut packed = labels::empty(context.label_bytes(&session));
+                // The same for all rounds.
+                let (combinations, coalitions) = (context.combinations(&session), &context.plan.coalitions);
+                let derivation =
+                    Derivation::new(session.field(), combinations, coalitions, &context.selections);
                 for (k, &round) in context.rounds.iter().enumerate() {
                     meter.enter(Phase::Activate);
                     let of_round =
                         |matrix: &Matrix<_>| Outputs::of_rows(matrix, k * height..(k + 1) * height);
                     let received: Vec<Outputs> = decrypted.expose().0.iter().map(of_round).collect();
-                    let mut found = found_together(&session, &context, round, &received)?;
+                    let mut found = found_together(&session, &context, round, &derivation, &received)?;
                     meter.enter(Phase::Share);
                     blind_together(&session, &secret, &context, round, &mut found);
                     packed.expose_mut().extend_from_slice(found.expose());
@@ -296,6 +300,7 @@ fn found_together(
     session: &Session,
     context: &UnitContext,
     round: RoundId,
+    derivation: &Derivation<'_>,
     received: &[Outputs],
 ) -> Result<Packed, Error> {
     let (program, field) = (session.program(), session.label_field());
@@ -308,18 +313,16 @@ fn found_together(
         && program.operators[0].positions == 1
     {
         // Scores are outputs over a positive number, and differ wherever outputs do; row by row they are the classes'.
-        let derivation =
-            Derivation::new(combinations, &context.plan.coalitions, &context.selections, received)?;
         for (owner, begins) in context.begins(session) {
             let places = session.groups[context.plan.group].places(owner);
             let is_sign = program.classes == 2 && program.operators[0].shape.d_out == 1;
             if is_sign {
-                derivation.signs(&places, |number, samples, words| {
+                derivation.signs(received, &places, |number, samples, words| {
                     let begin = begins[number] + field.packed_len(samples.start);
                     field.pack_bits(samples.len(), words, &mut all[begin..]);
                 })?;
             } else {
-                derivation.labels(&places, program.classes, |number, samples, labels| {
+                derivation.labels(received, &places, program.classes, |number, samples, labels| {
                     let begin = begins[number] + field.packed_len(samples.start);
                     field.pack_into(labels, &mut all[begin..]);
                 })?;

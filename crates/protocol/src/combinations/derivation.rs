@@ -67,24 +67,22 @@ enum Source {
 pub(crate) struct Derivation<'a> {
     combinations: &'a Combinations,
     selections: &'a [Arc<Selection>],
-    received: &'a [Outputs],
     order: Order,
     /// Sums that are kept at a time.
     levels: usize,
 }
 
 impl<'a> Derivation<'a> {
-    /// From what was sent, on the samples of each coalition.
+    /// From what is sent, on the samples of each coalition.
     pub(crate) fn new(
+        field: Field,
         combinations: &'a Combinations,
         coalitions: &[Coalition],
         selections: &'a [Arc<Selection>],
-        received: &'a [Outputs],
-    ) -> Result<Self, Error> {
-        let first = received.first().filter(|_| received.len() == combinations.sent.len());
-        let order = Order::new(first.ok_or_else(missing)?.field, coalitions, &combinations.terms);
+    ) -> Self {
+        let order = Order::new(field, coalitions, &combinations.terms);
         let levels = order.visits.iter().map(|visit| visit.level + 1).max().unwrap_or(0);
-        Ok(Self { combinations, selections, received, order, levels })
+        Self { combinations, selections, order, levels }
     }
 
     /// For models with one output for two classes, whose second class is that of outputs below 0: the classes of
@@ -93,11 +91,12 @@ impl<'a> Derivation<'a> {
     /// were handed on before.
     pub(crate) fn signs(
         &self,
+        received: &[Outputs],
         range: &Range<usize>,
         mut found: impl FnMut(usize, Range<usize>, &[u64]),
     ) -> Result<(), Error> {
         let mut words = Secret::new(Wiped(Vec::<u64>::new()));
-        self.each_block(range, |number, columns, outputs| {
+        self.each_block(received, range, |number, columns, outputs| {
             let words = words.expose_mut();
             words.clear();
             words.extend(outputs.as_chunks().0.iter().map(signs));
@@ -108,13 +107,14 @@ impl<'a> Derivation<'a> {
     /// The same for any outputs: the class of the largest output of each sample; the last one's is 0 if it is missing.
     pub(crate) fn labels(
         &self,
+        received: &[Outputs],
         range: &Range<usize>,
         classes: usize,
         mut found: impl FnMut(usize, Range<usize>, &[u16]),
     ) -> Result<(), Error> {
         let mut best = Secret::new(Wiped(Vec::new()));
         let mut labels = Secret::new(Wiped(Vec::new()));
-        self.each_block(range, |number, columns, outputs| {
+        self.each_block(received, range, |number, columns, outputs| {
             let (best, labels) = (best.expose_mut(), labels.expose_mut());
             let padded = columns.len().next_multiple_of(WORD);
             largest(outputs, padded, classes, best, labels);
@@ -126,17 +126,19 @@ impl<'a> Derivation<'a> {
     /// padded with 0 to whole words.
     fn each_block(
         &self,
+        received: &[Outputs],
         range: &Range<usize>,
         mut block: impl FnMut(usize, Range<usize>, &[i64]),
     ) -> Result<(), Error> {
-        let first = self.received.first().ok_or_else(missing)?;
+        let first = received.first().filter(|_| received.len() == self.combinations.sent.len());
+        let first = first.ok_or_else(missing)?;
         let (field, rows) = (first.field, first.rows());
         let (kinds, kind_of) = kinds(self.selections, range);
         let (visits, steps) = (&self.order.visits, &self.order.steps);
-        let kept = self.levels + steps.len() + self.received.len();
+        let kept = self.levels + steps.len() + received.len();
         let room = MOST_NUMBERS / (rows * kept).max(1);
         let most = (room / WORD * WORD).clamp(WORD, MOST_COLUMNS);
-        let [mut sums, mut terms, mut added] = [self.levels, self.received.len(), steps.len()]
+        let [mut sums, mut terms, mut added] = [self.levels, received.len(), steps.len()]
             .map(|count| Secret::new(Wiped(vec![0; count * rows * most])));
         for (kind, wanted) in kinds.iter().enumerate().filter(|(_, wanted)| !wanted.is_empty()) {
             let sources = self.sources(range, wanted);
@@ -148,7 +150,7 @@ impl<'a> Derivation<'a> {
                 let size = rows * padded;
                 let terms = terms.expose_mut();
                 for ((outputs, source), term) in
-                    self.received.iter().zip(&sources).zip(terms.chunks_exact_mut(size))
+                    received.iter().zip(&sources).zip(terms.chunks_exact_mut(size))
                 {
                     source.read(outputs, &now, padded, term).ok_or_else(missing)?;
                 }
@@ -458,11 +460,11 @@ mod tests {
                 Outputs::new(&outputs)
             }).collect();
             let coalitions: Vec<Coalition> = members.iter().map(|list| list.iter().copied().collect()).collect();
-            let derivation = Derivation::new(&combinations, &coalitions, &selections, &received).unwrap();
+            let derivation = Derivation::new(field, &combinations, &coalitions, &selections);
             for range in &ranges {
                 let expected = one_by_one(&combinations, &selections, &received, range, classes);
                 let mut found = vec![Vec::new(); selections.len()];
-                derivation.labels(range, classes, |number, samples, labels| {
+                derivation.labels(&received, range, classes, |number, samples, labels| {
                     assert_eq!((samples.start, samples.len()), (found[number].len(), labels.len()));
                     found[number].extend_from_slice(labels);
                 }).unwrap();
@@ -471,7 +473,7 @@ mod tests {
                     continue;
                 }
                 found.iter_mut().for_each(Vec::clear);
-                derivation.signs(range, |number, samples, words| {
+                derivation.signs(&received, range, |number, samples, words| {
                     assert_eq!((samples.start, samples.len().div_ceil(64)), (found[number].len(), words.len()));
                     let bits = (0..samples.len()).map(|k| (words[k / 64] >> (k % 64) & 1) as u16);
                     found[number].extend(bits);

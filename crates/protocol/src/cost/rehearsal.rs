@@ -83,10 +83,10 @@ fn added_up(session: &Session, samples: usize) -> Result<(), Error> {
     let rows = session.program().operators[0].shape.d_out;
     let outputs = Outputs::new(&Matrix::zero(session.field(), rows, samples));
     let received: Vec<Outputs> = (0..clients).map(|_| outputs.clone()).collect();
-    let derivation = Derivation::new(&combinations, &coalitions, &selections, &received)?;
+    let derivation = Derivation::new(session.field(), &combinations, &coalitions, &selections);
     match (session.program().classes, rows) {
-        (2, 1) => derivation.signs(&(0..samples), |_, _, _| {}),
-        (classes, _) => derivation.labels(&(0..samples), classes, |_, _, _| {}),
+        (2, 1) => derivation.signs(&received, &(0..samples), |_, _, _| {}),
+        (classes, _) => derivation.labels(&received, &(0..samples), classes, |_, _, _| {}),
     }
 }
 
