@@ -4,6 +4,7 @@
 pub mod packet;
 mod receive;
 mod send;
+pub(crate) mod wire;
 
 use std::{
     sync::Arc,

@@ -7,17 +7,11 @@ use rustls::pki_types::ServerName;
 use secsv_protocol::PartyId;
 use tokio::{net::TcpStream, sync::mpsc};
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::{
-    Request, Status,
-    client::Grpc,
-    codegen::http::{Uri, uri::PathAndQuery},
-    transport::Endpoint,
-};
-use tonic_prost::ProstCodec;
+use tonic::{Status, codegen::http::Uri, transport::Endpoint};
+use tower::{Service as _, ServiceExt as _};
 
 use super::{ANSWER, FRAME, HANDSHAKE, Identity, SILENCE, WINDOW, service};
-use crate::link::{Host, PACKETS, converse, packet::Packet};
+use crate::link::{Host, PACKETS, converse};
 
 /// The first wait after a connection was lost ...
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -63,7 +57,7 @@ enum DialError {
 
 async fn once<H: Host>(host: &Arc<H>, identity: &Arc<Identity>, server: PartyId) -> Result<(), DialError> {
     let uri = Uri::from_static("http://party");
-    let endpoint = Endpoint::from(uri.clone())
+    let endpoint = Endpoint::from(uri)
         .http2_keep_alive_interval(SILENCE)
         .keep_alive_timeout(ANSWER)
         .keep_alive_while_idle(true)
@@ -77,18 +71,14 @@ async fn once<H: Host>(host: &Arc<H>, identity: &Arc<Identity>, server: PartyId)
         async move { connect(&of, server).await.map(TokioIo::new) }
     });
     let channel = endpoint.connect_with_connector(connector).await;
-    let channel = channel.map_err(|error| DialError::Connect(innermost(&error)))?;
-    let mut grpc = Grpc::with_origin(channel, uri)
-        .max_decoding_message_size(service::MOST_PACKET)
-        .max_encoding_message_size(service::MOST_PACKET);
-    grpc.ready().await.map_err(|error| DialError::Connect(innermost(&error)))?;
-    let (outgoing, packets) = mpsc::channel::<Result<Packet, Status>>(PACKETS);
-    let packets = tokio_stream::StreamExt::map_while(ReceiverStream::new(packets), Result::ok);
-    let codec = ProstCodec::<Packet, Packet>::default();
-    let path = PathAndQuery::from_static(service::PATH);
+    let mut channel = channel.map_err(|error| DialError::Connect(innermost(&error)))?;
+    let ready = channel.ready().await.map_err(|error| DialError::Connect(innermost(&error)))?;
+    let (outgoing, packets) = mpsc::channel(PACKETS);
     let refused = |status| DialError::Refused(Box::new(status));
-    let response = grpc.streaming(Request::new(packets), path, codec).await.map_err(refused)?;
-    converse(host.clone(), server, response.into_inner(), outgoing).await.map_err(refused)
+    let response = ready.call(service::request(packets)).await;
+    let response = response.map_err(|error| refused(Status::from_error(error.into())))?;
+    let incoming = service::answered(response).map_err(refused)?;
+    converse(host.clone(), server, incoming, outgoing).await.map_err(refused)
 }
 
 /// A connection to the server that the federation file names, and to no other.
