@@ -239,7 +239,7 @@ impl Peer {
 }
 
 /// Bytes of large messages that wait in memory, for one peer: what is beyond is read from the shelf.
-const CACHE: usize = 8 << 20;
+const CACHE: usize = 16 << 20;
 
 fn cached(message: &Outbound) -> usize {
     match &message.body {
