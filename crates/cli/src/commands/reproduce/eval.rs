@@ -305,7 +305,7 @@ impl Row<'_> {
                 figure(mean(self.found, |m| m.planned_s.unwrap_or_default())),
             ));
             lines.extend(self.error_of_all().map(|error| {
-                format!("{name}, error on all samples and rounds: {}. That is SecSV's: both compute the same fixed-point numbers, bit for bit.", figure(error))
+                format!("{name}, error on all samples and rounds: {}. That is SecSV's: both compute the same fixed-point numbers, bit for bit, where they test the same rounds.", figure(error))
             }));
         }
     }
