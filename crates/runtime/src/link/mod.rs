@@ -26,6 +26,8 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 pub const CHUNK: usize = 64 << 10;
 /// Packets under way inside a process.
 pub const PACKETS: usize = 8;
+/// Ends of tests and rounds in a packet.
+const SCOPES: usize = 4096;
 
 /// What a stream needs of the party it belongs to.
 pub(crate) trait Host: Send + Sync + 'static {
@@ -46,7 +48,7 @@ pub(crate) trait Host: Send + Sync + 'static {
     /// The other side has the messages below this number.
     fn acknowledged(&self, peer: PartyId, number: u64);
     /// The other side says that this has ended.
-    fn over(&self, peer: PartyId, scopes: Vec<Scope>);
+    fn over(&self, peer: PartyId, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>);
     /// The other side has nothing more to say.
     fn farewell(&self, peer: PartyId);
 }
@@ -86,9 +88,11 @@ where
     let sender = send::run(peer.clone(), outgoing.clone(), &greeting);
     let receiver = receive::run(host, peer.clone(), incoming, due);
     let ended = tokio::select! {
-        ended = sender => ended,
-        ended = receiver => ended,
+        // What the other side says tells more than that nothing can be sent to it.
+        biased;
         _ = stream.changed() => Err(Status::aborted("another stream of this party took over")),
+        ended = receiver => ended,
+        ended = sender => ended,
     };
     peer.finish(&stream);
     let why = ended.as_ref().err().map(Status::message);

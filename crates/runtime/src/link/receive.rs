@@ -8,7 +8,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::Status;
 
 use super::{
-    Host,
+    Host, SCOPES,
     packet::{Body, Head, Over, Packet},
 };
 use crate::party::{Arrival, Partial, Peer};
@@ -33,7 +33,7 @@ where
             Body::Head(head) => desk.begin(&head).await?,
             Body::Chunk(chunk) => desk.add(&chunk.data).await?,
             Body::Acknowledged(number) => desk.acknowledged(number)?,
-            Body::Over(over) => desk.host.over(desk.peer.id, scopes(over)),
+            Body::Over(over) => desk.over(over).await?,
             Body::Farewell(_) => desk.host.farewell(desk.peer.id),
             Body::Greeting(_) => return Err(Status::invalid_argument("a second greeting")),
         }
@@ -127,6 +127,17 @@ impl<H: Host> Assembly<H> {
         let from = self.peer.id;
         self.host.arrive(Arrival { from, number, kind, content: data, digest, room });
         self.due += 1;
+        Ok(())
+    }
+
+    async fn over(&self, over: Over) -> Result<(), Status> {
+        let count = over.tests.len() + over.rounds.len();
+        if count > SCOPES {
+            let text = format!("tests and rounds that ended: expected at most {SCOPES}, found {count}");
+            return Err(Status::out_of_range(text));
+        }
+        let room = self.host.room(count * size_of::<Scope>()).await;
+        self.host.over(self.peer.id, scopes(over), room);
         Ok(())
     }
 

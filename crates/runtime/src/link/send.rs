@@ -8,44 +8,44 @@ use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::{
-    CHUNK,
+    CHUNK, SCOPES,
     packet::{Body, Chunk, Farewell, Greeting, Head, Over, Packet},
     send_to,
 };
 use crate::{
     journal::{self, Outbound, Place},
-    party::{Peer, Turn},
+    party::{Peer, Sent, Turn},
 };
-
-/// Ends of tests and rounds in one packet.
-const SCOPES: usize = 4096;
 
 type Outgoing = mpsc::Sender<Result<Packet, Status>>;
 
 /// Sends whatever there is to send, for ever. A message is read in pieces as the other side takes them.
 pub(super) async fn run(peer: Arc<Peer>, outgoing: Outgoing, greeting: &Greeting) -> Result<(), Status> {
     // An acknowledgement may have been lost with the stream before: said again.
-    let (mut cursor, mut acknowledged) = (greeting.due, 0);
+    let mut sent = Sent { next: greeting.due, ..Sent::default() };
     let mut resumed = Some((greeting.partial_digest.clone(), greeting.partial_length));
     loop {
-        match peer.turn(cursor, acknowledged).await {
+        match peer.turn(sent).await {
             Turn::Message(message) => {
                 let partial = resumed.take().filter(|(digest, _)| digest[..] == message.digest);
                 let offset = partial.map_or(0, |(_, length)| length.min(message.length));
                 send_message(&outgoing, &message, offset).await?;
                 peer.count(0, message.length - offset);
-                cursor += 1;
+                sent.next += 1;
             }
             Turn::Acknowledge(number) => {
                 send_to(&outgoing, Body::Acknowledged(number)).await?;
-                acknowledged = number;
+                sent.acknowledged = number;
             }
             Turn::Over(scopes) => {
                 for part in scopes.chunks(SCOPES) {
                     send_to(&outgoing, Body::Over(over(part))).await?;
                 }
             }
-            Turn::Farewell => send_to(&outgoing, Body::Farewell(Farewell {})).await?,
+            Turn::Farewell => {
+                send_to(&outgoing, Body::Farewell(Farewell {})).await?;
+                sent.farewell = true;
+            }
             Turn::Refused(reason) => return Err(Status::invalid_argument(reason)),
         }
     }

@@ -85,8 +85,8 @@ enum Event<R> {
     },
     Found(Continuation<R>),
     Act(Act<R>),
-    /// A peer says that this has ended.
-    Over(Vec<Scope>),
+    /// A peer says that this has ended. It takes room in the inbox until it is kept.
+    Over(Vec<Scope>, Option<OwnedSemaphorePermit>),
 }
 
 /// A role and what goes with it wherever it is.
@@ -227,8 +227,8 @@ impl<R: Hosted> Desk<R> {
     }
 
     /// A peer says that this has ended.
-    pub fn over(&self, scopes: Vec<Scope>) {
-        self.push(Event::Over(scopes));
+    pub fn over(&self, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>) {
+        self.push(Event::Over(scopes, room));
     }
 
     /// Looks at the role as soon as it is at its desk.
@@ -379,6 +379,7 @@ impl<R: Hosted> Desk<R> {
     /// Has the role take an event, and the scribe write down what follows. Returns the jobs that follow.
     fn handle(&self, seat: &mut Seat<R>, event: Event<R>) -> Result<Vec<Job<R>>, Error> {
         let mut batch = Batch::default();
+        let mut room = None;
         let effects = match event {
             Event::Arrival(arrival) => match self.take_arrival(seat, arrival, &mut batch)? {
                 Some(effects) => effects,
@@ -398,12 +399,12 @@ impl<R: Hosted> Desk<R> {
                 batch.tests = tests;
                 effects
             }
-            Event::Over(scopes) => {
-                batch.over = scopes;
+            Event::Over(scopes, taken) => {
+                (batch.over, room) = (scopes, taken);
                 Effects::default()
             }
         };
-        self.settle(seat, effects, batch)
+        self.settle(seat, effects, batch, room)
     }
 
     fn take_arrival(
@@ -467,6 +468,7 @@ impl<R: Hosted> Desk<R> {
         seat: &mut Seat<R>,
         effects: Effects<R>,
         mut batch: Batch,
+        room: Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<Job<R>>, Error> {
         let Effects { outbox, jobs } = effects;
         let mut last: Option<(Arc<Vec<u8>>, Digest, Body)> = None;
@@ -497,7 +499,7 @@ impl<R: Hosted> Desk<R> {
             Scope::Test(test) => Some(*test),
             _ => None,
         }));
-        if !batch.is_empty() && self.scribe.send(Order::Keep(batch)).is_err() {
+        if !batch.is_empty() && self.scribe.send(Order::Keep(batch, room)).is_err() {
             return Err(Error::Role(RoleError::Local { what: "the journal's writer" }));
         }
         Ok(jobs)

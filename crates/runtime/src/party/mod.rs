@@ -24,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 pub(crate) use desk::{Act, Arrival, Hosted, record};
 pub use peer::{LinkState, Peer};
-pub(crate) use peer::{Partial, Turn};
+pub(crate) use peer::{Partial, Sent, Turn};
 
 use crate::{
     Error, Fingerprint,
@@ -289,12 +289,12 @@ impl<R: Hosted> Host for Party<R> {
     fn acknowledged(&self, peer: PartyId, number: u64) {
         let batch = crate::journal::Batch { acknowledged: vec![(peer, number)], ..Default::default() };
         // The scribe has failed: that is told elsewhere.
-        let _ = self.scribe.send(Order::Keep(batch));
+        let _ = self.scribe.send(Order::Keep(batch, None));
     }
 
-    fn over(&self, peer: PartyId, scopes: Vec<Scope>) {
+    fn over(&self, peer: PartyId, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>) {
         if peer == PartyId::Principal {
-            self.desk.over(scopes);
+            self.desk.over(scopes, room);
         }
     }
 

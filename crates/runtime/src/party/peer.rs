@@ -23,7 +23,7 @@ pub struct Peer {
     state: Mutex<State>,
     /// Told who is there.
     board: Arc<Board>,
-    /// There is something to send.
+    /// There is something to send. All streams are told: which of two counts is found out by them.
     changed: Notify,
     /// Which stream is the one that counts; a later one ends those before it.
     stream: watch::Sender<u64>,
@@ -62,6 +62,17 @@ pub(crate) struct Partial {
     pub data: Vec<u8>,
     /// Of the data.
     pub hasher: blake3::Hasher,
+}
+
+/// What a stream has sent so far.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sent {
+    /// The number of the next message.
+    pub next: u64,
+    /// Messages below this number are kept.
+    pub acknowledged: u64,
+    /// Nothing will come any more.
+    pub farewell: bool,
 }
 
 /// What may be sent next.
@@ -116,13 +127,13 @@ impl Peer {
         let mut state = self.lock();
         state.add(message);
         drop(state);
-        self.changed.notify_one();
+        self.changed.notify_waiters();
     }
 
     /// Messages below this number are on the disk.
     pub(crate) fn keep(&self, number: u64) {
         self.lock().kept = number;
-        self.changed.notify_one();
+        self.changed.notify_waiters();
     }
 
     /// Messages below this number were understood.
@@ -133,13 +144,13 @@ impl Peer {
     /// Something has ended.
     pub(crate) fn end(&self, scopes: &[Scope]) {
         self.lock().over.extend_from_slice(scopes);
-        self.changed.notify_one();
+        self.changed.notify_waiters();
     }
 
     /// Nothing will be sent any more.
     pub(crate) fn part(&self) {
         self.lock().farewell = true;
-        self.changed.notify_one();
+        self.changed.notify_waiters();
     }
 
     /// Something that came on the present stream cannot be understood.
@@ -149,7 +160,7 @@ impl Peer {
             state.refused.get_or_insert(reason);
         }
         drop(state);
-        self.changed.notify_one();
+        self.changed.notify_waiters();
     }
 
     /// The other side has everything below this number: returns whether that is news.
@@ -226,11 +237,11 @@ impl Peer {
         LinkState { connected, last_seen, received_bytes: *received_bytes, sent_bytes: *sent_bytes }
     }
 
-    /// Waits for something to send: messages from a number on, acknowledgements beyond one.
-    pub(crate) async fn turn(&self, cursor: u64, acknowledged: u64) -> Turn {
+    /// Waits for something that a stream has not sent yet.
+    pub(crate) async fn turn(&self, sent: Sent) -> Turn {
         loop {
             let changed = self.changed.notified();
-            if let Some(turn) = self.lock().turn(cursor, acknowledged) {
+            if let Some(turn) = self.lock().turn(sent) {
                 return turn;
             }
             changed.await;
@@ -261,20 +272,69 @@ impl State {
         self.waiting.insert(place, message);
     }
 
-    fn turn(&mut self, cursor: u64, acknowledged: u64) -> Option<Turn> {
+    fn turn(&mut self, sent: Sent) -> Option<Turn> {
         if let Some(reason) = self.refused.take() {
             return Some(Turn::Refused(reason));
         }
-        if self.kept > acknowledged {
+        if self.kept > sent.acknowledged {
             return Some(Turn::Acknowledge(self.kept));
         }
-        let found = self.waiting.binary_search_by_key(&cursor, |message| message.number);
+        let found = self.waiting.binary_search_by_key(&sent.next, |message| message.number);
         if let Some(message) = found.ok().and_then(|place| self.waiting.get(place)) {
             return Some(Turn::Message(message.clone()));
         }
         if !self.over.is_empty() {
             return Some(Turn::Over(std::mem::take(&mut self.over)));
         }
-        std::mem::take(&mut self.farewell).then_some(Turn::Farewell)
+        (self.farewell && !sent.farewell).then_some(Turn::Farewell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use secsv_protocol::message::Kind;
+
+    use super::*;
+    use crate::status::board;
+
+    fn peer() -> Peer {
+        Peer::new(PartyId::Client(0), &Arc::new(board()), "north".to_owned(), (0, 0, 0), Vec::new())
+    }
+
+    fn message(number: u64) -> Outbound {
+        let body = Body::Inline(Arc::new(vec![1]));
+        Outbound { to: PartyId::Client(0), number, kind: Kind::Done, digest: [0; 32], length: 1, body }
+    }
+
+    /// A stream that is about to end must not be the only one to hear of a message: the one that stays would not send it.
+    #[test]
+    fn streams_that_overlap_all_hear_what_is_new() {
+        let peer = peer();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut streams = [(); 2].map(|()| Box::pin(peer.turn(Sent::default())));
+        for stream in &mut streams {
+            assert!(stream.as_mut().poll(&mut context).is_pending());
+        }
+        peer.post(message(0));
+        for stream in &mut streams {
+            let Poll::Ready(Turn::Message(found)) = stream.as_mut().poll(&mut context) else {
+                panic!("a message")
+            };
+            assert_eq!(found.number, 0);
+        }
+    }
+
+    /// The stream on which it was said may have been cut off.
+    #[test]
+    fn a_farewell_is_said_once_on_every_stream() {
+        let peer = peer();
+        peer.part();
+        for _ in 0..2 {
+            let turn = |sent| peer.lock().turn(sent);
+            assert!(matches!(turn(Sent::default()), Some(Turn::Farewell)));
+            assert!(turn(Sent { farewell: true, ..Sent::default() }).is_none());
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use secsv_protocol::{PartyId, TestResult};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::peer::Peer;
 use crate::{
@@ -29,8 +29,8 @@ const TOGETHER: usize = 256;
 
 /// What the scribe is asked for.
 pub(crate) enum Order {
-    /// Keep this.
-    Keep(Batch),
+    /// Keep this, which takes room until then.
+    Keep(Batch, Option<OwnedSemaphorePermit>),
     /// Which instance of a peer was met first?
     Meet(PartyId, [u8; 16], oneshot::Sender<[u8; 16]>),
     /// Keep everything so far, and say so.
@@ -63,15 +63,17 @@ impl Scribe {
             let mut batches = Vec::new();
             let mut flushed = Vec::new();
             let mut met = Vec::new();
+            let mut room = Vec::new();
             let until = Instant::now() + gathering;
             let more = std::iter::from_fn(|| {
                 orders.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
             });
             for order in [first].into_iter().chain(more.take(TOGETHER)) {
                 match order {
-                    Order::Keep(mut batch) => {
+                    Order::Keep(mut batch, taken) => {
                         acknowledged.append(&mut batch.acknowledged);
                         batches.push(batch);
+                        room.extend(taken);
                     }
                     Order::Meet(peer, instance, reply) => met.push((peer, instance, reply)),
                     Order::Flush(reply) => flushed.push(reply),
@@ -85,6 +87,7 @@ impl Scribe {
                 self.keep(batches)?;
                 gathering = begun.elapsed().clamp(SHORTEST_GATHERING, LONGEST_GATHERING);
             }
+            drop(room);
             for (peer, instance, reply) in met {
                 // Whoever asked may have gone.
                 let _ = reply.send(self.journal.meet(peer, instance)?);

@@ -314,7 +314,7 @@ impl Peer {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::status) fn board() -> Board {
+    pub(crate) fn board() -> Board {
         let names =
             vec![(PartyId::Auxiliary, "auxiliary".to_owned()), (PartyId::Client(0), "north<&\"".to_owned())];
         let board = Board::of(

@@ -7,5 +7,7 @@ mod metrics;
 mod page;
 mod serve;
 
+#[cfg(test)]
+pub(crate) use board::tests::board;
 pub use board::{Board, PeerStatus, Phase, RoundStatus, Status};
 pub use serve::{StatusPages, serve};

@@ -5,13 +5,16 @@ use std::{io, sync::Arc, time::Duration};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use secsv_protocol::PartyId;
-use tokio::{net::TcpStream, sync::mpsc};
+use tokio::{
+    net::TcpStream,
+    sync::{mpsc, oneshot},
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tonic::{Status, codegen::http::Uri, transport::Endpoint};
 use tower::{Service as _, ServiceExt as _};
 
-use super::{ANSWER, FRAME, HANDSHAKE, Identity, SILENCE, WINDOW, service};
-use crate::link::{Host, PACKETS, converse};
+use super::{ANSWER, FRAME, HANDSHAKE, Identity, SILENCE, WINDOW, held::Held, service};
+use crate::link::{Host, PACKETS, PATIENCE, converse};
 
 /// The first wait after a connection was lost ...
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -65,17 +68,23 @@ async fn once<H: Host>(host: &Arc<H>, identity: &Arc<Identity>, server: PartyId)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .connect_timeout(2 * HANDSHAKE);
-    let of = identity.clone();
+    // Whatever the server has not taken by the end is not waited for.
+    let (_hold, held) = oneshot::channel();
+    let (of, mut held) = (identity.clone(), Some(held));
     let connector = tower::service_fn(move |_: Uri| {
-        let of = of.clone();
-        async move { connect(&of, server).await.map(TokioIo::new) }
+        let (of, held) = (of.clone(), held.take());
+        async move {
+            let held = held.ok_or_else(|| io::Error::other("the connection is lost"))?;
+            connect(&of, server).await.map(|stream| TokioIo::new(Held::new(stream, held, ())))
+        }
     });
     let channel = endpoint.connect_with_connector(connector).await;
     let mut channel = channel.map_err(|error| DialError::Connect(innermost(&error)))?;
     let ready = channel.ready().await.map_err(|error| DialError::Connect(innermost(&error)))?;
     let (outgoing, packets) = mpsc::channel(PACKETS);
     let refused = |status| DialError::Refused(Box::new(status));
-    let response = ready.call(service::request(packets)).await;
+    let response = tokio::time::timeout(PATIENCE, ready.call(service::request(packets))).await;
+    let response = response.map_err(|_| DialError::Connect("no answer in time".to_owned()))?;
     let response = response.map_err(|error| refused(Status::from_error(error.into())))?;
     let incoming = service::answered(response).map_err(refused)?;
     converse(host.clone(), server, incoming, outgoing).await.map_err(refused)

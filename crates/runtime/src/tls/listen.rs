@@ -1,102 +1,86 @@
 //! Connections that come in.
 
 use std::{
+    collections::{BTreeMap, VecDeque},
     io,
     net::SocketAddr,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use secsv_protocol::PartyId;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc},
-    task::JoinHandle,
-    time::Sleep,
+    sync::{mpsc, oneshot, watch},
+    task::{AbortHandle, JoinHandle},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Server, server::Connected};
 
-use super::{ANSWER, FRAME, HANDSHAKE, Identity, SILENCE, TlsError, WINDOW, service::LinkService};
+use super::{
+    ANSWER, FRAME, HANDSHAKE, Identity, SILENCE, TlsError, WINDOW,
+    held::{Held, Hold},
+    service::LinkService,
+};
 use crate::link::{Host, PATIENCE};
 
-/// Handshakes at a time: strangers who never finish theirs keep nobody else out for long.
+/// Handshakes at a time. One more ends the oldest: strangers who never finish theirs keep nobody else out.
 const HANDSHAKES: usize = 256;
+/// Connections of a party at a time. One more ends the oldest.
+const CONNECTIONS: usize = 4;
 
 /// Who is at the other end of a connection.
 #[derive(Clone)]
 pub(super) struct Caller {
     pub party: Option<PartyId>,
     pub address: SocketAddr,
-    met: Arc<AtomicBool>,
+    /// Streams under way on the connection.
+    streams: watch::Sender<usize>,
 }
 
 impl Caller {
-    /// The connection is put to use.
-    pub(super) fn has_met(&self) {
-        self.met.store(true, Ordering::Relaxed);
+    /// The connection is put to use, until this is dropped.
+    pub(super) fn begin(&self) -> Use {
+        self.streams.send_modify(|streams| *streams += 1);
+        Use(self.streams.clone())
     }
 }
 
-/// A connection of somebody with a certificate. It ends by itself if it is not put to use.
-struct Secured {
-    stream: TlsStream<TcpStream>,
-    caller: Caller,
-    patience: Pin<Box<Sleep>>,
+/// A stream under way.
+pub(super) struct Use(watch::Sender<usize>);
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.send_modify(|streams| *streams -= 1);
+    }
 }
+
+/// Holds on to a connection while it is put to use, and a while longer.
+async fn watch_over(_hold: Hold, mut streams: watch::Receiver<usize>, address: SocketAddr) {
+    loop {
+        match tokio::time::timeout(PATIENCE, streams.wait_for(|&streams| streams > 0)).await {
+            Ok(Ok(_)) => {}
+            // The connection has ended.
+            Ok(Err(_)) => return,
+            Err(_) => {
+                tracing::warn!(%address, "connection put to no use: closed");
+                return;
+            }
+        }
+        if streams.wait_for(|&streams| streams == 0).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A connection of somebody with a certificate.
+type Secured = Held<TlsStream<TcpStream>, Caller>;
 
 impl Connected for Secured {
     type ConnectInfo = Caller;
 
     fn connect_info(&self) -> Caller {
-        self.caller.clone()
-    }
-}
-
-impl AsyncRead for Secured {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if !self.caller.met.load(Ordering::Relaxed) && self.patience.as_mut().poll(cx).is_ready() {
-            tracing::warn!(address = %self.caller.address, "connection put to no use: closed");
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Secured {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, data)
-    }
-
-    /// A frame's head and its bytes go into the same record.
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.known.clone()
     }
 }
 
@@ -148,9 +132,9 @@ async fn accept(
     secured: mpsc::Sender<Result<Secured, io::Error>>,
 ) {
     let acceptor = TlsAcceptor::from(identity.server());
-    let room = Arc::new(Semaphore::new(HANDSHAKES));
+    let connections = Arc::new(Mutex::new(BTreeMap::new()));
+    let mut handshakes = VecDeque::new();
     loop {
-        let Ok(permit) = room.clone().acquire_owned().await else { return };
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -160,26 +144,111 @@ async fn accept(
             }
         };
         let (acceptor, identity, secured) = (acceptor.clone(), identity.clone(), secured.clone());
-        tokio::spawn(async move {
-            let _permit = permit;
+        let connections = connections.clone();
+        let handshake = tokio::spawn(async move {
             // Small messages must not wait for large ones' acknowledgements.
             let _ = stream.set_nodelay(true);
             match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
                 Err(_) => tracing::warn!(%address, reason = "no handshake in time", "connection refused"),
                 Ok(Err(reason)) => tracing::warn!(%address, %reason, "connection refused"),
                 Ok(Ok(stream)) => {
-                    let connection = name(stream, &identity, address);
+                    let connection = name(stream, &identity, address, &connections);
                     // The server has ended: nobody takes it.
                     let _ = secured.send(Ok(connection)).await;
                 }
             }
         });
+        if handshakes.len() >= HANDSHAKES {
+            handshakes.retain(|handshake: &AbortHandle| !handshake.is_finished());
+        }
+        keep(&mut handshakes, handshake.abort_handle(), HANDSHAKES);
     }
 }
 
-fn name(stream: TlsStream<TcpStream>, identity: &Identity, address: SocketAddr) -> Secured {
+/// Watchers of connections by party, the oldest first. Some may have ended.
+type Connections = Mutex<BTreeMap<Option<PartyId>, VecDeque<AbortHandle>>>;
+
+fn name(
+    stream: TlsStream<TcpStream>,
+    identity: &Identity,
+    address: SocketAddr,
+    connections: &Connections,
+) -> Secured {
     let certificates = stream.get_ref().1.peer_certificates();
     let party = certificates.and_then(|chain| chain.first()).and_then(|own| identity.party_of(own));
-    let caller = Caller { party, address, met: Arc::new(AtomicBool::new(false)) };
-    Secured { stream, caller, patience: Box::pin(tokio::time::sleep(PATIENCE)) }
+    let (hold, held) = oneshot::channel();
+    let streams = watch::Sender::new(0);
+    let watcher = tokio::spawn(watch_over(hold, streams.subscribe(), address));
+    let mut connections = connections.lock().unwrap_or_else(PoisonError::into_inner);
+    keep(connections.entry(party).or_default(), watcher.abort_handle(), CONNECTIONS);
+    Held::new(stream, held, Caller { party, address, streams })
+}
+
+/// Adds one; the oldest ends if they are more than that.
+fn keep(tasks: &mut VecDeque<AbortHandle>, task: AbortHandle, most: usize) {
+    tasks.push_back(task);
+    if tasks.len() > most {
+        tasks.pop_front().iter().for_each(AbortHandle::abort);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
+        time::sleep,
+    };
+
+    use super::*;
+
+    fn connection() -> (Held<DuplexStream, Caller>, DuplexStream) {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let (hold, held) = oneshot::channel();
+        let streams = watch::Sender::new(0);
+        tokio::spawn(watch_over(hold, streams.subscribe(), address));
+        let (own, other) = duplex(8);
+        (Held::new(own, held, Caller { party: None, address, streams }), other)
+    }
+
+    const MOMENT: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_lasts_while_it_is_used_and_a_while_longer() {
+        let (mut held, mut other) = connection();
+        sleep(PATIENCE - MOMENT).await;
+        let (first, second) = (held.known.begin(), held.known.begin());
+        sleep(10 * PATIENCE).await;
+        drop(first);
+        sleep(10 * PATIENCE).await;
+        drop(second);
+        sleep(PATIENCE - MOMENT).await;
+        other.write_all(b"a").await.unwrap();
+        assert_eq!(held.read_u8().await.unwrap(), b'a');
+        // Somebody waits for bytes when it ends.
+        assert_eq!(held.read_u8().await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+        assert_eq!(held.read_u8().await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+    }
+
+    /// The other side takes nothing: whoever writes is told too.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_full_ends_too() {
+        let (mut held, _other) = connection();
+        assert_eq!(held.write_all(&[0; 9]).await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+        assert_eq!(held.shutdown().await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+    }
+
+    #[tokio::test]
+    async fn the_oldest_ends_for_a_new_one() {
+        let mut tasks = VecDeque::new();
+        let spawned: Vec<JoinHandle<()>> = (0..5).map(|_| tokio::spawn(std::future::pending())).collect();
+        spawned.iter().for_each(|task| keep(&mut tasks, task.abort_handle(), 3));
+        assert_eq!(tasks.len(), 3);
+        tokio::task::yield_now().await;
+        assert_eq!(
+            spawned.iter().map(JoinHandle::is_finished).collect::<Vec<_>>(),
+            [true, true, false, false, false]
+        );
+    }
 }

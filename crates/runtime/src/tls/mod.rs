@@ -2,6 +2,7 @@
 //! way in.
 
 mod dial;
+mod held;
 mod listen;
 mod service;
 
@@ -17,7 +18,7 @@ use secsv_protocol::PartyId;
 use crate::{
     crypto,
     kit::{Address, Kit},
-    link::CHUNK,
+    link::wire::MOST_PACKET,
 };
 
 pub(crate) use dial::dial;
@@ -33,8 +34,8 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(10);
 pub(crate) const ANSWER: Duration = Duration::from_secs(20);
 /// Bytes under way on a stream: enough for 100 Mbit/s and a tenth of a second, little enough for a hundred peers.
 pub(crate) const WINDOW: u32 = 2 << 20;
-/// Bytes in a frame of HTTP/2: one for a packet.
-pub(crate) const FRAME: u32 = (CHUNK + (64 << 10)) as u32;
+/// Bytes in a frame of HTTP/2, at most: a packet's data is in one.
+pub(crate) const FRAME: u32 = MOST_PACKET as u32;
 
 /// Why there can be no TLS.
 #[derive(Debug, thiserror::Error)]

@@ -22,7 +22,7 @@ use tonic::{
 
 use super::listen::Caller;
 use crate::link::{
-    Host, PACKETS, converse,
+    Host, PACKETS, PATIENCE, converse,
     packet::Packet,
     wire::{Incoming, Outgoing, Side, status_of},
 };
@@ -51,24 +51,9 @@ pub(super) fn answered(response: http::Response<Body>) -> Result<Incoming<Body>,
         return Err(if ended { Status::unknown("the stream ended before it began") } else { status });
     }
     if parts.status != StatusCode::OK {
-        return Err(Status::new(code_of(parts.status), format!("refused by HTTP: {}", parts.status)));
+        return Err(Status::unknown(format!("refused by HTTP: {}", parts.status)));
     }
     Ok(Incoming::new(body, Side::Dialler))
-}
-
-/// As gRPC's table has it, for what answers in the name of a server.
-fn code_of(status: StatusCode) -> Code {
-    match status {
-        StatusCode::BAD_REQUEST => Code::Internal,
-        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
-        StatusCode::FORBIDDEN => Code::PermissionDenied,
-        StatusCode::NOT_FOUND => Code::Unimplemented,
-        StatusCode::TOO_MANY_REQUESTS
-        | StatusCode::BAD_GATEWAY
-        | StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::GATEWAY_TIMEOUT => Code::Unavailable,
-        _ => Code::Unknown,
-    }
 }
 
 /// The service.
@@ -128,10 +113,13 @@ fn meet<H: Host>(host: Arc<H>, request: http::Request<Body>) -> Result<Packets, 
         tracing::warn!(address = %caller.address, "{text}");
         return Err(Status::permission_denied(text));
     };
-    caller.has_met();
     let (outgoing, packets) = mpsc::channel(PACKETS);
+    let stream = caller.begin();
     let incoming = Incoming::new(request.into_body(), Side::Listener);
-    tokio::spawn(serve(host, id, incoming, outgoing));
+    tokio::spawn(async move {
+        serve(host, id, incoming, outgoing).await;
+        drop(stream);
+    });
     Ok(packets)
 }
 
@@ -143,8 +131,8 @@ async fn serve<H: Host>(
 ) {
     if let Err(status) = converse(host, id, incoming, outgoing.clone()).await {
         tracing::warn!(peer = %id, reason = status.message(), "stream refused or lost");
-        // The other side may be gone already.
-        let _ = outgoing.send(Err(status)).await;
+        // The other side may be gone already, or take nothing any more.
+        let _ = tokio::time::timeout(PATIENCE, outgoing.send(Err(status))).await;
     }
 }
 

@@ -14,7 +14,7 @@ use rustls::{
 use secsv_protocol::message::Kind;
 use secsv_runtime::{
     kit::Kit,
-    link::packet::{Body, Chunk},
+    link::packet::{Body, Chunk, Farewell, Over},
     tls::client_config,
 };
 
@@ -22,6 +22,7 @@ use crate::{
     address::free_address,
     attacker::{Attack, greeting, handshake, head, honest_tls, message},
     federation::{CLIENTS, Fixture, Recipe},
+    impostor::Impostor,
 };
 
 /// A certificate that the consortium's own authority signed, for anybody.
@@ -148,6 +149,18 @@ async fn insiders(fixture: &Fixture, instance: [u8; 16]) {
         let reason = attack.refusal().await;
         assert!(reason.contains("is not expected"), "{kind}: {reason}");
     }
+    // Connections without end: a new one ends the oldest, long before the time for putting it to use is over.
+    let since = Instant::now();
+    let mut silent = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (principal, config) = (fixture.principal.clone(), honest_tls(&kit));
+        silent.spawn(async move { handshake(&principal, config).await });
+    }
+    for _ in 0..4 {
+        silent.join_next().await.unwrap().unwrap();
+    }
+    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    silent.shutdown().await;
     // 6. A session that is replayed: from the middle, or by somebody who was there before with other state.
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
@@ -186,6 +199,18 @@ fn without_tls(fixture: &Fixture, bytes: &[u8], trickle: bool) -> Duration {
     since.elapsed()
 }
 
+/// Strangers who connect and say nothing, more than are listened to at a time: a party gets in without waiting for them.
+async fn silent_crowd(fixture: &Fixture) {
+    let address = (fixture.principal.host.as_str(), fixture.principal.port);
+    let crowd: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let since = Instant::now();
+    let kit = fixture.kit("e");
+    let mut attack = Attack::dial(&fixture.principal, honest_tls(&kit)).await.unwrap();
+    attack.meet(greeting(&kit, fixture.instance("e"))).await;
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    drop(crowd);
+}
+
 #[test]
 fn strangers_are_refused_with_a_reason_and_the_run_goes_on() {
     let fixture = Fixture::new(&Recipe::default());
@@ -201,6 +226,7 @@ fn strangers_are_refused_with_a_reason_and_the_run_goes_on() {
         assert!(without_tls(&fixture, b"GET / HTTP/1.1\r\n\r\n", false) < Duration::from_secs(15));
         runtime.block_on(strangers(&fixture));
         runtime.block_on(insiders(&fixture, fixture.instance("e")));
+        runtime.block_on(silent_crowd(&fixture));
         assert!(slow.join().unwrap() < Duration::from_secs(25));
     });
     clients.push(fixture.start_client("e"));
@@ -220,4 +246,35 @@ fn a_kit_is_one_partys() {
     assert!(wrong.unwrap_err().to_string().contains("expected a client's, found auxiliary"));
     let wrong = secsv_runtime::node::run_auxiliary(fixture.kit("a"), &options);
     assert!(wrong.unwrap_err().to_string().contains("expected the auxiliary's, found a"));
+}
+
+/// A server that speaks in another's name takes nothing, and says what it likes: whoever dialled hangs up, and is there for
+/// the real one.
+#[test]
+fn a_server_that_takes_nothing_is_left() {
+    let fixture = Fixture::new(&Recipe::default());
+    let (kit, instance) = (fixture.kit("principal"), fixture.instance("principal"));
+    let mut clients = vec![fixture.start_client("a")];
+    // Tests that the run does not have: the client would believe that they are over.
+    let over =
+        |tests: u64| Body::Over(Over { tests: (1 << 40..).take(tests as usize).collect(), rounds: vec![] });
+    let greeting = || Body::Greeting(greeting(&kit, instance));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let impostor = Impostor::new(&fixture.principal, &kit).await;
+        // No greeting, and no room for the client's.
+        assert!(impostor.is_left(0, vec![Body::Farewell(Farewell {})]).await);
+        // More ends than there may be in a packet, and as many.
+        assert!(impostor.is_left(1 << 16, vec![greeting(), over(4097)]).await);
+        assert!(!impostor.is_left(1 << 16, vec![greeting(), over(4096)]).await);
+    });
+    let principal = fixture.start_principal(Duration::from_secs(300));
+    let auxiliary = fixture.start_auxiliary();
+    clients.extend(CLIENTS[1..].iter().map(|party| fixture.start_client(party)));
+    let result = principal.join().unwrap().unwrap();
+    fixture.assert_values(&result);
+    assert_eq!(auxiliary.join().unwrap().unwrap().fsv, result.fsv);
+    for client in clients {
+        assert_eq!(client.join().unwrap().unwrap().fsv, result.fsv);
+    }
 }

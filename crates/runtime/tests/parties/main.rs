@@ -12,4 +12,5 @@ mod chaos;
 mod equal;
 mod federation;
 mod hostile;
+mod impostor;
 mod process;

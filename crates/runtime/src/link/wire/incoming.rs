@@ -1,4 +1,5 @@
-//! The body that is received. What is held is less than a packet and a frame, in pieces that are not small.
+//! The body that is received. What is held is less than a packet and a frame, in pieces that are not small: each keeps the
+//! buffer in which it came.
 
 use std::{
     collections::VecDeque,
@@ -15,8 +16,12 @@ use tonic::{
     codegen::{StdError, http::HeaderMap},
 };
 
-use super::{MOST_PACKET, PREFIX, SMALL, Side, status_of};
+use super::{MOST_PACKET, PREFIX, Side, status_of};
 use crate::link::packet::Packet;
+
+/// Smaller pieces are copied: whoever sends many of them among frames that mean nothing would have large buffers kept for
+/// little. Chunks come whole.
+const PIECE: usize = 16 << 10;
 
 /// Packets out of the body of a request or of an answer.
 pub(crate) struct Incoming<B> {
@@ -79,7 +84,7 @@ where
     }
 
     fn add(&mut self, data: Bytes) {
-        if data.len() < SMALL {
+        if data.len() < PIECE {
             self.small.extend_from_slice(&data);
         } else {
             self.settle();
@@ -227,8 +232,8 @@ mod tests {
         };
         assert_eq!(say(&[], 1000), (0, 0));
         assert_eq!(say(&[1], 1000), (1000, 0));
-        assert_eq!(say(&[1; SMALL], 4), (1000 + 4 * SMALL, 5));
-        assert_eq!(say(&[1; SMALL - 1], 4), (1000 + 8 * SMALL - 4, 5));
+        assert_eq!(say(&[1; PIECE], 4), (1000 + 4 * PIECE, 5));
+        assert_eq!(say(&[1; PIECE - 1], 4), (1000 + 8 * PIECE - 4, 5));
     }
 
     #[test]

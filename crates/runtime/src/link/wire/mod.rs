@@ -14,7 +14,7 @@ pub(crate) use outgoing::Outgoing;
 use super::CHUNK;
 
 /// Bytes of a packet, at most: a chunk and what is around it.
-const MOST_PACKET: usize = CHUNK + (64 << 10);
+pub(crate) const MOST_PACKET: usize = CHUNK + (64 << 10);
 /// Bytes before a packet: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 /// So many bytes are copied sooner than handled by themselves.
