@@ -54,6 +54,12 @@ pub enum AuditDefect {
         /// Party and federation in the first line.
         found: String,
     },
+    /// A result that is not the one that was found.
+    #[error("expected the values that were found, found others: it was changed")]
+    AnothersResult,
+    /// A federation file that is not the kit's.
+    #[error("expected the federation file of the kit, found another: use another state directory")]
+    AnothersFederation,
     /// The same frame with other bytes: what was sent must be sent again unchanged.
     #[error("frame {number} {direction} {peer} has the digest {found}, but was {expected} before")]
     Changed {
@@ -83,6 +89,8 @@ impl AuditError {
                 | AuditDefect::Torn { .. }
                 | AuditDefect::NotAnEntry { .. }
                 | AuditDefect::AnothersLog { .. }
+                | AuditDefect::AnothersFederation
+                | AuditDefect::AnothersResult
         )
     }
 }

@@ -1,9 +1,9 @@
 //! A party's log, open for writing.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs,
-    io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _},
+    io::{self, BufRead as _, BufReader, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -17,7 +17,8 @@ use super::{
 use crate::{Fingerprint, kit::Kit};
 
 /// Lines after which the disk is told to keep them. What a kill of the process leaves in the system's hands is not lost;
-/// after a power cut the caller's journal has what is missing, and tells it again.
+/// after a power cut the caller's journal has what is missing, and tells it again: it asks for [`Log::sync`] before it lets go
+/// of something.
 const LINES_PER_SYNC: usize = 256;
 
 /// A log that goes on. Telling it a frame again is allowed and changes nothing, so that whoever replays a journal need
@@ -27,11 +28,14 @@ pub struct Log {
     file: fs::File,
     chain: Chain,
     names: HashMap<PartyId, String>,
-    known: HashMap<(Direction, PartyId, u64), Fingerprint>,
+    /// Frames that may be told again.
+    known: BTreeMap<(Direction, PartyId, u64), Fingerprint>,
     lines: usize,
     /// Lines that the file does not have yet.
     pending: String,
     unsynced: usize,
+    /// A part of a line may stand at the end: nothing may follow it.
+    has_failed: bool,
     has_ended: bool,
     has_result: bool,
 }
@@ -49,8 +53,13 @@ impl Log {
     /// Opens the log in a party's state directory, or begins it; keeps the federation file beside it.
     pub fn open(state: &Path, kit: &Kit) -> Result<(Self, Recovered), AuditError> {
         let copy = state.join(FEDERATION_FILE);
-        if !copy.exists() {
-            write_whole(&copy, &kit.federation_bytes)?;
+        match fs::read(&copy) {
+            Ok(bytes) if bytes == kit.federation_bytes => {}
+            Ok(_) => return Err(AuditError::new(&copy, None, AuditDefect::AnothersFederation)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                write_whole(&copy, &kit.federation_bytes)?;
+            }
+            Err(error) => return Err(AuditError::new(&copy, None, AuditDefect::Unreadable(error))),
         }
         Self::open_as(&state.join(LOG_FILE), kit.own, &kit.names(), Fingerprint(kit.digest))
     }
@@ -75,10 +84,11 @@ impl Log {
             file,
             chain: Chain::default(),
             names,
-            known: HashMap::new(),
+            known: BTreeMap::new(),
             lines: 0,
             pending: String::new(),
             unsynced: 0,
+            has_failed: false,
             has_ended: false,
             has_result: false,
         };
@@ -180,6 +190,24 @@ impl Log {
         Ok(())
     }
 
+    /// Whether it has all frames below a number. To be asked before [`Log::kept`].
+    pub fn has_all(&self, direction: Direction, peer: PartyId, below: u64) -> bool {
+        self.known.range((direction, peer, 0)..(direction, peer, below)).count() as u64 == below
+    }
+
+    /// What was told so far is not told again, but for frames from the number on that is due from their sender: an earlier
+    /// process may have told those and been killed before it could keep them.
+    pub fn kept(&mut self, due: impl Fn(PartyId) -> u64) {
+        self.known.retain(|(direction, peer, number), _| {
+            *direction == Direction::Received && *number >= due(*peer)
+        });
+    }
+
+    /// Whether a result was recorded.
+    pub fn has_result(&self) -> bool {
+        self.has_result
+    }
+
     /// Keeps the result in the state directory and says so, once.
     pub fn record_result(&mut self, state: &Path, result: &[u8]) -> Result<(), AuditError> {
         if self.has_result {
@@ -205,14 +233,22 @@ impl Log {
     /// Gives the system what was told: a kill of the process does not take it any more.
     pub fn write_out(&mut self) -> Result<(), AuditError> {
         let failed = |error| AuditError::new(&self.path, None, AuditDefect::Unwritable(error));
+        if self.has_failed {
+            return Err(failed(io::Error::other("an earlier line could not be written")));
+        }
         // One call, so that a kill leaves whole lines in all but the rarest cases; a torn one is cut off later. What could not
         // be written is not tried again: a part of it may stand there.
-        self.file.write_all(std::mem::take(&mut self.pending).as_bytes()).map_err(failed)?;
+        let written = self.file.write_all(std::mem::take(&mut self.pending).as_bytes());
+        self.has_failed = written.is_err();
+        written.map_err(failed)?;
         if self.unsynced >= LINES_PER_SYNC { self.sync() } else { Ok(()) }
     }
 
     /// Has the disk keep everything so far.
     pub fn sync(&mut self) -> Result<(), AuditError> {
+        if self.unsynced == 0 {
+            return Ok(());
+        }
         self.unsynced = 0;
         if !self.pending.is_empty() {
             self.write_out()?;
@@ -260,7 +296,12 @@ pub(crate) fn fields(json: &[u8]) -> std::collections::BTreeMap<String, Fingerpr
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), AuditError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let partial = path.with_file_name(format!(".{name}.partial-{}", std::process::id()));
-    let written = fs::File::create(&partial)
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options
+        .open(&partial)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&partial, path));
     written.map_err(|error| AuditError::new(path, None, AuditDefect::Unwritable(error)))

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use secsv_protocol::PartyId;
+
 /// Why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -39,6 +41,16 @@ pub enum JournalError {
         path: PathBuf,
         /// What is wrong.
         what: &'static str,
+    },
+    /// A message that is not the next on its link: a fault of this program.
+    #[error("a message from {from} out of turn: expected number {expected}, found {found}")]
+    OutOfTurn {
+        /// The sender.
+        from: PartyId,
+        /// The number that is due.
+        expected: u64,
+        /// The message's.
+        found: u64,
     },
     /// The journal has failed or ended.
     #[error("{}: nothing is written any more: the journal has ended", path.display())]

@@ -171,6 +171,8 @@ pub struct Emission {
     pub length: u64,
     /// The content.
     pub body: Body,
+    /// Ciphertexts in it that the receiver is to decrypt.
+    pub replies: u64,
 }
 
 /// A party's journal.
@@ -192,9 +194,9 @@ pub struct Journal {
     /// What an earlier process said, and how often: not to be said again.
     said: BTreeMap<(PartyId, Kind, Digest), (Scope, usize)>,
     outbound: BTreeMap<(PartyId, u64), Option<Arc<Place>>>,
-    /// Numbers of messages whose contents a power cut took: the role says them again.
-    lost: BTreeMap<(PartyId, Kind, Digest), BTreeSet<u64>>,
     finished: BTreeSet<u64>,
+    /// Ciphertexts that others were to decrypt, those of earlier processes included.
+    replies: u64,
     next_row: u64,
 }
 
@@ -230,8 +232,8 @@ impl Journal {
             emitted: BTreeMap::new(),
             said: BTreeMap::new(),
             outbound: BTreeMap::new(),
-            lost: BTreeMap::new(),
             finished: BTreeSet::new(),
+            replies: 0,
             next_row: 0,
         };
         journal.load()?;
@@ -264,6 +266,11 @@ impl Journal {
         self.next_out.get(&to).copied().unwrap_or(0)
     }
 
+    /// Ciphertexts that others were to decrypt, whichever process asked them to.
+    pub fn replies(&self) -> u64 {
+        self.replies
+    }
+
     /// Tests that are over.
     pub fn finished(&self) -> &BTreeSet<u64> {
         &self.finished
@@ -286,13 +293,7 @@ impl Journal {
 
     /// Messages that their receivers have not acknowledged.
     pub fn unacknowledged(&self) -> Result<Vec<Outbound>, JournalError> {
-        let mut all = self.store.outbound(&self.shelf)?;
-        let is_lost = |message: &Outbound| {
-            let lost = self.lost.get(&(message.to, message.kind, message.digest));
-            lost.is_some_and(|lost| lost.contains(&message.number))
-        };
-        all.retain(|message| message.number >= self.acknowledged_by(message.to) && !is_lost(message));
-        Ok(all)
+        self.store.outbound(&self.shelf)
     }
 
     /// Messages below this number the peer has.
@@ -317,13 +318,11 @@ impl Journal {
         batches: impl IntoIterator<Item = Batch>,
     ) -> Result<Vec<Outbound>, JournalError> {
         let (mut outbound, mut released) = (Vec::new(), Vec::new());
-        let mut is_shelved = false;
         let done = self.store.clone().transact(|tables| {
             for batch in batches {
-                is_shelved |= batch.received.iter().any(|message| matches!(message.body, Body::Shelved(..)));
                 self.enter(tables, batch, &mut outbound, &mut released)?;
             }
-            if is_shelved { self.shelf.received().sync() } else { Ok(()) }
+            self.shelf.sync()
         });
         if done.is_err() {
             self.shelf.close();
@@ -341,12 +340,14 @@ impl Journal {
         released: &mut Vec<Arc<Place>>,
     ) -> Result<(), JournalError> {
         for message in batch.received {
+            self.expect(message.from, message.number)?;
             write.received(self.next_row, &message)?;
             self.inbound.entry(message.scope).or_default().insert(self.next_row, message.body.place());
             self.next_in.insert(message.from, message.number + 1);
             self.next_row += 1;
         }
         for Inbound { from, number, .. } in batch.skipped {
+            self.expect(from, number)?;
             write.due(from, number + 1);
             self.next_in.insert(from, number + 1);
         }
@@ -359,10 +360,13 @@ impl Journal {
         }
         for emission in batch.sent {
             if self.was_said(&emission) {
-                outbound.extend(self.found_again(write, emission)?);
                 continue;
             }
             let scope = emission.scope;
+            if emission.replies > 0 {
+                self.replies += emission.replies;
+                write.replies(self.replies);
+            }
             let message = self.numbered(emission);
             write.sent(self.next_row, &message, scope)?;
             self.emitted.entry(scope).or_default().insert(self.next_row);
@@ -375,14 +379,20 @@ impl Journal {
             write.acknowledged(peer, *known);
             let gone = self.outbound.extract_if((peer, 0)..(peer, *known), |_, _| true);
             for (key, place) in gone {
-                write.forget_outbound(key)?;
                 released.extend(place);
+                write.forget_outbound(key)?;
             }
         }
         for scope in batch.over {
-            released.extend(self.forget(write, scope)?);
+            self.forget(write, scope, released)?;
         }
         Ok(())
+    }
+
+    /// Nothing may be acknowledged that comes behind a message which is not here.
+    fn expect(&self, from: PartyId, found: u64) -> Result<(), JournalError> {
+        let expected = self.next_in(from);
+        if found == expected { Ok(()) } else { Err(JournalError::OutOfTurn { from, expected, found }) }
     }
 
     /// Whether an earlier process said this; each time it did counts once.
@@ -396,21 +406,6 @@ impl Journal {
         true
     }
 
-    /// A message that a power cut took, in the words in which it was said first.
-    fn found_again(
-        &mut self,
-        write: &mut Tables<'_>,
-        emission: Emission,
-    ) -> Result<Option<Outbound>, JournalError> {
-        let Emission { to, kind, digest, length, body, .. } = emission;
-        let Some(lost) = self.lost.get_mut(&(to, kind, digest)) else { return Ok(None) };
-        let Some(number) = lost.pop_first() else { return Ok(None) };
-        self.outbound.insert((to, number), body.place());
-        let message = Outbound { to, number, kind, digest, length, body };
-        write.waiting(&message)?;
-        Ok(Some(message))
-    }
-
     fn numbered(&mut self, emission: Emission) -> Outbound {
         let Emission { to, kind, digest, length, body, .. } = emission;
         let next = self.next_out.entry(to).or_insert(0);
@@ -420,22 +415,26 @@ impl Journal {
         Outbound { to, number, kind, digest, length, body }
     }
 
-    /// Lets go of everything about something; returns the contents that go with it.
-    fn forget(&mut self, write: &mut Tables<'_>, scope: Scope) -> Result<Vec<Arc<Place>>, JournalError> {
+    /// Lets go of everything about something, and releases the contents that go with it.
+    fn forget(
+        &mut self,
+        write: &mut Tables<'_>,
+        scope: Scope,
+        released: &mut Vec<Arc<Place>>,
+    ) -> Result<(), JournalError> {
         if let Scope::Test(test) = scope {
             self.finished.insert(test);
             write.finished(test)?;
         }
-        let mut released = Vec::new();
-        for (row, place) in self.inbound.remove(&scope).unwrap_or_default() {
-            write.forget_inbound(row)?;
-            released.extend(place);
-        }
+        // All of it first: should the store fail, nothing may be written where the contents stand.
+        let rows = self.inbound.remove(&scope).unwrap_or_default();
+        released.extend(rows.values().flatten().cloned());
+        rows.keys().try_for_each(|&row| write.forget_inbound(row))?;
         for row in self.emitted.remove(&scope).unwrap_or_default() {
             write.forget_emitted(row)?;
         }
         self.said.retain(|_, (about, _)| *about != scope);
-        Ok(released)
+        Ok(())
     }
 
     /// Where contents are written.
@@ -443,34 +442,17 @@ impl Journal {
         &self.shelf
     }
 
-    /// Whether a message can be sent as it was said: after a power cut its content may be gone.
-    fn is_whole(&self, message: &Outbound) -> bool {
-        match &message.body {
-            Body::Inline(content) => content.len() as u64 == message.length,
-            Body::Shelved(..) => self.shelf.read(&message.body, &message.digest).is_ok(),
-        }
-    }
-
     fn load(&mut self) -> Result<(), JournalError> {
         let loaded = self.store.load()?;
         (self.next_in, self.next_out, self.acknowledged) =
             (loaded.next_in, loaded.next_out, loaded.acknowledged);
-        (self.finished, self.next_row) = (loaded.finished, loaded.next_row);
+        (self.finished, self.replies, self.next_row) = (loaded.finished, loaded.replies, loaded.next_row);
         for message in self.store.inbound(&self.shelf)?.iter().zip(&loaded.inbound_rows) {
             let (message, &row) = message;
             self.inbound.entry(message.scope).or_default().insert(row, message.body.place());
         }
-        let mut waiting = self.store.outbound(&self.shelf)?;
-        waiting.retain(|message| message.number >= self.acknowledged_by(message.to));
-        let (whole, lost): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|message| self.is_whole(message));
-        for message in whole {
+        for message in self.store.outbound(&self.shelf)? {
             self.outbound.insert((message.to, message.number), message.body.place());
-        }
-        // Before their places are given to others.
-        self.store.clone().transact(|tables| lost.iter().try_for_each(|message| tables.lost(message)))?;
-        for message in lost {
-            let key = (message.to, message.kind, message.digest);
-            self.lost.entry(key).or_default().insert(message.number);
         }
         for (row, key, scope) in loaded.emitted {
             self.emitted.entry(scope).or_default().insert(row);

@@ -22,9 +22,15 @@ pub type Digest = [u8; 32];
 /// Room is given out in pages.
 const PAGE: u64 = 4096;
 
-/// A directory that its owner alone can look into.
+/// A directory that its owner alone can look into, and that outlasts a power cut.
 pub(super) fn private_directory(path: &Path) -> Result<(), JournalError> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(JournalError::system(path))
+    if path.is_dir() {
+        return Ok(());
+    }
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let kept = made.and_then(|()| File::open(parent)).and_then(|parent| parent.sync_all());
+    kept.map_err(JournalError::system(path))
 }
 
 /// An empty file that its owner alone can read.
@@ -48,12 +54,12 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// The room of what was received, which must last.
+    /// The room of what was received.
     pub(super) fn received(&self) -> &Arc<Room> {
         &self.received
     }
 
-    /// The room of what is sent: the role can say it again, in the same words, should the disk not have it after a power cut.
+    /// The room of what is sent.
     pub(super) fn sent(&self) -> &Arc<Room> {
         &self.sent
     }
@@ -79,6 +85,11 @@ impl Shelf {
         [&self.received, &self.sent].into_iter().map(|room| room.places().len()).sum()
     }
 
+    /// Has the disk keep what was written so far.
+    pub(super) fn sync(&self) -> Result<(), JournalError> {
+        [&self.received, &self.sent].into_iter().try_for_each(|room| room.sync())
+    }
+
     /// Gives back what lies behind the last content.
     pub(super) fn trim(&self) -> Result<(), JournalError> {
         [&self.received, &self.sent].into_iter().try_for_each(|room| room.trim())
@@ -100,6 +111,8 @@ pub(super) struct Room {
     /// By their first pages.
     places: Mutex<BTreeMap<u64, Taken>>,
     closed: AtomicBool,
+    /// Something was written that the disk may not keep yet.
+    unsynced: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -142,7 +155,8 @@ impl Room {
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(JournalError::system(&path))?;
         let direct = Direct::open(&path);
-        Ok(Self { path, file, direct, places: Mutex::default(), closed: AtomicBool::new(false) })
+        let (closed, unsynced) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { path, file, direct, places: Mutex::default(), closed, unsynced })
     }
 
     fn places(&self) -> MutexGuard<'_, BTreeMap<u64, Taken>> {
@@ -171,6 +185,7 @@ impl Room {
         // Refused by some systems only when something is written.
         let is_written = self.direct.as_ref().is_some_and(|direct| direct.write(content, at).is_ok());
         let written = if is_written { Ok(()) } else { self.file.write_all_at(content, at) };
+        self.unsynced.store(true, Ordering::SeqCst);
         written.map_err(JournalError::system(&self.path)).map(|()| place)
     }
 
@@ -201,6 +216,10 @@ impl Room {
 
     /// Has the disk keep what was written.
     pub fn sync(&self) -> Result<(), JournalError> {
+        // Before: what is written from now on is for the next time.
+        if !self.unsynced.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
         self.file.sync_data().map_err(JournalError::system(&self.path))
     }
 
@@ -288,7 +307,9 @@ mod tests {
                 lengths.iter().zip([0, 1, 64, 4096, 7, 8192, 9]).map(|(&n, at)| &bytes[at..at + n]).collect();
             let places: Vec<Arc<Place>> =
                 contents.iter().map(|content| shared.put(content).unwrap()).collect();
+            assert!(shared.unsynced.load(Ordering::SeqCst));
             shared.sync().unwrap();
+            assert!(!shared.unsynced.load(Ordering::SeqCst));
             for (content, place) in contents.iter().zip(&places) {
                 assert!(place.read(0, content.len()).unwrap() == *content, "{} bytes", content.len());
             }

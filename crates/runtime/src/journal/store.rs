@@ -38,6 +38,8 @@ const EMITTED: TableDefinition<u64, (u16, u8, ScopeKey, &[u8; 32])> = TableDefin
 const ASSIGNED: TableDefinition<u64, &[u8]> = TableDefinition::new("assigned");
 const TESTS: TableDefinition<u64, (&[u8], Option<&[u8]>)> = TableDefinition::new("tests");
 const FINISHED: TableDefinition<u64, ()> = TableDefinition::new("finished");
+/// One row: ciphertexts that others were to decrypt.
+const REPLIES: TableDefinition<(), u64> = TableDefinition::new("replies");
 
 pub(super) struct Store {
     database: Database,
@@ -53,6 +55,7 @@ pub(super) struct Loaded {
     pub inbound_rows: Vec<u64>,
     pub emitted: Vec<(u64, (PartyId, Kind, Digest), Scope)>,
     pub finished: BTreeSet<u64>,
+    pub replies: u64,
     pub next_row: u64,
 }
 
@@ -88,7 +91,7 @@ fn body_of(room: &Arc<Room>, (_, length, inline, page): BodyRow<'_>) -> Result<B
 
 fn identity_of(owner: &Owner) -> [(&'static str, String); 3] {
     let federation = blake3::Hash::from(owner.federation).to_hex().to_string();
-    let version = format!("{}, journal 5", env!("CARGO_PKG_VERSION"));
+    let version = format!("{}, journal 6", env!("CARGO_PKG_VERSION"));
     [("version", version), ("party", owner.party.to_string()), ("federation", federation)]
 }
 
@@ -101,7 +104,7 @@ impl Store {
         draw: impl FnOnce() -> [u8; 48],
     ) -> Result<(Self, [u8; 48]), JournalError> {
         let path = directory.join("journal.redb");
-        if !path.exists() {
+        if !path.try_exists().map_err(JournalError::system(&path))? {
             let new = directory.join("journal.new");
             // Made here, so that nobody else can read it from its first byte on.
             drop(private_file(&new).map_err(JournalError::system(&new))?);
@@ -140,6 +143,7 @@ impl Store {
         write.open_table(ASSIGNED).map_err(store)?;
         write.open_table(TESTS).map_err(store)?;
         write.open_table(FINISHED).map_err(store)?;
+        write.open_table(REPLIES).map_err(store)?;
         write.commit().map_err(store)
     }
 
@@ -203,6 +207,8 @@ impl Store {
         for row in read.open_table(FINISHED).map_err(store)?.iter().map_err(store)? {
             loaded.finished.insert(row.map_err(store)?.0.value());
         }
+        let replies = read.open_table(REPLIES).map_err(store)?.get(()).map_err(store)?;
+        loaded.replies = replies.map_or(0, |replies| replies.value());
         let assigned = read.open_table(ASSIGNED).map_err(store)?;
         let last_assigned = assigned.last().map_err(store)?.map(|(row, _)| row.value());
         let rows = loaded.inbound_rows.iter().copied().chain(loaded.emitted.iter().map(|row| row.0));
@@ -304,6 +310,8 @@ pub(super) struct Tables<'t> {
     finished: Table<'t, u64, ()>,
     /// Written once, in the end.
     numbers: [BTreeMap<PartyId, u64>; 3],
+    replies: Option<u64>,
+    write: &'t WriteTransaction,
 }
 
 impl<'t> Tables<'t> {
@@ -319,6 +327,8 @@ impl<'t> Tables<'t> {
             tests: write.open_table(TESTS).map_err(store)?,
             finished: write.open_table(FINISHED).map_err(store)?,
             numbers: Default::default(),
+            replies: None,
+            write,
         })
     }
 
@@ -329,7 +339,14 @@ impl<'t> Tables<'t> {
                 table.insert(peer.to_wire(), number).map_err(store)?;
             }
         }
+        if let Some(replies) = self.replies {
+            self.write.open_table(REPLIES).map_err(store)?.insert((), replies).map_err(store)?;
+        }
         Ok(())
+    }
+
+    pub fn replies(&mut self, replies: u64) {
+        self.replies = Some(replies);
     }
 
     pub fn received(&mut self, row: u64, message: &Inbound) -> Result<(), JournalError> {
@@ -346,22 +363,12 @@ impl<'t> Tables<'t> {
     }
 
     pub fn sent(&mut self, row: u64, message: &Outbound, scope: Scope) -> Result<(), JournalError> {
-        self.waiting(message)?;
+        let body = body_row(&message.body, &message.digest, message.length);
+        let key = (message.to.to_wire(), message.number);
+        self.outbound.insert(key, (message.kind as u8, body)).map_err(store)?;
         self.numbers[1].insert(message.to, message.number + 1);
         let value = (message.to.to_wire(), message.kind as u8, scope_key(scope), &message.digest);
         self.emitted.insert(row, value).map(drop).map_err(store)
-    }
-
-    /// A message that waits to be sent and acknowledged.
-    pub fn waiting(&mut self, message: &Outbound) -> Result<(), JournalError> {
-        let body = body_row(&message.body, &message.digest, message.length);
-        let key = (message.to.to_wire(), message.number);
-        self.outbound.insert(key, (message.kind as u8, body)).map(drop).map_err(store)
-    }
-
-    /// A message whose content is gone: nothing is left of it but its number and digest.
-    pub fn lost(&mut self, message: &Outbound) -> Result<(), JournalError> {
-        self.waiting(&Outbound { body: Body::Inline(Arc::default()), ..message.clone() })
     }
 
     pub fn acknowledged(&mut self, peer: PartyId, number: u64) {

@@ -67,6 +67,10 @@ impl<H: Host> Assembly<H> {
         if self.current.is_some() {
             return refuse("a message within another".to_owned());
         }
+        // What an earlier stream brought may have been taken since this one began: the other side need not send it again.
+        if (self.due..=self.peer.progress().0).contains(&head.number) {
+            self.due = head.number;
+        }
         if head.number != self.due {
             return refuse(format!("number: expected {}, found {}", self.due, head.number));
         }

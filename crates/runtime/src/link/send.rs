@@ -31,7 +31,7 @@ pub(super) async fn run(peer: Arc<Peer>, outgoing: Outgoing, greeting: &Greeting
                 let offset = partial.map_or(0, |(_, length)| length.min(message.length));
                 send_message(&outgoing, &message, offset).await?;
                 peer.count(0, message.length - offset);
-                sent.next += 1;
+                sent.next = message.number + 1;
             }
             Turn::Acknowledge(number) => {
                 send_to(&outgoing, Body::Acknowledged(number)).await?;

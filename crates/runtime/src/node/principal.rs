@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    path::Path,
     sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
@@ -9,6 +10,7 @@ use std::{
 use secsv_federation::Coalition;
 use secsv_protocol::{
     Assignment, PartyId, Principal, Scope, TestRequest,
+    decryptors::Protocol,
     role::Effects,
     session::{Session, typical_costs},
 };
@@ -19,7 +21,9 @@ use super::{
     finish,
 };
 use crate::{
-    Error, EvaluationResult, Progress, evaluate,
+    Error, EvaluationResult, Progress,
+    audit::{AuditDefect, AuditError, RESULT_FILE},
+    evaluate,
     journal::TestRecord,
     kit::Kit,
     party::{LinkState, Party, local},
@@ -75,7 +79,8 @@ pub fn run_principal(
     let outcome = (|| {
         let session = await_session(&party, &network)?;
         party.board().phase(Phase::Running);
-        let mut attendance = Attendance::new(options.away_after);
+        let needs_auxiliary = kit.session()?.settings.protocol != Protocol::Hesv;
+        let mut attendance = Attendance::new(options.away_after, needs_auxiliary);
         let mut watch = || attendance.look(&party);
         let mut evaluator = NetworkEvaluator {
             party: &party,
@@ -90,6 +95,10 @@ pub fn run_principal(
         let spec = &kit.federation.federation;
         let mut result = evaluate(spec, &mut evaluator, &kit.evaluation()?, observe)?;
         account_for(&party, &kit, &mut result);
+        // An earlier process may have recorded the same values, and what they cost.
+        if party.audit().has_result() {
+            result = recorded(&options.node.state, &result)?;
+        }
         keep(&result)?;
         let json = serde_json::to_vec(&result).map_err(|_| local("a result that can be written"))?;
         party.audit().record_result(&options.node.state, &json)?;
@@ -97,6 +106,19 @@ pub fn run_principal(
         Ok(result)
     })();
     finish(&party, network, outcome)
+}
+
+/// The result that stands in the state directory.
+fn recorded(state: &Path, found: &EvaluationResult) -> Result<EvaluationResult, Error> {
+    let file = state.join(RESULT_FILE);
+    let unreadable = |error| AuditError::new(&file, None, AuditDefect::Unreadable(error));
+    let bytes = std::fs::read(&file).map_err(unreadable)?;
+    let result: EvaluationResult =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.into()))?;
+    if (&result.fsv, &result.utilities) != (&found.fsv, &found.utilities) {
+        return Err(AuditError::new(&file, None, AuditDefect::AnothersResult).into());
+    }
+    Ok(result)
 }
 
 /// What an earlier process had asked for and not found.
@@ -113,13 +135,15 @@ fn open_scopes(known: &[TestRecord]) -> Result<Vec<Scope>, Error> {
 struct Attendance {
     begun: Instant,
     away_after: Duration,
+    needs_auxiliary: bool,
     away: Coalition,
-    awaited: Coalition,
+    awaited: Vec<PartyId>,
 }
 
 impl Attendance {
-    fn new(away_after: Duration) -> Self {
-        Self { begun: Instant::now(), away_after, away: Coalition::EMPTY, awaited: Coalition::EMPTY }
+    fn new(away_after: Duration, needs_auxiliary: bool) -> Self {
+        let (begun, away, awaited) = (Instant::now(), Coalition::EMPTY, Vec::new());
+        Self { begun, away_after, needs_auxiliary, away, awaited }
     }
 
     /// Has others take over from clients that stay away, and says who is awaited where nobody can.
@@ -133,20 +157,26 @@ impl Attendance {
             })
             .collect();
         if away != self.away {
-            tracing::warn!(clients = names(party, away), "away: others take over where the rules allow it");
+            let clients = names(party, away.members().map(PartyId::Client));
+            tracing::warn!(clients, "away: others take over where the rules allow it");
             self.away = away;
             party.act(Box::new(move |role| Ok((role.set_away(away)?, Vec::new()))));
         }
-        let awaited = party.desk().look(Principal::awaited);
-        if awaited != self.awaited && !awaited.is_empty() {
-            tracing::warn!(clients = names(party, awaited), "awaited: the run goes on when they are back");
+        let clients = party.desk().look(Principal::awaited);
+        let auxiliary = party.peers().get(&PartyId::Auxiliary).filter(|_| self.needs_auxiliary);
+        let auxiliary = auxiliary.filter(|auxiliary| self.is_away(&auxiliary.link_state()));
+        let clients = clients.members().map(PartyId::Client);
+        let awaited: Vec<PartyId> =
+            auxiliary.map(|auxiliary| auxiliary.id).into_iter().chain(clients).collect();
+        if awaited == self.awaited {
+            return Ok(());
         }
-        if awaited != self.awaited {
-            let parties: Vec<PartyId> = awaited.members().map(PartyId::Client).collect();
-            match parties[..] {
-                [] => party.board().phase(Phase::Running),
-                _ => party.board().paused_for(&parties),
-            }
+        if awaited.is_empty() {
+            party.board().phase(Phase::Running);
+        } else {
+            let parties = names(party, awaited.iter().copied());
+            tracing::warn!(parties, "awaited: the run goes on when they are back");
+            party.board().paused_for(&awaited);
         }
         self.awaited = awaited;
         Ok(())
@@ -157,9 +187,9 @@ impl Attendance {
     }
 }
 
-fn names(party: &Party<Principal>, clients: Coalition) -> String {
-    let name = |client| party.peers().get(&PartyId::Client(client)).map(|peer| peer.name.as_str());
-    clients.members().filter_map(name).collect::<Vec<_>>().join(", ")
+fn names(party: &Party<Principal>, parties: impl Iterator<Item = PartyId>) -> String {
+    let name = |id| party.peers().get(&id).map(|peer| peer.name.as_str());
+    parties.filter_map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Clients that were away when tests ended learn it now.
@@ -187,7 +217,7 @@ fn await_session(party: &Party<Principal>, network: &Network) -> Result<Arc<Sess
 
 /// What the principal's own process knows about cost, and what was disclosed.
 fn account_for(party: &Party<Principal>, kit: &Kit, result: &mut EvaluationResult) {
-    let (accounts, replies) = party.desk().accounts();
+    let (accounts, replies) = (party.desk().accounts(), party.replies());
     let skips = result.skip;
     let found = party.desk().look(|role| {
         let (session, planner) = (role.session()?, role.planner()?);

@@ -77,12 +77,7 @@ pub(crate) type Act<R> = Box<dyn FnOnce(&mut R) -> Result<(Effects<R>, Vec<TestR
 enum Event<R> {
     Arrival(Arrival),
     /// From the journal.
-    Replay {
-        from: PartyId,
-        kind: Kind,
-        scope: Scope,
-        content: Vec<u8>,
-    },
+    Replay(Inbound),
     Found(Continuation<R>),
     Act(Act<R>),
     /// A peer says that this has ended. It takes room in the inbox until it is kept.
@@ -97,13 +92,12 @@ struct Seat<R> {
     finished: BTreeSet<u64>,
     /// What an earlier process had open and this one has not yet.
     resuming: BTreeSet<Scope>,
-    held: Vec<Event<R>>,
+    /// Messages for then: the journal has them.
+    held: Vec<Inbound>,
     /// Requests of tests under way.
     requests: BTreeMap<u64, Vec<u8>>,
     /// Bytes and messages by sender, receiver and kind.
     traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
-    /// Ciphertexts that others were to decrypt.
-    replies: u64,
 }
 
 impl<R> Seat<R> {
@@ -125,8 +119,6 @@ struct Floor<R> {
     failure: Option<Error>,
     stopping: bool,
     accounts: Accounts,
-    /// Events from the journal that have not been taken yet.
-    replaying: usize,
 }
 
 /// Runs one role.
@@ -162,7 +154,7 @@ impl<R: Hosted> Desk<R> {
     pub fn new(beginning: Beginning<R>) -> Self {
         let Beginning { own, federation, role, due, finished, resuming, scribe, shelf, peers } = beginning;
         let (held, requests, traffic) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let seat = Seat { role, due, finished, resuming, held, requests, traffic, replies: 0 };
+        let seat = Seat { role, due, finished, resuming, held, requests, traffic };
         let floor = Floor {
             seat: Some(Box::new(seat)),
             inbox: VecDeque::new(),
@@ -173,7 +165,6 @@ impl<R: Hosted> Desk<R> {
             failure: None,
             stopping: false,
             accounts: Accounts::default(),
-            replaying: 0,
         };
         let (floor, tells) = (Mutex::new(floor), own == PartyId::Principal);
         let (work, moved) = (Condvar::new(), Condvar::new());
@@ -215,10 +206,8 @@ impl<R: Hosted> Desk<R> {
     }
 
     /// A message had come.
-    pub fn replay(&self, message: &Inbound, content: Vec<u8>) {
-        self.lock().replaying += 1;
-        let (from, kind, scope) = (message.from, message.kind, message.scope);
-        self.push(Event::Replay { from, kind, scope, content });
+    pub fn replay(&self, message: Inbound) {
+        self.push(Event::Replay(message));
     }
 
     /// The role is to do something.
@@ -242,13 +231,12 @@ impl<R: Hosted> Desk<R> {
         }
     }
 
-    /// What this process's work and messages cost so far, and how many ciphertexts it had others decrypt.
-    pub fn accounts(&self) -> (Accounts, u64) {
+    /// What this process's work and messages cost so far.
+    pub fn accounts(&self) -> Accounts {
         let mut floor = self.lock();
         loop {
             if let Some(seat) = &floor.seat {
-                let accounts = Accounts { traffic: seat.traffic.clone(), ..floor.accounts.clone() };
-                return (accounts, seat.replies);
+                return Accounts { traffic: seat.traffic.clone(), ..floor.accounts.clone() };
             }
             floor = self.watch(floor, MOST_PATIENT);
         }
@@ -273,14 +261,10 @@ impl<R: Hosted> Desk<R> {
         }
     }
 
-    /// Messages of the journal that the role has not taken yet.
-    pub fn replaying(&self) -> usize {
-        self.lock().replaying
-    }
-
     /// Nothing goes on.
     pub fn fail(&self, error: Error) {
-        self.lock().failure.get_or_insert(error);
+        self.lock().fail(error);
+        self.work.notify_all();
         self.moved.notify_all();
     }
 
@@ -314,29 +298,19 @@ impl<R: Hosted> Desk<R> {
     }
 
     fn take_event(&self, mut seat: Box<Seat<R>>, event: Event<R>) -> MutexGuard<'_, Floor<R>> {
-        let replayed = matches!(event, Event::Replay { .. });
         let done = catch_unwind(AssertUnwindSafe(|| self.handle(&mut seat, event)));
         let mut floor = self.lock();
-        floor.replaying = floor.replaying.saturating_sub(usize::from(replayed));
         match done {
             Ok(Ok(jobs)) => {
                 floor.jobs.extend(jobs);
                 let Seat { role, resuming, held, .. } = &mut *seat;
                 resuming.retain(|scope| !role.is_open(*scope));
-                let ready = held.extract_if(.., |event| match event {
-                    Event::Replay { scope, .. } => !resuming.contains(&scope.whole()),
-                    _ => true,
-                });
-                let ready: Vec<Event<R>> = ready.collect();
-                ready.into_iter().rev().for_each(|event| floor.inbox.push_front(event));
+                let ready = held.extract_if(.., |message| !resuming.contains(&message.scope.whole()));
+                let ready: Vec<Inbound> = ready.collect();
+                ready.into_iter().rev().for_each(|message| floor.inbox.push_front(Event::Replay(message)));
             }
-            Ok(Err(error)) => {
-                floor.failure.get_or_insert(error);
-            }
-            Err(_) => {
-                let error = RoleError::Local { what: "the role panicked" };
-                floor.failure.get_or_insert(Error::Role(error));
-            }
+            Ok(Err(error)) => floor.fail(error),
+            Err(_) => floor.fail(Error::Role(RoleError::Local { what: "the role panicked" })),
         }
         floor.seat = Some(seat);
         self.wake(&floor, 1);
@@ -362,15 +336,10 @@ impl<R: Hosted> Desk<R> {
                 floor.accounts.operations += operations;
                 match found {
                     Ok(next) => floor.inbox.push_back(Event::Found(next)),
-                    Err(error) => {
-                        floor.failure.get_or_insert(Error::Role(error));
-                    }
+                    Err(error) => floor.fail(Error::Role(error)),
                 }
             }
-            Err(_) => {
-                let error = RoleError::Local { what: "a job panicked" };
-                floor.failure.get_or_insert(Error::Role(error));
-            }
+            Err(_) => floor.fail(Error::Role(RoleError::Local { what: "a job panicked" })),
         }
         self.wake(&floor, 1);
         floor
@@ -381,17 +350,15 @@ impl<R: Hosted> Desk<R> {
         let mut batch = Batch::default();
         let mut room = None;
         let effects = match event {
-            Event::Arrival(arrival) => match self.take_arrival(seat, arrival, &mut batch)? {
+            Event::Arrival(arrival) => match self.take_arrival(seat, arrival, &mut batch, &mut room)? {
                 Some(effects) => effects,
                 None => return Ok(Vec::new()),
             },
-            Event::Replay { scope, .. } if seat.resuming.contains(&scope.whole()) => {
-                seat.held.push(event);
+            Event::Replay(message) if seat.resuming.contains(&message.scope.whole()) => {
+                seat.held.push(message);
                 return Ok(Vec::new());
             }
-            Event::Replay { from, kind, content, .. } => {
-                seat.role.handle(from, kind, content).map_err(Error::Role)?
-            }
+            Event::Replay(message) => self.take_again(seat, &message)?,
             Event::Found(next) => next(&mut seat.role).map_err(Error::Role)?,
             Event::Act(act) => {
                 let (effects, tests) = act(&mut seat.role).map_err(Error::Role)?;
@@ -412,8 +379,9 @@ impl<R: Hosted> Desk<R> {
         seat: &mut Seat<R>,
         arrival: Arrival,
         batch: &mut Batch,
+        room: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Option<Effects<R>>, Error> {
-        let Arrival { from, number, kind, content, digest, room: _room } = arrival;
+        let Arrival { from, number, kind, content, digest, room: taken } = arrival;
         let due = seat.due.entry(from).or_insert(0);
         if number != *due {
             // Known already, or behind one that was refused: it will come again.
@@ -436,6 +404,7 @@ impl<R: Hosted> Desk<R> {
             peer.into_iter().for_each(|peer| peer.take(number + 1));
             let (length, body) = (content.len() as u64, Body::Inline(Arc::default()));
             batch.skipped.push(Inbound { from, number, kind, scope, digest, length, body });
+            *room = taken;
             return Ok(Some(Effects::default()));
         }
         let length = content.len() as u64;
@@ -444,7 +413,7 @@ impl<R: Hosted> Desk<R> {
         let message = Inbound { from, number, kind, scope, digest, length, body };
         let content = Arc::unwrap_or_clone(content);
         let effects = if seat.resuming.contains(&scope.whole()) {
-            seat.held.push(Event::Replay { from, kind, scope, content });
+            seat.held.push(message.clone());
             Effects::default()
         } else {
             match seat.role.handle(from, kind, content) {
@@ -458,9 +427,26 @@ impl<R: Hosted> Desk<R> {
         };
         *due += 1;
         peer.into_iter().for_each(|peer| peer.take(number + 1));
+        // Small contents wait for the scribe in memory.
+        *room = taken.filter(|_| matches!(message.body, Body::Inline(_)));
         batch.received.push(message);
         seat.count(from, self.own, kind, length);
         Ok(Some(effects))
+    }
+
+    /// A message that the journal has. It may have been kept before the role could judge it: then nobody is told what is wrong
+    /// with it, and it has no effect.
+    fn take_again(&self, seat: &mut Seat<R>, message: &Inbound) -> Result<Effects<R>, Error> {
+        let content = self.shelf.read(&message.body, &message.digest)?;
+        let (from, kind, number) = (message.from, message.kind, message.number);
+        match seat.role.handle(from, kind, content) {
+            Err(error) if is_of_peer(&error) => {
+                let peer = self.peers.get(&from).map(|peer| peer.name.as_str());
+                tracing::warn!(peer, %kind, number, %error, "message ignored");
+                Ok(Effects::default())
+            }
+            taken => taken.map_err(Error::Role),
+        }
     }
 
     fn settle(
@@ -473,7 +459,6 @@ impl<R: Hosted> Desk<R> {
         let Effects { outbox, jobs } = effects;
         let mut last: Option<(Arc<Vec<u8>>, Digest, Body)> = None;
         for message in outbox {
-            seat.replies += replies_in(message.kind, &message.content);
             let emission = self.emission(message, &mut last)?;
             seat.count(self.own, emission.to, emission.kind, emission.length);
             batch.sent.push(emission);
@@ -493,7 +478,7 @@ impl<R: Hosted> Desk<R> {
         // A round that ends before it was taken up again takes with it what was held for then.
         for scope in batch.over.iter().filter(|scope| matches!(scope, Scope::Round(_))) {
             seat.resuming.remove(scope);
-            seat.held.retain(|event| !matches!(event, Event::Replay { scope: of, .. } if of == scope));
+            seat.held.retain(|message| message.scope != *scope);
         }
         seat.finished.extend(batch.over.iter().filter_map(|scope| match scope {
             Scope::Test(test) => Some(*test),
@@ -516,7 +501,7 @@ impl<R: Hosted> Desk<R> {
             let from = self.own;
             Error::Role(RoleError::Malformed { from, kind, why })
         })?;
-        let length = content.len() as u64;
+        let (length, replies) = (content.len() as u64, replies_in(kind, &content));
         let (digest, body) = match last {
             Some((same, digest, body)) if Arc::ptr_eq(same, &content) => (*digest, body.clone()),
             _ => {
@@ -526,13 +511,19 @@ impl<R: Hosted> Desk<R> {
                 (digest, body)
             }
         };
-        Ok(Emission { to, kind, scope, digest, length, body })
+        Ok(Emission { to, kind, scope, digest, length, body, replies })
     }
 }
 
 impl<R> Floor<R> {
+    /// Whoever works stops: what comes behind a message that was not kept must not be acknowledged.
+    fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+        self.stopping = true;
+    }
+
     fn next_event(&mut self) -> Option<(Box<Seat<R>>, Event<R>)> {
-        if self.inbox.is_empty() || self.failure.is_some() {
+        if self.inbox.is_empty() {
             return None;
         }
         let seat = self.seat.take()?;

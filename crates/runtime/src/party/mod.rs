@@ -9,11 +9,10 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{self, Sender},
     },
     thread::JoinHandle,
-    time::Duration,
 };
 
 use rand::{TryRngCore as _, rngs::OsRng};
@@ -39,8 +38,6 @@ use scribe::{Order, Scribe, Witness};
 
 /// Messages that wait for the role, in KiB.
 const INBOX: usize = 16 << 10;
-/// Messages of the journal in memory that the role has not taken yet.
-const REPLAYED: usize = 8;
 
 /// One party.
 pub(crate) struct Party<R> {
@@ -51,6 +48,7 @@ pub(crate) struct Party<R> {
     scribe: Sender<Order>,
     room: Arc<Semaphore>,
     parted: AtomicBool,
+    replies: Arc<AtomicU64>,
     audit: Arc<Mutex<Log>>,
     board: Arc<Board>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -82,6 +80,13 @@ impl<R: Hosted> Party<R> {
         replay.iter().try_for_each(|message| witness.received(message))?;
         waiting.iter().try_for_each(|message| witness.sent(message))?;
         witness.write_out()?;
+        for peer in gaps(&audit, &kit, &journal) {
+            tracing::error!(
+                peer,
+                "the audit log lacks messages that the journal knows: `secsv verify` will say so"
+            );
+        }
+        witness.kept(&|peer| journal.next_in(peer));
         witness.board = Some(board.clone());
         let peers = Arc::new(peers(&kit, &journal, &board, waiting));
         let (scribe, orders) = mpsc::channel();
@@ -98,10 +103,11 @@ impl<R: Hosted> Party<R> {
             shelf: journal.shelf().clone(),
             peers: peers.clone(),
         }));
-        let contents = journal.shelf().clone();
         let instance = journal.instance();
         let witness: Option<Box<dyn Witness>> = Some(Box::new(witness));
-        let scribe_work = Scribe { journal, peers: peers.clone(), witness, results };
+        let replies = Arc::new(AtomicU64::new(journal.replies()));
+        let scribe_work =
+            Scribe { journal, peers: peers.clone(), witness, results, replies: replies.clone() };
         let party = Arc::new(Self {
             kit,
             instance,
@@ -110,19 +116,14 @@ impl<R: Hosted> Party<R> {
             scribe,
             room: Arc::new(Semaphore::new(INBOX)),
             parted: AtomicBool::new(false),
+            replies,
             audit,
             board,
             threads: Mutex::new(Vec::new()),
         });
         party.spawn_threads(scribe_work, orders)?;
         party.desk.act(Box::new(move |_| Ok((first, Vec::new()))));
-        for message in replay {
-            while party.desk.replaying() > REPLAYED {
-                party.desk.wait_for(Duration::from_millis(1), |_| None::<()>)?;
-            }
-            let content = contents.read(&message.body, &message.digest)?;
-            party.desk.replay(&message, content);
-        }
+        replay.into_iter().for_each(|message| party.desk.replay(message));
         Ok(party)
     }
 
@@ -163,6 +164,12 @@ impl<R: Hosted> Party<R> {
     /// Whether the principal has said that all is done.
     pub fn is_parted(&self) -> bool {
         self.parted.load(Ordering::Relaxed)
+    }
+
+    /// Ciphertexts that others were to decrypt, whichever process asked them to.
+    pub fn replies(&self) -> u64 {
+        self.flush();
+        self.replies.load(Ordering::Relaxed)
     }
 
     /// The audit log.
@@ -224,6 +231,16 @@ fn peers(
         .collect()
 }
 
+/// Peers of whose messages the log does not have all.
+fn gaps(audit: &Mutex<Log>, kit: &Kit, journal: &Journal) -> Vec<String> {
+    let audit = audit.lock().unwrap_or_else(PoisonError::into_inner);
+    let has_all = |peer: PartyId| {
+        audit.has_all(Direction::Received, peer, journal.next_in(peer))
+            && audit.has_all(Direction::Sent, peer, journal.next_out(peer))
+    };
+    kit.names().into_iter().filter(|(peer, _)| !has_all(*peer)).map(|(_, name)| name).collect()
+}
+
 /// Writes the audit log, and counts what is new on the board.
 struct Auditor {
     log: Arc<Mutex<Log>>,
@@ -251,6 +268,14 @@ impl Witness for Auditor {
 
     fn write_out(&mut self) -> Result<(), Error> {
         Ok(self.log().write_out()?)
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        Ok(self.log().sync()?)
+    }
+
+    fn kept(&mut self, due: &dyn Fn(PartyId) -> u64) {
+        self.log().kept(due);
     }
 }
 

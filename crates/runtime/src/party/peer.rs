@@ -31,7 +31,7 @@ pub struct Peer {
 
 #[derive(Default)]
 struct State {
-    /// Not acknowledged yet, by number. A gap is filled when the role has said again what a power cut took.
+    /// Not acknowledged yet, by number.
     waiting: VecDeque<Outbound>,
     /// Numbers below the other side has.
     acknowledged: u64,
@@ -279,7 +279,9 @@ impl State {
         if self.kept > sent.acknowledged {
             return Some(Turn::Acknowledge(self.kept));
         }
-        let found = self.waiting.binary_search_by_key(&sent.next, |message| message.number);
+        // What an earlier stream brought may be acknowledged on this one, before it was sent again.
+        let next = sent.next.max(self.acknowledged);
+        let found = self.waiting.binary_search_by_key(&next, |message| message.number);
         if let Some(message) = found.ok().and_then(|place| self.waiting.get(place)) {
             return Some(Turn::Message(message.clone()));
         }
@@ -324,6 +326,17 @@ mod tests {
             };
             assert_eq!(found.number, 0);
         }
+    }
+
+    /// An earlier stream brought messages that are acknowledged before this one has sent them again.
+    #[test]
+    fn what_was_acknowledged_is_not_waited_for() {
+        let peer = peer();
+        (0..3).for_each(|number| peer.post(message(number)));
+        assert!(peer.retire(2));
+        let Some(Turn::Message(found)) = peer.lock().turn(Sent::default()) else { panic!("a message") };
+        assert_eq!(found.number, 2);
+        assert!(peer.lock().turn(Sent { next: 3, ..Sent::default() }).is_none());
     }
 
     /// The stream on which it was said may have been cut off.

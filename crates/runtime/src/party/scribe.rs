@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
+        atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, Sender, SyncSender},
     },
     time::{Duration, Instant},
@@ -43,6 +44,10 @@ pub(crate) trait Witness: Send {
     fn sent(&mut self, message: &Outbound) -> Result<(), Error>;
     /// A kill from now on must not take what was told.
     fn write_out(&mut self) -> Result<(), Error>;
+    /// Nor a power cut.
+    fn sync(&mut self) -> Result<(), Error>;
+    /// The journal has what was told: nothing below the number that is due from a peer comes again.
+    fn kept(&mut self, due: &dyn Fn(PartyId) -> u64);
 }
 
 /// Writes the journal and passes on what may be passed on then.
@@ -51,6 +56,8 @@ pub(crate) struct Scribe {
     pub peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
     pub witness: Option<Box<dyn Witness>>,
     pub results: Option<Sender<(u64, Vec<TestResult>)>>,
+    /// Ciphertexts that others were to decrypt, as the journal counts them.
+    pub replies: Arc<AtomicU64>,
 }
 
 impl Scribe {
@@ -108,14 +115,20 @@ impl Scribe {
             tests.filter_map(|test| Some((test.test, test.result.clone()?))).collect();
         // What was received is witnessed first: should this process be killed now, it comes again, and is known. What is
         // sent has no number before it is kept, and nobody has it before it is witnessed.
+        // What the journal lets go of it cannot tell the witness again.
+        let lets_go = batches.iter().any(|batch| {
+            !(batch.acknowledged.is_empty() && batch.over.is_empty() && batch.skipped.is_empty())
+        });
         if let Some(witness) = &mut self.witness {
             received.iter().try_for_each(|message| witness.received(message))?;
-            witness.write_out()?;
+            if lets_go { witness.sync()? } else { witness.write_out()? }
         }
         let outbound = self.journal.commit(batches)?;
+        self.replies.store(self.journal.replies(), Ordering::Relaxed);
         if let Some(witness) = &mut self.witness {
             outbound.iter().try_for_each(|message| witness.sent(message))?;
             witness.write_out()?;
+            witness.kept(&|peer| self.journal.next_in(peer));
         }
         for from in due {
             self.peers.get(&from).into_iter().for_each(|peer| peer.keep(self.journal.next_in(from)));
