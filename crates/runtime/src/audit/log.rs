@@ -306,3 +306,59 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), AuditError> {
         .and_then(|()| fs::rename(&partial, path));
     written.map_err(|error| AuditError::new(path, None, AuditDefect::Unwritable(error)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::tests::provision;
+
+    fn kit(directory: &Path, name: &str) -> Kit {
+        let kits = directory.join(name);
+        provision().generate_keys(&kits).unwrap();
+        Kit::open(&kits.join("principal")).unwrap()
+    }
+
+    /// A run of a million frames must not be kept in memory; what may come again must.
+    #[test]
+    fn only_what_may_be_told_again_is_remembered() {
+        let directory = tempfile::tempdir().unwrap();
+        let kit = kit(directory.path(), "kits");
+        let (mut log, _) = Log::open(directory.path(), &kit).unwrap();
+        let peer = PartyId::Client(0);
+        let tell = |log: &mut Log, direction, number| {
+            log.append(direction, peer, Kind::Done, number, 1, Fingerprint([7; 32])).unwrap();
+            log.lines()
+        };
+        for number in 0..3 {
+            tell(&mut log, Direction::Received, number);
+            tell(&mut log, Direction::Sent, number);
+        }
+        assert!(log.has_all(Direction::Received, peer, 3) && log.has_all(Direction::Sent, peer, 3));
+        assert!(!log.has_all(Direction::Received, peer, 4));
+        assert!(!log.has_all(Direction::Sent, PartyId::Auxiliary, 1));
+        log.kept(|_| 2);
+        assert_eq!(log.known.len(), 1);
+        let lines = log.lines();
+        assert_eq!(tell(&mut log, Direction::Received, 2), lines, "an earlier process had told it");
+        assert_eq!(tell(&mut log, Direction::Received, 3), lines + 1);
+    }
+
+    #[test]
+    fn the_federation_file_beside_it_is_the_kits_and_its_owners() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let directory = tempfile::tempdir().unwrap();
+        let [state, other] = ["state", "other"].map(|name| directory.path().join(name));
+        fs::create_dir(&state).unwrap();
+        let kit = kit(directory.path(), "kits");
+        drop(Log::open(&state, &kit).unwrap());
+        let mode = fs::metadata(state.join(FEDERATION_FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(Log::open(&state, &kit).unwrap());
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join(FEDERATION_FILE), "name = \"another\"").unwrap();
+        let error = Log::open(&other, &kit).err().unwrap();
+        assert!(matches!(error.defect, AuditDefect::AnothersFederation), "{error}");
+        assert!(error.is_bad_input() && !other.join(LOG_FILE).exists());
+    }
+}

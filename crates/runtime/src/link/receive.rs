@@ -160,3 +160,100 @@ fn scopes(over: Over) -> Vec<Scope> {
     let rounds = over.rounds.into_iter().map(|round| Scope::Round(RoundId(round)));
     over.tests.into_iter().map(Scope::Test).chain(rounds).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use secsv_protocol::PartyId;
+    use tokio::sync::OwnedSemaphorePermit;
+
+    use super::*;
+    use crate::{link::packet::Chunk, status::board};
+
+    /// Takes what comes and says nothing.
+    #[derive(Default)]
+    struct Quiet {
+        arrived: std::sync::Mutex<Vec<u64>>,
+        over: std::sync::Mutex<usize>,
+    }
+
+    impl Host for Quiet {
+        fn federation(&self) -> [u8; 32] {
+            [0; 32]
+        }
+
+        fn instance(&self) -> [u8; 16] {
+            [0; 16]
+        }
+
+        fn peer(&self, _: PartyId) -> Option<Arc<Peer>> {
+            None
+        }
+
+        async fn meet(&self, _: PartyId, instance: [u8; 16]) -> Option<[u8; 16]> {
+            Some(instance)
+        }
+
+        async fn room(&self, _: usize) -> Option<OwnedSemaphorePermit> {
+            None
+        }
+
+        fn most_bytes(&self, _: Kind) -> u64 {
+            100
+        }
+
+        fn arrive(&self, arrival: Arrival) {
+            self.arrived.lock().unwrap().push(arrival.number);
+        }
+
+        fn acknowledged(&self, _: PartyId, _: u64) {}
+
+        fn over(&self, _: PartyId, scopes: Vec<Scope>, _: Option<OwnedSemaphorePermit>) {
+            *self.over.lock().unwrap() += scopes.len();
+        }
+
+        fn farewell(&self, _: PartyId) {}
+    }
+
+    fn message(number: u64) -> [Body; 2] {
+        let digest = Bytes::copy_from_slice(blake3::hash(b"abc").as_bytes());
+        let kind = Kind::Done as u32;
+        let head = Head { number, kind, length: 3, digest, offset: 0, data: Bytes::from_static(b"a") };
+        [Body::Head(head), Body::Chunk(Chunk { data: Bytes::from_static(b"bc") })]
+    }
+
+    /// What arrives of these on a stream that began with this number due, after messages below another were taken.
+    fn arrived(due: u64, taken: u64, bodies: Vec<Body>) -> (Vec<u64>, usize, Option<String>) {
+        let host = Arc::new(Quiet::default());
+        let peer = Peer::new(PartyId::Principal, &Arc::new(board()), "p".to_owned(), (due, 0, 0), Vec::new());
+        peer.take(taken);
+        let packets = tokio_stream::iter(bodies.into_iter().map(|body| Ok(Packet::from(body))));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let ended = runtime.block_on(run(host.clone(), Arc::new(peer), packets, due));
+        let (numbers, over) = (host.arrived.lock().unwrap().clone(), *host.over.lock().unwrap());
+        (numbers, over, ended.err().map(|status| status.message().to_owned()))
+    }
+
+    /// A stream was cut while messages waited for the role; it took and acknowledged them when the next stream had begun. The other
+    /// side goes on behind them.
+    #[test]
+    fn messages_that_were_taken_meanwhile_need_not_come_again() {
+        let whole = |numbers: &[u64]| numbers.iter().flat_map(|&number| message(number)).collect::<Vec<_>>();
+        assert_eq!(arrived(2, 5, whole(&[2, 3, 4, 5])), (vec![2, 3, 4, 5], 0, None));
+        assert_eq!(arrived(2, 5, whole(&[5, 6])), (vec![5, 6], 0, None));
+        assert_eq!(arrived(2, 5, whole(&[2, 5, 6])), (vec![2, 5, 6], 0, None));
+        for (numbers, expected) in [(vec![6], 2), (vec![1], 2), (vec![4, 3], 5)] {
+            let (_, _, error) = arrived(2, 5, whole(&numbers));
+            let refusal = format!("number: expected {expected}, found ");
+            assert!(error.is_some_and(|error| error.starts_with(&refusal)), "{numbers:?}");
+        }
+    }
+
+    #[test]
+    fn ends_come_in_packets_of_some_size() {
+        let over = |tests: u64| Body::Over(Over { tests: (0..tests).collect(), rounds: vec![1] });
+        assert_eq!(arrived(0, 0, vec![over(4095), over(1)]), (vec![], 4098, None));
+        let (_, count, error) = arrived(0, 0, vec![over(4096)]);
+        assert_eq!((count, error.is_some_and(|error| error.contains("at most 4096, found 4097"))), (0, true));
+    }
+}

@@ -3,6 +3,8 @@
 mod desk;
 mod peer;
 mod scribe;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,7 +53,8 @@ pub(crate) struct Party<R> {
     replies: Arc<AtomicU64>,
     audit: Arc<Mutex<Log>>,
     board: Arc<Board>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// The scribe's thread.
+    writing: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A role as it begins, what it wants done then, and what an earlier process had open.
@@ -119,7 +122,7 @@ impl<R: Hosted> Party<R> {
             replies,
             audit,
             board,
-            threads: Mutex::new(Vec::new()),
+            writing: Mutex::new(None),
         });
         party.spawn_threads(scribe_work, orders)?;
         party.desk.act(Box::new(move |_| Ok((first, Vec::new()))));
@@ -129,20 +132,19 @@ impl<R: Hosted> Party<R> {
 
     fn spawn_threads(&self, scribe: Scribe, orders: mpsc::Receiver<Order>) -> Result<(), Error> {
         let failed = |source| Error::System { what: "a thread", source };
-        let mut threads = Vec::new();
         let desk = self.desk.clone();
         let writing = move || {
             if let Err(error) = scribe.run(&orders) {
                 desk.fail(error);
             }
         };
-        threads.push(std::thread::Builder::new().name("scribe".into()).spawn(writing).map_err(failed)?);
+        let writing = std::thread::Builder::new().name("scribe".into()).spawn(writing).map_err(failed)?;
+        *self.writing.lock().unwrap_or_else(PoisonError::into_inner) = Some(writing);
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             let desk = self.desk.clone();
             let worker = std::thread::Builder::new().name("worker".into()).spawn(move || desk.work());
-            threads.push(worker.map_err(failed)?);
+            worker.map_err(failed)?;
         }
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).extend(threads);
         Ok(())
     }
 
@@ -191,10 +193,16 @@ impl<R: Hosted> Party<R> {
         }
     }
 
-    /// Ends the threads that work.
+    /// Has the disk keep everything so far, and ends the threads that work. The state directory is free then.
     pub fn stop(&self) {
         self.flush();
         self.desk.stop();
+        // It may have ended by itself: that is told elsewhere.
+        let _ = self.scribe.send(Order::End);
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        writing.into_iter().for_each(|writing| {
+            let _ = writing.join();
+        });
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) enum Order {
     Meet(PartyId, [u8; 16], oneshot::Sender<[u8; 16]>),
     /// Keep everything so far, and say so.
     Flush(SyncSender<()>),
+    /// Nothing more is to be kept.
+    End,
 }
 
 /// Told of every message that is kept.
@@ -61,7 +63,7 @@ pub(crate) struct Scribe {
 }
 
 impl Scribe {
-    /// Works until nobody is left to ask.
+    /// Works until told to end.
     pub fn run(mut self, orders: &Receiver<Order>) -> Result<(), Error> {
         // What was acknowledged saves room and nothing else: it is kept when something else is.
         let mut acknowledged = Vec::new();
@@ -71,6 +73,7 @@ impl Scribe {
             let mut flushed = Vec::new();
             let mut met = Vec::new();
             let mut room = Vec::new();
+            let mut has_ended = false;
             let until = Instant::now() + gathering;
             let more = std::iter::from_fn(|| {
                 orders.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
@@ -84,6 +87,7 @@ impl Scribe {
                     }
                     Order::Meet(peer, instance, reply) => met.push((peer, instance, reply)),
                     Order::Flush(reply) => flushed.push(reply),
+                    Order::End => has_ended = true,
                 }
             }
             batches.retain(|batch| !batch.is_empty());
@@ -102,6 +106,9 @@ impl Scribe {
             flushed.into_iter().for_each(|reply| {
                 let _ = reply.send(());
             });
+            if has_ended {
+                break;
+            }
         }
         Ok(())
     }
@@ -146,5 +153,83 @@ impl Scribe {
             });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use secsv_protocol::{Scope, message::Kind};
+
+    use super::*;
+    use crate::journal::{Body, Owner};
+
+    /// Writes down what it is asked for.
+    struct Note(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Note {
+        fn down(&self, what: &'static str) {
+            self.0.lock().unwrap().push(what);
+        }
+    }
+
+    impl Witness for Note {
+        fn received(&mut self, _: &Inbound) -> Result<(), Error> {
+            self.down("received");
+            Ok(())
+        }
+
+        fn sent(&mut self, _: &Outbound) -> Result<(), Error> {
+            self.down("sent");
+            Ok(())
+        }
+
+        fn write_out(&mut self) -> Result<(), Error> {
+            self.down("write out");
+            Ok(())
+        }
+
+        fn sync(&mut self) -> Result<(), Error> {
+            self.down("sync");
+            Ok(())
+        }
+
+        fn kept(&mut self, due: &dyn Fn(PartyId) -> u64) {
+            self.down(if due(PartyId::Principal) == 0 { "kept before" } else { "kept after" });
+        }
+    }
+
+    /// After a power cut the journal tells the witness again what it still has: so what it lets go of must be on the disk.
+    #[test]
+    fn the_witness_syncs_before_the_journal_lets_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let owner = Owner { party: PartyId::Client(0), federation: [1; 32] };
+        let journal = Journal::open(directory.path(), &owner, || [2; 48]).unwrap();
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let witness: Option<Box<dyn Witness>> = Some(Box::new(Note(notes.clone())));
+        let mut scribe =
+            Scribe { journal, peers: Arc::default(), witness, results: None, replies: Arc::default() };
+        let message = |number| {
+            let (from, kind, scope) = (PartyId::Principal, Kind::Done, Scope::Session);
+            let body = Body::Inline(Arc::new(vec![1]));
+            Inbound { from, number, kind, scope, digest: [0; 32], length: 1, body }
+        };
+        let mut asked = |batch: Batch| {
+            scribe.keep(vec![batch]).unwrap();
+            std::mem::take(&mut *notes.lock().unwrap())
+        };
+        let received = vec![message(0)];
+        let kept = ["received", "write out", "write out", "kept after"];
+        assert_eq!(asked(Batch { received, ..Batch::default() }), kept);
+        let lets_go = [
+            Batch { over: vec![Scope::Test(1)], ..Batch::default() },
+            Batch { acknowledged: vec![(PartyId::Principal, 0)], ..Batch::default() },
+            Batch { skipped: vec![message(1)], ..Batch::default() },
+        ];
+        for batch in lets_go {
+            let asked = asked(batch);
+            assert_eq!(asked[asked.len() - 3..], ["sync", "write out", "kept after"]);
+        }
     }
 }

@@ -1,0 +1,122 @@
+//! A party with a role that does what a message's last byte says.
+
+use std::time::{Duration, Instant};
+
+use secsv_protocol::{
+    CodecError,
+    role::{Outgoing, Role},
+};
+use tempfile::TempDir;
+
+use super::*;
+use crate::kit::tests::provision;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes that make the role refuse a message, and say something that cannot be sent.
+const BAD: u8 = 0;
+const FATAL: u8 = 1;
+
+struct Clerk {
+    taken: Vec<u8>,
+    is_open: bool,
+}
+
+impl Role for Clerk {
+    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, RoleError> {
+        let last = content.last().copied().unwrap_or(BAD);
+        if last == BAD {
+            return Err(RoleError::Malformed { from, kind, why: CodecError::Value { what: "last byte" } });
+        }
+        self.taken.push(last);
+        let mut effects = Effects::default();
+        if last == FATAL {
+            effects.outbox.push(Outgoing { to: from, kind: Kind::Model, content: Arc::default() });
+        }
+        Ok(effects)
+    }
+
+    fn awaiting(&self) -> String {
+        "nothing".to_owned()
+    }
+}
+
+impl Hosted for Clerk {
+    fn is_open(&self, _: Scope) -> bool {
+        self.is_open
+    }
+}
+
+fn kit(directory: &TempDir) -> Arc<Kit> {
+    let kits = directory.path().join("kits");
+    if !kits.exists() {
+        provision().generate_keys(&kits).unwrap();
+    }
+    Arc::new(Kit::open(&kits.join("principal")).unwrap())
+}
+
+fn open(directory: &TempDir, is_open: bool) -> Arc<Party<Clerk>> {
+    let clerk = Clerk { taken: Vec::new(), is_open };
+    let state = directory.path().join("state");
+    Party::open(kit(directory), &state, None, |_, _| Ok((clerk, Effects::default(), vec![Scope::Test(7)])))
+        .unwrap()
+}
+
+/// A message about test 7.
+fn arrive(party: &Party<Clerk>, number: u64, last: u8) {
+    let content = [&7u64.to_le_bytes()[..], &[last]].concat();
+    let digest = *blake3::hash(&content).as_bytes();
+    party.arrive(Arrival {
+        from: PartyId::Client(0),
+        number,
+        kind: Kind::Truth,
+        content,
+        digest,
+        room: None,
+    });
+}
+
+fn await_taken(party: &Party<Clerk>, taken: &[u8]) {
+    let begun = Instant::now();
+    while party.desk().look(|clerk| clerk.taken.clone()) != taken {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", party.desk().look(|clerk| clerk.taken.clone()));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// It was kept before the role could judge it: neither this process nor the next may end because of it.
+#[test]
+fn a_bad_message_that_had_to_wait_does_no_harm() {
+    let directory = tempfile::tempdir().unwrap();
+    let party = open(&directory, false);
+    [5, BAD, 6].into_iter().zip(0..).for_each(|(last, number)| arrive(&party, number, last));
+    assert!(party.desk().look(|clerk| clerk.taken.is_empty()));
+    party.act(Box::new(|clerk| {
+        clerk.is_open = true;
+        Ok((Effects::default(), Vec::new()))
+    }));
+    await_taken(&party, &[5, 6]);
+    party.stop();
+    let party = open(&directory, true);
+    await_taken(&party, &[5, 6]);
+    arrive(&party, 3, 8);
+    await_taken(&party, &[5, 6, 8]);
+    assert!(party.desk().wait_for(Duration::ZERO, |_| Some(())).is_ok());
+    party.stop();
+}
+
+/// What the role made of a message could not be kept, so the message was not: the next must not be acknowledged.
+#[test]
+fn nothing_is_taken_after_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let party = open(&directory, true);
+    arrive(&party, 0, FATAL);
+    assert!(party.desk().wait_for(PATIENCE, |_| None::<()>).is_err());
+    arrive(&party, 1, 9);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(party.desk().look(|clerk| clerk.taken.clone()), [FATAL]);
+    party.stop();
+    let kit = kit(&directory);
+    let owner = Owner { party: kit.own, federation: kit.digest };
+    let journal = Journal::open(&directory.path().join("state"), &owner, || [0; 48]).unwrap();
+    assert_eq!(journal.next_in(PartyId::Client(0)), 0);
+}
