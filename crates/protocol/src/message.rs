@@ -377,7 +377,7 @@ impl Place {
 /// How many ciphertexts a message has somebody decrypt.
 pub fn replies_in(kind: Kind, content: &[u8]) -> u64 {
     let parts = Place::decode(content).and_then(|(_, rest)| split(rest).map(|parts| parts.len() as u64));
-    if kind == Kind::Reply { parts.unwrap_or(0) } else { 0 }
+    if matches!(kind, Kind::Reply | Kind::Differences) { parts.unwrap_or(0) } else { 0 }
 }
 
 /// Several byte strings one after the other.

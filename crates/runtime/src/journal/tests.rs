@@ -128,6 +128,10 @@ fn replies_count_once_and_messages_in_turn() {
     let again = vec![emission(&journal, &large, Scope::Test(1)), emission(&journal, b"c", Scope::Test(1))];
     journal.commit([Batch { sent: again, ..Batch::default() }]).unwrap();
     assert_eq!(journal.replies(), 6);
+    journal.commit([Batch { over: vec![Scope::Test(1)], ..Batch::default() }]).unwrap();
+    let late = vec![emission(&journal, &large, Scope::Test(1))];
+    assert!(journal.commit([Batch { sent: late, ..Batch::default() }]).unwrap().is_empty());
+    assert_eq!(journal.replies(), 6, "nobody needs it");
 
     let received = vec![inbound(&journal, 1, b"second", Scope::Session)];
     let refused = journal.commit([Batch { received, ..Batch::default() }]);

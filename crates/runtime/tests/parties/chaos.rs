@@ -12,7 +12,10 @@ use std::{
 };
 
 use secsv_protocol::decryptors::Protocol;
-use secsv_runtime::journal::{Journal, Owner};
+use secsv_runtime::{
+    audit::RESULT_FILE,
+    journal::{Journal, Owner},
+};
 
 use crate::{
     address::free_address,
@@ -147,6 +150,8 @@ fn killed(recipe: &Recipe, seed: u64, kills: u64, pause: u64) -> BTreeMap<String
     println!("seed {seed}: killed {hit:?}");
     processes.finish();
     assert_states_open(&fixture);
+    let result = std::fs::read(fixture.options("principal").state.join(RESULT_FILE)).unwrap();
+    fixture.assert_values(&serde_json::from_slice(&result).unwrap());
     hit
 }
 

@@ -19,6 +19,8 @@ fn check(recipe: &Recipe) {
     for client in clients {
         assert_eq!(client.join().unwrap().unwrap(), learned);
     }
+    // Started again to tell somebody who missed them, it has the same values, and what they cost the first time.
+    assert_eq!(fixture.start_principal(Duration::from_secs(300)).join().unwrap().unwrap(), result);
 }
 
 #[test]

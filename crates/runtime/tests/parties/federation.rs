@@ -153,7 +153,9 @@ impl Fixture {
         let run = self.run();
         let mut evaluator =
             SecureEvaluator::new(&run, self.settings, costs, &seed, Box::new(Honest)).unwrap();
-        evaluate(run.spec(), &mut evaluator, &self.evaluation, |_| {}).unwrap()
+        let mut result = evaluate(run.spec(), &mut evaluator, &self.evaluation, |_| {}).unwrap();
+        evaluator.account_for(run.spec(), &mut result);
+        result
     }
 
     pub fn path(&self) -> &Path {
@@ -210,5 +212,11 @@ impl Fixture {
         let expected = self.expected();
         assert_eq!(found.utilities, expected.utilities);
         assert_eq!((&found.fsv, &found.ssv), (&expected.fsv, &expected.ssv));
+        assert_eq!(replies(found), replies(&expected));
     }
+}
+
+/// Ciphertexts that somebody was to decrypt.
+pub fn replies(result: &EvaluationResult) -> Option<u64> {
+    result.security.as_ref().map(|security| security.replies)
 }
