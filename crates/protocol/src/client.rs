@@ -15,7 +15,7 @@ use secsv_federation::{RoundId, TestSet, Weights};
 use secsv_he::SecretKey;
 
 use crate::{
-    Error, PartyId,
+    Error, PartyId, Scope,
     codec::Reader,
     error::CodecError,
     message::{Hello, Kind, TestPlan, UnitId},
@@ -196,6 +196,15 @@ impl Client {
 }
 
 impl Role for Client {
+    /// Others may have taken over from this client, so that it never does its part.
+    fn end(&mut self, scope: Scope) {
+        let Scope::Test(test) = scope else { return };
+        let first = UnitId { test, group: 0, part: 0 };
+        let units = first..=UnitId { test, group: usize::MAX, part: usize::MAX };
+        self.units.extract_if(units.clone(), |_, _| true).for_each(drop);
+        self.hesv.forget(units);
+    }
+
     fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
         let needs_key = !matches!(kind, Kind::Session | Kind::ClientKeys | Kind::OwnTest);
         if needs_key && self.label_secret.is_none() && self.session.is_some() {

@@ -119,6 +119,9 @@ pub trait Role: Sized + Send + 'static {
         Vec::new()
     }
 
+    /// Something has ended, whatever this role had to do with it: what is kept for it is not needed any more.
+    fn end(&mut self, _: Scope) {}
+
     /// What it waits for, in words, and from whom: for the message when nothing moves any more.
     fn awaiting(&self) -> String;
 }

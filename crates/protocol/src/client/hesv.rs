@@ -1,7 +1,7 @@
 //! A client's part in HESV: it encrypts its samples and labels as well as its models, encrypts again what it makes of
 //! layers' outputs, and counts zeros among blinded differences.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use secsv_algebra::{Field, Matrix, Prg, Secret, Seed};
 use secsv_federation::Coalition;
@@ -27,6 +27,12 @@ use crate::{
 pub(super) struct State {
     /// Units whose right answers this client counts.
     counting: BTreeMap<UnitId, Arc<UnitContext>>,
+}
+
+impl State {
+    pub(super) fn forget(&mut self, units: RangeInclusive<UnitId>) {
+        self.counting.extract_if(units, |_, _| true).for_each(drop);
+    }
 }
 
 impl Client {

@@ -367,6 +367,7 @@ impl<R: Hosted> Desk<R> {
                 effects
             }
             Event::Over(scopes, taken) => {
+                scopes.iter().for_each(|scope| seat.role.end(*scope));
                 (batch.over, room) = (scopes, taken);
                 Effects::default()
             }

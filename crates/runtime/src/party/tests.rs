@@ -18,6 +18,7 @@ const FATAL: u8 = 1;
 
 struct Clerk {
     taken: Vec<u8>,
+    ended: Vec<Scope>,
     is_open: bool,
 }
 
@@ -33,6 +34,10 @@ impl Role for Clerk {
             effects.outbox.push(Outgoing { to: from, kind: Kind::Model, content: Arc::default() });
         }
         Ok(effects)
+    }
+
+    fn end(&mut self, scope: Scope) {
+        self.ended.push(scope);
     }
 
     fn awaiting(&self) -> String {
@@ -55,7 +60,7 @@ fn kit(directory: &TempDir) -> Arc<Kit> {
 }
 
 fn open(directory: &TempDir, is_open: bool) -> Arc<Party<Clerk>> {
-    let clerk = Clerk { taken: Vec::new(), is_open };
+    let clerk = Clerk { taken: Vec::new(), ended: Vec::new(), is_open };
     let state = directory.path().join("state");
     Party::open(kit(directory), &state, None, |_, _| Ok((clerk, Effects::default(), vec![Scope::Test(7)])))
         .unwrap()
@@ -119,4 +124,26 @@ fn nothing_is_taken_after_a_failure() {
     let owner = Owner { party: kit.own, federation: kit.digest };
     let journal = Journal::open(&directory.path().join("state"), &owner, || [0; 48]).unwrap();
     assert_eq!(journal.next_in(PartyId::Client(0)), 0);
+}
+
+/// What the principal says has ended is let go of, and what comes about it later is not looked at. Nobody else can say so.
+#[test]
+fn what_has_ended_is_let_go_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let party = open(&directory, true);
+    arrive(&party, 0, 5);
+    party.over(PartyId::Auxiliary, vec![Scope::Test(3)], None);
+    party.over(PartyId::Principal, vec![Scope::Test(7)], None);
+    arrive(&party, 1, 6);
+    party.act(Box::new(|clerk| {
+        clerk.taken.push(9);
+        Ok((Effects::default(), Vec::new()))
+    }));
+    await_taken(&party, &[5, 9]);
+    assert_eq!(party.desk().look(|clerk| clerk.ended.clone()), [Scope::Test(7)]);
+    party.stop();
+    let kit = kit(&directory);
+    let owner = Owner { party: kit.own, federation: kit.digest };
+    let journal = Journal::open(&directory.path().join("state"), &owner, || [0; 48]).unwrap();
+    assert_eq!((journal.next_in(PartyId::Client(0)), journal.replay().unwrap().len()), (2, 0));
 }
