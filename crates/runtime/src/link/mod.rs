@@ -27,7 +27,7 @@ pub const CHUNK: usize = 64 << 10;
 /// Packets under way inside a process.
 pub const PACKETS: usize = 8;
 /// Ends of tests and rounds in a packet.
-const SCOPES: usize = 4096;
+pub(crate) const SCOPES: usize = 4096;
 
 /// What a stream needs of the party it belongs to.
 pub(crate) trait Host: Send + Sync + 'static {

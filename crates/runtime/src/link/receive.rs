@@ -168,7 +168,7 @@ mod tests {
     use tokio::sync::OwnedSemaphorePermit;
 
     use super::*;
-    use crate::{link::packet::Chunk, status::board};
+    use crate::{link::packet::Chunk, party::Ends, status::board};
 
     /// Takes what comes and says nothing.
     #[derive(Default)]
@@ -225,7 +225,14 @@ mod tests {
     /// What arrives of these on a stream that began with this number due, after messages below another were taken.
     fn arrived(due: u64, taken: u64, bodies: Vec<Body>) -> (Vec<u64>, usize, Option<String>) {
         let host = Arc::new(Quiet::default());
-        let peer = Peer::new(PartyId::Principal, &Arc::new(board()), "p".to_owned(), (due, 0, 0), Vec::new());
+        let peer = Peer::new(
+            PartyId::Principal,
+            &Arc::new(board()),
+            "p".to_owned(),
+            (due, 0, 0),
+            Vec::new(),
+            Ends::default(),
+        );
         peer.take(taken);
         let packets = tokio_stream::iter(bodies.into_iter().map(|body| Ok(Packet::from(body))));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::{
-    CHUNK, SCOPES,
+    CHUNK,
     packet::{Body, Chunk, Farewell, Greeting, Head, Over, Packet},
     send_to,
 };
@@ -38,9 +38,8 @@ pub(super) async fn run(peer: Arc<Peer>, outgoing: Outgoing, greeting: &Greeting
                 sent.acknowledged = number;
             }
             Turn::Over(scopes) => {
-                for part in scopes.chunks(SCOPES) {
-                    send_to(&outgoing, Body::Over(over(part))).await?;
-                }
+                send_to(&outgoing, Body::Over(over(&scopes))).await?;
+                sent.ends += scopes.iter().filter(|scope| matches!(scope, Scope::Test(_))).count();
             }
             Turn::Farewell => {
                 send_to(&outgoing, Body::Farewell(Farewell {})).await?;

@@ -195,8 +195,7 @@ fn names(party: &Party<Principal>, parties: impl Iterator<Item = PartyId>) -> St
 /// Clients that were away when tests ended learn it now.
 fn remind(party: &Party<Principal>, finished: &[u64]) {
     let over: Vec<_> = finished.iter().map(|&test| Scope::Test(test)).collect();
-    let clients = party.peers().values().filter(|peer| matches!(peer.id, PartyId::Client(_)));
-    clients.for_each(|peer| peer.end(&over));
+    party.desk().tell_ends(&over);
 }
 
 /// The agreement, once everybody has introduced themselves.

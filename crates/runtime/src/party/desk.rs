@@ -16,7 +16,10 @@ use secsv_protocol::{
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{peer::Peer, scribe::Order};
+use super::{
+    peer::{Ends, Peer},
+    scribe::Order,
+};
 use crate::{
     Error,
     journal::{Batch, Body, Digest, Emission, Inbound, Shelf, TestRecord},
@@ -133,8 +136,9 @@ pub(crate) struct Desk<R> {
     scribe: Sender<Order>,
     shelf: Shelf,
     peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
-    /// Who is told what has ended by other means than messages.
+    /// Whether clients are told what has ended, and what it was.
     tells: bool,
+    ends: Ends,
 }
 
 /// What a desk begins with.
@@ -148,11 +152,13 @@ pub(crate) struct Beginning<R> {
     pub scribe: Sender<Order>,
     pub shelf: Shelf,
     pub peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
+    pub ends: Ends,
 }
 
 impl<R: Hosted> Desk<R> {
     pub fn new(beginning: Beginning<R>) -> Self {
-        let Beginning { own, federation, role, due, finished, resuming, scribe, shelf, peers } = beginning;
+        let Beginning { own, federation, role, due, finished, resuming, scribe, shelf, peers, ends } =
+            beginning;
         let (held, requests, traffic) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let seat = Seat { role, due, finished, resuming, held, requests, traffic };
         let floor = Floor {
@@ -168,7 +174,7 @@ impl<R: Hosted> Desk<R> {
         };
         let (floor, tells) = (Mutex::new(floor), own == PartyId::Principal);
         let (work, moved) = (Condvar::new(), Condvar::new());
-        Self { own, federation, floor, work, moved, scribe, shelf, peers, tells }
+        Self { own, federation, floor, work, moved, scribe, shelf, peers, tells, ends }
     }
 
     fn lock(&self) -> MutexGuard<'_, Floor<R>> {
@@ -218,6 +224,15 @@ impl<R: Hosted> Desk<R> {
     /// A peer says that this has ended.
     pub fn over(&self, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>) {
         self.push(Event::Over(scopes, room));
+    }
+
+    /// Has clients hear that this has ended.
+    pub fn tell_ends(&self, scopes: &[Scope]) {
+        let (tests, rounds): (Vec<Scope>, Vec<Scope>) =
+            scopes.iter().partition(|scope| matches!(scope, Scope::Test(_)));
+        self.ends.add(&tests);
+        let clients = self.peers.values().filter(|peer| matches!(peer.id, PartyId::Client(_)));
+        clients.for_each(|peer| peer.end(&rounds));
     }
 
     /// Looks at the role as soon as it is at its desk.
@@ -367,8 +382,12 @@ impl<R: Hosted> Desk<R> {
                 effects
             }
             Event::Over(scopes, taken) => {
-                scopes.iter().for_each(|scope| seat.role.end(*scope));
-                (batch.over, room) = (scopes, taken);
+                // They are told again on every stream.
+                let is_known =
+                    |scope: &Scope| matches!(scope, Scope::Test(test) if seat.finished.contains(test));
+                batch.over = scopes.into_iter().filter(|scope| !is_known(scope)).collect();
+                batch.over.iter().for_each(|scope| seat.role.end(*scope));
+                room = taken;
                 Effects::default()
             }
         };
@@ -461,6 +480,9 @@ impl<R: Hosted> Desk<R> {
         let mut last: Option<(Arc<Vec<u8>>, Digest, Body)> = None;
         for message in outbox {
             let emission = self.emission(message, &mut last)?;
+            if emission.kind == Kind::RoundStart {
+                self.peers.get(&emission.to).into_iter().for_each(|peer| peer.begin_round(emission.scope));
+            }
             seat.count(self.own, emission.to, emission.kind, emission.length);
             batch.sent.push(emission);
         }
@@ -472,8 +494,7 @@ impl<R: Hosted> Desk<R> {
         }
         let over = seat.role.take_over();
         if self.tells && !over.is_empty() {
-            let clients = self.peers.values().filter(|peer| matches!(peer.id, PartyId::Client(_)));
-            clients.for_each(|peer| peer.end(&over));
+            self.tell_ends(&over);
         }
         batch.over.extend(over);
         // A round that ends before it was taken up again takes with it what was held for then.

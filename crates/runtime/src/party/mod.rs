@@ -24,8 +24,8 @@ use secsv_protocol::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 pub(crate) use desk::{Act, Arrival, Hosted, record};
+pub(crate) use peer::{Ends, Partial, Sent, Turn};
 pub use peer::{LinkState, Peer};
-pub(crate) use peer::{Partial, Sent, Turn};
 
 use crate::{
     Error, Fingerprint,
@@ -91,7 +91,8 @@ impl<R: Hosted> Party<R> {
         }
         witness.kept(&|peer| journal.next_in(peer));
         witness.board = Some(board.clone());
-        let peers = Arc::new(peers(&kit, &journal, &board, waiting));
+        let ends = Ends::default();
+        let peers = Arc::new(peers(&kit, &journal, &board, waiting, &ends));
         let (scribe, orders) = mpsc::channel();
         let about = replay.iter().map(|message| message.scope.whole()).chain(open);
         let resuming: BTreeSet<Scope> = about.filter(|scope| !role.is_open(*scope)).collect();
@@ -105,6 +106,7 @@ impl<R: Hosted> Party<R> {
             scribe: scribe.clone(),
             shelf: journal.shelf().clone(),
             peers: peers.clone(),
+            ends,
         }));
         let instance = journal.instance();
         let witness: Option<Box<dyn Witness>> = Some(Box::new(witness));
@@ -222,6 +224,7 @@ fn peers(
     journal: &Journal,
     board: &Arc<Board>,
     waiting: Vec<Outbound>,
+    ends: &Ends,
 ) -> BTreeMap<PartyId, Arc<Peer>> {
     let mut waiting_for: BTreeMap<PartyId, Vec<Outbound>> = BTreeMap::new();
     for message in waiting {
@@ -233,7 +236,9 @@ fn peers(
         .map(|id| {
             let waiting = waiting_for.remove(&id).unwrap_or_default();
             let numbers = (journal.next_in(id), journal.acknowledged_by(id), journal.next_out(id));
-            let peer = Peer::new(id, board, kit.name(id), numbers, waiting);
+            // Clients are told by the principal.
+            let ends = if is_client(id) { ends.clone() } else { Ends::default() };
+            let peer = Peer::new(id, board, kit.name(id), numbers, waiting, ends);
             (id, Arc::new(peer))
         })
         .collect()

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::{
     journal::{Body, Digest, Outbound},
+    link::SCOPES,
     status::Board,
 };
 
@@ -21,6 +22,7 @@ pub struct Peer {
     /// Its name.
     pub name: String,
     state: Mutex<State>,
+    ends: Ends,
     /// Told who is there.
     board: Arc<Board>,
     /// There is something to send. All streams are told: which of two counts is found out by them.
@@ -43,7 +45,8 @@ struct State {
     kept: u64,
     /// Numbers below were understood.
     taken: u64,
-    over: Vec<Scope>,
+    /// Rounds that have ended, told once: they may be begun again.
+    rounds: Vec<Scope>,
     farewell: bool,
     refused: Option<String>,
     partial: Option<Partial>,
@@ -64,6 +67,27 @@ pub(crate) struct Partial {
     pub hasher: blake3::Hasher,
 }
 
+/// Tests that have ended, in order: every stream tells all of them, because nobody acknowledges them.
+#[derive(Clone, Default)]
+pub(crate) struct Ends(Arc<Mutex<Vec<Scope>>>);
+
+impl Ends {
+    pub(crate) fn add(&self, scopes: &[Scope]) {
+        self.lock().extend_from_slice(scopes);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Scope>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Those behind so many, as far as they fit a packet.
+    fn behind(&self, told: usize) -> Option<Vec<Scope>> {
+        let ends = self.lock();
+        let rest = ends.get(told..).filter(|rest| !rest.is_empty())?;
+        Some(rest[..rest.len().min(SCOPES)].to_vec())
+    }
+}
+
 /// What a stream has sent so far.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sent {
@@ -71,6 +95,8 @@ pub(crate) struct Sent {
     pub next: u64,
     /// Messages below this number are kept.
     pub acknowledged: u64,
+    /// How many tests have ended.
+    pub ends: usize,
     /// Nothing will come any more.
     pub farewell: bool,
 }
@@ -104,18 +130,19 @@ pub struct LinkState {
 
 impl Peer {
     /// A link on which so many messages have been received and kept, and these wait to be sent.
-    pub fn new(
+    pub(crate) fn new(
         id: PartyId,
         board: &Arc<Board>,
         name: String,
         (kept, acknowledged, next_out): (u64, u64, u64),
         waiting: Vec<Outbound>,
+        ends: Ends,
     ) -> Self {
         let waiting = waiting.into();
         let state = State { waiting, acknowledged, next_out, kept, taken: kept, ..State::default() };
         let state = Mutex::new(state);
         let board = board.clone();
-        Self { id, name, state, board, changed: Notify::new(), stream: watch::Sender::new(0) }
+        Self { id, name, state, ends, board, changed: Notify::new(), stream: watch::Sender::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -141,10 +168,15 @@ impl Peer {
         self.lock().taken = number;
     }
 
-    /// Something has ended.
-    pub(crate) fn end(&self, scopes: &[Scope]) {
-        self.lock().over.extend_from_slice(scopes);
+    /// Tests have ended, and these rounds.
+    pub(crate) fn end(&self, rounds: &[Scope]) {
+        self.lock().rounds.extend_from_slice(rounds);
         self.changed.notify_waiters();
+    }
+
+    /// A round is begun, perhaps again: its end is not told behind that.
+    pub(crate) fn begin_round(&self, round: Scope) {
+        self.lock().rounds.retain(|ended| *ended != round);
     }
 
     /// Nothing will be sent any more.
@@ -237,11 +269,17 @@ impl Peer {
         LinkState { connected, last_seen, received_bytes: *received_bytes, sent_bytes: *sent_bytes }
     }
 
+    fn next_turn(&self, sent: Sent) -> Option<Turn> {
+        let turn = self.lock().turn(sent);
+        let turn = turn.or_else(|| self.ends.behind(sent.ends).map(Turn::Over));
+        turn.or_else(|| self.lock().last_turn(sent))
+    }
+
     /// Waits for something that a stream has not sent yet.
     pub(crate) async fn turn(&self, sent: Sent) -> Turn {
         loop {
             let changed = self.changed.notified();
-            if let Some(turn) = self.lock().turn(sent) {
+            if let Some(turn) = self.next_turn(sent) {
                 return turn;
             }
             changed.await;
@@ -282,11 +320,15 @@ impl State {
         // What an earlier stream brought may be acknowledged on this one, before it was sent again.
         let next = sent.next.max(self.acknowledged);
         let found = self.waiting.binary_search_by_key(&next, |message| message.number);
-        if let Some(message) = found.ok().and_then(|place| self.waiting.get(place)) {
-            return Some(Turn::Message(message.clone()));
-        }
-        if !self.over.is_empty() {
-            return Some(Turn::Over(std::mem::take(&mut self.over)));
+        let message = found.ok().and_then(|place| self.waiting.get(place));
+        message.map(|message| Turn::Message(message.clone()))
+    }
+
+    /// What waits until nothing else does.
+    fn last_turn(&mut self, sent: Sent) -> Option<Turn> {
+        if !self.rounds.is_empty() {
+            let most = self.rounds.len().min(SCOPES);
+            return Some(Turn::Over(self.rounds.drain(..most).collect()));
         }
         (self.farewell && !sent.farewell).then_some(Turn::Farewell)
     }
@@ -296,13 +338,21 @@ impl State {
 mod tests {
     use std::task::{Context, Poll, Waker};
 
+    use secsv_federation::RoundId;
     use secsv_protocol::message::Kind;
 
     use super::*;
     use crate::status::board;
 
     fn peer() -> Peer {
-        Peer::new(PartyId::Client(0), &Arc::new(board()), "north".to_owned(), (0, 0, 0), Vec::new())
+        Peer::new(
+            PartyId::Client(0),
+            &Arc::new(board()),
+            "north".to_owned(),
+            (0, 0, 0),
+            Vec::new(),
+            Ends::default(),
+        )
     }
 
     fn message(number: u64) -> Outbound {
@@ -339,13 +389,42 @@ mod tests {
         assert!(peer.lock().turn(Sent { next: 3, ..Sent::default() }).is_none());
     }
 
+    /// A stream may be cut off before they have come: the next one tells them again, as many as fit a packet at a time.
+    #[test]
+    fn what_has_ended_is_told_on_every_stream() {
+        let (peer, ends) = (peer(), SCOPES + 3);
+        peer.part();
+        peer.ends.add(&(0..ends as u64).map(Scope::Test).collect::<Vec<_>>());
+        for _ in 0..2 {
+            let (mut sent, mut told) = (Sent::default(), Vec::new());
+            while let Some(Turn::Over(scopes)) = peer.next_turn(sent) {
+                sent.ends += scopes.len();
+                told.push(scopes);
+            }
+            assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [SCOPES, 3]);
+            assert!(told.concat().into_iter().eq((0..ends as u64).map(Scope::Test)));
+            assert!(matches!(peer.next_turn(sent), Some(Turn::Farewell)));
+        }
+    }
+
+    /// Messages come first: the end of a round that is begun again meanwhile would end it for good.
+    #[test]
+    fn the_end_of_a_round_is_not_told_behind_its_next_beginning() {
+        let (peer, [first, second]) = (peer(), [1, 2].map(|round| Scope::Round(RoundId(round))));
+        peer.end(&[first, second]);
+        peer.begin_round(first);
+        let Some(Turn::Over(told)) = peer.next_turn(Sent::default()) else { panic!("an end") };
+        assert_eq!(told, [second]);
+        assert!(peer.next_turn(Sent::default()).is_none());
+    }
+
     /// The stream on which it was said may have been cut off.
     #[test]
     fn a_farewell_is_said_once_on_every_stream() {
         let peer = peer();
         peer.part();
         for _ in 0..2 {
-            let turn = |sent| peer.lock().turn(sent);
+            let turn = |sent| peer.next_turn(sent);
             assert!(matches!(turn(Sent::default()), Some(Turn::Farewell)));
             assert!(turn(Sent { farewell: true, ..Sent::default() }).is_none());
         }
