@@ -25,6 +25,7 @@ use secsv_runtime::{
     audit::{AuditDefect, Direction, FEDERATION_FILE, LOG_FILE, Log, RESULT_FILE, digest},
     evaluate,
     kit::{Kit, Provision, Servers, SessionSpec, Validity},
+    node::Values,
     verify::{Finding, Verification, verify},
     world::Interceptor,
 };
@@ -34,7 +35,12 @@ const CLIENTS: [&str; 4] = ["north", "south", "east", "west"];
 
 /// Four silos, two rounds, three features; one silo missed a round.
 fn run_directory(parent: &Path) -> RunDirectory {
-    let mut rng = ChaCha20Rng::seed_from_u64(5);
+    run_directory_of(parent, 5)
+}
+
+/// The same with the models of a seed.
+fn run_directory_of(parent: &Path, seed: u64) -> RunDirectory {
+    let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let spec = FederationSpec {
         name: "four silos".into(),
         rounds: 2,
@@ -93,21 +99,45 @@ fn provision(run: &RunDirectory, estimator: &str, out: &Path) -> Vec<Kit> {
     made.generate_keys(out).unwrap().kits.iter().map(|(_, kit)| Kit::open(kit).unwrap()).collect()
 }
 
-/// Everybody's logs, told of every frame that passes.
-struct Recorder {
-    logs: Arc<Mutex<BTreeMap<PartyId, Log>>>,
+/// Everybody's logs, and how many frames went on each link.
+#[derive(Default)]
+struct Logs {
+    logs: BTreeMap<PartyId, Log>,
     numbers: BTreeMap<(PartyId, PartyId), u64>,
 }
+
+impl Logs {
+    /// Both ends write a frame down.
+    fn tell(&mut self, from: PartyId, to: PartyId, kind: Kind, bytes: &[u8]) {
+        let number = self.numbers.entry((from, to)).or_default();
+        let (size, digest) = (bytes.len() as u64, digest(bytes));
+        let ends = [(from, Direction::Sent, to), (to, Direction::Received, from)];
+        for (own, direction, peer) in ends {
+            let log = self.logs.get_mut(&own).unwrap();
+            log.append(direction, peer, kind, *number, size, digest).unwrap();
+        }
+        *number += 1;
+    }
+
+    /// The principal writes the result down and tells everybody the values.
+    fn deliver(&mut self, state: &Path, result: &EvaluationResult) {
+        let principal = self.logs.get_mut(&PartyId::Principal).unwrap();
+        principal.record_result(state, &serde_json::to_vec_pretty(result).unwrap()).unwrap();
+        let values = serde_json::to_vec(&Values::of(result)).unwrap();
+        let everybody: Vec<PartyId> = self.logs.keys().copied().collect();
+        for party in everybody.into_iter().filter(|&party| party != PartyId::Principal) {
+            self.tell(PartyId::Principal, party, Kind::Values, &values);
+        }
+    }
+}
+
+/// Tells the logs of every frame that passes.
+struct Recorder(Arc<Mutex<Logs>>);
 
 impl Interceptor for Recorder {
     fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
         let Envelope { from, to, kind, ref bytes } = envelope;
-        let number = self.numbers.entry((from, to)).or_default();
-        let (size, digest) = (bytes.len() as u64, digest(bytes));
-        let mut logs = self.logs.lock().unwrap();
-        logs.get_mut(&from).unwrap().append(Direction::Sent, to, kind, *number, size, digest).unwrap();
-        logs.get_mut(&to).unwrap().append(Direction::Received, from, kind, *number, size, digest).unwrap();
-        *number += 1;
+        self.0.lock().unwrap().tell(from, to, kind, bytes);
         vec![envelope]
     }
 }
@@ -118,24 +148,23 @@ fn audited() -> (TempDir, Vec<PathBuf>) {
     let run = run_directory(parent.path());
     let kits = provision(&run, "exact", &parent.path().join("kits"));
     let mut states = Vec::new();
-    let mut logs = BTreeMap::new();
+    let mut logs = Logs::default();
     for kit in &kits {
         let state = parent.path().join("states").join(kit.own_name());
         fs::create_dir_all(&state).unwrap();
-        logs.insert(kit.own, Log::open(&state, kit).unwrap().0);
+        logs.logs.insert(kit.own, Log::open(&state, kit).unwrap().0);
         states.push(state);
     }
     let logs = Arc::new(Mutex::new(logs));
-    let recorder = Box::new(Recorder { logs: logs.clone(), numbers: BTreeMap::new() });
+    let recorder = Box::new(Recorder(logs.clone()));
     let settings = kits[0].session().unwrap().settings;
     let (costs, seed) = (Some(typical_costs(Preset::Compact)), Seed::from_bytes([8; 32]));
     let mut evaluator = SecureEvaluator::new(&run, settings, costs, &seed, recorder).unwrap();
     let mut result = evaluate(run.spec(), &mut evaluator, &kits[0].evaluation().unwrap(), |_| {}).unwrap();
     evaluator.account_for(run.spec(), &mut result);
     let mut logs = logs.lock().unwrap();
-    let principal = logs.get_mut(&PartyId::Principal).unwrap();
-    principal.record_result(&states[0], &serde_json::to_vec_pretty(&result).unwrap()).unwrap();
-    logs.values_mut().for_each(|log| log.end().unwrap());
+    logs.deliver(&states[0], &result);
+    logs.logs.values_mut().for_each(|log| log.end().unwrap());
     drop(logs);
     (parent, states)
 }
@@ -209,7 +238,8 @@ fn lines_that_are_cut_off_dropped_or_moved_are_missed() {
     }
 }
 
-/// Tells a new log everything an old one has, with a change: what a party does that rewrites its own account.
+/// Tells a new log everything an old one has, with a change: what a party does that rewrites its own account. A result is
+/// told as it stands in the state directory by then.
 fn rewritten(state: &Path, kit: &Kit, change: impl Fn(usize, &mut serde_json::Value)) {
     let file = state.join(LOG_FILE);
     let text = fs::read_to_string(&file).unwrap();
@@ -218,6 +248,9 @@ fn rewritten(state: &Path, kit: &Kit, change: impl Fn(usize, &mut serde_json::Va
     for (index, line) in text.lines().enumerate() {
         let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
         change(index, &mut line);
+        if line.get("result").is_some() {
+            log.record_result(state, &fs::read(state.join(RESULT_FILE)).unwrap()).unwrap();
+        }
         let Some(frame) = line.get("frame") else { continue };
         let direction = if frame["direction"] == "sent" { Direction::Sent } else { Direction::Received };
         let peer = kit.federation.party_named(frame["peer"].as_str().unwrap()).unwrap();
@@ -252,6 +285,60 @@ fn a_party_that_rewrites_its_log_contradicts_the_others() {
         assert!(findings[0].what.contains(word), "{findings:#?}");
         fs::write(state.join(LOG_FILE), &kept).unwrap();
     }
+}
+
+/// The result of other models by the same estimator: nothing in it is wrong.
+fn another_result(parent: &Path, kit: &Kit) -> EvaluationResult {
+    let run = run_directory_of(&parent.join("other models"), 7);
+    let test_set = CollectiveTestSet::read(&run).unwrap();
+    let settings = kit.evaluation().unwrap();
+    let result = evaluate(run.spec(), &mut ClearEvaluator::new(&run, &test_set), &settings, |_| {}).unwrap();
+    EvaluationResult { protocol: "secsv".into(), ..result }
+}
+
+#[test]
+fn a_result_that_was_rewritten_after_delivery_contradicts_what_everybody_was_told() {
+    let (guard, states) = audited();
+    let kit = Kit::open(&guard.path().join("kits/principal")).unwrap();
+    let file = states[0].join(RESULT_FILE);
+    let result: EvaluationResult = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let other = another_result(guard.path(), &kit);
+    assert_ne!(other.fsv, result.fsv);
+    fs::write(&file, serde_json::to_vec(&other).unwrap()).unwrap();
+    rewritten(&states[0], &kit, |_, _| {});
+    let findings = check(&states).findings;
+    // Told to five parties, and received by each.
+    assert_eq!(findings.len(), 10, "{findings:#?}");
+    for state in &states {
+        let log = state.join(LOG_FILE);
+        let line =
+            fs::read_to_string(&log).unwrap().lines().position(|line| line.contains("\"values\"")).unwrap();
+        let is_here = |finding: &Finding| finding.file == log && finding.line == Some(line + 1);
+        assert!(findings.iter().any(is_here), "{}: {findings:#?}", log.display());
+    }
+    // A principal that is started again measures its cost anew; that was told nobody.
+    let mut again = result.clone();
+    again.timing.wall_s += 1.0;
+    fs::write(&file, serde_json::to_vec(&again).unwrap()).unwrap();
+    rewritten(&states[0], &kit, |_, _| {});
+    assert_eq!(check(&states).findings, []);
+}
+
+#[test]
+fn clients_that_were_told_different_values_find_out_without_the_result() {
+    let (guard, states) = audited();
+    let kit = Kit::open(&guard.path().join("kits/south")).unwrap();
+    let south = states.iter().position(|state| state.ends_with("south")).unwrap();
+    let clients = [&states[south..=south], &states[south + 1..]].concat();
+    assert_eq!(check(&clients).findings, []);
+    rewritten(&states[south], &kit, |_, line| {
+        if line["frame"]["kind"] == Kind::Values.name() {
+            line["frame"]["digest"] = Fingerprint([7; 32]).to_string().into();
+        }
+    });
+    let findings = check(&clients).findings;
+    assert_eq!(findings.len(), clients.len() - 1, "{findings:#?}");
+    assert!(findings.iter().all(|finding| finding.what.contains("expected the values of line")));
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Values {
         }
     }
 
-    pub(super) fn encode(&self) -> Result<Vec<u8>, Error> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
         serde_json::to_vec(self).map_err(|_| local("values that can be written"))
     }
 

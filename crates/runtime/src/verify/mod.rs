@@ -1,6 +1,7 @@
-//! Whether what parties wrote down fits together: each log in itself, logs against each other, and the values against
-//! the utilities they were computed from. Works offline, on copies of the parties' state directories.
+//! Whether what parties wrote down fits together: each log in itself, logs against each other, the values against
+//! the utilities they were computed from, and what everybody was told against the values. Works offline, on copies of the parties' state directories.
 
+mod delivery;
 mod links;
 mod log;
 mod values;
@@ -121,9 +122,11 @@ pub fn verify(states: &[PathBuf], result: Option<&Path>) -> Result<Verification,
     }
     check_ends(&logs, &mut found);
     links::check(&logs, &mut found);
+    let mut results = Vec::new();
     for (state, log) in states.iter().zip(&logs) {
-        check_result(state, log, result, federation.as_ref(), &mut found)?;
+        results.extend(check_result(state, log, result, federation.as_ref(), &mut found)?);
     }
+    delivery::check(&logs, results.first(), &mut found);
     Ok(found)
 }
 
@@ -175,19 +178,19 @@ fn check_result(
     copy: Option<&Path>,
     federation: Option<&(PathBuf, FederationFile)>,
     found: &mut Verification,
-) -> Result<(), VerifyError> {
-    let Some((line, recorded)) = log.result() else { return Ok(()) };
+) -> Result<Option<(PathBuf, EvaluationResult)>, VerifyError> {
+    let Some((line, recorded)) = log.result() else { return Ok(None) };
     let file = copy.map_or_else(|| state.join(RESULT_FILE), Path::to_owned);
     let what = "expected the result that the log recorded";
     let bytes = match fs::read(&file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && copy.is_none() => {
             let what = format!("{what} (line {line} of {}), found no file", log.file.display());
             found.findings.push(Finding::new(&file, None, what));
-            return Ok(());
+            return Ok(None);
         }
         read => read.map_err(|source| VerifyError { file: file.clone(), what, source })?,
     };
-    let Event::Result { digest, fields: expected, .. } = recorded else { return Ok(()) };
+    let Event::Result { digest, fields: expected, .. } = recorded else { return Ok(None) };
     if Fingerprint::blake3(&bytes) != *digest {
         let now = fields(&bytes);
         let changed: Vec<&str> = expected
@@ -208,11 +211,13 @@ fn check_result(
         Err(error) => {
             let what = format!("expected a result, found something else: {error}");
             found.findings.push(Finding::new(&file, Some(error.line()), what));
+            Ok(None)
         }
         Ok(result) => {
-            let Some((_, federation)) = federation else { return Ok(()) };
-            values::check(&file, &result, federation, found);
+            if let Some((_, federation)) = federation {
+                values::check(&file, &result, federation, found);
+            }
+            Ok(Some((file, result)))
         }
     }
-    Ok(())
 }
