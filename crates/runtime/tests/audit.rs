@@ -444,28 +444,69 @@ fn what_a_party_says_that_comes_back_too_late_is_noted_and_nobodys_fault() {
     let kits = provision(&run, "exact", &parent.path().join("kits"));
     let kit_of = |party: PartyId| kits.iter().find(|kit| kit.own == party).unwrap();
     let (client, principal) = (kit_of(PartyId::Client(0)), kit_of(PartyId::Principal));
-    for comes_back in [true, false] {
-        let states = ["client", "principal"].map(|name| parent.path().join(format!("{name}-{comes_back}")));
+    let sent = [Kind::Hello, Kind::Model];
+    // Whether the client was started again, how much arrived, and what cannot honestly be missing.
+    for (comes_back, arrived, wrong) in [(true, 1, vec![]), (false, 1, vec![1]), (true, 0, vec![0])] {
+        let name = |party: &str| parent.path().join(format!("{party}-{comes_back}-{arrived}"));
+        let states = ["client", "principal"].map(name);
         states.iter().for_each(|state| fs::create_dir(state).unwrap());
-        let say = |log: &mut Log, number: u64| {
+        let tell = |log: &mut Log, direction, peer, number: usize| {
             let digest = Fingerprint([number as u8; 32]);
-            log.append(Direction::Sent, PartyId::Principal, Kind::Model, number, 10, digest).unwrap();
+            log.append(direction, peer, sent[number], number as u64, 10, digest).unwrap();
         };
         let mut log = Log::open(&states[0], client).unwrap().0;
-        say(&mut log, 0);
+        tell(&mut log, Direction::Sent, PartyId::Principal, 0);
         if comes_back {
             drop(log);
             log = Log::open(&states[0], client).unwrap().0;
         }
-        say(&mut log, 1);
+        tell(&mut log, Direction::Sent, PartyId::Principal, 1);
         log.end().unwrap();
         let mut log = Log::open(&states[1], principal).unwrap().0;
-        log.append(Direction::Received, client.own, Kind::Model, 0, 10, Fingerprint([0; 32])).unwrap();
+        (0..arrived).for_each(|number| tell(&mut log, Direction::Received, client.own, number));
         log.end().unwrap();
         let found = check(&states);
-        let is_about = |finding: &&Finding| finding.what.contains("frame 1 ");
-        assert_eq!(found.findings.iter().filter(is_about).count(), usize::from(!comes_back), "{found:?}");
+        assert_eq!(missed(&found), wrong, "{found:?}");
         let noted = found.notes.iter().any(|note| note.what.contains("had not arrived when it ended"));
         assert_eq!(noted, comes_back, "{found:?}");
+    }
+}
+
+/// Numbers of frames that one log has and the other must have.
+fn missed(found: &Verification) -> Vec<usize> {
+    let is_told = |number: &usize| {
+        let words = format!("frame {number} ");
+        found.findings.iter().any(|finding| finding.what.starts_with(&words))
+    };
+    (0..9).filter(is_told).collect()
+}
+
+#[test]
+fn a_restart_of_the_principal_excuses_nobody_who_denies_what_came_before_the_values() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = run_directory(parent.path());
+    let kits = provision(&run, "exact", &parent.path().join("kits"));
+    let kit_of = |party: PartyId| kits.iter().find(|kit| kit.own == party).unwrap();
+    let (principal, auxiliary) = (kit_of(PartyId::Principal), kit_of(PartyId::Auxiliary));
+    let sent = [Kind::Session, Kind::Test, Kind::Values, Kind::Done];
+    // How much the auxiliary says it has received, and which frames it cannot honestly lack.
+    for (received, wrong) in [(4, 0..0), (3, 0..0), (2, 2..3), (1, 1..3), (0, 0..3)] {
+        let states = ["principal", "auxiliary"].map(|name| parent.path().join(format!("{name}-{received}")));
+        states.iter().for_each(|state| fs::create_dir(state).unwrap());
+        let tell = |log: &mut Log, direction, peer, number: usize| {
+            let digest = Fingerprint([number as u8; 32]);
+            log.append(direction, peer, sent[number], number as u64, 10, digest).unwrap();
+        };
+        let mut log = Log::open(&states[0], principal).unwrap().0;
+        (0..3).for_each(|number| tell(&mut log, Direction::Sent, PartyId::Auxiliary, number));
+        drop(log);
+        let mut log = Log::open(&states[0], principal).unwrap().0;
+        tell(&mut log, Direction::Sent, PartyId::Auxiliary, 3);
+        log.end().unwrap();
+        let mut log = Log::open(&states[1], auxiliary).unwrap().0;
+        (0..received).for_each(|number| tell(&mut log, Direction::Received, PartyId::Principal, number));
+        log.end().unwrap();
+        let found = check(&states);
+        assert_eq!(missed(&found), wrong.collect::<Vec<_>>(), "{received} received: {found:?}");
     }
 }

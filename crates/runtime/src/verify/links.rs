@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use secsv_protocol::{PartyId, message::Kind};
+
 use super::{Finding, Verification, log::ReadLog};
 use crate::audit::{Direction, Frame};
 
@@ -84,9 +86,7 @@ fn compare(
     found: &mut Verification,
 ) {
     let mut on_the_way = 0;
-    // What was sent last may still be on its way when logs are copied in the middle of a run, and what a party sends that
-    // was away and is back finds others at their end.
-    let may_be_on_the_way = !receiver.is_complete() || sender.has_restarted();
+    let first_on_the_way = first_on_the_way(sender, sent, receiver, received);
     for (number, &(line, frame)) in sent {
         match received.get(number) {
             Some(&(there, other)) => {
@@ -101,9 +101,7 @@ fn compare(
                     found.frames_agreed += 1;
                 }
             }
-            None if may_be_on_the_way && received.keys().next_back().is_none_or(|last| last < number) => {
-                on_the_way += 1;
-            }
+            None if first_on_the_way.is_some_and(|first| first <= *number) => on_the_way += 1,
             None => {
                 let what = format!("{}, which {} does not have", described(frame), receiver.file.display());
                 found.findings.push(Finding::new(&sender.file, Some(line), what));
@@ -120,6 +118,36 @@ fn compare(
         let what = format!("{on_the_way} frames sent by {} {when}", sender.file.display());
         found.notes.push(Finding::new(&receiver.file, None, what));
     }
+}
+
+/// The first frame that may still be on its way, if any may. Links keep the order: nothing that was sent before what has
+/// arrived can be.
+fn first_on_the_way(
+    sender: &ReadLog,
+    sent: &Numbered<'_>,
+    receiver: &ReadLog,
+    received: &Numbered<'_>,
+) -> Option<u64> {
+    let next = received.keys().next_back().map_or(0, |last| last + 1);
+    // Logs may be copied in the middle of a run.
+    if !receiver.is_complete() {
+        return Some(next);
+    }
+    // What a party sends that was away and is back finds others at their end.
+    if !sender.has_restarted() {
+        return None;
+    }
+    let after = |kind: Kind| {
+        let first = sent.iter().find(|(_, (_, frame))| frame.kind == kind.name());
+        first.map(|(number, _)| next.max(number + 1))
+    };
+    // Nobody else ends before the values have come from the principal, and with them everything that it sent before.
+    if sender.party == Some(PartyId::Principal.to_string()) {
+        return after(Kind::Values);
+    }
+    // Nothing begins before the principal has had everybody's hello. What comes later others may have done in the
+    // sender's place, so it can be missing.
+    after(Kind::Hello).or(Some(next))
 }
 
 fn described(frame: &Frame) -> String {
