@@ -342,6 +342,51 @@ fn clients_that_were_told_different_values_find_out_without_the_result() {
 }
 
 #[test]
+fn a_result_without_the_principals_log_is_held_against_what_others_were_told() {
+    let (guard, states) = audited();
+    let copy = guard.path().join("copy.json");
+    let clients = &states[2..];
+    assert!(verify(clients, Some(&copy)).is_err(), "no such file");
+    fs::copy(states[0].join(RESULT_FILE), &copy).unwrap();
+    let found = verify(clients, Some(&copy)).unwrap();
+    assert_eq!((found.findings.len(), found.values), (0, 12), "{found:?}");
+    let kit = Kit::open(&guard.path().join("kits/south")).unwrap();
+    let other = another_result(guard.path(), &kit);
+    fs::write(&copy, serde_json::to_vec(&other).unwrap()).unwrap();
+    let findings = verify(clients, Some(&copy)).unwrap().findings;
+    assert_eq!(findings.len(), clients.len(), "{findings:#?}");
+    // A party that was told nothing knows nothing.
+    let state = guard.path().join("early");
+    fs::create_dir(&state).unwrap();
+    drop(Log::open(&state, &kit).unwrap());
+    let findings = verify(&[state], Some(&copy)).unwrap().findings;
+    assert!(findings.len() == 1 && findings[0].file == copy, "{findings:#?}");
+}
+
+#[test]
+fn a_result_that_no_log_records_is_not_passed_over() {
+    let (guard, states) = audited();
+    let about = |states: &[PathBuf], file: &Path| {
+        let Verification { findings, notes, .. } = check(states);
+        [findings, notes].map(|told| told.iter().filter(|told| told.file == file).count())
+    };
+    let beside_a_client = states[3].join(RESULT_FILE);
+    fs::copy(states[0].join(RESULT_FILE), &beside_a_client).unwrap();
+    assert_eq!(about(&states, &beside_a_client), [1, 0]);
+    // A principal that takes the line out of its log.
+    let kit = Kit::open(&guard.path().join("kits/principal")).unwrap();
+    rewritten(&states[0], &kit, |_, line| drop(line.as_object_mut().unwrap().remove("result")));
+    assert_eq!(about(&states, &states[0].join(RESULT_FILE)), [1, 0]);
+    assert_eq!(about(&states, &states[0].join(LOG_FILE)), [1, 0], "which result was told?");
+    // One that was killed before it could write the line.
+    let state = guard.path().join("killed");
+    fs::create_dir(&state).unwrap();
+    drop(Log::open(&state, &kit).unwrap());
+    fs::copy(states[0].join(RESULT_FILE), state.join(RESULT_FILE)).unwrap();
+    assert_eq!(about(std::slice::from_ref(&state), &state.join(RESULT_FILE)), [0, 1]);
+}
+
+#[test]
 fn values_of_every_estimator_are_computed_again_bit_for_bit() {
     let parent = tempfile::tempdir().unwrap();
     let run = run_directory(parent.path());

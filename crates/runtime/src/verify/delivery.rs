@@ -1,11 +1,9 @@
 //! The values that everybody was told: those of the result, and the same for all.
 
-use std::path::PathBuf;
-
 use secsv_protocol::message::Kind;
 
-use super::{Finding, Verification, log::ReadLog};
-use crate::{EvaluationResult, Fingerprint, audit::Frame, node::Values};
+use super::{Finding, Verification, log::ReadLog, result::Read};
+use crate::{Fingerprint, audit::Frame, node::Values};
 
 /// What the message with the values has to be, and who says so.
 struct Expected {
@@ -15,11 +13,14 @@ struct Expected {
 }
 
 /// Without a result the first message with values stands for it: all of them are the same.
-pub(super) fn check(
-    logs: &[ReadLog],
-    result: Option<&(PathBuf, EvaluationResult)>,
-    found: &mut Verification,
-) {
+pub(super) fn check(logs: &[ReadLog], result: Option<&Read>, found: &mut Verification) {
+    if let Some((file, _)) = result
+        && logs.iter().all(|log| log.result().is_none())
+        && told(logs).next().is_none()
+    {
+        let what = "expected a log that knows of this result or of its values, found none";
+        found.findings.push(Finding::new(file, None, what));
+    }
     let expected = match result {
         Some((file, result)) => match Values::of(result).encode() {
             Ok(content) => Some(Expected {
@@ -52,5 +53,10 @@ pub(super) fn check(
 /// Every message with values in any log.
 fn told(logs: &[ReadLog]) -> impl Iterator<Item = (&ReadLog, usize, &Frame)> {
     let of = |log| ReadLog::frames(log).map(move |(line, frame)| (log, line, frame));
-    logs.iter().flat_map(of).filter(|(_, _, frame)| frame.kind == Kind::Values.name())
+    logs.iter().flat_map(of).filter(|(_, _, frame)| holds_values(frame))
+}
+
+/// Whether a message holds the values.
+pub(super) fn holds_values(frame: &Frame) -> bool {
+    frame.kind == Kind::Values.name()
 }

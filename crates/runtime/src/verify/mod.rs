@@ -4,6 +4,7 @@
 mod delivery;
 mod links;
 mod log;
+mod result;
 mod values;
 
 use std::{
@@ -14,8 +15,8 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    EvaluationResult, Fingerprint,
-    audit::{Event, FEDERATION_FILE, LOG_FILE, RESULT_FILE, fields},
+    Fingerprint,
+    audit::{FEDERATION_FILE, LOG_FILE},
     kit::FederationFile,
 };
 use log::ReadLog;
@@ -96,7 +97,8 @@ pub struct VerifyError {
     pub source: io::Error,
 }
 
-/// Verifies state directories; `result` is a copy of the result to look at instead of the principal's own.
+/// Verifies state directories; `result` is a copy of the result to look at instead of the principal's own. Without the
+/// principal's log it is held against the values that others received.
 pub fn verify(states: &[PathBuf], result: Option<&Path>) -> Result<Verification, VerifyError> {
     let mut found = Verification::default();
     let mut logs: Vec<ReadLog> = Vec::new();
@@ -118,15 +120,13 @@ pub fn verify(states: &[PathBuf], result: Option<&Path>) -> Result<Verification,
     let mut federation = None;
     for (state, log) in states.iter().zip(&logs) {
         let file = check_federation(state, log, &mut found)?;
-        federation = federation.or(file.map(|file| (state.join(FEDERATION_FILE), file)));
+        federation = federation.or(file);
     }
     check_ends(&logs, &mut found);
     links::check(&logs, &mut found);
-    let mut results = Vec::new();
-    for (state, log) in states.iter().zip(&logs) {
-        results.extend(check_result(state, log, result, federation.as_ref(), &mut found)?);
-    }
-    delivery::check(&logs, results.first(), &mut found);
+    let read: Vec<(&Path, &ReadLog)> = states.iter().map(PathBuf::as_path).zip(&logs).collect();
+    let result = result::check(&read, result, federation.as_ref(), &mut found)?;
+    delivery::check(&logs, result.as_ref(), &mut found);
     Ok(found)
 }
 
@@ -167,57 +167,6 @@ fn check_federation(
         Err(error) => {
             found.findings.push(Finding::new(&file, None, format!("{}: {}", error.field, error.defect)));
             Ok(None)
-        }
-    }
-}
-
-/// The result is the one that the log recorded, and its values follow from its utilities.
-fn check_result(
-    state: &Path,
-    log: &ReadLog,
-    copy: Option<&Path>,
-    federation: Option<&(PathBuf, FederationFile)>,
-    found: &mut Verification,
-) -> Result<Option<(PathBuf, EvaluationResult)>, VerifyError> {
-    let Some((line, recorded)) = log.result() else { return Ok(None) };
-    let file = copy.map_or_else(|| state.join(RESULT_FILE), Path::to_owned);
-    let what = "expected the result that the log recorded";
-    let bytes = match fs::read(&file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && copy.is_none() => {
-            let what = format!("{what} (line {line} of {}), found no file", log.file.display());
-            found.findings.push(Finding::new(&file, None, what));
-            return Ok(None);
-        }
-        read => read.map_err(|source| VerifyError { file: file.clone(), what, source })?,
-    };
-    let Event::Result { digest, fields: expected, .. } = recorded else { return Ok(None) };
-    if Fingerprint::blake3(&bytes) != *digest {
-        let now = fields(&bytes);
-        let changed: Vec<&str> = expected
-            .keys()
-            .chain(now.keys().filter(|name| !expected.contains_key(*name)))
-            .filter(|name| expected.get(*name) != now.get(*name))
-            .map(String::as_str)
-            .collect();
-        let place = match (now.is_empty(), changed.is_empty()) {
-            (true, _) => "it is no JSON object any more".to_owned(),
-            (false, true) => "the spaces between its fields were changed".to_owned(),
-            (false, false) => format!("these fields were changed: {}", changed.join(", ")),
-        };
-        let what = format!("{what} (line {line} of {}), found another: {place}", log.file.display());
-        found.findings.push(Finding::new(&file, None, what));
-    }
-    match serde_json::from_slice::<EvaluationResult>(&bytes) {
-        Err(error) => {
-            let what = format!("expected a result, found something else: {error}");
-            found.findings.push(Finding::new(&file, Some(error.line()), what));
-            Ok(None)
-        }
-        Ok(result) => {
-            if let Some((_, federation)) = federation {
-                values::check(&file, &result, federation, found);
-            }
-            Ok(Some((file, result)))
         }
     }
 }
