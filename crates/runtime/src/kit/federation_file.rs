@@ -160,6 +160,11 @@ impl FederationFile {
         if self.format != FORMAT {
             return Err(KitError::invalid(file, "format", FORMAT.to_string(), self.format.to_string()));
         }
+        let Servers { principal, auxiliary } = &self.servers;
+        if principal.is_same_place(auxiliary) {
+            let expected = "another address than the principal's";
+            return Err(KitError::invalid(file, "servers.auxiliary", expected, auxiliary.to_string()));
+        }
         self.federation.check(file).map_err(|error| KitError::new(file, "federation", error.into()))?;
         self.check_parties(file)?;
         for round in self.federation.round_ids() {

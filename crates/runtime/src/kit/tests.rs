@@ -282,6 +282,7 @@ fn what_cannot_be_valued_is_not_provisioned() {
     case("session.protocol", &|p| p.session.protocol = "nssv".into());
     case("tensors", &|p| drop(p.tensors.insert("w".into(), vec![2, 4])));
     case("parties[3].absent", &|p| drop(p.absent.insert(id("south"), vec![RoundId(3)])));
+    case("servers.auxiliary", &|p| p.servers.auxiliary = p.servers.principal.clone());
     case("clients.id", &|p| p.federation.clients[0].id = id("principal"));
     case("parties.absent", &|p| {
         p.absent = p.federation.ids().map(|id| (id.clone(), vec![RoundId(1)])).collect();
