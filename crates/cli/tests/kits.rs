@@ -105,7 +105,10 @@ fn settings_that_cannot_work_are_refused_before_anything_is_written() -> Outcome
         (&["--principal", "nowhere"], "HOST:PORT"),
         (&["--principal", "0.0.0.0:9"], "--principal"),
         (&["--principal", "127.1:9"], "--principal"),
-        (&["--principal", "127.0.0.1:19"], "servers.auxiliary: expected another address than the principal's"),
+        (
+            &["--principal", "127.0.0.1:19"],
+            "servers.auxiliary: expected another address than the principal's",
+        ),
         (&["--epsilon", "0"], "epsilon"),
     ] {
         let base: Vec<&str> = match settings[0] {

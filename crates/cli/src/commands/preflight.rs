@@ -18,6 +18,9 @@ pub struct PreflightArgs {
     /// Where the party will keep its state.
     #[arg(long)]
     state: Option<PathBuf>,
+    /// Where a server will listen, if not at the address in the federation file.
+    #[arg(long)]
+    listen: Option<String>,
 }
 
 /// Something is not ready: told already, line by line.
@@ -30,7 +33,7 @@ struct NotReady {
 /// Runs the command.
 pub fn run(args: &PreflightArgs, format: Format) -> anyhow::Result<()> {
     let kit = Kit::open(&args.kit)?;
-    let checks = preflight(&kit, args.state.as_deref())?;
+    let checks = preflight(&kit, args.state.as_deref(), args.listen.as_deref())?;
     match format {
         Format::Json => println!("{}", serde_json::to_string(&checks)?),
         Format::Text => checks.iter().for_each(|check| println!("{check}")),

@@ -74,7 +74,7 @@ impl Network {
             .build()
             .map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let listening = listen_address(kit, options)
+        let listening = listen_address(kit, options.listen.as_deref())
             .map(|address| runtime.block_on(tls::listen(party.clone(), identity.clone(), &address)))
             .transpose()?;
         for &server in dialled {
@@ -113,9 +113,9 @@ async fn stop_on_signal(stop: Arc<AtomicBool>) {
     stop.store(true, Ordering::Relaxed);
 }
 
-/// Where a server listens.
-fn listen_address(kit: &Kit, options: &NodeOptions) -> Option<String> {
-    options.listen.clone().or_else(|| kit.address(kit.own).map(ToString::to_string))
+/// Where a server listens: where it was told to, or at the address in the federation file.
+pub(crate) fn listen_address(kit: &Kit, told: Option<&str>) -> Option<String> {
+    told.map(str::to_owned).or_else(|| kit.address(kit.own).map(ToString::to_string))
 }
 
 /// Waits for the values, and then until nobody needs this party any more.

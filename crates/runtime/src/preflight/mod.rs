@@ -14,7 +14,10 @@ use std::{
 use secsv_protocol::PartyId;
 use serde::Serialize;
 
-use crate::kit::{Kit, date};
+use crate::{
+    kit::{Kit, date},
+    node::listen_address,
+};
 
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -71,14 +74,14 @@ impl fmt::Display for Check {
 /// Days before its end from which a certificate is worth a warning.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
 
-/// Checks everything about a kit that opened, its servers, and where the party will keep its state. Takes no more than a
-/// few seconds for each server.
-pub fn preflight(kit: &Kit, state: Option<&Path>) -> io::Result<Vec<Check>> {
+/// Checks everything about a kit that opened, its servers, where the party will keep its state, and where a server will
+/// listen, if not at the address in the federation file. Takes no more than a few seconds for each server.
+pub fn preflight(kit: &Kit, state: Option<&Path>, listen: Option<&str>) -> io::Result<Vec<Check>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(checks(kit, state)))
+    Ok(runtime.block_on(checks(kit, state, listen)))
 }
 
-async fn checks(kit: &Kit, state: Option<&Path>) -> Vec<Check> {
+async fn checks(kit: &Kit, state: Option<&Path>, listen: Option<&str>) -> Vec<Check> {
     let digest = crate::Fingerprint(kit.digest);
     let mut checks = vec![
         Check::ok("kit", format!("{}, federation {digest}", kit.own_name())),
@@ -89,7 +92,9 @@ async fn checks(kit: &Kit, state: Option<&Path>) -> Vec<Check> {
     }
     for server in [PartyId::Principal, PartyId::Auxiliary] {
         if server == kit.own {
-            checks.push(server::check_own_port(kit).await);
+            if let Some(address) = listen_address(kit, listen) {
+                checks.push(server::check_own_address(&address).await);
+            }
         } else if dials(kit.own, server) {
             checks.extend(server::check(kit, server).await);
         }

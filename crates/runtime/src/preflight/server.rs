@@ -1,6 +1,7 @@
 //! One server, from its name to its clock.
 
 use std::{
+    io,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -173,16 +174,33 @@ fn compare_clocks(what: String, theirs: SystemTime, ours: SystemTime) -> Check {
     }
 }
 
-/// Whether a server's own port is free.
-pub(super) async fn check_own_port(kit: &Kit) -> Check {
-    let port = kit.address(kit.own).map_or(0, |address| address.port);
-    let what = format!("own port {port}");
-    match TcpListener::bind(("0.0.0.0", port)).await {
-        Ok(_) => Check::ok(what, "free"),
-        Err(error) => Check::warning(
+/// Whether a server can listen where its process will.
+pub(super) async fn check_own_address(address: &str) -> Check {
+    let what = format!("own address {address}");
+    let bound = timeout(PATIENCE, TcpListener::bind(address)).await;
+    let error = match bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(_) => return Check::ok(what, "free"),
+        Err(error) => error,
+    };
+    let found = error.to_string();
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            Check::warning(what, found, "if it is not this party's own process, stop what listens there")
+        }
+        io::ErrorKind::AddrNotAvailable => Check::failed(
             what,
-            error.to_string(),
-            "if it is not this party's own process, stop what listens there",
+            found,
+            "this machine does not have it: listen at an address that it has (--listen), and have connections forwarded",
+        ),
+        io::ErrorKind::PermissionDenied => Check::failed(
+            what,
+            found,
+            "ports below 1024 need a right of their own: grant it, or listen at another port (--listen)",
+        ),
+        _ => Check::failed(
+            what,
+            found,
+            "see that this machine knows its own name (DNS or /etc/hosts), or listen at an IP address (--listen)",
         ),
     }
 }

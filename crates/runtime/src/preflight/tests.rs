@@ -73,7 +73,7 @@ async fn a_party_that_is_ready_passes() {
     let servers = [(one, "principal"), (two, "auxiliary")]
         .map(|(listener, name)| serve(listener, &Kit::open(&kits.join(name)).unwrap(), None));
     let state = guard.path().join("state");
-    let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), Some(&state)).await;
+    let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), Some(&state), None).await;
     // Disks differ between machines.
     let bad: Vec<_> = checks.iter().filter(|c| c.outcome != Outcome::Ok && c.what != "disk").collect();
     assert!(bad.is_empty(), "{bad:#?}");
@@ -99,7 +99,7 @@ async fn a_server_that_is_away_or_somebody_else_is_told() {
     drop(two);
     // The auxiliary's certificate is for another host; south's is for none: both refused by TLS.
     let wrong = serve(one, &Kit::open(&kits.join("auxiliary")).unwrap(), None);
-    let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), None).await;
+    let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), None, None).await;
     assert_eq!(outcome(&checks, "principal: TLS"), Outcome::Failed);
     assert_eq!(outcome(&checks, "auxiliary: port"), Outcome::Failed);
     assert!(!checks.iter().any(|check| check.what.ends_with("clock")), "nothing to compare");
@@ -115,7 +115,7 @@ async fn a_server_of_another_provisioning_or_with_the_wrong_time_is_told() {
     let ((_own, own), (_foreign, foreign)) = (kits(&principal, &auxiliary), kits(&principal, &auxiliary));
     let stranger = serve(one, &Kit::open(&foreign.join("principal")).unwrap(), None);
     let late = serve(two, &Kit::open(&own.join("auxiliary")).unwrap(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
-    let checks = super::checks(&Kit::open(&own.join("east")).unwrap(), None).await;
+    let checks = super::checks(&Kit::open(&own.join("east")).unwrap(), None, None).await;
     assert_eq!(outcome(&checks, "principal: TLS"), Outcome::Failed);
     assert_eq!(outcome(&checks, "auxiliary: TLS"), Outcome::Ok);
     assert_eq!(outcome(&checks, "auxiliary: clock"), Outcome::Failed);
@@ -134,10 +134,28 @@ async fn the_same_certificate_holder_in_the_wrong_place_is_told() {
     let out = parent.path().join("kits");
     provision.generate_keys(&out).unwrap();
     let swapped = serve(one, &Kit::open(&out.join("auxiliary")).unwrap(), None);
-    let checks = super::checks(&Kit::open(&out.join("west")).unwrap(), None).await;
+    let checks = super::checks(&Kit::open(&out.join("west")).unwrap(), None, None).await;
     let tls = checks.iter().find(|check| check.what == "principal: TLS").unwrap();
     assert!(tls.outcome == Outcome::Failed && tls.found.starts_with("auxiliary's certificate"), "{tls}");
     swapped.abort();
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_listen_where_its_process_will_is_told() {
+    let (taken, principal) = listener().await;
+    // Nobody has an address that is kept for documentation.
+    let (_guard, kits) = kits(&principal.replace("localhost", "127.0.0.1"), "192.0.2.1:7002");
+    let own = async |party: &str, listen: Option<&str>| {
+        let checks = super::checks(&Kit::open(&kits.join(party)).unwrap(), None, listen).await;
+        checks.into_iter().find(|check| check.what.starts_with("own address")).unwrap()
+    };
+    assert_eq!(own("principal", None).await.outcome, Outcome::Warning, "its own process may be there");
+    drop(taken);
+    assert_eq!(own("principal", None).await.outcome, Outcome::Ok);
+    let elsewhere = own("auxiliary", None).await;
+    assert_eq!(elsewhere.outcome, Outcome::Failed);
+    assert!(elsewhere.advice.unwrap().contains("--listen"), "{elsewhere}");
+    assert_eq!(own("auxiliary", Some("127.0.0.1:0")).await.outcome, Outcome::Ok);
 }
 
 #[cfg(unix)]
