@@ -133,5 +133,22 @@ fn there_must_be_something_to_verify() -> Outcome<()> {
     let guard = tempfile::tempdir()?;
     let (_, errors) = ends(&["verify", "nothing"], guard.path(), 2)?;
     assert!(errors.contains("audit.jsonl: expected a party's audit log"), "{errors}");
+    assert_eq!(errors.matches("No such file").count(), 1, "{errors}");
+    Ok(())
+}
+
+#[test]
+fn a_place_to_listen_has_an_address_and_a_port() -> Outcome<()> {
+    let guard = tempfile::tempdir()?;
+    for command in [&["principal", "kit", "--state", "state"][..], &["auxiliary", "kit", "--state", "state"]]
+    {
+        for bad in ["nonsense", "127.0.0.1", "127.0.0.1:port", ":80"] {
+            let (_, errors) = ends(&[command, &["--listen", bad]].concat(), guard.path(), 2)?;
+            assert!(errors.contains("--listen: expected ADDRESS:PORT"), "{bad}: {errors}");
+        }
+        // Every address of the machine will do; there is no kit.
+        let (_, errors) = ends(&[command, &["--listen", "0.0.0.0:80"]].concat(), guard.path(), 2)?;
+        assert!(!errors.contains("--listen"), "{errors}");
+    }
     Ok(())
 }

@@ -6,12 +6,13 @@ use clap::Args;
 use secsv_federation::RunDirectory;
 use secsv_runtime::{
     EvaluationResult,
-    kit::Kit,
+    kit::{Address, Kit},
     node::{NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
 };
 
 use super::evaluate::table;
 use crate::{
+    failure::BadInput,
     output::{Format, Progress},
     report::render,
     target_file,
@@ -83,11 +84,12 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
         file.as_deref().map_or(Ok(()), |file| target_file::check(setting, file))?;
     }
-    let away_after = Duration::try_from_secs_f64(args.away_after).map_err(|_| crate::failure::BadInput {
+    let away_after = Duration::try_from_secs_f64(args.away_after).map_err(|_| BadInput {
         setting: "--away-after",
         expected: "a positive number of seconds",
         found: args.away_after.to_string(),
     })?;
+    check_listen(args.listen.as_deref())?;
     let kit = Kit::open(&args.kit)?;
     let name = kit.federation.federation.name.clone();
     let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
@@ -112,6 +114,18 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where one listens may be every address of a machine, where others dial may not.
+pub(super) fn check_listen(listen: Option<&str>) -> Result<(), BadInput> {
+    let is_address = |text: &&str| text.parse::<SocketAddr>().is_ok() || text.parse::<Address>().is_ok();
+    match listen.filter(|text| !is_address(text)) {
+        None => Ok(()),
+        Some(found) => {
+            let found = format!("{found:?}");
+            Err(BadInput { setting: "--listen", expected: "ADDRESS:PORT", found })
+        }
+    }
+}
+
 fn write(args: &PrincipalArgs, result: &EvaluationResult, name: &str) -> anyhow::Result<()> {
     if let Some(file) = &args.json {
         target_file::write_whole(file, &serde_json::to_vec(result)?)?;
@@ -124,6 +138,7 @@ fn write(args: &PrincipalArgs, result: &EvaluationResult, name: &str) -> anyhow:
 
 /// Runs `secsv auxiliary`.
 pub fn auxiliary(args: &AuxiliaryArgs, format: Format) -> anyhow::Result<()> {
+    check_listen(args.listen.as_deref())?;
     let options = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
     show(&run_auxiliary(Kit::open(&args.kit)?, &options)?, format)
 }

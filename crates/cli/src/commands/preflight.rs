@@ -8,6 +8,7 @@ use secsv_runtime::{
     preflight::{Outcome, preflight},
 };
 
+use super::parties::check_listen;
 use crate::output::Format;
 
 /// Arguments of `secsv preflight`.
@@ -32,6 +33,7 @@ struct NotReady {
 
 /// Runs the command.
 pub fn run(args: &PreflightArgs, format: Format) -> anyhow::Result<()> {
+    check_listen(args.listen.as_deref())?;
     let kit = Kit::open(&args.kit)?;
     let checks = preflight(&kit, args.state.as_deref(), args.listen.as_deref())?;
     match format {
