@@ -255,6 +255,8 @@ fn deliver(
         network.check()?;
         std::thread::sleep(Duration::from_millis(20));
     }
+    // Whoever hears the farewell is gone: a principal that is started again must know that nobody misses anything.
+    party.flush();
     party.peers().values().for_each(|peer| peer.part());
     std::thread::sleep(Duration::from_millis(300));
     Ok(())

@@ -112,6 +112,13 @@ impl<R> Seat<R> {
 
 struct Floor<R> {
     seat: Option<Box<Seat<R>>>,
+    /// What jobs found.
+    found: VecDeque<Continuation<R>>,
+    /// From the journal. Each waits until those before it have taken effect, as they had when it came first; everything that is
+    /// new waits for them.
+    replays: VecDeque<Inbound>,
+    /// Whether one was taken that may not have taken effect yet.
+    is_catching_up: bool,
     inbox: VecDeque<Event<R>>,
     jobs: VecDeque<Job<R>>,
     busy: usize,
@@ -163,6 +170,9 @@ impl<R: Hosted> Desk<R> {
         let seat = Seat { role, due, finished, resuming, held, requests, traffic };
         let floor = Floor {
             seat: Some(Box::new(seat)),
+            found: VecDeque::new(),
+            replays: VecDeque::new(),
+            is_catching_up: false,
             inbox: VecDeque::new(),
             jobs: VecDeque::new(),
             busy: 0,
@@ -189,7 +199,7 @@ impl<R: Hosted> Desk<R> {
 
     /// Wakes as many as there is work for, beside those who are awake: waking costs more than many a task.
     fn wake(&self, floor: &Floor<R>, awake: usize) {
-        let events = usize::from(floor.seat.is_some() && !floor.inbox.is_empty());
+        let events = usize::from(floor.seat.is_some() && floor.has_event());
         let wanted = (events + floor.jobs.len()).saturating_sub(awake);
         (0..wanted.min(floor.idle)).for_each(|_| self.work.notify_one());
         if floor.lookers > 0 {
@@ -213,7 +223,9 @@ impl<R: Hosted> Desk<R> {
 
     /// A message had come.
     pub fn replay(&self, message: Inbound) {
-        self.push(Event::Replay(message));
+        let mut floor = self.lock();
+        floor.replays.push_back(message);
+        self.wake(&floor, 0);
     }
 
     /// The role is to do something.
@@ -322,7 +334,7 @@ impl<R: Hosted> Desk<R> {
                 resuming.retain(|scope| !role.is_open(*scope));
                 let ready = held.extract_if(.., |message| !resuming.contains(&message.scope.whole()));
                 let ready: Vec<Inbound> = ready.collect();
-                ready.into_iter().rev().for_each(|message| floor.inbox.push_front(Event::Replay(message)));
+                ready.into_iter().rev().for_each(|message| floor.replays.push_front(message));
             }
             Ok(Err(error)) => floor.fail(error),
             Err(_) => floor.fail(Error::Role(RoleError::Local { what: "the role panicked" })),
@@ -350,7 +362,7 @@ impl<R: Hosted> Desk<R> {
                 }
                 floor.accounts.operations += operations;
                 match found {
-                    Ok(next) => floor.inbox.push_back(Event::Found(next)),
+                    Ok(next) => floor.found.push_back(next),
                     Err(error) => floor.fail(Error::Role(error)),
                 }
             }
@@ -544,18 +556,25 @@ impl<R> Floor<R> {
         self.stopping = true;
     }
 
+    fn has_event(&self) -> bool {
+        let is_idle = self.jobs.is_empty() && self.busy == 0;
+        let (has_replay, has_new) = (!self.replays.is_empty(), !self.inbox.is_empty());
+        !self.found.is_empty() || (has_replay || has_new) && (is_idle || !has_replay && !self.is_catching_up)
+    }
+
     fn next_event(&mut self) -> Option<(Box<Seat<R>>, Event<R>)> {
-        if self.inbox.is_empty() {
+        let seat = if self.has_event() { self.seat.take()? } else { return None };
+        let found = self.found.pop_front().map(Event::Found);
+        let event = found.or_else(|| {
+            let replayed = self.replays.pop_front().map(Event::Replay);
+            self.is_catching_up = replayed.is_some();
+            replayed.or_else(|| self.inbox.pop_front())
+        });
+        let Some(event) = event else {
+            self.seat = Some(seat);
             return None;
-        }
-        let seat = self.seat.take()?;
-        match self.inbox.pop_front() {
-            Some(event) => Some((seat, event)),
-            None => {
-                self.seat = Some(seat);
-                None
-            }
-        }
+        };
+        Some((seat, event))
     }
 }
 

@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes that make the role refuse a message, and say something that cannot be sent.
 const BAD: u8 = 0;
 const FATAL: u8 = 1;
+/// A byte that makes work, of which the next byte comes.
+const WORK: u8 = 20;
 
 struct Clerk {
     taken: Vec<u8>,
@@ -30,6 +32,15 @@ impl Role for Clerk {
         }
         self.taken.push(last);
         let mut effects = Effects::default();
+        if last == WORK {
+            effects.jobs.push(Box::new(|_| {
+                std::thread::sleep(Duration::from_millis(50));
+                Ok(Box::new(|clerk: &mut Self| {
+                    clerk.taken.push(WORK + 1);
+                    Ok(Effects::default())
+                }))
+            }));
+        }
         if last == FATAL {
             effects.outbox.push(Outgoing { to: from, kind: Kind::Model, content: Arc::default() });
         }
@@ -146,4 +157,18 @@ fn what_has_ended_is_let_go_of() {
     let owner = Owner { party: kit.own, federation: kit.digest };
     let journal = Journal::open(&directory.path().join("state"), &owner, || [0; 48]).unwrap();
     assert_eq!((journal.next_in(PartyId::Client(0)), journal.replay().unwrap().len()), (2, 0));
+}
+
+/// Where work takes time, messages come meanwhile. When they are taken again, each finds what it found at first or more.
+#[test]
+fn a_message_of_the_journal_waits_for_what_came_of_those_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let party = open(&directory, true);
+    [WORK, 5, WORK].into_iter().zip(0..).for_each(|(last, number)| arrive(&party, number, last));
+    await_taken(&party, &[WORK, 5, WORK, WORK + 1, WORK + 1]);
+    party.stop();
+    let party = open(&directory, true);
+    arrive(&party, 3, 6);
+    await_taken(&party, &[WORK, WORK + 1, 5, WORK, WORK + 1, 6]);
+    party.stop();
 }
