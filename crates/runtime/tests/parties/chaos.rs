@@ -56,7 +56,7 @@ impl Wire {
                     continue;
                 };
                 let Ok(to) = TcpStream::connect(&target) else { continue };
-                let life = spare + Duration::from_millis(dice.below(3000));
+                let life = spare + Duration::from_millis(dice.below(800));
                 let delay = Duration::from_millis(dice.below(8));
                 carry(from, to, life, delay, cuts.clone());
             }
