@@ -191,15 +191,7 @@ impl Auxiliary {
             Ok(move |role: &mut Self| {
                 role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
                 role.first_layers.insert(round);
-                let mut effects = role.first_layers()?;
-                // Where messages are taken again, those about tests may be there before the models are decoded.
-                let is_of_round =
-                    |state: &UnitState| state.plan.as_ref().is_some_and(|plan| plan.round == round);
-                let units = role.units.iter().filter(|(_, state)| is_of_round(state)).map(|(id, _)| *id);
-                for unit in units.collect::<Vec<_>>() {
-                    effects.and(role.advance(unit)?);
-                }
-                Ok(effects)
+                role.first_layers()
             })
         });
         Ok(effects)

@@ -495,10 +495,7 @@ fn what_a_party_says_that_comes_back_too_late_is_noted_and_nobodys_fault() {
         let name = |party: &str| parent.path().join(format!("{party}-{comes_back}-{arrived}"));
         let states = ["client", "principal"].map(name);
         states.iter().for_each(|state| fs::create_dir(state).unwrap());
-        let tell = |log: &mut Log, direction, peer, number: usize| {
-            let digest = Fingerprint([number as u8; 32]);
-            log.append(direction, peer, sent[number], number as u64, 10, digest).unwrap();
-        };
+        let tell = |log: &mut Log, direction, peer, number| tell(log, direction, peer, &sent, number);
         let mut log = Log::open(&states[0], client).unwrap().0;
         tell(&mut log, Direction::Sent, PartyId::Principal, 0);
         if comes_back {
@@ -515,6 +512,12 @@ fn what_a_party_says_that_comes_back_too_late_is_noted_and_nobodys_fault() {
         let noted = found.notes.iter().any(|note| note.what.contains("had not arrived when it ended"));
         assert_eq!(noted, comes_back, "{found:?}");
     }
+}
+
+/// Tells a log of one of the messages that are sent one after the other.
+fn tell(log: &mut Log, direction: Direction, peer: PartyId, sent: &[Kind], number: usize) {
+    let digest = Fingerprint([number as u8; 32]);
+    log.append(direction, peer, sent[number], number as u64, 10, digest).unwrap();
 }
 
 /// Numbers of frames that one log has and the other must have.
@@ -538,10 +541,7 @@ fn a_restart_of_the_principal_excuses_nobody_who_denies_what_came_before_the_val
     for (received, wrong) in [(4, 0..0), (3, 0..0), (2, 2..3), (1, 1..3), (0, 0..3)] {
         let states = ["principal", "auxiliary"].map(|name| parent.path().join(format!("{name}-{received}")));
         states.iter().for_each(|state| fs::create_dir(state).unwrap());
-        let tell = |log: &mut Log, direction, peer, number: usize| {
-            let digest = Fingerprint([number as u8; 32]);
-            log.append(direction, peer, sent[number], number as u64, 10, digest).unwrap();
-        };
+        let tell = |log: &mut Log, direction, peer, number| tell(log, direction, peer, &sent, number);
         let mut log = Log::open(&states[0], principal).unwrap().0;
         (0..3).for_each(|number| tell(&mut log, Direction::Sent, PartyId::Auxiliary, number));
         drop(log);
