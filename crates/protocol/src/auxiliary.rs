@@ -25,6 +25,7 @@ use crate::{
         may_send, missing, missing_inputs, products, products_of, waits_for,
     },
     session::{Federation, Session},
+    views::{Message, View, server_view},
 };
 
 /// The auxiliary server.
@@ -71,6 +72,12 @@ impl Auxiliary {
     /// The values, once the principal has told them.
     pub fn values(&self) -> Option<&[u8]> {
         self.values.as_deref()
+    }
+
+    /// What it saw, from the messages it received and sent.
+    pub fn view(&self, received: &[Message], sent: &[Message]) -> Result<View, Error> {
+        let protocol = self.federation.settings.protocol;
+        server_view(self.session.as_deref(), protocol, PartyId::Auxiliary, received, sent)
     }
 
     fn session(&self) -> Result<Arc<Session>, Error> {

@@ -7,6 +7,7 @@ mod received;
 mod secret;
 mod setup;
 mod testing;
+mod view;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -95,6 +96,11 @@ impl Client {
     /// The values, once the principal has told them.
     pub fn values(&self) -> Option<&[u8]> {
         self.values.as_deref()
+    }
+
+    /// What it brought.
+    pub fn input(&self) -> &ClientInput {
+        &self.input
     }
 
     /// Publishes what the others need to know (PROTOCOL.md 1).

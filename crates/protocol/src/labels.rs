@@ -126,6 +126,11 @@ impl LabelField {
         Self { bits }
     }
 
+    /// Bits of an element.
+    pub(crate) fn bits(self) -> u32 {
+        self.bits
+    }
+
     /// Whether there are factors: of one bit, only 1 is not zero.
     pub(crate) fn has_factors(self) -> bool {
         self.bits > 1
@@ -177,9 +182,9 @@ impl LabelField {
         segment.iter_mut().take(count.div_ceil(8)).zip(bytes).for_each(|(packed, byte)| *packed = byte);
     }
 
-    /// Multiplies the labels of a segment by factors, as many as there are.
-    pub(crate) fn blind(self, segment: &mut [u8], factors: &[u16]) {
-        let mut labels = Labels::new(Wiped(vec![0; factors.len()]));
+    /// So many elements of a segment.
+    pub(crate) fn unpack(self, segment: &[u8], count: usize) -> Labels {
+        let mut labels = Labels::new(Wiped(vec![0; count]));
         let unpacked = labels.expose_mut();
         match self.bits {
             1 => unpack_small::<8>(segment, unpacked),
@@ -191,8 +196,14 @@ impl LabelField {
                 unpacked.iter_mut().zip(bytes).for_each(|(label, &bytes)| *label = u16::from_le_bytes(bytes));
             }
         }
-        self.multiply(unpacked, factors);
-        self.pack_into(unpacked, segment);
+        labels
+    }
+
+    /// Multiplies the labels of a segment by factors, as many as there are.
+    pub(crate) fn blind(self, segment: &mut [u8], factors: &[u16]) {
+        let mut labels = self.unpack(segment, factors.len());
+        self.multiply(labels.expose_mut(), factors);
+        self.pack_into(labels.expose(), segment);
     }
 
     fn multiply(self, labels: &mut [u16], factors: &[u16]) {

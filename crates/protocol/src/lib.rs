@@ -49,6 +49,7 @@ mod sealed;
 mod secret;
 mod server;
 pub mod session;
+pub mod views;
 
 pub use auxiliary::Auxiliary;
 pub use client::{Client, ClientInput, own_right};

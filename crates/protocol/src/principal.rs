@@ -40,6 +40,7 @@ use crate::{
     secret::{self, SecretServer},
     server::{Store, Triple, UnitState, may_send, missing, missing_inputs, waits_for},
     session::{Federation, Session},
+    views::{Message, View, server_view},
 };
 
 /// The principal server.
@@ -131,6 +132,12 @@ impl Principal {
     /// The agreement, once everybody has published.
     pub fn session(&self) -> Option<&Arc<Session>> {
         self.session.as_ref()
+    }
+
+    /// What it saw, from the messages it received and sent.
+    pub fn view(&self, received: &[Message], sent: &[Message]) -> Result<View, Error> {
+        let protocol = self.federation.settings.protocol;
+        server_view(self.session.as_deref(), protocol, PartyId::Principal, received, sent)
     }
 
     /// Who decrypts what, and what that leaves to be known.

@@ -250,6 +250,17 @@ impl Session {
         LabelField::new(self.federation.architecture.classes())
     }
 
+    /// Bits of an element of that field.
+    pub fn label_bits(&self) -> u32 {
+        self.label_field().bits()
+    }
+
+    /// What numbers are shared or encrypted modulo.
+    pub fn modulus(&self) -> u128 {
+        use secsv_algebra::Ring;
+        self.encryption.as_ref().map_or(1 << u64::BITS, |e| e.parameters.field().modulus().into())
+    }
+
     /// Bits of the field.
     pub fn plaintext_bits(&self) -> u32 {
         use secsv_algebra::Ring;

@@ -1,0 +1,171 @@
+//! Shares of labels, and what the principal finds by adding them up.
+
+use std::collections::BTreeMap;
+
+use super::{Entry, Message, Numbers, Opened, shares::server_share_of_labels};
+use crate::{
+    Error, PartyId,
+    disclosure::Disclosure,
+    error::CodecError,
+    labels::{self, Packed},
+    message::{Kind, Place, UnitId},
+    server::UnitContext,
+    session::Session,
+};
+
+/// A server's shares of labels, by unit.
+#[derive(Default)]
+pub(super) struct LabelShares {
+    units: BTreeMap<UnitId, OfUnit>,
+}
+
+#[derive(Default)]
+struct OfUnit {
+    messages: Vec<usize>,
+    truths: BTreeMap<usize, Packed>,
+    predicted: Option<Packed>,
+    verdict: Option<Packed>,
+}
+
+impl LabelShares {
+    /// Reads a message with shares of labels.
+    pub(super) fn take(
+        &mut self,
+        session: &Session,
+        party: PartyId,
+        contexts: &BTreeMap<UnitId, UnitContext>,
+        (number, message): (usize, &Message),
+    ) -> Result<Vec<Opened>, Error> {
+        let (from, kind) = (message.from, message.kind);
+        let malformed = |why| Error::Malformed { from, kind, why };
+        let (place, rest) = Place::decode(message.content()).map_err(malformed)?;
+        let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
+        let entry = Entry::new(kind, "label share", Some(from), vec![number]).of_unit(context);
+        let state = self.units.entry(place.unit).or_default();
+        state.messages.push(number);
+        match (kind, from) {
+            (Kind::Truth, PartyId::Client(owner)) => {
+                let bytes = context.truth_bytes(session, owner);
+                let share = server_share_of_labels(party, bytes, rest).map_err(malformed)?;
+                let arrays = truths(session, context, owner, &share, &entry).map_err(malformed)?;
+                state.truths.insert(owner, share);
+                Ok(arrays)
+            }
+            (Kind::Predicted, _) => {
+                let bytes = context.label_bytes(session);
+                let share = server_share_of_labels(party, bytes, rest).map_err(malformed)?;
+                let arrays = segments(session, context, &share, &entry).map_err(malformed)?;
+                state.predicted = Some(share);
+                Ok(arrays)
+            }
+            _ => {
+                let share = labels::received(context.label_bytes(session), rest).map_err(malformed)?;
+                let arrays = segments(session, context, &share, &entry).map_err(malformed)?;
+                state.verdict = Some(share);
+                Ok(arrays)
+            }
+        }
+    }
+
+    /// What the principal finds: blinded differences, and which are zero.
+    pub(super) fn differences(
+        &self,
+        session: &Session,
+        contexts: &BTreeMap<UnitId, UnitContext>,
+    ) -> Result<Vec<Opened>, Error> {
+        let mut arrays = Vec::new();
+        for (id, state) in &self.units {
+            let (Some(context), Some(predicted), Some(verdict)) =
+                (contexts.get(id), &state.predicted, &state.verdict)
+            else {
+                continue;
+            };
+            let Some(mut all) = context.arranged(session, &state.truths) else { continue };
+            labels::subtract(&mut all, predicted.expose());
+            labels::subtract(&mut all, verdict.expose());
+            let mut entry = Entry::new(Kind::Verdict, "blinded difference", None, state.messages.clone());
+            entry.disclosure = Some(Disclosure::RightOrWrong);
+            let entry = entry.derived("differences", "blinded difference").of_unit(context);
+            let short = |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::Verdict, why };
+            let differences = segments(session, context, &all, &entry).map_err(short)?;
+            let right: Vec<Opened> = differences.iter().map(zeros).collect();
+            arrays.extend(differences);
+            arrays.extend(right);
+        }
+        Ok(arrays)
+    }
+}
+
+/// Which of some differences are zero.
+pub(crate) fn zeros(differences: &Opened) -> Opened {
+    let is_zero = |zero: bool| u8::from(zero);
+    let bits = match differences.numbers.expose() {
+        Numbers::Signed(numbers) => numbers.iter().map(|&x| is_zero(x == 0)).collect(),
+        Numbers::Ring(numbers) => numbers.iter().map(|&x| is_zero(x == 0)).collect(),
+        Numbers::Bytes(numbers) => numbers.iter().map(|&x| is_zero(x == 0)).collect(),
+        Numbers::Words(numbers) => numbers.iter().map(|&x| is_zero(x == 0)).collect(),
+    };
+    let entry = Entry {
+        file: "derived-right".to_owned(),
+        what: "right or wrong",
+        kind: differences.kind,
+        from: differences.from,
+        messages: differences.messages.clone(),
+        disclosure: differences.disclosure,
+        about: differences.about.clone(),
+        scale: None,
+    };
+    entry.filled(differences.shape, Numbers::Bytes(bits))
+}
+
+/// Segments of labels: round by round, coalition by coalition, owner by owner.
+fn segments(
+    session: &Session,
+    context: &UnitContext,
+    packed: &Packed,
+    entry: &Entry,
+) -> Result<Vec<Opened>, CodecError> {
+    let (field, classes) = (session.label_field(), session.program().classes);
+    let mut rest = packed.expose().as_slice();
+    let mut arrays = Vec::new();
+    for &round in &context.rounds {
+        for number in 0..context.selections.len() {
+            for (owner, first, places) in context.segments(session, number) {
+                let (now, later) =
+                    rest.split_at_checked(field.packed_len(places.len())).ok_or(CodecError::Truncated)?;
+                rest = later;
+                let samples = places.iter().map(|place| place - first).collect();
+                let entry = entry.clone().of_model(context, number, round).of_owner(owner, samples);
+                arrays.push(entry.labels(&field.unpack(now, places.len()), classes));
+            }
+        }
+    }
+    Ok(arrays)
+}
+
+/// An owner's true labels. Without factors they are the same for all models of the unit.
+fn truths(
+    session: &Session,
+    context: &UnitContext,
+    owner: usize,
+    packed: &Packed,
+    entry: &Entry,
+) -> Result<Vec<Opened>, CodecError> {
+    let (field, classes) = (session.label_field(), session.program().classes);
+    let of_owner = session.groups[context.plan.group].places(owner);
+    let mut rest = packed.expose().as_slice();
+    let mut arrays = Vec::new();
+    for (round, number) in context.shared_truths(session, owner) {
+        let places = context.selections[number].within(&of_owner);
+        let (now, later) =
+            rest.split_at_checked(field.packed_len(places.len())).ok_or(CodecError::Truncated)?;
+        rest = later;
+        let samples = places.iter().map(|place| place - of_owner.start).collect();
+        let entry = match field.has_factors() {
+            true => entry.clone().of_model(context, number, round),
+            false => entry.clone(),
+        };
+        arrays.push(entry.of_owner(owner, samples).labels(&field.unpack(now, places.len()), classes));
+    }
+    Ok(arrays)
+}

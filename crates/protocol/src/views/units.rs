@@ -1,0 +1,67 @@
+//! Units that a party knows of, from the announcements it received or sent.
+
+use std::collections::BTreeMap;
+
+use super::{Message, Plan};
+use crate::{
+    Error,
+    message::{Kind, TestPlan, UnitId},
+    program::{Program, Receive, Then},
+    server::{UnitContext, check_plan},
+    session::Session,
+};
+
+/// Tests that were announced.
+#[derive(Default)]
+pub(crate) struct Announced {
+    pub contexts: BTreeMap<UnitId, UnitContext>,
+    pub plans: Vec<Plan>,
+}
+
+/// The tests announced in some messages, each once.
+pub(crate) fn announced(session: &Session, messages: &[Message]) -> Result<Announced, Error> {
+    let mut found = Announced::default();
+    for message in messages.iter().filter(|message| message.kind == Kind::Test) {
+        let malformed = |why| Error::Malformed { from: message.from, kind: Kind::Test, why };
+        let plan = TestPlan::decode(message.content()).map_err(malformed)?;
+        check_plan(session, &plan).map_err(malformed)?;
+        for context in UnitContext::of(session, &plan) {
+            if found.contexts.contains_key(&context.id) {
+                continue;
+            }
+            found.plans.push(Plan {
+                test: plan.test,
+                round: plan.round,
+                rounds: context.rounds.clone(),
+                unit: context.plan.clone(),
+                samples: samples(session, &context),
+            });
+            found.contexts.insert(context.id, context);
+        }
+    }
+    Ok(found)
+}
+
+/// A unit's samples by owner.
+fn samples(session: &Session, context: &UnitContext) -> Vec<(usize, Vec<usize>)> {
+    let parts = session.groups[context.plan.group].parts.iter();
+    let of_owner = |&(owner, first, count): &(usize, usize, usize)| {
+        let places = (first..first + count).filter(|place| context.plan.samples.contains(*place));
+        (owner, places.map(|place| place - first).collect::<Vec<_>>())
+    };
+    parts.map(of_owner).filter(|(_, samples)| !samples.is_empty()).collect()
+}
+
+/// The step of a recurrent unit that a hop belongs to.
+pub(crate) fn step_of(program: &Program, hop: usize) -> Option<usize> {
+    let step = program.hops.get(hop)?;
+    match (&step.then, step.receives.first()) {
+        (Then::FirstState, _) => Some(0),
+        (Then::Gates { step }, _) => Some(*step),
+        (_, Some(Receive::Update { gates, .. })) => match program.hops.get(*gates)?.then {
+            Then::Gates { step } => Some(step),
+            _ => None,
+        },
+        _ => None,
+    }
+}
