@@ -48,6 +48,9 @@ pub enum Error {
     /// There can be no connection.
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),
+    /// What parties saw cannot be read or written.
+    #[error(transparent)]
+    Views(#[from] crate::views::ViewsError),
     /// A silo's data are not those of the federation.
     #[error("{field}: expected {expected}, found {found}")]
     Data {
@@ -100,6 +103,7 @@ impl Error {
             Self::Kit(error) => error.is_bad_input(),
             Self::Audit(error) => error.is_bad_input(),
             Self::Journal(error) => error.is_bad_input(),
+            Self::Views(error) => error.is_bad_input(),
             Self::Data { .. } => true,
             Self::Tls(_) | Self::System { .. } | Self::Stopped => false,
             Self::UnknownRound { .. } | Self::Answers { .. } | Self::Stalled { .. } => false,

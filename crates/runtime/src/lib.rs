@@ -44,6 +44,7 @@ mod secure_result;
 pub mod status;
 pub mod tls;
 pub mod verify;
+pub mod views;
 pub mod world;
 
 pub use clear::ClearEvaluator;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use secsv_federation::{RoundId, RunDirectory, WeightedMean};
+use secsv_federation::{FederationSpec, RoundId, RunDirectory, WeightedMean};
 use secsv_protocol::{
     ClientInput, Seed, UnitCosts,
     session::{Federation, Settings},
@@ -11,7 +11,8 @@ use secsv_protocol::{
 use crate::{
     Error, Next, Test,
     by_roles::{ByRoles, requests, tests_of},
-    world::{Accounts, Interceptor, World},
+    views::{Recorder, Transcript, Views, ViewsError},
+    world::{Accounts, Honest, Interceptor, World},
 };
 
 /// Tests coalitions of a run under a secure protocol.
@@ -19,6 +20,7 @@ pub struct SecureEvaluator {
     world: World,
     federation: Arc<Federation>,
     samples: usize,
+    transcript: Option<Transcript>,
 }
 
 impl SecureEvaluator {
@@ -37,7 +39,25 @@ impl SecureEvaluator {
         let inputs = client_inputs(run)?;
         let samples = inputs.iter().map(|input| input.test_set.len()).sum();
         let world = World::new(&federation, inputs, costs, seed, interceptor);
-        Ok(Self { world, federation, samples })
+        Ok(Self { world, federation, samples, transcript: None })
+    }
+
+    /// The same, and every message is kept for [`views`](Self::views).
+    pub fn recorded(
+        run: &RunDirectory,
+        settings: Settings,
+        costs: Option<UnitCosts>,
+        seed: &Seed,
+    ) -> Result<Self, Error> {
+        let (recorder, transcript) = Recorder::around(Box::new(Honest), settings.protocol);
+        let evaluator = Self::new(run, settings, costs, seed, Box::new(recorder))?;
+        Ok(Self { transcript: Some(transcript), ..evaluator })
+    }
+
+    /// What each party saw, once everything is tested.
+    pub fn views(&self, spec: &FederationSpec) -> Result<Views, Error> {
+        let transcript = self.transcript.as_ref().ok_or(Error::Views(ViewsError::NotRecorded))?;
+        Views::read(&self.world, spec, transcript)
     }
 
     /// What it cost so far.

@@ -213,6 +213,16 @@ impl World {
         self.lock().principal.party.as_deref().map(|party| look(&party.role))
     }
 
+    /// The same for the auxiliary.
+    pub fn with_auxiliary<T>(&self, look: impl FnOnce(&Auxiliary) -> T) -> Option<T> {
+        self.lock().auxiliary.party.as_deref().map(|party| look(&party.role))
+    }
+
+    /// The same for a client.
+    pub fn with_client<T>(&self, position: usize, look: impl FnOnce(&Client) -> T) -> Option<T> {
+        self.lock().clients.get(position)?.party.as_deref().map(|party| look(&party.role))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Floor> {
         self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
