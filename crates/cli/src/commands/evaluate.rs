@@ -1,13 +1,17 @@
 //! `secsv evaluate`: every client's contribution, from a run directory.
 
-use std::{fmt::Write as _, path::PathBuf, time::Duration};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use secsv_federation::RunDirectory;
-use secsv_runtime::{EvaluationResult, EvaluationSettings, SecurityResult};
+use secsv_runtime::{EvaluationResult, EvaluationSettings, SecurityResult, views::check_target};
 
 use super::{
-    protocols::{EncryptionArgs, ProtocolName, evaluate_run},
+    protocols::{EncryptionArgs, ProtocolName, evaluate_with_views},
     valuation::ValuationArgs,
 };
 use crate::{failure::BadInput, output::Format, report::render, target_file};
@@ -36,6 +40,10 @@ pub struct EvaluateArgs {
     /// Also write a report for people to this file: HTML that needs nothing else.
     #[arg(long)]
     report: Option<PathBuf>,
+    /// Also write what each party saw, as files that NumPy reads (docs/VIEWS.md), to this directory, new or empty. They hold
+    /// samples, models and activations: as sensitive as the run directory.
+    #[arg(long, value_name = "DIR")]
+    views: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -44,9 +52,13 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
         file.as_deref().map_or(Ok(()), |file| target_file::check(setting, file))?;
     }
+    if let Some(directory) = &args.views {
+        check_views(args.protocol, directory)?;
+    }
     let run = RunDirectory::open(&args.run)?;
     run.check()?;
-    let result = evaluate_run(&run, args.protocol, args.encryption, &settings)?;
+    let views = args.views.as_deref();
+    let result = evaluate_with_views(&run, args.protocol, args.encryption, &settings, views)?;
     if let Some(file) = &args.json {
         target_file::write_whole(file, &serde_json::to_vec(&result)?)?;
     }
@@ -58,6 +70,15 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
         Format::Text => print!("{}", table(&result)),
     }
     Ok(())
+}
+
+/// Parties see something only where there are parties, and their views are written only where nothing is.
+fn check_views(protocol: ProtocolName, directory: &Path) -> anyhow::Result<()> {
+    if protocol.secure().is_none() {
+        let expected = "a protocol with parties: secsv, hesv or secretsv";
+        return Err(BadInput { setting: "--views", expected, found: "nssv".to_owned() }.into());
+    }
+    Ok(check_target(directory).map_err(secsv_runtime::Error::from)?)
 }
 
 fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {

@@ -1,5 +1,7 @@
 //! Which protocol, under which parameters: what `evaluate`, `compare`, `plan` and `demo` have in common.
 
+use std::path::Path;
+
 use clap::{Args, ValueEnum};
 use rand::{TryRngCore, rngs::OsRng};
 use secsv_federation::{CollectiveTestSet, RunDirectory, skip::SkipMode};
@@ -135,6 +137,17 @@ pub fn evaluate_run(
     encryption: EncryptionArgs,
     settings: &EvaluationSettings,
 ) -> anyhow::Result<EvaluationResult> {
+    evaluate_with_views(run, protocol, encryption, settings, None)
+}
+
+/// The same, and writes what each party saw to a directory.
+pub fn evaluate_with_views(
+    run: &RunDirectory,
+    protocol: ProtocolName,
+    encryption: EncryptionArgs,
+    settings: &EvaluationSettings,
+    views: Option<&Path>,
+) -> anyhow::Result<EvaluationResult> {
     let bar = Progress::new("coalitions", 0);
     let observe = |progress: secsv_runtime::Progress| {
         #[derive(Serialize)]
@@ -154,9 +167,15 @@ pub fn evaluate_run(
             check_skip(protocol, settings)?;
             let chosen = encryption.settings(protocol, settings.skip, settings.method)?;
             let costs = Some(typical_costs(chosen.preset));
-            let mut evaluator = SecureEvaluator::new(run, chosen, costs, &fresh_seed()?, Box::new(Honest))?;
+            let mut evaluator = match views {
+                None => SecureEvaluator::new(run, chosen, costs, &fresh_seed()?, Box::new(Honest))?,
+                Some(_) => SecureEvaluator::recorded(run, chosen, costs, &fresh_seed()?)?,
+            };
             let mut result = evaluate(run.spec(), &mut evaluator, settings, observe)?;
             evaluator.account_for(run.spec(), &mut result);
+            if let Some(directory) = views {
+                evaluator.views(run.spec())?.write(directory)?;
+            }
             result
         }
     };
