@@ -40,27 +40,46 @@ impl<R: Ring> Ideal<R> {
         coalition: Coalition,
         samples: &[usize],
     ) -> Result<Values, Error> {
-        let members = || self.models.iter().filter(|(i, ..)| coalition.contains(*i));
-        let model = EncodedModel::sum(&members().map(|(.., model)| model).collect::<Vec<_>>())?;
-        let total = members().map(|(_, share, _)| share).sum();
+        let received = self.received(program, precision, coalition, samples)?;
+        let last = received.last().ok_or(Error::Local { what: "a program without an end" })?;
+        last_scores(program, precision, self.total_share(coalition), last)
+    }
+
+    fn total_share(&self, coalition: Coalition) -> f64 {
+        self.models.iter().filter(|(i, ..)| coalition.contains(*i)).map(|(_, share, _)| share).sum()
+    }
+
+    /// What decryptors receive, hop by hop, for the coalition of these members and some samples: a row for each output,
+    /// columns position by position.
+    pub fn received(
+        &self,
+        program: &Program,
+        precision: &Precision,
+        coalition: Coalition,
+        samples: &[usize],
+    ) -> Result<Vec<Vec<Matrix<R>>>, Error> {
+        let members = self.models.iter().filter(|(i, ..)| coalition.contains(*i));
+        let model = EncodedModel::sum(&members.map(|(.., model)| model).collect::<Vec<_>>())?;
+        let total = self.total_share(coalition);
         let ring = self.samples.ring();
         let data =
             Matrix::from_fn(ring, self.samples.rows(), samples.len(), |i, k| self.samples.at(i, samples[k]));
         let mut shared: Vec<Matrix<R>> = Vec::new();
+        let mut all = Vec::with_capacity(program.hops.len());
         let mut activator = Activator::default();
         for (hop, step) in program.hops.iter().enumerate() {
             let received =
                 step.receives.iter().map(|receive| received(program, &model, receive, &data, &shared));
             let received = received.collect::<Result<Vec<_>, Error>>()?;
-            if let Then::Label(_) = step.then {
-                return last_scores(program, precision, total, &received);
+            if !matches!(step.then, Then::Label(_)) {
+                match activator.step(program, precision, hop, total, &received)? {
+                    Handed::Shared(matrix) => shared.push(matrix),
+                    Handed::Labels(_) => return Err(Error::Local { what: "labels before the end" }),
+                }
             }
-            match activator.step(program, precision, hop, total, &received)? {
-                Handed::Shared(matrix) => shared.push(matrix),
-                Handed::Labels(_) => return Err(Error::Local { what: "labels before the end" }),
-            }
+            all.push(received);
         }
-        Err(Error::Local { what: "a program without an end" })
+        Ok(all)
     }
 }
 

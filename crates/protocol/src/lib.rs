@@ -61,7 +61,7 @@ pub use program::Program;
 pub use scope::Scope;
 pub use sealed::EnvelopeKeys;
 
-pub use secsv_algebra::{Field, Ring64, Secret, Seed};
+pub use secsv_algebra::{Field, Matrix, Ring, Ring64, Secret, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};
 
 #[cfg(test)]
