@@ -192,3 +192,33 @@ fn sampled_values_come_with_their_errors() {
     let again = secsv(&arguments, &run).unwrap();
     assert_eq!(without_seconds(&text(&first.stdout)), without_seconds(&text(&again.stdout)));
 }
+
+#[test]
+fn views_are_written_where_there_are_parties_and_nothing_else() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    let directory = parent.path().join("views");
+    let views = directory.to_str().unwrap();
+    let clear = secsv(&["--protocol", "nssv", "--views", views], &run).unwrap();
+    assert_eq!(clear.status.code(), Some(2));
+    assert!(text(&clear.stderr).contains("a protocol with parties"), "{}", text(&clear.stderr));
+    assert!(!directory.exists());
+    let output = secsv(&["--protocol", "secretsv", "--views", views], &run).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let index: serde_json::Value =
+        serde_json::from_slice(&fs::read(directory.join("index.json")).unwrap()).unwrap();
+    assert_eq!(index["federation"], "four");
+    assert_eq!(index["protocol"], "secretsv");
+    for party in index["parties"].as_array().unwrap() {
+        let below = directory.join(party["directory"].as_str().unwrap());
+        let files: serde_json::Value =
+            serde_json::from_slice(&fs::read(below.join("index.json")).unwrap()).unwrap();
+        for array in files["arrays"].as_array().unwrap() {
+            assert!(below.join(array["file"].as_str().unwrap()).is_file(), "{array}");
+        }
+    }
+    assert!(directory.join("clients/good/known.npz").is_file());
+    let again = secsv(&["--protocol", "secretsv", "--views", views], &run).unwrap();
+    assert_eq!(again.status.code(), Some(2), "there is something in it");
+    assert!(text(&again.stderr).contains("expected an empty directory or none"), "{}", text(&again.stderr));
+}
