@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("protocol", &["federation", "algebra", "he"]),
     ("shapley", &["federation"]),
     ("runtime", &["protocol", "shapley", "federation"]),
+    ("attacks", &["runtime", "shapley", "federation", "training", "protocol", "he", "algebra"]),
     ("cli", &["runtime", "shapley", "federation", "training", "protocol", "he", "algebra"]),
 ];
 

@@ -1,0 +1,339 @@
+//! Views as `secsv evaluate --views` writes them (docs/VIEWS.md).
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use npyz::NpyFile;
+use secsv_algebra::FixedPoint;
+use secsv_federation::{Architecture, ClientId, Coalition, ModelSpec, RoundId, Tensor, TestSet, Weights};
+use secsv_protocol::{
+    Program,
+    precision::{OperatorFormat, Precision},
+};
+use serde::{Deserialize, de::DeserializeOwned};
+use zip::ZipArchive;
+
+use crate::view::{Outputs, View};
+
+/// Why a view cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DirectoryError {
+    /// A file cannot be read.
+    #[error("{}: {source}", file.display())]
+    Reading {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something is not as docs/VIEWS.md says.
+    #[error("{}: {what}: expected {expected}, found {found}", file.display())]
+    Unexpected {
+        /// In which file.
+        file: PathBuf,
+        /// What.
+        what: &'static str,
+        /// What should be there.
+        expected: &'static str,
+        /// What is there.
+        found: String,
+    },
+}
+
+/// What everybody knows, as far as attacks use it.
+#[derive(Deserialize)]
+struct Index {
+    protocol: String,
+    clients: Vec<ClientId>,
+    parties: Vec<PartyEntry>,
+    rounds: Vec<RoundEntry>,
+    model: ModelSpec,
+    operators: Vec<OperatorEntry>,
+    gru: Option<GruEntry>,
+}
+
+#[derive(Deserialize)]
+struct PartyEntry {
+    party: String,
+    client: Option<ClientId>,
+    directory: String,
+}
+
+#[derive(Deserialize)]
+struct RoundEntry {
+    round: RoundId,
+    participants: Vec<ClientId>,
+    train_sizes: BTreeMap<ClientId, u64>,
+}
+
+#[derive(Deserialize)]
+struct OperatorEntry {
+    weight_bits: u32,
+    input_bits: u32,
+}
+
+#[derive(Deserialize)]
+struct GruEntry {
+    gate_bits: u32,
+    update_bits: u32,
+}
+
+#[derive(Deserialize)]
+struct PartyIndex {
+    arrays: Vec<ArrayEntry>,
+}
+
+#[derive(Deserialize)]
+struct ArrayEntry {
+    file: String,
+    array: String,
+    what: String,
+    round: Option<RoundId>,
+    coalition: Option<Vec<ClientId>>,
+    owner: Option<ClientId>,
+    samples: Option<Vec<(usize, usize)>>,
+    hop: Option<usize>,
+    operator: Option<usize>,
+    first_position: Option<usize>,
+}
+
+/// A views directory.
+pub struct Directory {
+    path: PathBuf,
+    index: Index,
+}
+
+/// The file of everything that a client decrypted.
+const OUTPUTS: &str = "derived-outputs.npz";
+/// The file of a server's shares of samples.
+const DATA_SHARES: &str = "data-share.npz";
+
+impl Directory {
+    /// Reads what everybody knows.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, DirectoryError> {
+        let path = path.into();
+        let index = json(&path.join("index.json"))?;
+        Ok(Self { path, index })
+    }
+
+    /// Clients in order.
+    pub fn clients(&self) -> &[ClientId] {
+        &self.index.clients
+    }
+
+    /// The protocol's name.
+    pub fn protocol(&self) -> &str {
+        &self.index.protocol
+    }
+
+    /// What a client holds.
+    pub fn client(&self, client: usize) -> Result<View, DirectoryError> {
+        let file = self.path.join("index.json");
+        let missing = |found: String| {
+            let file = file.clone();
+            DirectoryError::Unexpected { file, what: "parties", expected: "this client", found }
+        };
+        let id = self.index.clients.get(client).ok_or_else(|| missing(client.to_string()))?;
+        let entry = self.index.parties.iter().find(|party| party.client.as_ref() == Some(id));
+        let entry = entry.ok_or_else(|| missing(id.to_string()))?;
+        let directory = self.path.join(&entry.directory);
+        let known = Known::read(&directory.join("known.npz"))?;
+        let program = self.program(&known)?;
+        let (precision, sizes) = (self.precision(), self.sizes());
+        let outputs = self.outputs(&directory)?;
+        let Known { own, local, global, .. } = known;
+        Ok(View { client, program, precision, sizes, local, global, own, outputs })
+    }
+
+    /// Outputs that a server could read: none, if docs/SECURITY.md is right.
+    pub fn server(&self, party: &str) -> Result<Vec<Outputs>, DirectoryError> {
+        let entry = self.index.parties.iter().find(|entry| entry.party == party);
+        entry.map_or(Ok(Vec::new()), |entry| self.outputs(&self.path.join(&entry.directory)))
+    }
+
+    /// A server's shares of each owner's samples: a row for each number of a sample, a column for each sample.
+    pub fn data_shares(&self, party: &str) -> Result<BTreeMap<usize, Vec<i64>>, DirectoryError> {
+        let mut found = BTreeMap::new();
+        let Some(entry) = self.index.parties.iter().find(|entry| entry.party == party) else {
+            return Ok(found);
+        };
+        let directory = self.path.join(&entry.directory);
+        let index: PartyIndex = json(&directory.join("index.json"))?;
+        for entry in index.arrays.iter().filter(|entry| entry.file == DATA_SHARES && entry.what == "share") {
+            let file = directory.join(DATA_SHARES);
+            let (_, numbers) = integers(&mut open(&file)?, &entry.array, &file)?;
+            found.extend(entry.owner.as_ref().and_then(|id| self.position(id)).map(|owner| (owner, numbers)));
+        }
+        Ok(found)
+    }
+
+    fn position(&self, id: &ClientId) -> Option<usize> {
+        self.index.clients.iter().position(|client| client == id)
+    }
+
+    fn program(&self, known: &Known) -> Result<Program, DirectoryError> {
+        let file = self.path.join("index.json");
+        let wrong = |found: String| DirectoryError::Unexpected {
+            file: file.clone(),
+            what: "model",
+            expected: "a model",
+            found,
+        };
+        let shapes = known.global.values().next().map(Weights::shapes).unwrap_or_default();
+        let architecture =
+            Architecture::new(&self.index.model, &shapes, &file, &file).map_err(|e| wrong(e.to_string()))?;
+        Program::new(&architecture).map_err(|e| wrong(e.to_string()))
+    }
+
+    /// Ranges are not in the index; whoever only reads needs none.
+    fn precision(&self) -> Precision {
+        const WIDE: i32 = 38;
+        let format = |bits: u32| FixedPoint::new(bits, WIDE - bits as i32);
+        let operator = |entry: &OperatorEntry| OperatorFormat {
+            weight: format(entry.weight_bits),
+            input: format(entry.input_bits),
+            bias: format(entry.weight_bits + entry.input_bits),
+        };
+        let gru = self.index.gru.as_ref();
+        Precision {
+            operators: self.index.operators.iter().map(operator).collect(),
+            gate: format(gru.map_or(1, |gru| gru.gate_bits)),
+            update: format(gru.map_or(1, |gru| gru.update_bits)),
+        }
+    }
+
+    fn sizes(&self) -> BTreeMap<RoundId, Vec<u64>> {
+        let of_round = |entry: &RoundEntry| {
+            let size = |id: &ClientId| match entry.participants.contains(id) {
+                true => entry.train_sizes.get(id).copied().unwrap_or(0),
+                false => 0,
+            };
+            (entry.round, self.index.clients.iter().map(size).collect())
+        };
+        self.index.rounds.iter().map(of_round).collect()
+    }
+
+    fn outputs(&self, directory: &Path) -> Result<Vec<Outputs>, DirectoryError> {
+        let index: PartyIndex = json(&directory.join("index.json"))?;
+        let mut archive = None;
+        let mut found = Vec::new();
+        for entry in index.arrays.iter().filter(|entry| entry.file == OUTPUTS && entry.what == "outputs") {
+            let file = directory.join(OUTPUTS);
+            let archive = match &mut archive {
+                Some(archive) => archive,
+                none => none.insert(open(&file)?),
+            };
+            let (_, numbers) = integers(archive, &entry.array, &file)?;
+            found.extend(self.entry(entry, numbers));
+        }
+        Ok(found)
+    }
+
+    fn entry(&self, entry: &ArrayEntry, numbers: Vec<i64>) -> Option<Outputs> {
+        let members: Option<Coalition> =
+            entry.coalition.as_ref()?.iter().map(|id| self.position(id)).collect();
+        Some(Outputs {
+            round: entry.round?,
+            coalition: members?,
+            owner: self.position(entry.owner.as_ref()?)?,
+            samples: entry.samples.as_ref()?.iter().flat_map(|&(first, end)| first..end).collect(),
+            hop: entry.hop?,
+            operator: entry.operator?,
+            first: entry.first_position.unwrap_or(0),
+            numbers,
+        })
+    }
+}
+
+/// What a client knew before.
+struct Known {
+    own: TestSet,
+    local: BTreeMap<RoundId, Weights>,
+    global: BTreeMap<RoundId, Weights>,
+}
+
+impl Known {
+    fn read(file: &Path) -> Result<Self, DirectoryError> {
+        let mut archive = open(file)?;
+        let names: Vec<String> =
+            archive.file_names().filter_map(|name| name.ok().map(|name| name.to_string())).collect();
+        let (shape, features) = singles(&mut archive, "x", file)?;
+        let (_, labels) = integers(&mut archive, "y", file)?;
+        let wrong = |what, error: secsv_federation::Defect| DirectoryError::Unexpected {
+            file: file.to_owned(),
+            what,
+            expected: "an array of its shape",
+            found: error.to_string(),
+        };
+        let own = TestSet::new(shape.get(1..).unwrap_or(&[]).to_vec(), features, labels)
+            .map_err(|e| wrong("x", e))?;
+        let mut models = [BTreeMap::new(), BTreeMap::new()];
+        for name in names.iter().map(|name| name.trim_end_matches(".npy")) {
+            let mut parts = name.splitn(3, '/');
+            let (Some(kind), Some(round), Some(tensor)) = (parts.next(), parts.next(), parts.next()) else {
+                continue;
+            };
+            let Some(round) = round.strip_prefix("round-").and_then(|round| round.parse().ok()) else {
+                continue;
+            };
+            let (shape, values) = singles(&mut archive, name, file)?;
+            let values = Tensor::new(shape, values).map_err(|e| wrong("a model", e))?;
+            let model: &mut Weights =
+                models[usize::from(kind == "global")].entry(RoundId(round)).or_insert_with(Weights::new);
+            model.insert(tensor, values);
+        }
+        let [local, global] = models;
+        Ok(Self { own, local, global })
+    }
+}
+
+type Archive = ZipArchive<BufReader<File>>;
+
+fn open(file: &Path) -> Result<Archive, DirectoryError> {
+    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
+    ZipArchive::new(BufReader::new(File::open(file).map_err(reading)?)).map_err(|e| reading(e.into()))
+}
+
+fn json<T: DeserializeOwned>(file: &Path) -> Result<T, DirectoryError> {
+    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
+    let text = fs::read_to_string(file).map_err(reading)?;
+    serde_json::from_str(&text).map_err(|error| reading(error.into()))
+}
+
+fn bytes(archive: &mut Archive, name: &str, file: &Path) -> Result<Vec<u8>, DirectoryError> {
+    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
+    let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|e| reading(e.into()))?;
+    let mut bytes = Vec::new();
+    entry.read_to_end(&mut bytes).map_err(reading)?;
+    Ok(bytes)
+}
+
+fn singles(archive: &mut Archive, name: &str, file: &Path) -> Result<(Vec<usize>, Vec<f32>), DirectoryError> {
+    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
+    let bytes = bytes(archive, name, file)?;
+    let array = NpyFile::new(bytes.as_slice()).map_err(reading)?;
+    let shape = array.shape().iter().map(|&d| d as usize).collect();
+    Ok((shape, array.into_vec().map_err(reading)?))
+}
+
+/// Integers, or elements of Z_2^64 as those of smallest magnitude.
+fn integers(
+    archive: &mut Archive,
+    name: &str,
+    file: &Path,
+) -> Result<(Vec<usize>, Vec<i64>), DirectoryError> {
+    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
+    let bytes = bytes(archive, name, file)?;
+    let array = NpyFile::new(bytes.as_slice()).map_err(reading)?;
+    let shape = array.shape().iter().map(|&d| d as usize).collect();
+    let numbers = match array.try_data::<i64>() {
+        Ok(signed) => signed.collect::<io::Result<Vec<i64>>>(),
+        Err(array) => array.into_vec::<u64>().map(|all| all.into_iter().map(u64::cast_signed).collect()),
+    };
+    Ok((shape, numbers.map_err(reading)?))
+}
