@@ -1,0 +1,110 @@
+//! Patients' records, and with them everybody's models, from the scores that one hospital decrypts: four real hospitals, one
+//! score a round.
+
+mod support;
+
+use nalgebra::DMatrix;
+use secsv_attacks::{View, equations, grid::Schema, models, records::Search};
+use secsv_federation::RoundId;
+use secsv_protocol::decryptors::Protocol;
+use secsv_training::{DatasetSource, ModelKind};
+use support::{Trained, Training};
+
+const FEATURES: usize = 13;
+const CLEVELAND: usize = 0;
+const BUDAPEST: usize = 1;
+/// Sex, chest pain, fasting sugar, resting ECG, exercise angina.
+const CATEGORIES: [&[usize]; 5] = [&[1], &[2, 3, 4], &[7], &[8, 9], &[11]];
+/// Age, blood pressure, cholesterol, heart rate, ST depression: recorded in tenths, where Budapest has halves.
+const NUMBERS: [(usize, u32); 5] = [(0, 1), (5, 1), (6, 1), (10, 1), (12, 5)];
+/// Tried one after the other, until candidates appear.
+const TOLERANCES: [f64; 5] = [2.0, 4.0, 6.0, 10.0, 16.0];
+
+fn is_right(record: &[f64], row: &[f32]) -> bool {
+    record.iter().zip(row).all(|(found, truth)| (found - f64::from(*truth)).abs() < 1e-3)
+}
+
+/// What became of a search: right by the best candidate, a single candidate, no candidate, a wrong best one.
+#[derive(Debug, Default, PartialEq)]
+struct Score {
+    right: usize,
+    single: usize,
+    none: usize,
+    wrong: usize,
+}
+
+/// Rebuilds the records of Cleveland; `tolerances` are widened until candidates appear.
+fn rebuild(view: &View, rounds: &[RoundId], tolerances: &[f64]) -> Option<Vec<Vec<Vec<f64>>>> {
+    let system = equations::known(view, CLEVELAND, rounds).unwrap()?;
+    let schema = Schema::learn(view.own.features(), FEATURES, &CATEGORIES, &NUMBERS);
+    let search = Search::new(&system, &schema)?;
+    let records = |place| search.widening(place, tolerances).into_iter().map(|found| found.record).collect();
+    Some((0..system.samples.len()).map(records).collect())
+}
+
+fn score(found: &[Vec<Vec<f64>>], truth: &[f32]) -> Score {
+    let mut score = Score::default();
+    for (candidates, row) in found.iter().zip(truth.chunks_exact(FEATURES)) {
+        score.single += usize::from(candidates.len() == 1);
+        match candidates.first() {
+            None => score.none += 1,
+            Some(best) if is_right(best, row) => score.right += 1,
+            Some(_) => score.wrong += 1,
+        }
+    }
+    score
+}
+
+/// The largest error of any weight or bias of any other hospital, over all rounds, and how many models there are.
+fn steal_models(trained: &Trained, view: &View, records: &DMatrix<f64>) -> (usize, f64) {
+    let (mut count, mut largest) = (0, 0.0f64);
+    for round in trained.run.spec().round_ids() {
+        for (client, layer) in models::first_layers(view, CLEVELAND, round, records).unwrap() {
+            let truth = support::layer(&view.program, 0, &trained.local(client, round.0));
+            largest = largest.max((layer - truth).amax());
+            count += 1;
+        }
+    }
+    (count, largest)
+}
+
+#[test]
+fn budapest_rebuilds_every_patient_of_cleveland_and_every_model() {
+    let Some(data) = support::data() else { return };
+    let training = Training { clients: 4, ..Training::default() };
+    let trained = Trained::new(&DatasetSource::Heart, Some(&data), ModelKind::Logistic, training);
+    let rounds: Vec<RoundId> = trained.run.spec().round_ids().collect();
+    let views = trained.views(Protocol::SecSv, true);
+    let truth = trained.truth(CLEVELAND);
+    let patients = truth.len() / FEATURES;
+    let view = &views.clients[BUDAPEST];
+    let started = std::time::Instant::now();
+    // Blind: whoever does not know how sharp the equations are tries, and widens.
+    for tolerance in TOLERANCES {
+        let found = rebuild(view, &rounds, &[tolerance]).unwrap();
+        println!("heart, tolerance {tolerance}: {:?} of {}", score(&found, &truth), patients);
+    }
+    let found = rebuild(view, &rounds, &TOLERANCES).unwrap();
+    let all = score(&found, &truth);
+    println!(
+        "heart: {} of {} patients in all {FEATURES} features, {:?}",
+        all.right,
+        patients,
+        started.elapsed()
+    );
+    assert_eq!(all, Score { right: patients, single: patients, none: 0, wrong: 0 });
+
+    let records = DMatrix::from_fn(FEATURES, found.len(), |i, k| found[k][0][i]);
+    let (models, error) = steal_models(&trained, view, &records);
+    println!(
+        "heart: {models} local models of the three other hospitals, largest error of any weight {error:.1e}"
+    );
+    assert_eq!(models, 3 * rounds.len());
+    assert!(error < 2e-4, "{error}");
+
+    // Without equations in excess of the numbers the program has nothing to judge categories by.
+    assert!(rebuild(view, &rounds[..NUMBERS.len()], &TOLERANCES).is_none());
+    // Cleveland decrypts nothing about its own samples, and servers read no score.
+    assert!(equations::known(&views.clients[CLEVELAND], CLEVELAND, &rounds).unwrap().is_none());
+    views.assert_servers_read_no_outputs();
+}

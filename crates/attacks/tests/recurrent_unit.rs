@@ -1,0 +1,47 @@
+//! Hidden weights from the gates that one client decrypts.
+
+mod support;
+
+use secsv_attacks::{
+    linear::{correlation, median},
+    recurrent::Unit,
+};
+use secsv_federation::{Coalition, RoundId};
+use secsv_protocol::decryptors::Protocol;
+use secsv_training::{DatasetSource, ModelKind};
+use support::{Trained, Training};
+
+/// Of the hidden weights.
+const OPERATOR: usize = 1;
+const ROUND: RoundId = RoundId(1);
+
+#[test]
+fn the_gate_decryptor_recovers_hidden_weights_of_single_models() {
+    let training =
+        Training { clients: 4, rounds: 1, epochs: Some(2), limits: (None, Some(200)), ..Training::default() };
+    let trained = Trained::new(&DatasetSource::Digits, None, ModelKind::Gru, training);
+    let views = trained.views(Protocol::SecretSv, false);
+    let sizes: Vec<usize> = views.clients.iter().map(|view| view.own.len()).collect();
+    let largest = (0..4).max_by_key(|&owner| sizes[owner]).unwrap();
+    let mut stolen = 0;
+    for (client, view) in views.clients.iter().enumerate() {
+        for of in 0..4 {
+            let Some(unit) = Unit::read(view, ROUND, Coalition::EMPTY.with(of), largest) else { continue };
+            let truth = support::layer(&view.program, OPERATOR, &trained.local(of, ROUND.0));
+            let (layer, known) = (unit.layer().unwrap(), &view.global[&ROUND]);
+            let known = correlation(support::layer(&view.program, OPERATOR, known).iter(), truth.iter());
+            let error = median((&layer - &truth).iter().copied());
+            let found = correlation(layer.iter(), truth.iter());
+            println!(
+                "gru: client {client}, model of {of} on {} samples of {largest}: correlation {found:.6} (the global model has \
+                 {known:.4}), median error {error:.1e} of {:.3}",
+                sizes[largest],
+                median(truth.iter().copied())
+            );
+            assert!(found > 0.999 && error < 1e-3, "{found} {error}");
+            stolen += 1;
+        }
+    }
+    assert!(stolen > 0, "nobody decrypted gates of a single model");
+    views.assert_servers_read_no_outputs();
+}

@@ -1,0 +1,147 @@
+//! Trained federations, and what their parties hold after a real run.
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use nalgebra::DMatrix;
+use secsv_attacks::{View, directory::Directory, linear::correlation, operators::numbers};
+use secsv_federation::{RunDirectory, Weights};
+use secsv_protocol::{
+    Preset, Program, Seed,
+    decryptors::Protocol,
+    session::{Matmul, Settings, typical_costs},
+};
+use secsv_runtime::{EvaluationSettings, SecureEvaluator, evaluate};
+use secsv_training::{Dataset, DatasetSource, LoadOptions, ModelKind, Recipe, Split, train};
+use tempfile::TempDir;
+
+/// Where the public data sets are, if anywhere.
+pub fn data() -> Option<PathBuf> {
+    let data = env::var_os("SECSV_DATA").map(PathBuf::from);
+    if data.is_none() {
+        println!("skipped: SECSV_DATA names no directory with the public data sets");
+    }
+    data
+}
+
+/// A trained federation.
+pub struct Trained {
+    pub run: RunDirectory,
+    pub dataset: Dataset,
+    _place: TempDir,
+}
+
+/// How a federation is trained where that differs from `secsv train`.
+#[derive(Clone, Copy)]
+pub struct Training {
+    pub clients: usize,
+    pub rounds: u32,
+    /// Passes over the samples; as usual where none is given.
+    pub epochs: Option<u32>,
+    /// Samples to train and to test on, at most.
+    pub limits: (Option<usize>, Option<usize>),
+}
+
+impl Default for Training {
+    fn default() -> Self {
+        Self { clients: 5, rounds: 10, epochs: None, limits: (None, None) }
+    }
+}
+
+impl Trained {
+    /// Trains as `secsv train` does, with seed 0.
+    pub fn new(source: &DatasetSource, data: Option<&Path>, model: ModelKind, training: Training) -> Self {
+        let dataset = source.load(&LoadOptions { data, ..LoadOptions::default() }).unwrap();
+        let dataset = dataset.limited(training.limits.0, training.limits.1, 0);
+        let split = match dataset.silos {
+            Some(_) => Split::Natural,
+            None => Split::Dirichlet { alpha: 0.5 },
+        };
+        let silos = split.deal(&dataset, training.clients, 0).unwrap();
+        let mut recipe = Recipe::new(source, model, 0);
+        recipe.rounds = training.rounds;
+        recipe.local.epochs = training.epochs.unwrap_or(recipe.local.epochs);
+        let place = tempfile::tempdir().unwrap();
+        let run = train(&dataset, &silos, &recipe, &place.path().join("run"), &|_| ()).unwrap().directory;
+        Self { run, dataset, _place: place }
+    }
+
+    /// An owner's samples, row by row: for scores alone.
+    pub fn truth(&self, owner: usize) -> Vec<f32> {
+        self.run.test_set(&self.run.spec().clients[owner].id).unwrap().features().to_vec()
+    }
+
+    /// A client's model of a round: for scores alone.
+    pub fn local(&self, client: usize, round: u32) -> Weights {
+        self.run.local_model(&self.run.spec().clients[client].id, secsv_federation::RoundId(round)).unwrap()
+    }
+
+    /// Runs a protocol on all coalitions of all rounds and has every party write down what it holds. `together` as exact values
+    /// are computed; otherwise round by round, as estimators and SampleSkip ask.
+    pub fn views(&self, protocol: Protocol, together: bool) -> Views {
+        let settings = Settings {
+            protocol,
+            preset: Preset::Standard,
+            matmul: Matmul::Packed,
+            always_skips: !together,
+            whole_rounds: together,
+        };
+        let costs = Some(typical_costs(settings.preset));
+        let seed = Seed::from_bytes([11; 32]);
+        let mut evaluator = SecureEvaluator::recorded(&self.run, settings, costs, &seed).unwrap();
+        evaluate(self.run.spec(), &mut evaluator, &EvaluationSettings::default(), |_| {}).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("views");
+        evaluator.views(self.run.spec()).unwrap().write(&path).unwrap();
+        let directory = Directory::open(&path).unwrap();
+        let clients =
+            (0..directory.clients().len()).map(|client| directory.client(client).unwrap()).collect();
+        Views { clients, directory, _place: place }
+    }
+}
+
+/// What the parties of a run hold.
+pub struct Views {
+    pub clients: Vec<View>,
+    pub directory: Directory,
+    _place: TempDir,
+}
+
+impl Views {
+    /// The servers have no key: nothing they received is an output that could be read.
+    pub fn assert_servers_read_no_outputs(&self) {
+        for server in ["principal", "auxiliary"] {
+            assert_eq!(self.directory.server(server).unwrap(), [], "{server} reads outputs");
+        }
+    }
+}
+
+impl Trained {
+    /// A server's share of samples has nothing to do with the samples: the attacks that succeed on outputs find noise in it.
+    pub fn assert_shares_are_noise(&self, views: &Views) {
+        for server in ["principal", "auxiliary"] {
+            let shares = views.directory.data_shares(server).unwrap();
+            assert_eq!(shares.len(), views.clients.len(), "{server} has a share of everybody's samples");
+            for (owner, share) in shares {
+                let (truth, width) = (self.truth(owner), views.clients[owner].program.input_size);
+                let count = truth.len() / width;
+                // Numbers stand below each other here, samples there.
+                let truth = (0..truth.len()).map(|i| f64::from(truth[i % count * width + i / count]));
+                let (truth, share): (Vec<f64>, Vec<f64>) =
+                    (truth.collect(), share.iter().map(|&x| x as f64).collect());
+                let found = correlation(&share, &truth);
+                assert!(found.abs() < 6.0 / (share.len() as f64).sqrt(), "{server}, {owner}: {found}");
+            }
+        }
+    }
+}
+
+/// A model's operator: a row for each output, the bias last.
+pub fn layer(program: &Program, operator: usize, weights: &Weights) -> DMatrix<f64> {
+    let (weights, biases) = numbers(program, operator, weights);
+    let (d_out, d_in) = (biases.len(), weights.len() / biases.len());
+    DMatrix::from_fn(d_out, d_in + 1, |i, j| if j < d_in { weights[i * d_in + j] } else { biases[i] })
+}
