@@ -14,7 +14,8 @@ use clap::{Parser, Subcommand};
 
 use output::Format;
 
-/// What each organisation contributed to a federated model, without anybody seeing anybody's model or data.
+/// What each organisation contributed to a federated model, with models and test data encrypted or shared; who can rebuild
+/// them all the same is what `plan` says.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Args {

@@ -56,6 +56,43 @@ fn what_is_planned_is_what_evaluate_counts() -> Outcome<()> {
     Ok(())
 }
 
+/// Whoever plans reads the same sentences as whoever evaluates and whoever gets the report: the exposed clients can rebuild.
+#[test]
+fn every_command_says_who_can_rebuild() -> Outcome<()> {
+    let directory = tempfile::tempdir()?;
+    let run = trained(&directory.path().join("run"))?;
+    let report = directory.path().join("report.html");
+    let html = report.to_str().ok_or("a path")?;
+    let text = |arguments: &[&str]| Ok::<_, Box<dyn Error>>(String::from_utf8(secsv(arguments)?.stdout)?);
+    for protocol in ["secsv", "hesv", "secretsv"] {
+        let plan = json(&["plan", &run, "--protocol", protocol])?;
+        let exposure = &plan["security"]["exposure"];
+        let rows = exposure["rows"].as_array().ok_or("rows")?;
+        let said: Vec<&str> = exposure["sentences"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .chain(rows.iter().map(|row| &row["sentence"]))
+            .filter_map(Value::as_str)
+            .collect();
+        assert_eq!(said.len(), 2 + 5 + 4 + 3, "{protocol}");
+        let exposed =
+            rows[..5].iter().filter(|row| row["samples"] == "can rebuild" && row["models"] == "can rebuild");
+        assert!(exposed.count() >= 3, "{protocol}: {rows:?}");
+        let mut told = vec![text(&["plan", &run, "--protocol", protocol])?];
+        if protocol != "hesv" {
+            told.push(text(&["evaluate", &run, "--protocol", protocol, "--report", html])?);
+            told.push(std::fs::read_to_string(&report)?);
+        }
+        for (told, sentence) in
+            told.iter().flat_map(|told| said.iter().map(move |sentence| (told, *sentence)))
+        {
+            assert!(told.contains(sentence), "{protocol}: {sentence} is not in {told}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn what_evaluate_refuses_is_not_planned_either() -> Outcome<()> {
     for (arguments, named) in [

@@ -162,7 +162,7 @@ fn plan(
         Entry::Occupied(known) => Ok(known.get().clone()),
         Entry::Vacant(entry) => {
             let unit = Unit { round, participants, group, coalition };
-            let roles = planner.assign_one(unit, Coalition::EMPTY, request.of_all)?;
+            let roles = planner.assign(unit, Coalition::EMPTY)?;
             Ok(entry.insert(plan_of(&roles)).clone())
         }
     };

@@ -85,11 +85,11 @@ pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Li
         }
     }
     let outputs = if program.compares_with_last_class() {
-        "that layer's outputs for samples of others, under a model it does not know; of the last layer only how far scores are above the last class's"
+        "that layer's outputs for samples of others, from which it can rebuild these; of the last layer only how far scores are above the last class's"
     } else {
-        "that layer's outputs for samples of others, under a model it does not know"
+        "that layer's outputs for samples of others, from which it can rebuild these"
     };
-    lines.push(line(D::LayerOutputs, "the decryptor of a layer", outputs, "activations are computed in the clear (the paper's globally encrypted, locally decrypted strategy); who may decrypt what follows the rules of docs/SECURITY.md"));
+    lines.push(line(D::LayerOutputs, "the decryptor of a layer", outputs, "activations are computed in the clear (the paper's globally encrypted, locally decrypted strategy); the rules of docs/SECURITY.md keep these clients few and do not protect against them"));
     lines.push(line(
         D::Predictions,
         "the last decryptor",
@@ -100,14 +100,14 @@ pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Li
         lines.push(line(
             D::Gates,
             "the gate decryptor of a unit",
-            "gates of all steps but the first",
-            "it computes them; it never sees a hidden state",
+            "gates of all steps but the first, from which it can compute every hidden state",
+            "it computes them",
         ));
         lines.push(line(
             D::HiddenStates,
             "the re-sharer of a unit",
             "the first step's gates and every hidden state",
-            "states are re-encoded without a truncation protocol; it never sees later gates",
+            "states are re-encoded without a truncation protocol",
         ));
     }
     if protocol == Protocol::SecretSv || (has_gru && protocol == Protocol::SecSv) {

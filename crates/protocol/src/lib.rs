@@ -29,6 +29,7 @@ pub mod cost;
 pub mod decryptors;
 pub mod disclosure;
 mod error;
+pub mod exposure;
 mod frame;
 mod hesv;
 #[doc(hidden)]

@@ -286,6 +286,16 @@ impl Program {
         self.operators.last().is_some_and(|operator| operator.above_last)
     }
 
+    /// What a sample is, for people: records, images where a convolution comes first, sequences where a recurrent unit does.
+    pub fn samples_are(&self) -> &'static str {
+        let is_image = |first: &Operator| matches!(first.columns, Columns::Windows(_));
+        match self.operators.first() {
+            _ if self.gru.is_some() => "sequences",
+            Some(first) if is_image(first) => "images",
+            _ => "records",
+        }
+    }
+
     /// Linear layers for the rules of decryption: a recurrent unit counts as its steps.
     pub fn layers(&self) -> usize {
         self.chain() + self.gru.map_or(0, |gru| gru.steps)

@@ -25,7 +25,7 @@ use crate::{
     precision::{Precision, Ranges, shares},
     program::Program,
 };
-use federation::network;
+pub(crate) use federation::network;
 use packings::methods;
 
 /// Samples of owners that may share a batch, by owner and then in the owner's order.
@@ -290,10 +290,8 @@ impl Session {
 
     /// Who decides who decrypts what.
     pub(crate) fn planner(&self) -> Result<Planner, Error> {
-        let planner =
-            Planner::new(self.owner_groups.clone(), self.federation.settings.protocol, self.network()?)?;
-        let rounds = self.stretches.iter().map(|(&stretch, rounds)| (stretch, rounds.len()));
-        Ok(planner.adding_up(self.federation.tests_together()).in_stretches(rounds))
+        let protocol = self.federation.settings.protocol;
+        Ok(Planner::new(self.owner_groups.clone(), protocol, self.network()?)?)
     }
 
     /// Where a client's samples begin in the collective test set.

@@ -1,10 +1,7 @@
 //! Coalitions tested by the roles of a protocol, in one process or on a network: what follows from the federation and
 //! from running tests is the same.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{
@@ -78,7 +75,6 @@ impl<E: ByRoles> Evaluator for E {
 /// Tests as roles are asked for them: where they test models together, those of a stretch's rounds on the same samples.
 pub(crate) fn requests(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<TestRequest> {
     let most = session.most_together();
-    let whole = whole_rounds(&session.federation, &tests);
     let mut requests: Vec<TestRequest> = Vec::new();
     for (rounds, Test { coalition, samples, among }) in by_stretch(session, tests) {
         let shared = requests.iter_mut().rev().take(if most > 1 { usize::MAX } else { 0 }).find(|request| {
@@ -91,9 +87,9 @@ pub(crate) fn requests(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<Te
         if let Some(request) = shared {
             request.coalitions.push(coalition);
         } else {
-            let (round, of_all) = (session.stretch_of(rounds[0]), whole.contains(&rounds[0]));
+            let round = session.stretch_of(rounds[0]);
             let (coalitions, samples, among) = (vec![coalition], (*samples).clone(), (*among).clone());
-            requests.push(TestRequest { round, rounds, coalitions, samples, among, of_all });
+            requests.push(TestRequest { round, rounds, coalitions, samples, among });
         }
     }
     requests
@@ -119,22 +115,6 @@ fn by_stretch(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<(Vec<RoundI
         false => rounds.into_iter().map(|round| (vec![round], test.clone())).collect(),
     });
     parts.collect()
-}
-
-/// Rounds of which all coalitions are asked for at once, where models are tested together.
-fn whole_rounds(federation: &Federation, tests: &[(RoundId, Test)]) -> BTreeSet<RoundId> {
-    let mut asked: BTreeMap<RoundId, BTreeSet<Coalition>> = BTreeMap::new();
-    for (round, test) in tests.iter().filter(|_| federation.tests_together()) {
-        asked.entry(*round).or_default().insert(test.coalition);
-    }
-    let is_whole = |&(round, coalitions): &(&RoundId, &BTreeSet<Coalition>)| {
-        let participants = federation.participants(*round);
-        let asked =
-            coalitions.iter().filter(|coalition| !coalition.is_empty() && **coalition != participants);
-        // All but the empty coalition and the grand one, whose model everybody knows.
-        Some(asked.count() + 2) == 1usize.checked_shl(participants.len() as u32)
-    };
-    asked.iter().filter(is_whole).map(|(round, _)| *round).collect()
 }
 
 /// What a request asked for, round by round and coalition by coalition.

@@ -29,6 +29,7 @@ mod cumulative;
 mod error;
 mod evaluate;
 mod evaluator;
+mod exposure;
 mod fingerprint;
 pub mod journal;
 pub mod kit;
@@ -55,7 +56,7 @@ pub use evaluator::{CostModel, Evaluator, Next, Test};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use plan::{Plan, PlanResult, PlannedCost};
 pub use result::{
-    AttackResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, Operations,
-    RoundResult, SecurityResult, Timing, Traffic, UtilityResult,
+    DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult, ExposureRow, KindTraffic,
+    Operations, RoundResult, SecurityResult, Timing, Traffic, UtilityResult,
 };
 pub use secure::{SecureEvaluator, client_inputs};

@@ -58,7 +58,7 @@ pub struct PlanResult {
     pub memory_bytes: u64,
     /// The encryption's parameters; null without encryption.
     pub parameters: Option<EncryptionParameters>,
-    /// Who will learn what, and which attacks are excluded by the planned roles.
+    /// Who will learn what, and who can do what with it.
     pub security: SecurityResult,
 }
 
@@ -130,7 +130,13 @@ impl Plan {
             at_least: self.at_least.as_ref().map(cost),
             memory_bytes: self.at_most.memory,
             parameters: parameters(&self.session),
-            security: security(&self.session, &self.at_most.planner, self.at_most.operations.decrypt, skips),
+            security: security(
+                run.spec(),
+                &self.session,
+                &self.at_most.planner,
+                self.at_most.operations.decrypt,
+                skips,
+            ),
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct EvaluationResult {
     pub parameters: Option<EncryptionParameters>,
     /// What everything random followed from.
     pub seed: u64,
-    /// Who learned what and which attacks were excluded; absent in the clear.
+    /// Who learned what, and who can do what with it; absent in the clear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security: Option<SecurityResult>,
     /// Bytes and messages by kind; absent in the clear.
@@ -46,15 +46,16 @@ pub struct EvaluationResult {
     pub peak_memory_bytes: Option<u64>,
 }
 
-/// What a secure run hid, and from whom.
+/// What a secure run disclosed, and to whom.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecurityResult {
     /// What collusion would open.
     pub trust: String,
     /// Everything that parties learned.
     pub disclosures: Vec<DisclosureResult>,
-    /// The paper's attacks and ours, for this federation's clients and layers.
-    pub attacks: Vec<AttackResult>,
+    /// Who can do what with whose samples and models; absent in results of earlier versions.
+    #[serde(default)]
+    pub exposure: ExposureResult,
     /// Statistical distance of one reply to a decryptor, in bits, the least of all layers; null without replies.
     pub statistical_bits_per_reply: Option<u32>,
     /// Replies to decryptors in this run: it loses log2 of their number.
@@ -74,15 +75,26 @@ pub struct DisclosureResult {
     pub why: String,
 }
 
-/// One attack.
+/// Who can do what with whose samples and models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExposureResult {
+    /// What holds for all of it, sentence by sentence.
+    pub sentences: Vec<String>,
+    /// Each client, several together, each server.
+    pub rows: Vec<ExposureRow>,
+}
+
+/// What one party, or several together, can do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AttackResult {
-    /// Its name.
-    pub name: String,
-    /// Whether one curious party alone is kept from it.
-    pub excluded: bool,
-    /// By which rule, or why not.
-    pub why: String,
+pub struct ExposureRow {
+    /// Who.
+    pub who: String,
+    /// With other clients' samples: `nothing`, `can recognise` or `can rebuild`.
+    pub samples: String,
+    /// With other clients' models, in the same words.
+    pub models: String,
+    /// The same in one sentence.
+    pub sentence: String,
 }
 
 /// Messages of one kind.

@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 use secsv_federation::FederationSpec;
 use secsv_protocol::{
     PartyId, Preset,
-    decryptors::{FirstLayer, Planner},
+    decryptors::Planner,
     disclosure::{disclosures, trust},
+    exposure::Exposure,
     message::Kind,
     role::Phase,
     session::Session,
 };
 
 use crate::{
-    AttackResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, SecureEvaluator,
-    SecurityResult, Timing, Traffic, world::Accounts,
+    DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, SecureEvaluator, SecurityResult,
+    Timing, Traffic, exposure::exposure_result, world::Accounts,
 };
 
 impl SecureEvaluator {
@@ -25,7 +26,7 @@ impl SecureEvaluator {
         let skips = result.skip;
         let found = self.world().with_principal(|principal| {
             let (session, planner) = (principal.session()?, principal.planner()?);
-            Some((parameters(session), security(session, planner, replies, skips)))
+            Some((parameters(session), security(spec, session, planner, replies, skips)))
         });
         account(&accounts, spec, result, found.flatten());
     }
@@ -122,11 +123,17 @@ pub(crate) fn parameters(session: &Session) -> Option<EncryptionParameters> {
     })
 }
 
-pub(crate) fn security(session: &Session, planner: &Planner, replies: u64, skips: bool) -> SecurityResult {
+pub(crate) fn security(
+    spec: &FederationSpec,
+    session: &Session,
+    planner: &Planner,
+    replies: u64,
+    skips: bool,
+) -> SecurityResult {
     let settings = session.federation.settings;
-    let first = session.program().operators[0].shape;
     let lines = disclosures(settings.protocol, session.program(), skips);
-    let attacks = planner.attacks(FirstLayer { inputs: first.d_in, outputs: first.d_out });
+    // What cannot be planned is refused long before; a result without rows would say so.
+    let exposure = Exposure::new(&session.federation).map(|exposure| exposure.with(planner));
     let floodings = session.encryption.as_ref().map(|encryption| &encryption.floodings);
     SecurityResult {
         trust: trust(settings.protocol).to_owned(),
@@ -138,14 +145,7 @@ pub(crate) fn security(session: &Session, planner: &Planner, replies: u64, skips
                 why: line.why.into(),
             })
             .collect(),
-        attacks: attacks
-            .into_iter()
-            .map(|row| AttackResult {
-                name: row.attack.name().to_owned(),
-                excluded: row.excluded,
-                why: row.why,
-            })
-            .collect(),
+        exposure: exposure.map(|exposure| exposure_result(&exposure, spec)).unwrap_or_default(),
         statistical_bits_per_reply: floodings.and_then(|all| all.iter().map(|f| f.statistical_bits()).min()),
         replies,
         statistical_claim: settings.preset == Preset::Standard && session.encryption.is_some(),

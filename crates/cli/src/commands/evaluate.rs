@@ -140,7 +140,7 @@ fn errors_head(result: &EvaluationResult) -> &'static str {
     if result.standard_error.is_some() { "  standard error" } else { "" }
 }
 
-/// What a secure run cost and hid, in a few lines.
+/// What a secure run cost, and whom it exposed to whom.
 pub fn protection(result: &EvaluationResult, security: &SecurityResult) -> String {
     let mut text = String::new();
     let bytes: u64 = result.traffic.iter().map(|link| link.bytes).sum();
@@ -164,8 +164,6 @@ pub fn protection(result: &EvaluationResult, security: &SecurityResult) -> Strin
         let _ =
             writeln!(text, "statistical distance: these parameters make no claim (--preset standard does)");
     }
-    for attack in security.attacks.iter().filter(|attack| !attack.excluded) {
-        let _ = writeln!(text, "not excluded: {}: {}", attack.name, attack.why);
-    }
+    let _ = write!(text, "{}", security.exposure);
     text
 }

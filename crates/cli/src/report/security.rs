@@ -1,4 +1,4 @@
-//! Who learned what, which attacks are excluded, and what trust the protocol needs.
+//! Who learned what, who can do what with it, and what trust the protocol needs.
 
 use maud::{Markup, html};
 use secsv_runtime::{EvaluationResult, SecurityResult};
@@ -24,19 +24,26 @@ pub fn disclosed(result: &EvaluationResult) -> Markup {
                     }
                 }
             }))
-            p class="note" { "Nothing else left an organisation in readable form." }
         }))
-        (section("attacks", "Attacks", html! {
-            p class="note" { "By one curious party that follows the protocol and colludes with nobody." }
-            (framed("Attacks", html! {
+        (section("exposure", "Who can do what with other clients' samples and models", html! {
+            @for sentence in &security.exposure.sentences { p { strong { (sentence) } } }
+            (framed("Exposure", html! {
                 table {
-                    thead { tr { th scope="col" { "Attack" } th scope="col" { "Excluded" } th scope="col" { "Why" } } }
+                    thead {
+                        tr {
+                            th scope="col" { "Who" }
+                            th scope="col" { "Samples" }
+                            th scope="col" { "Models" }
+                            th scope="col" { "In one sentence" }
+                        }
+                    }
                     tbody {
-                        @for attack in &security.attacks {
+                        @for row in &security.exposure.rows {
                             tr {
-                                th scope="row" { (attack.name) }
-                                td { @if attack.excluded { "yes" } @else { strong { "no" } } }
-                                td { (attack.why) }
+                                th scope="row" { (row.who) }
+                                td { (row.samples) }
+                                td { (row.models) }
+                                td { (row.sentence) }
                             }
                         }
                     }

@@ -35,6 +35,9 @@ pub fn in_words(result: &EvaluationResult, attendance: &Attendance<'_>) -> Marku
                 (count(result.clients.len() as u64)) " organisations trained one shared model together in "
                 (counted(rounds(result), "round")) ". " (question(&result.estimator)) " "
                 (tested(result, attendance)) " " (who_could_see(&result.protocol))
+                @for sentence in result.security.iter().flat_map(|security| &security.exposure.sentences) {
+                    " " (sentence)
+                }
             }
             h3 { "What the numbers mean" }
             p { (meaning(&result.estimator)) " One point is one more right answer per hundred test cases." }

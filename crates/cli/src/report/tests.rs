@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use scraper::{Html, Selector};
 use secsv_federation::{ClientId, Coalition, RoundId};
 use secsv_runtime::{
-    EncryptionParameters, EvaluationResult, Operations, RoundResult, Timing, Traffic, UtilityResult,
+    EncryptionParameters, EvaluationResult, ExposureResult, ExposureRow, Operations, RoundResult,
+    SecurityResult, Timing, Traffic, UtilityResult,
 };
 
 use super::render;
@@ -82,6 +83,36 @@ fn result(clients: usize, rounds: u32, coalitions: usize, sampled: bool) -> Eval
 fn texts(page: &Html, selector: &str) -> Vec<String> {
     let selector = Selector::parse(selector).unwrap();
     page.select(&selector).map(|element| element.text().collect::<String>()).collect()
+}
+
+/// The table is in the report as it is in the result, and so are the sentences above it.
+#[test]
+fn who_can_rebuild_what_is_said() {
+    let row = |who: &str, can: &str| ExposureRow {
+        who: who.to_owned(),
+        samples: can.to_owned(),
+        models: can.to_owned(),
+        sentence: format!("{who} {can} everything."),
+    };
+    let exposure = ExposureResult {
+        sentences: vec!["Clients who decrypt can rebuild.".to_owned()],
+        rows: vec![row("silo-0", "can rebuild"), row("the auxiliary", "nothing")],
+    };
+    let security = SecurityResult {
+        trust: "Two servers.".to_owned(),
+        disclosures: Vec::new(),
+        exposure,
+        statistical_bits_per_reply: None,
+        replies: 0,
+        statistical_claim: false,
+    };
+    let result = EvaluationResult { security: Some(security), ..result(5, 1, 30, false) };
+    let page = Html::parse_document(&render(&result, "five hospitals"));
+    let rows = texts(&page, "section#exposure tbody tr");
+    assert_eq!(rows[0], "silo-0can rebuildcan rebuildsilo-0 can rebuild everything.");
+    assert_eq!(rows[1], "the auxiliarynothingnothingthe auxiliary nothing everything.");
+    assert_eq!(texts(&page, "section#exposure p strong"), ["Clients who decrypt can rebuild."]);
+    assert!(texts(&page, "section#summary")[0].contains("Clients who decrypt can rebuild."));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use secsv_federation::{Coalition, MAX_CLIENTS};
 
 use super::{Network, PlanError};
 
-/// Up to this many owners the best partition is found exactly; more are cut into blocks of this size first.
+/// Clients in a block, at most: their best partition is found exactly.
 const EXACT: usize = 10;
 
 /// The most owners whose samples may share a batch, among `n` clients.
@@ -27,14 +27,30 @@ pub fn max_owners(n: usize, network: Network) -> Result<usize, PlanError> {
     Ok(if network.distinct_among(n) { most.min(n - 1 - network.layers()) } else { most })
 }
 
+/// Clients whose samples may ever share a batch, in the federation's order.
+///
+/// Which samples do share one depends on test sets, packing and protocol, so it may differ between two sessions over the
+/// same samples. Who decrypts follows from the block, and does not.
+pub(super) fn blocks(n: usize, network: Network) -> Result<Vec<Coalition>, PlanError> {
+    let count = n.div_ceil(max_owners(n, network)?.min(EXACT));
+    let bound = |k: usize| k * n / count;
+    Ok((0..count).map(|k| (bound(k)..bound(k + 1)).collect()).collect())
+}
+
 /// Clients whose samples may share a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerGroup {
     owners: Coalition,
+    block: Coalition,
     samples: u64,
 }
 
 impl OwnerGroup {
+    /// Everyone whose samples might be in the batch as well.
+    pub(super) fn block(&self) -> Coalition {
+        self.block
+    }
+
     /// The clients.
     pub fn owners(&self) -> Coalition {
         self.owners
@@ -54,20 +70,25 @@ pub struct OwnerGroups {
 }
 
 impl OwnerGroups {
-    /// The partition that needs the fewest batches of `batch` samples and, among those, the fewest owners per
+    /// The partition of each block that needs the fewest batches of `batch` samples and, among those, the fewest owners per
     /// group, because every owner less is one more client to decrypt. `sizes` holds each client's test-set size.
-    ///
-    /// Exact for ten owners; more are cut into blocks of ten in ascending order, each partitioned exactly.
     pub fn new(sizes: &[u64], network: Network, batch: NonZeroUsize) -> Result<Self, PlanError> {
-        let most = max_owners(sizes.len(), network)?;
-        let owners: Vec<_> = (0..sizes.len()).filter(|&client| sizes[client] > 0).collect();
-        let mut groups: Vec<_> = owners
-            .chunks(EXACT)
-            .flat_map(|block| partition(block, sizes, most, batch.get() as u64))
-            .map(|owners| OwnerGroup { owners, samples: owners.members().map(|client| sizes[client]).sum() })
-            .collect();
+        let clients = sizes.len();
+        let mut groups = Vec::new();
+        for block in blocks(clients, network)? {
+            let owners: Vec<_> = block.members().filter(|&client| sizes[client] > 0).collect();
+            groups.extend(partition(&owners, sizes, batch.get() as u64).into_iter().map(|owners| {
+                let samples = owners.members().map(|client| sizes[client]).sum();
+                OwnerGroup { owners, block, samples }
+            }));
+        }
         groups.sort_by_key(|group| group.owners.bits().trailing_zeros());
-        Ok(Self { clients: sizes.len(), groups })
+        Ok(Self { clients, groups })
+    }
+
+    /// As if the samples of a whole block were always in one batch.
+    pub(crate) fn of_blocks(n: usize, network: Network) -> Result<Self, PlanError> {
+        Self::new(&vec![1; n], network, NonZeroUsize::MAX)
     }
 
     /// How many clients there are, with samples or without.
@@ -100,7 +121,7 @@ struct Best {
     group: usize,
 }
 
-fn partition(owners: &[usize], sizes: &[u64], most: usize, batch: u64) -> Vec<Coalition> {
+fn partition(owners: &[usize], sizes: &[u64], batch: u64) -> Vec<Coalition> {
     let mut best = vec![Best { batches: 0, squares: 0, group: 0 }];
     for set in 1usize..1 << owners.len() {
         let lowest = set & set.wrapping_neg();
@@ -111,11 +132,9 @@ fn partition(owners: &[usize], sizes: &[u64], most: usize, batch: u64) -> Vec<Co
         let mut cheapest = alone;
         while joined != 0 {
             let group = joined | lowest;
-            if group.count_ones() as usize <= most {
-                let found = of_group(group, owners, sizes, batch, best[set ^ group]);
-                if (found.batches, found.squares) < (cheapest.batches, cheapest.squares) {
-                    cheapest = found;
-                }
+            let found = of_group(group, owners, sizes, batch, best[set ^ group]);
+            if (found.batches, found.squares) < (cheapest.batches, cheapest.squares) {
+                cheapest = found;
             }
             joined = (joined - 1) & rest;
         }

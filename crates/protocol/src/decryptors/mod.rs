@@ -31,6 +31,9 @@
 //! HESV the counting client i(L+2) owns no sample of the batch and is not i(L+1). Roles that take over from a
 //! client who stays away keep the rules together with what that client has seen.
 //!
+//! The rules narrow what a client reads. They do not protect samples or models against it: see
+//! [`exposure`](crate::exposure).
+//!
 //! # The span rule
 //!
 //! The paper overlooks that layer 1 is linear. In one round, replies to client c about one sample x are
@@ -39,25 +42,28 @@
 //! only if the span of the weight vectors c was sent contains e_c. Dividing coordinate i by k_i, the vectors are
 //! indicators 1_S.
 //!
-//! Let x_1, ..., x_m be participants who own no sample of the batch, m odd and at least 3.
-//! **x_i may take S if and only if x_i and x_(i+1) are both in S or both outside** (x_(m+1) is x_1).
+//! Let x_1, x_2, x_3 be participants who own no sample of the batch.
+//! **x_i may take S if and only if x_i and x_(i+1) are both in S or both outside** (x_4 is x_1).
 //!
 //! - *Safe*: every vector sent to x_i is a zero of the linear form v(x_i) - v(x_(i+1)), hence so is the span.
 //!   The form is 1 at e_(x_i). So this holds for whatever subset of the replies is sent, in any order, and for any
 //!   number of repetitions and replacements: nothing already sent can make a later reply unsafe.
 //! - *Somebody is left*: if all neighbours disagreed about S, membership would alternate around a cycle of odd
 //!   length, which is impossible.
-//! - *Known models are excluded for free*: S = {x_i} and S = I without x_i separate x_i from everybody else.
+//! - *Nobody takes a model it knows*: S = {x_i} and S = I without x_i separate x_i from everybody else.
 //!
-//! Every further outsider is paired with one of the cycle by a form of the same kind, which is as safe and takes
-//! load. We take m = 3, and other three for every round (or stretch of rounds) and group; [below](#what-remains) is why.
+//! Every further outsider is paired with one of the cycle by a form of the same kind, which is as safe. It decrypts only where
+//! the three cannot, or stay away: whoever reads can rebuild, so few should.
 //!
-//! A fixed division among three (a takes S without a; b takes S with a where b and c agree; c takes the rest) is
-//! safe as well, but gives c the coalition of all others, whose model c knows, and loads three clients only.
+//! **Several sessions.** Forms of two sessions over the same samples must be the same, or their replies together would span
+//! more. So the cycle depends on nothing that may differ between them: clients are cut into blocks in the federation's
+//! order, only samples of one block ever share a batch, and the cycle is made of the first three participants behind the
+//! block. It changes with the clients of the federation and with who took part in a round, not with the round, the
+//! protocol, the packing or what is asked for.
 //!
 //! An outsider absent from the round has coordinate zero in every vector and no model of its own, so it takes
-//! anything. With two participants among the outsiders, a third outsider is absent, and somebody is left too;
-//! each of the two is paired with the other. A single one is paired with a participant who owns samples: the
+//! anything, alone. With two participants among the outsiders, a third outsider is absent, and somebody is left too;
+//! each of the two is paired with the other. A single one is paired with a participant of the block: the
 //! partner only defines the form and need not decrypt.
 //!
 //! **A GRU** shows layer-1 outputs to two clients: the re-sharer those of step 1, the gate decryptor those of the
@@ -69,26 +75,18 @@
 //!
 //! # What remains
 //!
-//! A client also knows the grand coalition's model. A span that holds 1_I, or any mixture of 1_I and e_c, gives
-//! as many equations per round as layer 1 has outputs. With four clients this cannot be avoided: to have neither in
-//! its span, a client could take vectors from a plane only, which holds at most three coalitions; three outsiders
-//! would take nine of the twelve that the owner does not test itself. Nor can a cycle avoid it: some S has x_i and
-//! x_(i+1) as the only neighbours that agree, and so has its complement. Both go to x_i, and add up to 1_I, unless
-//! somebody outside the cycle takes one of them. If all coalitions are asked for nobody can: take x_i and x_(i+1) in, the
-//! third of the cycle out, and every outsider beside them on the other side than its partner. So where every client took part and all
-//! coalitions are asked for, outsiders beside the cycle spare nobody, and decrypt nothing
-//! ([`Planner::assign_one`]). A longer cycle would only expose more clients. So the three of the
-//! cycle take what would expose anybody else, and change: among m outsiders each is exposed in about three of m
-//! rounds instead of all. An absent outsider, if there is one, takes their place alone. The [`Ledger`] counts
-//! what happened ([`Exposure`]).
+//! A client also knows the grand coalition's model. Some S has x_i and x_(i+1) as the only neighbours that agree, and so has
+//! its complement. Both go to x_i and add up to 1_I: in every round each of the three has the outputs of a model it knows, and can
+//! rebuild the samples. With four clients this cannot be avoided, whatever the division: to have neither 1_I nor a mixture of it
+//! and e_c in its span, a client could take vectors from a plane only, which holds at most three coalitions; three outsiders
+//! would take nine of the twelve that the owner does not test itself.
 //!
-//! A GRU's gate decryptor has z_t and n_t for all t >= 2, so it knows the last hidden state up to the product of the
-//! z_t times h_1. It decrypts the layer that follows only if nobody else can, and the planner counts it.
+//! A GRU's gate decryptor has z_t and n_t for all t >= 2, so it computes every hidden state from the first. It decrypts the
+//! layer that follows only if nobody else can.
 //!
 //! Some tests cannot be planned: with only two participants both know both local models, and where neither owns
 //! a sample of the batch, fewer outsiders may remain than the layers need ([`PlanError::NobodyLeft`]).
 
-mod attacks;
 mod error;
 mod groups;
 mod knowledge;
@@ -102,10 +100,9 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
-pub use attacks::{Attack, AttackRow, FirstLayer};
 pub use error::PlanError;
 pub use groups::{OwnerGroup, OwnerGroups, max_owners};
 pub use knowledge::{knowing, knows};
-pub use ledger::{Exposure, Ledger, Part, Reply};
+pub use ledger::{Ledger, Part, Reply};
 pub use planner::Planner;
-pub use unit::{GruRoles, Network, Protocol, Unit, UnitRoles};
+pub use unit::{GruRoles, Network, Protocol, Reading, Unit, UnitRoles};

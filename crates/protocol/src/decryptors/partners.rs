@@ -4,15 +4,16 @@ use secsv_federation::Coalition;
 
 use super::Part;
 
-/// For every client, the coalitions it may take in one round for one owner group.
+/// For every client, the coalitions it may take in one round, on the samples of one block of owners.
 ///
 /// Why this keeps a client from the output of its own model, and why somebody is always left, is in the
-/// documentation of the [module](super).
+/// documentation of the [module](super). It follows from the block and the participants alone, so it is the same in
+/// every session over the same samples.
 #[derive(Clone, Debug)]
 pub(super) struct Partners {
     first_step: Vec<Reach>,
     later_steps: Vec<Reach>,
-    core: Coalition,
+    core: Vec<usize>,
 }
 
 /// Which coalitions a client may take.
@@ -27,35 +28,35 @@ enum Reach {
 }
 
 impl Partners {
-    /// For `clients` clients. The order of the outsiders turns with `turn`, to spread the load.
-    pub fn new(clients: usize, participants: Coalition, owners: Coalition, turn: usize) -> Self {
-        let outside = |client: &usize| !owners.contains(*client);
-        let absent = |client| outside(&client) && !participants.contains(client);
-        let start: Vec<_> = (0..clients)
-            .map(|client| if absent(client) { Reach::Anything } else { Reach::Nothing })
-            .collect();
-        let mut absent: Vec<_> = (0..clients).filter(|&client| start[client] == Reach::Anything).collect();
-        turn_order(&mut absent, turn);
-        let core = absent.first().copied().into_iter().collect();
+    /// For `clients` clients.
+    pub fn new(clients: usize, participants: Coalition, block: Coalition) -> Self {
+        let reach = |client| if participants.contains(client) { Reach::Nothing } else { Reach::Anything };
+        let start: Vec<_> = (0..clients).map(reach).collect();
+        let outside = |client: &usize| !block.contains(*client);
+        let mut order: Vec<_> = (0..clients).filter(outside).collect();
+        order.sort_by_key(|&client| turned(client, clients, block));
+        let (present, absent): (Vec<_>, Vec<_>) =
+            order.into_iter().partition(|&client| participants.contains(client));
+        let core = absent.into_iter().take(1).collect();
         let mut partners = Self { first_step: start.clone(), later_steps: start, core };
-        let mut present: Vec<_> = participants.members().filter(outside).collect();
-        turn_order(&mut present, turn);
-        let mut others: Vec<_> = participants.intersection(owners).members().collect();
-        turn_order(&mut others, turn);
-        match (&present[..], others.first()) {
+        let mates = participants.intersection(block);
+        match (&present[..], mates.members().next()) {
             // Nobody to assign, or a single participant, whose model everybody knows.
             ([], _) | ([_], None) => {}
-            (&[only], Some(&owner)) => partners.pair_both(only, owner),
-            (&[a, b], owner) => partners.pair_two(a, b, owner.copied()),
+            (&[only], Some(mate)) => partners.pair_both(only, mate),
+            (&[a, b], mate) => partners.pair_two(a, b, mate),
             _ => partners.close_cycle(&present),
+        }
+        if let Some(&first) = present.first() {
+            mates.members().for_each(|mate| partners.pair_both(mate, first));
         }
         partners
     }
 
-    /// As few clients as can take everything among them, if there is a choice: an absent one, or the cycle. What
-    /// lets a client put together the outputs of a model it knows should go to them, who are others at every turn.
-    pub fn core(&self) -> Coalition {
-        self.core
+    /// As few clients as can take everything among them, if there is a choice: an absent one, or the cycle.
+    /// Everything should go to them, because whoever reads outputs can rebuild the samples.
+    pub fn core(&self) -> &[usize] {
+        &self.core
     }
 
     /// Who may take a coalition.
@@ -85,7 +86,7 @@ impl Partners {
             self.pair_both(other, cycle[i % 3]);
         }
         if self.core.is_empty() {
-            self.core = cycle.iter().copied().collect();
+            self.core = cycle.to_vec();
         }
     }
 
@@ -104,9 +105,8 @@ impl Partners {
     }
 }
 
-/// Begins with the next client at every turn.
-fn turn_order(clients: &mut [usize], turn: usize) {
-    if let Some(start) = turn.checked_rem(clients.len()) {
-        clients.rotate_left(start);
-    }
+/// A client's place in the order that begins behind a block and ends with the block itself.
+pub(super) fn turned(client: usize, clients: usize, block: Coalition) -> usize {
+    let end = block.members().last().map_or(0, |last| last + 1);
+    (client + clients - end) % clients
 }

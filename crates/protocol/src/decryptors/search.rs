@@ -2,31 +2,26 @@
 
 use secsv_federation::Coalition;
 
-use super::ledger::{Ledger, Part, Reply};
-use super::partners::Partners;
+use super::ledger::{Part, Reply};
+use super::partners::{Partners, turned};
 use super::unit::{Casting, Network, Protocol, Seen, Unit};
 
 /// Everything the choice depends on.
 pub(super) struct Search<'a> {
     pub protocol: Protocol,
     pub network: Network,
+    /// How many there are.
+    pub clients: usize,
     pub unit: Unit,
     /// Whose samples the unit's group holds.
     pub owners: Coalition,
+    /// Whose samples it might hold.
+    pub block: Coalition,
     /// Who knows the model.
     pub knowing: Coalition,
     /// Who cannot be asked.
     pub away: Coalition,
     pub partners: Partners,
-    pub ledger: &'a Ledger,
-    /// Replies each client has decrypted so far, one entry per client.
-    pub load: &'a [u64],
-    /// Whether clients add up first-layer outputs that follow from others.
-    pub adds_up: bool,
-    /// Whether all coalitions of the round are asked for, and every client took part.
-    pub of_all: bool,
-    /// Ties go to another client at every turn.
-    pub turn: usize,
     /// What clients who were replaced have seen.
     pub seen: &'a Seen,
     /// The casting to be mended, and the stages whose outputs were sent already.
@@ -38,13 +33,8 @@ impl Search<'_> {
     pub fn run(&self) -> Option<Casting> {
         self.dealers().into_iter().find_map(|dealer| {
             let feasible = self.feasible(dealer);
-            let mut openings = self.openings(feasible[0], dealer);
-            // What some would come to know is only looked at if nobody of those before them will do.
-            let groups = openings.chunk_by_mut(|one, other| self.beside(one) == self.beside(other));
-            groups.into_iter().find_map(|group| {
-                self.sort(group);
-                group.iter().find_map(|&(first, gates)| self.complete(first, gates, dealer, &feasible))
-            })
+            let openings = self.openings(feasible[0], dealer);
+            openings.iter().find_map(|&(first, gates)| self.complete(first, gates, dealer, &feasible))
         })
     }
 
@@ -66,11 +56,11 @@ impl Search<'_> {
     }
 
     fn unknowing(&self) -> Coalition {
-        Coalition::first(self.load.len()).difference(self.knowing).difference(self.away)
+        Coalition::first(self.clients).difference(self.knowing).difference(self.away)
     }
 
     fn distinct(&self) -> bool {
-        self.network.distinct_among(self.load.len())
+        self.network.distinct_among(self.clients)
     }
 
     /// Owners first: they see no output of their own batch, so whoever knows a batch's masks never decrypts it.
@@ -88,10 +78,10 @@ impl Search<'_> {
         if dealt.is_some() {
             return vec![dealt];
         }
-        let present = Coalition::first(self.load.len()).difference(self.away);
+        let present = Coalition::first(self.clients).difference(self.away);
         let mut dealers: Vec<_> = present.difference(self.seen.features()).members().collect();
         dealers.sort_by_key(|&client| {
-            (!self.owners.contains(client), !self.knowing.contains(client), self.burden(client))
+            (!self.owners.contains(client), !self.knowing.contains(client), self.place(client))
         });
         dealers.into_iter().map(Some).collect()
     }
@@ -135,8 +125,7 @@ impl Search<'_> {
         base.difference(barred)
     }
 
-    /// Who sees layer-1 outputs, few beside the core first. Then nobody should come to combine them into the outputs of a
-    /// model it knows, and the load is spread, see [`Self::sort`].
+    /// Who sees layer-1 outputs, few beside the core first.
     fn openings(&self, feasible: Coalition, dealer: Option<usize>) -> Vec<(usize, Option<usize>)> {
         let firsts: Vec<_> = match self.kept(0) {
             Some(first) => feasible.members().filter(|&client| client == first).collect(),
@@ -148,51 +137,16 @@ impl Search<'_> {
         let gates = self.gate_decryptors(dealer);
         let pairs = firsts.iter().flat_map(|&first| gates.iter().map(move |&gates| (first, gates)));
         let mut openings: Vec<_> = pairs.filter(|&(first, gates)| gates != Some(first)).collect();
-        openings.sort_by_key(|opening| self.beside(opening));
+        openings.sort_by_key(|&(first, gates)| {
+            let beside = gates.iter().chain([&first]).filter(|client| self.is_beside(**client)).count();
+            (beside, self.place(first), gates.map(|gates| self.place(gates)))
+        });
         openings
     }
 
-    /// How many would decrypt beside the few who can take everything.
-    fn beside(&self, (first, gates): &(usize, Option<usize>)) -> usize {
-        let is_beside = |client: &usize| self.of_all && !self.partners.core().contains(*client);
-        gates.iter().chain([first]).filter(|client| is_beside(client)).count()
-    }
-
-    /// Puts the best choice first among openings with as many beside the core.
-    fn sort(&self, openings: &mut [(usize, Option<usize>)]) {
-        openings.sort_by_cached_key(|opening| {
-            let &(first, gates) = opening;
-            let exposed = if self.of_all && self.beside(opening) == 0 {
-                0
-            } else {
-                self.exposes(Part::FirstStep, first, self.kept(0))
-                    + gates.map_or(0, |gates| self.exposes(Part::LaterSteps, gates, self.kept_gates()))
-            };
-            // Where exposure cannot be avoided it should fall on few clients a round.
-            let beyond = |&client: &usize| exposed > 0 && !self.partners.core().contains(client);
-            let beyond = gates.iter().chain([&first]).filter(|&client| beyond(client)).count();
-            let load = self.load[first] + gates.map_or(0, |gates| self.load[gates]);
-            (
-                exposed,
-                beyond,
-                self.costs(first),
-                load,
-                self.burden(first),
-                gates.map(|gates| self.burden(gates)),
-            )
-        });
-    }
-
-    /// Where a client adds up outputs that follow from others, what counts is what does not follow: as few clients as can be
-    /// should have replies of their own.
-    fn costs(&self, first: usize) -> u8 {
-        if !self.adds_up || !self.ledger.adds(self.reply(Part::FirstStep, first)) {
-            0
-        } else if self.partners.core().contains(first) {
-            1
-        } else {
-            2
-        }
+    /// Whether a client is none of the few who can take everything: whoever reads can rebuild, so few should.
+    fn is_beside(&self, client: usize) -> bool {
+        !self.partners.core().contains(&client)
     }
 
     fn gate_decryptors(&self, dealer: Option<usize>) -> Vec<Option<usize>> {
@@ -212,15 +166,10 @@ impl Search<'_> {
         self.outsiders().intersection(takers).difference(barred).members().map(Some).collect()
     }
 
-    /// One if sending the client its layer-1 outputs makes a combination possible that was not before.
-    fn exposes(&self, part: Part, client: usize, kept: Option<usize>) -> usize {
-        usize::from(kept != Some(client) && self.ledger.would_expose(self.reply(part, client)))
-    }
-
     /// The layer-1 reply to a client of this unit.
     pub fn reply(&self, part: Part, client: usize) -> Reply {
-        let Unit { round, participants, group, coalition } = self.unit;
-        Reply { round, participants, group, part, client, coalition }
+        let Unit { round, group, coalition, .. } = self.unit;
+        Reply { round, group, part, client, coalition }
     }
 
     /// Chooses everyone after the first stage.
@@ -232,7 +181,7 @@ impl Search<'_> {
         feasible: &[Coalition],
     ) -> Option<Casting> {
         let mut holders = vec![first];
-        let mut uses = vec![0u32; self.load.len()];
+        let mut uses = vec![0u32; self.clients];
         gates.into_iter().chain([first]).for_each(|client| uses[client] += 1);
         for (stage, candidates) in feasible.iter().enumerate().skip(1) {
             let candidates = candidates.without(holders[stage - 1]);
@@ -242,7 +191,8 @@ impl Search<'_> {
             // samples, holds features of its own batch only if nobody else can.
             let holder = free.min_by_key(|&client| {
                 let input_known = stage == 1 && (gates == Some(client) || self.seen.gates.contains(client));
-                (self.owners.contains(client), input_known, uses[client], self.burden(client))
+                let beside = self.is_beside(client);
+                (self.owners.contains(client), input_known, beside, uses[client], self.place(client))
             })?;
             uses[holder] += 1;
             holders.push(holder);
@@ -259,12 +209,16 @@ impl Search<'_> {
         let predicted = self.seen.stages.last().copied().unwrap_or_default().with(last);
         let candidates = self.outsiders().difference(predicted);
         let kept = self.old.and_then(|(old, _)| old.counter).filter(|&counter| candidates.contains(counter));
-        kept.or_else(|| candidates.members().min_by_key(|&client| self.burden(client)))
+        kept.or_else(|| candidates.members().min_by_key(|&client| self.place(client)))
     }
 
-    /// Orders clients by load; equal ones by a position that turns.
-    fn burden(&self, client: usize) -> (u64, usize) {
-        let clients = self.load.len();
-        (self.load[client], (client + self.turn % clients) % clients)
+    /// The order in which clients are asked: the core, which shares its work by the size of the coalition, then those behind
+    /// the block, then the block. It depends on nothing that differs between sessions over the same samples.
+    fn place(&self, client: usize) -> (usize, usize) {
+        let core = self.partners.core();
+        match core.iter().position(|&other| other == client) {
+            Some(position) => (0, (position + self.unit.coalition.len()) % core.len()),
+            None => (1, turned(client, self.clients, self.block)),
+        }
     }
 }

@@ -4,6 +4,7 @@ mod attack;
 mod grouping;
 mod replacing;
 mod rules;
+mod sessions;
 
 use std::num::NonZeroUsize;
 

@@ -60,6 +60,19 @@ impl Network {
     }
 }
 
+/// What a client reads in the test of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reading {
+    /// Outputs of a layer, counted from 0; behind a GRU those that follow it.
+    Layer(usize),
+    /// A GRU's first gates and every hidden state.
+    States,
+    /// A GRU's further gates.
+    Gates,
+    /// Which samples are right (HESV).
+    RightOrWrong,
+}
+
 /// One model to be tested on the samples of one owner group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
@@ -118,12 +131,6 @@ impl UnitRoles {
     pub fn dealer(&self) -> Option<usize> {
         self.casting.dealer
     }
-
-    /// Whether somebody who decrypts a GRU's gates, or did, also decrypts the layer that follows.
-    pub(super) fn input_nearly_known(&self) -> bool {
-        let next = self.casting.holders.get(1).filter(|_| self.casting.gru);
-        next.is_some_and(|&next| self.casting.gates == Some(next) || self.seen.gates.contains(next))
-    }
 }
 
 /// A choice of clients for a unit.
@@ -135,6 +142,22 @@ pub(super) struct Casting {
     pub gates: Option<usize>,
     pub counter: Option<usize>,
     pub dealer: Option<usize>,
+}
+
+impl Casting {
+    /// What each of them reads.
+    pub fn readings(&self) -> impl Iterator<Item = (usize, Reading)> + '_ {
+        let stages = self.holders.iter().enumerate().map(|(stage, &holder)| {
+            let reading = match (self.gru, stage) {
+                (true, 0) => Reading::States,
+                (true, stage) => Reading::Layer(stage - 1),
+                (false, stage) => Reading::Layer(stage),
+            };
+            (holder, reading)
+        });
+        let gates = self.gates.map(|gates| (gates, Reading::Gates));
+        stages.chain(gates).chain(self.counter.map(|counter| (counter, Reading::RightOrWrong)))
+    }
 }
 
 /// What clients who were replaced have seen of a unit.

@@ -113,7 +113,7 @@ impl Principal {
         let mut is_replaced = false;
         for &coalition in &context.plan.coalitions {
             let unit = Unit { round, participants, group, coalition };
-            match self.assign(Assignment { unit, away: self.away, of_all: false, sent }) {
+            match self.assign(Assignment { unit, away: self.away, sent }) {
                 Ok(()) => is_replaced = true,
                 Err(Error::Plan(PlanError::Awaiting { clients, .. })) => {
                     self.awaited = self.awaited.union(clients);

@@ -11,8 +11,6 @@ pub struct Assignment {
     pub unit: Unit,
     /// Who was away.
     pub away: Coalition,
-    /// Whether all coalitions of the round are asked for.
-    pub of_all: bool,
     /// For those who were replaced: how many stages had been sent.
     pub sent: Option<usize>,
 }
@@ -23,7 +21,7 @@ impl Assignment {
         let mut w = Writer::default();
         let Unit { round, participants, group, coalition } = self.unit;
         w.u32(round.0).u128(participants.bits()).u16(group).u128(coalition.bits()).u128(self.away.bits());
-        w.u8(self.of_all.into()).u8(self.sent.is_some().into()).u64(self.sent.unwrap_or_default() as u64);
+        w.u8(self.sent.is_some().into()).u64(self.sent.unwrap_or_default() as u64);
         w.finish()
     }
 
@@ -33,10 +31,10 @@ impl Assignment {
         let (round, participants) = (RoundId(r.u32()?), Coalition::from_bits(r.u128()?));
         let (group, coalition) = (r.u16()?, Coalition::from_bits(r.u128()?));
         let away = Coalition::from_bits(r.u128()?);
-        let (of_all, replaced, sent) = (r.u8()? == 1, r.u8()? == 1, r.u64()? as usize);
+        let (replaced, sent) = (r.u8()? == 1, r.u64()? as usize);
         r.end()?;
         let unit = Unit { round, participants, group, coalition };
-        Ok(Self { unit, away, of_all, sent: replaced.then_some(sent) })
+        Ok(Self { unit, away, sent: replaced.then_some(sent) })
     }
 }
 
@@ -45,7 +43,7 @@ impl TestRequest {
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u32(self.round.0).rounds(&self.rounds).coalitions(&self.coalitions);
-        w.samples(&self.samples).samples(&self.among).u8(self.of_all.into());
+        w.samples(&self.samples).samples(&self.among);
         w.finish()
     }
 
@@ -53,8 +51,8 @@ impl TestRequest {
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::new(bytes);
         let (round, rounds, coalitions) = (RoundId(r.u32()?), r.rounds()?, r.coalitions()?);
-        let (samples, among, of_all) = (r.samples()?, r.samples()?, r.u8()? == 1);
-        r.end().map(|()| Self { round, rounds, coalitions, samples, among, of_all })
+        let (samples, among) = (r.samples()?, r.samples()?);
+        r.end().map(|()| Self { round, rounds, coalitions, samples, among })
     }
 }
 
@@ -150,8 +148,7 @@ impl Principal {
         let Unit { round, coalition, group, .. } = assignment.unit;
         match (assignment.sent, self.roles.entry((round, coalition, group))) {
             (None, Entry::Vacant(vacant)) => {
-                let Assignment { unit, away, of_all, .. } = assignment;
-                vacant.insert(Roles::new(planner.assign_one(unit, away, of_all)?));
+                vacant.insert(Roles::new(planner.assign(assignment.unit, assignment.away)?));
             }
             (Some(sent), Entry::Occupied(mut roles)) => {
                 roles.get_mut().replace(planner, sent, assignment.away)?;
@@ -201,8 +198,7 @@ mod tests {
             coalition: Coalition::from_bits(0b1011),
         };
         for sent in [None, Some(0), Some(2)] {
-            let assignment =
-                Assignment { unit, away: Coalition::EMPTY.with(4), of_all: sent.is_none(), sent };
+            let assignment = Assignment { unit, away: Coalition::EMPTY.with(4), sent };
             assert_eq!(Assignment::decode(&assignment.encode()), Ok(assignment));
         }
         assert!(Assignment::decode(&[0; 5]).is_err());
@@ -211,8 +207,7 @@ mod tests {
         let (round, rounds) = (RoundId(1), vec![RoundId(1), RoundId(2), RoundId(4)]);
         let coalitions = vec![unit.coalition, Coalition::first(2)];
         let among = SampleSet::all(9);
-        let request =
-            TestRequest { round, rounds, coalitions, samples: samples.clone(), among, of_all: true };
+        let request = TestRequest { round, rounds, coalitions, samples: samples.clone(), among };
         assert_eq!(TestRequest::decode(&request.encode()), Ok(request));
         let found = [TestResult::from(samples), TestResult { correct: 4, right: None }];
         for found in [&found[..], &found[..1], &[]] {

@@ -34,15 +34,13 @@ pub struct TestRequest {
     pub samples: SampleSet,
     /// All that this test and others of the round, of coalitions not smaller, may need.
     pub among: SampleSet,
-    /// Whether all coalitions of the round are asked for, in this request or in others.
-    pub of_all: bool,
 }
 
 impl TestRequest {
     /// A test for which nothing is gathered.
     pub fn new(round: RoundId, coalition: Coalition, samples: SampleSet) -> Self {
         let among = SampleSet::all(samples.total());
-        Self { round, rounds: vec![round], coalitions: vec![coalition], samples, among, of_all: false }
+        Self { round, rounds: vec![round], coalitions: vec![coalition], samples, among }
     }
 }
 

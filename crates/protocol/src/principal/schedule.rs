@@ -95,7 +95,7 @@ impl Principal {
         let round = request.round;
         let participants = session.federation.participants(round);
         let unit = |coalition, group| Unit { round, participants, group, coalition };
-        let roles = |coalition, group| self.first_roles(unit(coalition, group), request.of_all);
+        let roles = |coalition, group| self.first_roles(unit(coalition, group));
         let Cut { own, secure, mut plan } = cut(session, test, &request, roles)?;
         if !self.is_hesv() && request.samples.difference(&request.among).is_empty() {
             for unit in &mut plan.units {
@@ -166,10 +166,10 @@ impl Principal {
     }
 
     /// Who was first to test a coalition on a group's samples: planned once, whatever the samples.
-    fn first_roles(&mut self, unit: Unit, of_all: bool) -> Result<UnitPlan, Error> {
+    fn first_roles(&mut self, unit: Unit) -> Result<UnitPlan, Error> {
         let key = (unit.round, unit.coalition, unit.group);
         if !self.roles.contains_key(&key) {
-            self.assign(Assignment { unit, away: self.away, of_all, sent: None })?;
+            self.assign(Assignment { unit, away: self.away, sent: None })?;
         }
         let roles = self.roles.get(&key).ok_or(Error::Local { what: "assigned roles" })?;
         roles.attempts.first().cloned().ok_or(Error::Local { what: "assigned roles" })

@@ -90,7 +90,7 @@ impl Federation {
             .collect();
         max_owners(clients, network(&program)?)?;
         let mut hash = blake3::Hasher::new();
-        hash.update(b"secsv session, format 4");
+        hash.update(b"secsv session, format 5");
         hash.update(format!("{spec:?} {program:?} {rounds:?} {settings:?}").as_bytes());
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
@@ -146,33 +146,10 @@ impl Federation {
         protocol == Protocol::SecSv && !always_skips && hops.len() == 1 && hops[0].receives.len() == 1
     }
 
-    /// How many rounds may be tested together (SECURITY.md, what remains): so few that whoever decrypts their outputs gets no
-    /// more equations from them than a quarter of a sample's unknowns, and that nobody has enough of them in the end who would
-    /// not otherwise.
+    /// How many rounds may be tested together, if there is memory for them.
     pub(crate) fn most_rounds(&self) -> usize {
         let Settings { matmul, whole_rounds, .. } = self.settings;
-        if !self.tests_together() || !whole_rounds || matmul != Matmul::Packed {
-            return 1;
-        }
-        let shape = self.program.operators[0].shape;
-        let most = (shape.d_in / (4 * shape.d_out)).clamp(1, MOST_ROUNDS);
-        (2..=most).rev().find(|&rounds| self.leaves_unknowns(rounds)).unwrap_or(1)
-    }
-
-    /// Whether nobody can solve for a sample where so many rounds have the same decryptors who could not if each had its own.
-    /// Among m outsiders the three of the cycle turn by one from stretch to stretch, and so does the one who takes their place
-    /// where somebody is absent.
-    fn leaves_unknowns(&self, rounds: usize) -> bool {
-        let (all, stretches) = (self.rounds.len(), self.stretches(rounds).len());
-        let shape = self.program.operators[0].shape;
-        let solves = |exposed: usize| exposed * shape.d_out >= shape.d_in;
-        let is_absent = self.rounds.keys().any(|&round| self.participants(round).len() < self.clients);
-        [3, 1].into_iter().take(1 + usize::from(is_absent)).all(|core| {
-            (core..self.clients).all(|outsiders| {
-                let turns = |of: usize| core * (of / outsiders) + core.min(of % outsiders);
-                solves(turns(all)) || !solves(all.min(rounds * turns(stretches)))
-            })
-        })
+        if self.tests_together() && whole_rounds && matmul == Matmul::Packed { MOST_ROUNDS } else { 1 }
     }
 
     /// Rounds in **stretches** of at most so many: one after the other, with the same participants. A stretch is known by its
@@ -191,7 +168,7 @@ impl Federation {
     }
 }
 
-pub(super) fn network(program: &Program) -> Result<Network, Error> {
+pub(crate) fn network(program: &Program) -> Result<Network, Error> {
     Ok(match program.gru {
         Some(gru) => Network::gru(gru.steps, program.chain())?,
         None => Network::feedforward(program.chain())?,

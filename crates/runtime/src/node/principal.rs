@@ -217,12 +217,12 @@ fn await_session(party: &Party<Principal>, network: &Network) -> Result<Arc<Sess
 /// What the principal's own process knows about cost, and what was disclosed.
 fn account_for(party: &Party<Principal>, kit: &Kit, result: &mut EvaluationResult) {
     let (accounts, replies) = (party.desk().accounts(), party.replies());
-    let skips = result.skip;
+    let (spec, skips) = (&kit.federation.federation, result.skip);
     let found = party.desk().look(|role| {
         let (session, planner) = (role.session()?, role.planner()?);
-        Some((parameters(session), security(session, planner, replies, skips)))
+        Some((parameters(session), security(spec, session, planner, replies, skips)))
     });
-    account(&accounts, &kit.federation.federation, result, found);
+    account(&accounts, spec, result, found);
 }
 
 /// Tells everybody the values, and waits until everybody has them.

@@ -82,11 +82,7 @@ fn protection(text: &mut String, plan: &PlanResult) {
     for line in &security.disclosures {
         let _ = writeln!(text, "  {}: {}", line.who, line.what);
     }
-    let _ = writeln!(text, "attacks by one curious client");
-    for attack in &security.attacks {
-        let excluded = if attack.excluded { "excluded" } else { "NOT excluded" };
-        let _ = writeln!(text, "  {}: {excluded}; {}", attack.name, attack.why);
-    }
+    let _ = write!(text, "{}", security.exposure);
 }
 
 fn size(bytes: u64) -> String {

@@ -162,8 +162,8 @@ fn two_replies_per_round_are_enough() {
     assert_eq!(clear.steal(0, &received[..1], false), None);
 }
 
-/// What each client receives by our assignment, and who is exposed in how many rounds.
-fn ours(clear: &Clear) -> (Vec<Vec<Received>>, Vec<Exposure>) {
+/// What each client receives by our assignment.
+fn ours(clear: &Clear) -> Vec<Vec<Received>> {
     let n = clear.sizes.len();
     let network = Network::feedforward(1).unwrap();
     let participants = Coalition::first(n);
@@ -178,16 +178,14 @@ fn ours(clear: &Clear) -> (Vec<Vec<Received>>, Vec<Exposure>) {
             Err(error) => panic!("{error}"),
         }
     };
-    let received = received(clear, decryptor);
-    let exposures = planner.borrow().ledger().exposures();
-    (received, exposures)
+    received(clear, decryptor)
 }
 
 #[test]
 fn our_assignment_gives_no_client_its_own_models_outputs() {
     for n in 4..=7 {
         let clear = Clear::new(n, 3);
-        let (received, _) = ours(&clear);
+        let received = ours(&clear);
         assert_eq!(received.iter().flatten().flatten().count(), ROUNDS * ((1 << n) - 4));
         for (client, received) in received.iter().enumerate() {
             let own: Vec<_> = (0..n).map(|i| i128::from(i == client)).collect();
@@ -200,21 +198,17 @@ fn our_assignment_gives_no_client_its_own_models_outputs() {
     }
 }
 
+/// What the span rule does not prevent: with the global model, which everybody has, whoever decrypts rebuilds the sample.
 #[test]
-fn what_remains_is_as_large_as_the_ledger_says() {
+fn whoever_decrypts_rebuilds_the_sample() {
     for n in 4..=7 {
         let clear = Clear::new(n, 4);
-        let (received, exposures) = ours(&clear);
-        for (client, received) in received.iter().enumerate() {
-            let rounds =
-                exposures.iter().find(|found| found.client == client).map_or(0, |found| found.rounds);
-            let enough = rounds * OUTPUTS >= FEATURES;
-            let stolen = clear.steal(client, received, true);
-            assert_eq!(
-                stolen,
-                enough.then(|| clear.sample.clone()),
-                "client {client} of {n}: {rounds} rounds"
-            );
+        let received = ours(&clear);
+        let reads = |client: &usize| received[*client].iter().any(|round| !round.is_empty());
+        let readers: Vec<_> = (0..n).filter(reads).collect();
+        assert_eq!(readers.len(), 3, "{n} clients");
+        for client in readers {
+            assert_eq!(clear.steal(client, &received[client], true), Some(clear.sample.clone()));
         }
     }
 }

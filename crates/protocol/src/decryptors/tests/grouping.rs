@@ -1,34 +1,32 @@
-//! Owner groups and the attack table.
+//! Owner groups.
 
 use super::*;
 
-/// Every partition of the owners into groups of at most `most`, by the batches it needs.
-fn fewest_batches(sizes: &[u64], most: usize, batch: u64) -> u64 {
-    fn place(rest: &[u64], groups: &mut Vec<(usize, u64)>, most: usize, batch: u64) -> u64 {
+/// Every partition of the owners of a block, by the batches it needs.
+fn fewest_batches(sizes: &[u64], batch: u64) -> u64 {
+    fn place(rest: &[u64], groups: &mut Vec<u64>, batch: u64) -> u64 {
         let Some((&size, rest)) = rest.split_first() else {
-            return groups.iter().map(|&(_, samples)| samples.div_ceil(batch)).sum();
+            return groups.iter().map(|samples| samples.div_ceil(batch)).sum();
         };
         let mut best = u64::MAX;
         for group in 0..=groups.len() {
             if group == groups.len() {
-                groups.push((0, 0));
+                groups.push(0);
             }
-            if groups[group].0 < most {
-                groups[group] = (groups[group].0 + 1, groups[group].1 + size);
-                best = best.min(place(rest, groups, most, batch));
-                groups[group] = (groups[group].0 - 1, groups[group].1 - size);
-            }
+            groups[group] += size;
+            best = best.min(place(rest, groups, batch));
+            groups[group] -= size;
         }
         groups.pop();
         best
     }
     let sizes: Vec<_> = sizes.iter().copied().filter(|&size| size > 0).collect();
-    place(&sizes, &mut Vec::new(), most, batch)
+    place(&sizes, &mut Vec::new(), batch)
 }
 
 proptest! {
     #[test]
-    fn groups_are_a_partition_with_the_fewest_batches(
+    fn groups_are_a_partition_of_blocks_with_the_fewest_batches(
         sizes in prop::collection::vec(0u64..40, 4..8), network in networks(), batch in 1usize..30
     ) {
         let batch = NonZeroUsize::new(batch).unwrap();
@@ -42,7 +40,12 @@ proptest! {
             all = all.union(group.owners());
         }
         prop_assert_eq!(all, (0..sizes.len()).filter(|&owner| sizes[owner] > 0).collect());
-        prop_assert_eq!(groups.batches(batch), fewest_batches(&sizes, most, batch.get() as u64));
+        let blocks = groups::blocks(sizes.len(), network).unwrap();
+        let of_block = |block: &Coalition| {
+            let sizes: Vec<_> = block.members().map(|client| sizes[client]).collect();
+            fewest_batches(&sizes, batch.get() as u64)
+        };
+        prop_assert_eq!(groups.batches(batch), blocks.iter().map(of_block).sum::<u64>());
     }
 }
 
@@ -56,7 +59,9 @@ fn owners_stay_alone_unless_sharing_saves_a_batch() {
     assert_eq!(owners(&[10, 20, 10, 30, 0, 0]), [[0], [1], [2], [3]]);
     assert_eq!(owners(&[6, 6, 6, 0, 0, 0]), [[0, 1, 2]]);
     assert_eq!(owners(&[4, 10, 16, 0]), [vec![0], vec![1], vec![2]]);
-    assert_eq!(owners(&[4, 10, 16, 0, 0]), [vec![0, 2], vec![1]]);
+    assert_eq!(owners(&[10, 4, 16, 0, 0]), [vec![0], vec![1, 2]]);
+    // Not of the same block: whoever decrypts for one of them may not be whoever decrypts for the other.
+    assert_eq!(owners(&[4, 16, 10, 0, 0]), [vec![0], vec![1], vec![2]]);
     assert_eq!(owners(&[0, 0, 0, 0]), Vec::<Vec<usize>>::new());
 }
 
@@ -90,39 +95,4 @@ fn groups_made_for_a_shallower_network_are_refused() {
     let deep = Network::feedforward(4).unwrap();
     let refused = Planner::new(shallow, Protocol::SecSv, deep).unwrap_err();
     assert_eq!(refused, PlanError::GroupTooLarge { owners: 3, most: 1 });
-}
-
-#[test]
-fn the_attack_table_says_what_holds() {
-    let first_layer = FirstLayer { inputs: 20, outputs: 8 };
-    let table = |n, network| {
-        let participants = Coalition::first(n);
-        let sizes = vec![5; n];
-        let case = Case { sizes, protocol: Protocol::SecSv, network, participants, round: RoundId(1) };
-        let mut planner = case.planner();
-        for round in 1..=3 {
-            for unit in (Case { round: RoundId(round), ..case.clone() }).units(&planner) {
-                planner.assign(unit, Coalition::EMPTY).unwrap();
-            }
-        }
-        planner.attacks(first_layer)
-    };
-    let excluded =
-        |rows: &[AttackRow], attack| rows.iter().find(|row| row.attack == attack).unwrap().excluded;
-
-    let rows = table(4, Network::feedforward(2).unwrap());
-    assert_eq!(rows.len(), 7);
-    assert!(rows.iter().all(|row| row.excluded == (row.attack != Attack::KnownModelBySubtraction)));
-    let line = rows.last().unwrap().to_string();
-    assert!(line.starts_with("known model by subtraction: NOT excluded; "), "{line}");
-    assert!(line.contains("at most 24 equations beside 20 unknown features"), "{line}");
-
-    let rows = table(4, Network::feedforward(3).unwrap());
-    assert!(!excluded(&rows, Attack::MultiLayerEquationSolving));
-    assert!(rows[1].to_string().ends_with("4 clients for 3 layers: at least 5 are needed"));
-
-    assert!(!excluded(&table(4, Network::gru(4, 1).unwrap()), Attack::SingleLayerEquationSolving));
-    let rows = table(6, Network::gru(9, 1).unwrap());
-    assert!(excluded(&rows, Attack::SingleLayerEquationSolving));
-    assert!(!excluded(&rows, Attack::MultiLayerEquationSolving));
 }

@@ -1,0 +1,164 @@
+//! The table in sentences: the only source of what commands, reports and documents say.
+
+use secsv_federation::Coalition;
+
+use super::{
+    Can::{self, Nothing, Rebuild, Recognise},
+    Exposure, Row, Sight,
+};
+use crate::decryptors::Protocol;
+
+/// What holds under every protocol in which clients decrypt.
+pub const HEADLINE: &str = "Clients who decrypt can rebuild other clients' samples and models: they read scores or activations, and they know the global models.";
+
+/// What happens where somebody stays away.
+pub const TAKEOVER: &str =
+    "If a client that decrypts stays away, another takes over and can rebuild the same samples.";
+
+/// Who must not run a server.
+pub const NO_AGGREGATOR: &str = "No server may be run by whoever aggregated the training: it knows all models, and can recognise samples by which coalitions predict them right.";
+
+const TWO_CLIENTS: &str =
+    "Any two clients together can rebuild whatever either of them can, and what follows from both.";
+
+impl Exposure {
+    /// What each client, each server and those together can do; `names` are the clients'.
+    pub fn rows(&self, names: &[&str]) -> Vec<Row> {
+        let clients = (0..self.clients.len()).map(|client| self.of_client(client, names));
+        clients.chain(self.of_several()).chain(self.of_servers()).collect()
+    }
+
+    /// What others can do with one client's samples and models, sentence by sentence.
+    pub fn of_owner(&self, owner: usize, names: &[&str]) -> Vec<String> {
+        let others = || (0..self.clients.len()).filter(|&client| client != owner);
+        let who = |can| -> Coalition { others().filter(|&c| self.of_samples(c, owner) == can).collect() };
+        let models: Coalition = others().filter(|&client| self.of_models(client) == Rebuild).collect();
+        let (own, samples) = (name(owner, names), self.samples_are);
+        let said = |who: Coalition, can: String| {
+            let alone = if who.len() > 1 { ", each alone" } else { "" };
+            (!who.is_empty()).then(|| format!("{} {can}{alone}.", listed(who, names)))
+        };
+        let alone = [
+            said(who(Rebuild), format!("can rebuild {own}'s {samples}")),
+            said(who(Recognise), format!("can recognise {own}'s {samples}")),
+            said(models, format!("can rebuild the layers of {own}'s local models that they read")),
+        ];
+        let mut sentences: Vec<String> = alone.into_iter().flatten().collect();
+        if sentences.is_empty() {
+            sentences.push(format!("No client alone reads anything about {own}'s {samples} or models."));
+        }
+        sentences.push(TAKEOVER.to_owned());
+        sentences.extend(self.of_several().into_iter().map(|row| row.sentence));
+        sentences.push(NO_AGGREGATOR.to_owned());
+        sentences
+    }
+
+    fn of_client(&self, client: usize, names: &[&str]) -> Row {
+        let Sight { reads, judges, .. } = self.clients[client];
+        let (who, samples_are) = (name(client, names), self.samples_are);
+        let [reads, judges] = [reads, judges.difference(reads)].map(|owners| owners.without(client));
+        let samples = match (reads.is_empty(), judges.is_empty()) {
+            (false, _) => Rebuild,
+            (true, false) => Recognise,
+            (true, true) => Nothing,
+        };
+        let mut sentence = match samples {
+            Rebuild => format!(
+                "{who} can rebuild the {samples_are} of {}, and of other clients' models {}.",
+                listed(reads, names),
+                self.parts(client)
+            ),
+            _ => format!("{who} reads no score and no activation of other clients' {samples_are}."),
+        };
+        if !judges.is_empty() {
+            sentence
+                .push_str(&format!(" {who} can recognise the {samples_are} of {}.", listed(judges, names)));
+        }
+        Row { who, samples, models: self.of_models(client), sentence }
+    }
+
+    /// The parts of other clients' models that a client can rebuild.
+    fn parts(&self, client: usize) -> String {
+        let Sight { layers, unit, .. } = &self.clients[client];
+        if !self.has_gru && layers.len() == self.layers {
+            return match self.layers {
+                1 => "everything: their one layer".to_owned(),
+                layers => format!("everything: layers 1 to {layers}"),
+            };
+        }
+        let unit = unit.then(|| "the recurrent unit's input and hidden weights".to_owned());
+        let behind = if self.has_gru { " behind the recurrent unit" } else { "" };
+        let layers = layers.iter().map(|layer| format!("layer {}{behind}", layer + 1));
+        joined(&unit.into_iter().chain(layers).collect::<Vec<_>>())
+    }
+
+    fn of_several(&self) -> Vec<Row> {
+        let (samples, models, said) = match self.protocol {
+            Protocol::SecSv => ([Rebuild; 3], [Rebuild; 3], SECSV),
+            Protocol::Hesv => ([Rebuild, Rebuild, Nothing], [Rebuild, Rebuild, Nothing], HESV),
+            Protocol::SecretSv => ([Rebuild; 3], [Rebuild; 3], SECRETSV),
+        };
+        let servers = ["a client with the principal", "a client with the auxiliary", "both servers"];
+        let servers = (0..3).map(|i| row(servers[i], samples[i], models[i], said[i]));
+        [row("any two clients", Rebuild, Rebuild, TWO_CLIENTS)].into_iter().chain(servers).collect()
+    }
+
+    fn of_servers(&self) -> [Row; 3] {
+        let [principal, auxiliary] = match self.protocol {
+            Protocol::Hesv => ONE_SERVER,
+            Protocol::SecSv | Protocol::SecretSv => TWO_SERVERS,
+        };
+        [
+            row("the principal", Nothing, Nothing, principal),
+            row("the auxiliary", Nothing, Nothing, auxiliary),
+            row("a server that aggregated the training", Recognise, Rebuild, NO_AGGREGATOR),
+        ]
+    }
+}
+
+/// A client with the principal, a client with the auxiliary, both servers.
+const SECSV: [&str; 3] = [
+    "Any client together with the principal can rebuild all samples and all models: clients share the key to what the principal holds.",
+    "Any client together with the auxiliary can rebuild all models, because clients share the key to them, and the samples that this client reads about.",
+    "Both servers together can rebuild all samples, and from activations and predictions all models.",
+];
+const HESV: [&str; 3] = [
+    "Any client together with the principal can rebuild all samples and all models: clients share the key to what the principal holds.",
+    "The auxiliary takes no part: a client together with it can rebuild what the client can alone.",
+    "The auxiliary takes no part: both servers together hold what the principal holds alone.",
+];
+const SECRETSV: [&str; 3] = [
+    "Any client together with the principal can rebuild the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's), the samples that it reads about, and the labels.",
+    "Any client together with the auxiliary can rebuild the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and the samples that it reads about.",
+    "Both servers together can rebuild all samples and all models: they hold both shares of everything.",
+];
+/// The principal, the auxiliary.
+const TWO_SERVERS: [&str; 2] = [
+    "The principal alone learns which samples each tested coalition predicts right, and has neither samples nor models.",
+    "The auxiliary alone learns sizes, and which coalition is tested on which samples and when.",
+];
+const ONE_SERVER: [&str; 2] = [
+    "The principal alone learns how many predictions of each tested coalition are right, owner by owner.",
+    "The auxiliary takes no part.",
+];
+
+fn row(who: &str, samples: Can, models: Can, sentence: &str) -> Row {
+    Row { who: who.to_owned(), samples, models, sentence: sentence.to_owned() }
+}
+
+fn name(client: usize, names: &[&str]) -> String {
+    names.get(client).map_or_else(|| format!("client {}", client + 1), |name| (*name).to_owned())
+}
+
+fn listed(clients: Coalition, names: &[&str]) -> String {
+    joined(&clients.members().map(|client| name(client, names)).collect::<Vec<_>>())
+}
+
+/// One, two and three.
+fn joined(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [before @ .., last] => format!("{} and {last}", before.join(", ")),
+    }
+}
