@@ -55,7 +55,7 @@ step "one of them signs the requests into kits"
 principal_port=$(free_port)
 auxiliary_port=$(free_port)
 while [ "$auxiliary_port" = "$principal_port" ]; do auxiliary_port=$(free_port); done
-"$secsv" provision run/federation.toml --requests requests --protocol "$protocol" \
+"$secsv" provision run/federation.toml --requests requests --protocol "$protocol" --servers-did-not-aggregate \
   --principal "localhost:$principal_port" --auxiliary "localhost:$auxiliary_port" --out kits
 for party in principal auxiliary $clients; do cp kits/"$party"/* "sites/$party/kit/"; done
 
@@ -72,13 +72,20 @@ await_port "$principal_port"
 start auxiliary auxiliary sites/auxiliary/kit --state sites/auxiliary/state
 await_port "$auxiliary_port"
 
-step "a silo looks whether it could take part"
+step "a silo is told what others can do with its samples and models"
 first=${clients%%$'\n'*}
-"$secsv" preflight "sites/$first/kit" --state "sites/$first/state"
+told() { "$secsv" preflight "sites/$1/kit" 2>&1 || true; }
+# Whoever answers for the data reads this, and gives the word at its end if they accept it.
+told "$first"
+accepted() { told "$1" | sed -n 's/.*--accept-exposure //p'; }
+
+step "it looks whether it could take part"
+"$secsv" preflight "sites/$first/kit" --state "sites/$first/state" --accept-exposure "$(accepted "$first")"
 
 step "the silos start"
 for client in $clients; do
-  start "$client" client "sites/$client/kit" --data "sites/$client/data" --state "sites/$client/state"
+  start "$client" client "sites/$client/kit" --data "sites/$client/data" --state "sites/$client/state" \
+    --accept-exposure "$(accepted "$client")"
 done
 
 step "everybody ends with the values"

@@ -35,7 +35,7 @@ fn trained(directory: &Path) -> Outcome<()> {
 }
 
 /// Port 9 of loopback: nobody listens there.
-const PROVISION: [&str; 8] = [
+const PROVISION: [&str; 9] = [
     "provision",
     "run/federation.toml",
     "--principal",
@@ -44,7 +44,14 @@ const PROVISION: [&str; 8] = [
     "127.0.0.1:19",
     "--out",
     "kits",
+    "--servers-did-not-aggregate",
 ];
+
+/// The word that a refusal ends with, after the argument it belongs to.
+fn word(errors: &str, argument: &str) -> Outcome<String> {
+    let (_, word) = errors.trim().rsplit_once(&format!("{argument} ")).ok_or("a word")?;
+    Ok(word.to_owned())
+}
 
 #[test]
 fn keys_made_at_home_become_kits() -> Outcome<()> {
@@ -78,8 +85,14 @@ fn keys_made_at_home_become_kits() -> Outcome<()> {
     for file in ["certificate.pem", "authority.pem", "federation.toml", "federation.signature"] {
         fs::copy(home.join("kits/client-1").join(file), home.join("sites/client-1").join(file))?;
     }
-    // The kit opens; nobody listens yet.
-    let (out, errors) = ends(&["preflight", "sites/client-1", "--state", "state"], home, 1)?;
+    // The kit opens; its owner is asked; nobody listens yet.
+    let ready = ["preflight", "sites/client-1", "--state", "state"];
+    let (_, errors) = ends(&ready, home, 2)?;
+    assert!(errors.contains("can rebuild client-1's records, each alone."), "{errors}");
+    let accepted = word(&errors, "--accept-exposure")?;
+    let (_, errors) = ends(&[&ready[..], &["--accept-exposure", "yes"]].concat(), home, 2)?;
+    assert!(errors.contains("found \"yes\""), "{errors}");
+    let (out, errors) = ends(&[&ready[..], &["--accept-exposure", &accepted]].concat(), home, 1)?;
     let digest = made["federation"].as_str().ok_or("digest")?;
     assert!(out.starts_with(&format!("ok       kit: client-1, federation {digest}")), "{out}");
     assert!(
@@ -125,6 +138,54 @@ fn settings_that_cannot_work_are_refused_before_anything_is_written() -> Outcome
     assert!(home.join("kits/client-3/private-key.pem").is_file());
     let (_, errors) = ends(&[&PROVISION[..], &["--generate-keys"]].concat(), home, 2)?;
     assert!(errors.contains("expected an absent or empty directory"), "{errors}");
+    Ok(())
+}
+
+/// A client says what others can do with its samples and models, and waits for its owner to accept just that.
+#[test]
+fn a_client_does_not_start_before_its_owner_has_accepted() -> Outcome<()> {
+    let guard = tempfile::tempdir()?;
+    let home = guard.path();
+    trained(home)?;
+    let mut words = Vec::new();
+    for protocol in ["secsv", "secretsv"] {
+        let made = [&PROVISION[..], &["--generate-keys", "--protocol", protocol]].concat();
+        let (out, _) = ends(&made, home, 0)?;
+        assert!(out.contains("who can do what with other clients' samples and models"), "{out}");
+        assert!(out.contains("client-2 can rebuild the records of"), "{out}");
+        for client in ["client-1", "client-2"] {
+            let kit = format!("kits/{client}");
+            let start = ["client", &kit, "--data", "run", "--state", "state"];
+            let (out, errors) = ends(&start, home, 2)?;
+            assert!(
+                out.is_empty() && errors.contains(&format!("can rebuild {client}'s records")),
+                "{errors}"
+            );
+            assert!(!home.join("state").exists(), "nothing is begun");
+            words.push(word(&errors, "--accept-exposure")?);
+            if let [.., before, _] = &words[..] {
+                let (_, errors) = ends(&[&start[..], &["--accept-exposure", before]].concat(), home, 2)?;
+                assert!(errors.contains(&format!("found {before:?}")), "another's word: {errors}");
+            }
+        }
+        fs::remove_dir_all(home.join("kits"))?;
+    }
+    Ok(())
+}
+
+/// Whoever aggregated the training knows all models: a server of its own would recognise samples.
+#[test]
+fn kits_are_made_if_no_server_aggregated_the_training() -> Outcome<()> {
+    let guard = tempfile::tempdir()?;
+    let home = guard.path();
+    trained(home)?;
+    let silent = [&PROVISION[..8], &["--generate-keys"]].concat();
+    let (_, errors) = ends(&silent, home, 2)?;
+    assert!(
+        errors.contains("--servers-did-not-aggregate: expected this assurance, found none. No server"),
+        "{errors}"
+    );
+    assert!(!home.join("kits").exists());
     Ok(())
 }
 

@@ -61,6 +61,22 @@ pub enum Error {
         /// Of the data.
         found: String,
     },
+    /// A silo has not accepted what it must accept to take part.
+    #[error("{}{question}", said(given.as_deref(), question))]
+    Unaccepted {
+        /// What was given instead of the word.
+        given: Option<String>,
+        /// What it is asked.
+        question: Box<crate::consent::Question>,
+    },
+    /// The record of sessions cannot be kept.
+    #[error("{}: {why}", file.display())]
+    Record {
+        /// The record.
+        file: std::path::PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// The system refuses something that every process needs.
     #[error("{what}: {source}")]
     System {
@@ -104,9 +120,19 @@ impl Error {
             Self::Audit(error) => error.is_bad_input(),
             Self::Journal(error) => error.is_bad_input(),
             Self::Views(error) => error.is_bad_input(),
-            Self::Data { .. } => true,
+            Self::Data { .. } | Self::Unaccepted { .. } | Self::Record { .. } => true,
             Self::Tls(_) | Self::System { .. } | Self::Stopped => false,
             Self::UnknownRound { .. } | Self::Answers { .. } | Self::Stalled { .. } => false,
+        }
+    }
+}
+
+/// How a question begins, after a wrong answer or none.
+fn said(given: Option<&str>, question: &crate::consent::Question) -> String {
+    match given {
+        None => "this client was not told that its owner accepts this:\n".to_owned(),
+        Some(given) => {
+            format!("{}: expected the word for what follows, found {given:?}:\n", question.argument)
         }
     }
 }

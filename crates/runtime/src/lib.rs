@@ -24,6 +24,7 @@
 pub mod audit;
 mod by_roles;
 mod clear;
+pub mod consent;
 pub mod crypto;
 mod cumulative;
 mod error;
@@ -39,6 +40,7 @@ mod outcomes;
 pub mod party;
 mod plan;
 pub mod preflight;
+pub mod record;
 mod result;
 mod secure;
 mod secure_result;

@@ -7,7 +7,7 @@ use secsv_federation::RunDirectory;
 use secsv_runtime::{
     EvaluationResult,
     kit::{Address, Kit},
-    node::{NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
+    node::{ClientOptions, NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
 };
 
 use super::evaluate::table;
@@ -71,6 +71,16 @@ pub struct ClientArgs {
     /// Where it keeps what it must not forget: killed and started again with the same directory, it goes on.
     #[arg(long)]
     state: PathBuf,
+    /// The word by which the owner accepts what others can do with its samples and models: without it the client says what
+    /// that is, and the word, and ends.
+    #[arg(long, value_name = "WORD")]
+    accept_exposure: Option<String>,
+    /// The word by which the owner accepts another session over samples that were in one before.
+    #[arg(long, value_name = "WORD")]
+    again: Option<String>,
+    /// The record of this silo's sessions [default: sessions.jsonl in its part of the data].
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Where the status pages are, if they are wanted.
     #[arg(long, value_name = "ADDRESS:PORT")]
     status: Option<SocketAddr>,
@@ -146,7 +156,13 @@ pub fn auxiliary(args: &AuxiliaryArgs, format: Format) -> anyhow::Result<()> {
 /// Runs `secsv client`.
 pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
     let data = RunDirectory::open(&args.data)?;
-    let options = NodeOptions { state: args.state.clone(), listen: None, status: args.status };
+    let node = NodeOptions { state: args.state.clone(), listen: None, status: args.status };
+    let options = ClientOptions {
+        node,
+        accept_exposure: args.accept_exposure.clone(),
+        record: args.record.clone(),
+        again: args.again.clone(),
+    };
     show(&run_client(Kit::open(&args.kit)?, &data, &options)?, format)
 }
 

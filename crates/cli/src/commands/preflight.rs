@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use secsv_runtime::{
+    consent::Question,
     kit::Kit,
     preflight::{Outcome, preflight},
 };
@@ -22,6 +23,10 @@ pub struct PreflightArgs {
     /// Where a server will listen, if not at the address in the federation file.
     #[arg(long)]
     listen: Option<String>,
+    /// The word by which a client's owner accepts what others can do with its samples and models: without it that is told,
+    /// and the word, and nothing is checked.
+    #[arg(long, value_name = "WORD")]
+    accept_exposure: Option<String>,
 }
 
 /// Something is not ready: told already, line by line.
@@ -35,6 +40,9 @@ struct NotReady {
 pub fn run(args: &PreflightArgs, format: Format) -> anyhow::Result<()> {
     check_listen(args.listen.as_deref())?;
     let kit = Kit::open(&args.kit)?;
+    if let Some(question) = Question::exposure(&kit)? {
+        question.answered(args.accept_exposure.as_deref())?;
+    }
     let checks = preflight(&kit, args.state.as_deref(), args.listen.as_deref())?;
     match format {
         Format::Json => println!("{}", serde_json::to_string(&checks)?),

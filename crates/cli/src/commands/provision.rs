@@ -4,6 +4,7 @@ use std::{path::PathBuf, time::SystemTime};
 
 use clap::Args;
 use secsv_federation::RunDirectory;
+use secsv_protocol::exposure::NO_AGGREGATOR;
 use secsv_runtime::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
 
 use super::{
@@ -29,6 +30,9 @@ pub struct ProvisionArgs {
     /// Where the auxiliary will listen.
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     auxiliary: Address,
+    /// Says that neither server is run by whoever aggregated the training, who knows all models.
+    #[arg(long)]
+    servers_did_not_aggregate: bool,
     /// Where the kits go: a directory for each party.
     #[arg(long)]
     out: PathBuf,
@@ -61,6 +65,13 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
             BadInput { setting: "FEDERATION", expected: "a file named federation.toml", found }.into()
         );
     }
+    if !args.servers_did_not_aggregate {
+        anyhow::bail!(BadInput {
+            setting: "--servers-did-not-aggregate",
+            expected: "this assurance",
+            found: format!("none. {NO_AGGREGATOR}"),
+        });
+    }
     let evaluation = args.valuation.settings();
     evaluation.estimator.check().map_err(secsv_runtime::Error::from)?;
     check_skip(protocol, &evaluation)?;
@@ -80,11 +91,17 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
         Format::Text => {
             made.kits.iter().for_each(|(_, path)| println!("{}", path.display()));
             println!("federation {}", made.digest);
+            print!("{}", made.exposure);
         }
         Format::Json => {
             let kits: serde_json::Map<_, _> =
                 made.kits.iter().map(|(id, path)| (id.to_string(), serde_json::json!(path))).collect();
-            println!("{}", serde_json::json!({ "kits": kits, "federation": made.digest }));
+            println!(
+                "{}",
+                serde_json::json!({
+                    "kits": kits, "federation": made.digest, "exposure": made.exposure
+                })
+            );
         }
     }
     Ok(())

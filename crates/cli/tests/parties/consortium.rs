@@ -16,7 +16,8 @@ use secsv_protocol::{
 };
 use secsv_runtime::{
     EvaluationSettings,
-    kit::{Provision, Servers, SessionSpec, Validity},
+    consent::Question,
+    kit::{Kit, Provision, Servers, SessionSpec, Validity},
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -145,7 +146,11 @@ impl Consortium {
         match party {
             "principal" => command.arg("principal").arg("--json").arg(self.result_file()),
             "auxiliary" => command.arg("auxiliary"),
-            _ => command.arg("client").arg("--data").arg(&self.run),
+            _ => {
+                let question = Question::exposure(&Kit::open(&self.kit(party)).unwrap()).unwrap();
+                command.arg("client").arg("--data").arg(&self.run);
+                command.args(question.iter().flat_map(|question| [question.argument, &question.word]))
+            }
         };
         match (&self.listen, party) {
             (Some([own, _]), "principal") | (Some([_, own]), "auxiliary") => command.arg("--listen").arg(own),

@@ -9,7 +9,7 @@ use std::{
 
 use rcgen::PublicKeyData;
 use secsv_federation::{ClientId, FederationSpec, RoundId, RunDirectory};
-use secsv_protocol::Secret;
+use secsv_protocol::{Secret, exposure::Exposure};
 
 use super::{
     FederationFile, KitDefect, KitError, Party, PartyRole, Request, Servers, SessionSpec, Validity,
@@ -21,7 +21,7 @@ use super::{
     },
     request::Keys,
 };
-use crate::{Fingerprint, fingerprint::to_hex};
+use crate::{ExposureResult, Fingerprint, exposure::exposure_result, fingerprint::to_hex};
 
 /// What kits are made from, beside keys.
 #[derive(Clone, Debug)]
@@ -47,6 +47,8 @@ pub struct Provisioned {
     pub kits: Vec<(ClientId, PathBuf)>,
     /// The digest that all of them have in common.
     pub digest: Fingerprint,
+    /// Who can do what with whose samples and models.
+    pub exposure: ExposureResult,
 }
 
 /// A party that gets a certificate.
@@ -193,6 +195,9 @@ impl Provision {
         })?;
         // What nobody could open is not handed out.
         FederationFile::parse(text.as_bytes(), &target)?;
+        let exposure = Exposure::new(&file.session(&[0; 32], &target)?)
+            .map_err(|error| KitError::new(&target, "session", error.into()))?;
+        let exposure = exposure_result(&exposure, &file.federation);
         let signature = format!("{}\n", to_hex(&authority.sign_bytes(text.as_bytes(), out)?));
         let authority_pem = to_pem("CERTIFICATE", &authority.certificate);
         for (applicant, certificate) in applicants.iter().zip(&certificates) {
@@ -207,7 +212,7 @@ impl Provision {
         let key = Secret::new(to_pem("PRIVATE KEY", authority.key_der()));
         write_private(&directory.join(AUTHORITY_KEY), key.expose().as_bytes())?;
         let kits = applicants.iter().map(|a| (a.id.clone(), out.join(a.id.as_str()))).collect();
-        Ok(Provisioned { kits, digest: Fingerprint(FederationFile::digest(text.as_bytes())) })
+        Ok(Provisioned { kits, digest: Fingerprint(FederationFile::digest(text.as_bytes())), exposure })
     }
 }
 

@@ -1,33 +1,59 @@
 //! A client's process.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use secsv_federation::{ClientId, RunDirectory};
 use secsv_protocol::{Client, ClientInput, PartyId};
 
 use super::{Network, NodeOptions, Values, await_values, finish};
-use crate::{Error, kit::Kit, party::Party};
+use crate::{
+    Error,
+    consent::Question,
+    kit::Kit,
+    party::Party,
+    record::{Entry, FILE, Record},
+};
+
+/// What a client's process is told.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// What every process is told.
+    pub node: NodeOptions,
+    /// The word by which its owner accepts what others can do with its samples and models ([`Question::exposure`]).
+    pub accept_exposure: Option<String>,
+    /// Where the record of its sessions is, if not beside the data.
+    pub record: Option<PathBuf>,
+    /// The word by which its owner accepts another session over the same samples.
+    pub again: Option<String>,
+}
 
 /// Runs a client until the values have come. Of the run directory it opens its own part alone.
-pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &NodeOptions) -> Result<Values, Error> {
+pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) -> Result<Values, Error> {
     let PartyId::Client(position) = kit.own else {
         let found = kit.own_name();
         return Err(Error::Data { field: "kit", expected: "a client's".to_owned(), found });
     };
+    if let Some(question) = Question::exposure(&kit)? {
+        question.answered(options.accept_exposure.as_deref())?;
+    }
     let input = own_input(&kit, data, position)?;
+    let beside = || data.path().join("clients").join(kit.own_name()).join(FILE);
+    let record = Record::open(&options.record.clone().unwrap_or_else(beside))?;
     let keys = kit.envelope_keys.take().ok_or(Error::Data {
         field: "kit",
         expected: "a key for envelopes".to_owned(),
         found: "none".to_owned(),
     })?;
     let kit = Arc::new(kit);
-    let party = Party::open(kit.clone(), &options.state, None, |federation, journal| {
+    let node = &options.node;
+    let party = Party::open(kit.clone(), &node.state, None, |federation, journal| {
+        record.enter(&Entry::new(&kit, &journal.instance(), &input), &kit, options.again.as_deref())?;
         let seed = journal.seed().derive("client", position as u64);
         let mut client = Client::with_envelope_keys(federation.clone(), position, input, seed, keys);
         let first = client.start();
         Ok((client, first, Vec::new()))
     })?;
-    let network = Network::start(&party, &kit, options, &[PartyId::Principal, PartyId::Auxiliary])?;
+    let network = Network::start(&party, &kit, node, &[PartyId::Principal, PartyId::Auxiliary])?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
     finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))
 }

@@ -16,10 +16,12 @@ use secsv_protocol::{
     session::{Matmul, Settings, typical_costs},
 };
 use secsv_runtime::{
-    Error, EvaluationResult, EvaluationSettings, SecureEvaluator, evaluate,
+    Error, EvaluationResult, EvaluationSettings, SecureEvaluator,
+    consent::Question,
+    evaluate,
     journal::{Journal, Owner},
     kit::{Address, Kit, Provision, Servers, SessionSpec, Validity},
-    node::{NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
+    node::{ClientOptions, NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
     world::Honest,
 };
 use tempfile::TempDir;
@@ -204,7 +206,8 @@ impl Fixture {
 
     /// Starts a client.
     pub fn start_client(&self, party: &str) -> JoinHandle<Result<Values, Error>> {
-        let (kit, options, run) = (self.kit(party), self.options(party), self.run());
+        let (kit, run) = (self.kit(party), self.run());
+        let options = accepting(&kit, self.options(party));
         std::thread::spawn(move || run_client(kit, &run, &options))
     }
 
@@ -214,6 +217,12 @@ impl Fixture {
         assert_eq!((&found.fsv, &found.ssv), (&expected.fsv, &expected.ssv));
         assert_eq!(replies(found), replies(&expected));
     }
+}
+
+/// A client whose owner accepts what it is told.
+pub fn accepting(kit: &Kit, node: NodeOptions) -> ClientOptions {
+    let accept_exposure = Question::exposure(kit).unwrap().map(|question| question.word);
+    ClientOptions { node, accept_exposure, record: None, again: None }
 }
 
 /// Ciphertexts that somebody was to decrypt.

@@ -21,7 +21,7 @@ use secsv_runtime::{
 use crate::{
     address::free_address,
     attacker::{Attack, greeting, handshake, head, honest_tls, message},
-    federation::{CLIENTS, Fixture, Recipe},
+    federation::{CLIENTS, Fixture, Recipe, accepting},
     impostor::Impostor,
 };
 
@@ -242,7 +242,8 @@ fn strangers_are_refused_with_a_reason_and_the_run_goes_on() {
 fn a_kit_is_one_partys() {
     let fixture = Fixture::new(&Recipe::default());
     let options = fixture.options("a");
-    let wrong = secsv_runtime::node::run_client(fixture.kit("auxiliary"), &fixture.run(), &options);
+    let client = accepting(&fixture.kit("a"), options.clone());
+    let wrong = secsv_runtime::node::run_client(fixture.kit("auxiliary"), &fixture.run(), &client);
     assert!(wrong.unwrap_err().to_string().contains("expected a client's, found auxiliary"));
     let wrong = secsv_runtime::node::run_auxiliary(fixture.kit("a"), &options);
     assert!(wrong.unwrap_err().to_string().contains("expected the auxiliary's, found a"));

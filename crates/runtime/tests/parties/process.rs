@@ -15,7 +15,7 @@ use secsv_runtime::{
     verify::verify,
 };
 
-use crate::federation::{CLIENTS, Fixture};
+use crate::federation::{CLIENTS, Fixture, accepting};
 
 const PARTY: &str = "SECSV_TEST_PARTY";
 const DIRECTORY: &str = "SECSV_TEST_DIRECTORY";
@@ -50,7 +50,10 @@ fn be_a_party() {
             run_principal(kit, &options, |_| {}, |_| Ok(())).map(|result| Values::of(&result))
         }
         "auxiliary" => run_auxiliary(kit, &options),
-        _ => run_client(kit, &RunDirectory::open(directory.join("run")).unwrap(), &options),
+        _ => {
+            let options = accepting(&kit, options);
+            run_client(kit, &RunDirectory::open(directory.join("run")).unwrap(), &options)
+        }
     };
     let values = values.unwrap_or_else(|error| panic!("{party}: {error}"));
     fs::write(directory.join(format!("{party}.json")), serde_json::to_vec(&values).unwrap()).unwrap();
