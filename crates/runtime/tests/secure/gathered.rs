@@ -43,7 +43,7 @@ fn some(set: &SampleSet, share: f64, rng: &mut StdRng) -> SampleSet {
 /// A federation whose larger owners take at least four batches of the first layer.
 fn of_many_batches(shape: &Shape, seed: u64) -> (Recipe, Fixture) {
     let grown = (0..).map(|doublings| {
-        let samples = [20, 12, 0, 22, 14].map(|samples| samples << doublings).to_vec();
+        let samples = [24, 22, 0, 26, 20].map(|samples| samples << doublings).to_vec();
         let shape = shape.clone();
         let recipe = Recipe { shape, classes: 4, samples, rounds: 2, absence: 0, size_bits: 6, seed };
         let fixture = recipe.build();
