@@ -47,8 +47,8 @@ impl Partners {
             (&[a, b], mate) => partners.pair_two(a, b, mate),
             _ => partners.close_cycle(&present),
         }
-        if let Some(&first) = present.first() {
-            mates.members().for_each(|mate| partners.pair_both(mate, first));
+        for (mate, &partner) in mates.members().zip(present.iter().cycle()) {
+            partners.pair_both(mate, partner);
         }
         partners
     }
