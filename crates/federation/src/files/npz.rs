@@ -18,11 +18,12 @@ const MAX_HEADER_BYTES: usize = 10_000;
 /// the nearest single-precision number.
 pub(crate) fn read_npz(path: &Path) -> Result<TestSet, Error> {
     let file = File::open(path).map_err(|source| Error::reading(path, source))?;
+    let size = file.metadata().map_err(|source| Error::reading(path, source))?.len();
     let mut archive = ZipArchive::new(BufReader::new(file))
         .map_err(|e| Error::defect(path, "archive", Defect::NotNpz { found: e.to_string() }))?;
     expect_names(path, &archive)?;
-    let x = Array::read(path, &mut archive, "x")?;
-    let y = Array::read(path, &mut archive, "y")?;
+    let x = Array::read(path, size, &mut archive, "x")?;
+    let y = Array::read(path, size, &mut archive, "y")?;
     let (shape, features) = x.into_f32(path)?;
     let (label_shape, labels) = y.into_i64(path)?;
     let samples = shape.first().copied();
@@ -63,8 +64,11 @@ struct Array {
 }
 
 impl Array {
+    /// Memory follows what the file holds, whatever the header says of it: no more is asked for beforehand than the file's size,
+    /// and what compressed data unfold to comes as it is read.
     fn read<R: Read + io::Seek>(
         path: &Path,
+        size: u64,
         archive: &mut ZipArchive<R>,
         name: &'static str,
     ) -> Result<Self, Error> {
@@ -78,9 +82,10 @@ impl Array {
         let element = element.ok_or_else(|| malformed(format!("elements {}", header.dtype().descr())))?;
         let data = element_count(&shape).map_err(|d| Error::defect(path, name, d))? * element;
         let mut bytes = Vec::new();
+        let room = data.min(usize::try_from(size).unwrap_or(usize::MAX));
         bytes
-            .try_reserve_exact(prefix.len().saturating_add(data))
-            .map_err(|_| Error::OutOfMemory { file: path.to_owned(), bytes: data as u64 })?;
+            .try_reserve_exact(prefix.len().saturating_add(room))
+            .map_err(|_| Error::OutOfMemory { file: path.to_owned(), bytes: room as u64 })?;
         bytes.extend_from_slice(&prefix);
         entry.take(data as u64).read_to_end(&mut bytes).map_err(|e| malformed(e.to_string()))?;
         if bytes.len() != prefix.len() + data {

@@ -26,6 +26,22 @@ pub enum JournalError {
         /// Of the state directory.
         found: String,
     },
+    /// Others have rights in it.
+    #[error(
+        "{}: expected a directory of user {own} with mode 700, found user {uid}, mode {mode:o}: \
+         it holds a seed and shares; chmod 700 it, or use another",
+        path.display()
+    )]
+    NotPrivate {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// Its owner.
+        uid: u32,
+        /// This process's user.
+        own: u32,
+    },
     /// The system refuses.
     #[error("{}: {source}", path.display())]
     System {
@@ -71,7 +87,7 @@ impl JournalError {
 
     /// Whether the state directory is at fault, and somebody can mend that.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::InUse { .. } | Self::Another { .. })
+        matches!(self, Self::InUse { .. } | Self::Another { .. } | Self::NotPrivate { .. })
     }
 }
 

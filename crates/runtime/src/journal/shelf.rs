@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -22,10 +22,18 @@ pub type Digest = [u8; 32];
 /// Room is given out in pages.
 const PAGE: u64 = 4096;
 
-/// A directory that its owner alone can look into, and that outlasts a power cut.
+/// A directory that its owner alone can look into, and that outlasts a power cut. One that is there already is refused if it is
+/// another user's or others have rights in it: they could have put files there.
 pub(super) fn private_directory(path: &Path) -> Result<(), JournalError> {
     if path.is_dir() {
-        return Ok(());
+        let found = fs::metadata(path).map_err(JournalError::system(path))?;
+        let (mode, uid) = (found.mode() & 0o7777, found.uid());
+        let own = rustix::process::geteuid().as_raw();
+        return if uid != own || mode & 0o077 != 0 {
+            Err(JournalError::NotPrivate { path: path.to_owned(), mode, uid, own })
+        } else {
+            Ok(())
+        };
     }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -33,9 +41,30 @@ pub(super) fn private_directory(path: &Path) -> Result<(), JournalError> {
     kept.map_err(JournalError::system(path))
 }
 
-/// An empty file that its owner alone can read.
+/// A file that its owner alone can read, as it is or new. A link in its place is refused: what it points at is somebody else's.
 pub(super) fn private_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(no_follow())
+        .open(path)
+}
+
+/// An empty file that its owner alone can read. Whatever had its name before is gone, not written to.
+pub(super) fn new_private_file(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn no_follow() -> i32 {
+    rustix::fs::OFlags::NOFOLLOW.bits() as i32
 }
 
 /// Where contents are written: any thread may.
@@ -151,9 +180,7 @@ impl Place {
 
 impl Room {
     fn open(path: PathBuf) -> Result<Self, JournalError> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.map_err(JournalError::system(&path))?;
+        let file = private_file(&path).map_err(JournalError::system(&path))?;
         let direct = Direct::open(&path);
         let (closed, unsynced) = (AtomicBool::new(false), AtomicBool::new(false));
         Ok(Self { path, file, direct, places: Mutex::default(), closed, unsynced })
@@ -247,7 +274,7 @@ impl Direct {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn open(path: &Path) -> Option<Self> {
-        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let flags = rustix::fs::OFlags::DIRECT.bits() as i32 | no_follow();
         let file = OpenOptions::new().write(true).custom_flags(flags).open(path).ok()?;
         Some(Self { file, spare: Mutex::default() })
     }
@@ -316,6 +343,23 @@ mod tests {
             drop(places);
             room = Arc::try_unwrap(shared).unwrap();
         }
+    }
+
+    /// What a link points at keeps its bytes: a lock or contents are not written through it.
+    #[test]
+    fn links_are_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (victim, link) = (directory.path().join("victim"), directory.path().join("lock"));
+        fs::write(&victim, b"precious").unwrap();
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        assert!(private_file(&link).is_err(), "a link was followed");
+        assert!(Room::open(link.clone()).is_err(), "a link was followed");
+        new_private_file(&link).unwrap();
+        assert!(!fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        // One that is there keeps its bytes too.
+        private_file(&victim).unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
     }
 
     /// Should the system refuse, contents go through its cache.

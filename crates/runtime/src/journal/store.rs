@@ -14,7 +14,7 @@ use secsv_protocol::{PartyId, Scope, message::Kind};
 use super::{
     Body, Digest, Inbound, JournalError, Outbound, Owner, TestRecord,
     error::store,
-    shelf::{Room, Shelf, private_file},
+    shelf::{Room, Shelf, new_private_file, private_file},
 };
 
 /// What the store itself keeps in memory.
@@ -106,8 +106,7 @@ impl Store {
         let path = directory.join("journal.redb");
         if !path.try_exists().map_err(JournalError::system(&path))? {
             let new = directory.join("journal.new");
-            // Made here, so that nobody else can read it from its first byte on.
-            drop(private_file(&new).map_err(JournalError::system(&new))?);
+            drop(new_private_file(&new).map_err(JournalError::system(&new))?);
             let store = Self::at(&new)?;
             store.begin_tables(owner, &draw())?;
             drop(store);
@@ -120,7 +119,9 @@ impl Store {
     }
 
     fn at(path: &Path) -> Result<Self, JournalError> {
-        let database = Database::builder().set_cache_size(CACHE).create(path).map_err(store)?;
+        // Opened here, so that nobody else can read it from its first byte on, and no link is followed.
+        let file = private_file(path).map_err(JournalError::system(path))?;
+        let database = Database::builder().set_cache_size(CACHE).create_file(file).map_err(store)?;
         Ok(Self { database, path: path.to_owned() })
     }
 

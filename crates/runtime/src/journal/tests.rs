@@ -167,3 +167,32 @@ fn room_is_used_again_by_what_fits_and_by_nothing_before_it_is_let_go() {
     let refused = Body::received(&shelf, &Arc::new(vec![8; 9000]));
     assert!(matches!(refused, Err(JournalError::Closed { .. })), "{refused:?}");
 }
+
+#[test]
+fn a_directory_that_others_can_look_into_is_refused() {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("state");
+    drop(open(&path));
+    for mode in [0o755, 0o710, 0o701, 0o1777] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let refusal = Journal::open(&path, &owner(), || [6; 48]).err().expect("refused");
+        assert!(refusal.is_bad_input());
+        let words = format!("mode 700, found user {}, mode {mode:o}", rustix::process::geteuid().as_raw());
+        assert!(refusal.to_string().contains(&words), "{refusal}");
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(open(&path).seed().expose(), &[5; 32]);
+}
+
+#[test]
+fn a_link_in_the_place_of_the_lock_is_refused_and_its_target_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let (victim, state) = (directory.path().join("victim"), directory.path().join("state"));
+    drop(open(&state));
+    std::fs::write(&victim, b"precious").unwrap();
+    std::fs::remove_file(state.join("lock")).unwrap();
+    std::os::unix::fs::symlink(&victim, state.join("lock")).unwrap();
+    assert!(matches!(Journal::open(&state, &owner(), || [6; 48]), Err(JournalError::System { .. })));
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+}

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
-    net::SocketAddr,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -24,7 +24,8 @@ use super::{
 };
 use crate::link::{Host, PATIENCE};
 
-/// Handshakes at a time. One more ends the oldest: strangers who never finish theirs keep nobody else out.
+/// Handshakes at a time. One more ends the oldest of the source that has most under way: strangers who never finish theirs keep nobody
+/// out who comes from elsewhere.
 const HANDSHAKES: usize = 256;
 /// Connections of a party at a time. One more ends the oldest.
 const CONNECTIONS: usize = 4;
@@ -159,9 +160,37 @@ async fn accept(
             }
         });
         if handshakes.len() >= HANDSHAKES {
-            handshakes.retain(|handshake: &AbortHandle| !handshake.is_finished());
+            handshakes.retain(|(_, handshake): &Handshake| !handshake.is_finished());
         }
-        keep(&mut handshakes, handshake.abort_handle(), HANDSHAKES);
+        handshakes.push_back((source(address.ip()), handshake.abort_handle()));
+        if handshakes.len() > HANDSHAKES {
+            give_way(&mut handshakes);
+        }
+    }
+}
+
+/// Where a handshake under way comes from, and its task.
+type Handshake = (IpAddr, AbortHandle);
+
+/// Whom an address stands for: in IPv6 one site has all addresses with the same 64 bits in front.
+fn source(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        address => address,
+    }
+}
+
+/// Ends the oldest handshake of the source that has most under way.
+fn give_way(handshakes: &mut VecDeque<Handshake>) {
+    let mut under_way: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    handshakes.iter().for_each(|(source, _)| *under_way.entry(*source).or_default() += 1);
+    let most = under_way.values().copied().max();
+    let oldest = handshakes.iter().position(|(source, _)| under_way.get(source).copied() == most);
+    if let Some((_, handshake)) = oldest.and_then(|oldest| handshakes.remove(oldest)) {
+        handshake.abort();
     }
 }
 
@@ -237,6 +266,39 @@ mod tests {
         let (mut held, _other) = connection();
         assert_eq!(held.write_all(&[0; 9]).await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
         assert_eq!(held.shutdown().await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
+    }
+
+    /// One source with any number of handshakes ends its own, the oldest first; whoever comes from elsewhere is left alone.
+    #[tokio::test]
+    async fn a_flood_from_one_source_keeps_nobody_else_out() {
+        let flood: IpAddr = [192, 0, 2, 1].into();
+        let honest: Vec<IpAddr> = (1..5).map(|k| [198, 51, 100, k].into()).collect();
+        let mut handshakes = VecDeque::new();
+        let mut begin = |from| {
+            let task: JoinHandle<()> = tokio::spawn(std::future::pending());
+            handshakes.push_back((source(from), task.abort_handle()));
+            if handshakes.len() > HANDSHAKES {
+                give_way(&mut handshakes);
+            }
+            task
+        };
+        let waiting: Vec<JoinHandle<()>> = honest.iter().map(|&from| begin(from)).collect();
+        let flooding: Vec<JoinHandle<()>> = (0..3 * HANDSHAKES).map(|_| begin(flood)).collect();
+        tokio::task::yield_now().await;
+        assert!(waiting.iter().all(|task| !task.is_finished()), "an honest handshake gave way");
+        let ended = flooding.iter().filter(|task| task.is_finished()).count();
+        assert_eq!(ended, flooding.len() - (HANDSHAKES - waiting.len()));
+        assert!(flooding[..ended].iter().all(JoinHandle::is_finished), "the oldest first");
+        assert_eq!(handshakes.len(), HANDSHAKES);
+    }
+
+    #[test]
+    fn one_site_is_one_source() {
+        let of = |text: &str| source(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 
     #[tokio::test]
