@@ -50,6 +50,9 @@ pub enum HeError {
         /// Twice the degree of the polynomials.
         twice_degree: u64,
     },
+    /// A public key that is no encryption of zero under the secret key it is said to belong to.
+    #[error("the public key is no encryption of zero under the secret key, with an error as small as one")]
+    PublicKey,
     /// A number of limbs or terms outside what is supported.
     #[error("{what}: expected {expected}, found {found}")]
     Count {

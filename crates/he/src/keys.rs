@@ -103,6 +103,32 @@ impl SecretKey {
         PublicKey::from_seeded(&self.parameters, zero)
     }
 
+    /// Whether a public key is an encryption of zero under this key, with no larger an error than [`Self::public_key`] ever draws. Anything
+    /// else would not re-randomise: with a first part of zero, what a server adds its fresh mask to would leave it as it is.
+    pub fn check_public_key(&self, public: &PublicKey) -> Result<(), HeError> {
+        let (parameters, degree) = (&self.parameters, self.parameters.degree());
+        if public.parameters.digest() != parameters.digest() {
+            return Err(HeError::PublicKey);
+        }
+        let mut first: Option<Secret<Vec<i64>>> = None;
+        for (l, (limb, s)) in
+            parameters.limbs().iter().zip(self.points.expose().chunks_exact(degree)).enumerate()
+        {
+            let mut error = Secret::new(public.ciphertext.limb(0, l).to_vec());
+            kernel::multiply_add(Backend::detect(), limb, public.ciphertext.limb(1, l), s, error.expose_mut());
+            limb.backward(error.expose_mut());
+            let centred = Secret::new(error.expose().iter().map(|&x| limb.modulus().centre(x)).collect::<Vec<_>>());
+            let is_small = centred.expose().iter().all(|x| x.unsigned_abs() <= u64::from(BINOMIAL / 2));
+            // The same number modulo every limb: so it is as small modulo all of them together.
+            let is_same = first.as_ref().is_none_or(|first| first.expose() == centred.expose());
+            if !is_small || !is_same {
+                return Err(HeError::PublicKey);
+            }
+            first = Some(centred);
+        }
+        Ok(())
+    }
+
     /// Keys for relinearisation and for rotations of the slot rows by these steps.
     pub fn evaluation_key(&self, steps: &[usize], rng: &mut impl CryptoRng) -> EvaluationKey {
         let s = self.points.expose();

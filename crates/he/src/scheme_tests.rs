@@ -45,6 +45,37 @@ fn each_side_decrypts_the_others_ciphertexts() {
     }
 }
 
+/// An honest key passes, whatever the seed; one with a first part of zero, of random words, of another key, or off by more than
+/// an error in a single coefficient does not.
+#[test]
+fn a_public_key_is_an_encryption_of_zero() {
+    for preset in PRESETS {
+        let (parameters, key, mut rng) = setup(preset);
+        for _ in 0..20 {
+            key.check_public_key(&key.public_key(&mut rng)).unwrap();
+        }
+        let honest = key.public_key(&mut rng);
+        let refused = |change: &mut dyn FnMut(&mut Vec<u64>)| {
+            let mut seeded = honest.seeded.clone();
+            change(&mut seeded.c0);
+            let changed = PublicKey::from_seeded(&parameters, seeded);
+            assert_eq!(key.check_public_key(&changed), Err(HeError::PublicKey));
+        };
+        refused(&mut |c0| c0.fill(0));
+        refused(&mut |c0| parameters.limbs()[1].modulus().fill_uniform(&mut rng, &mut c0[..4]));
+        // One coefficient, by 41: at points, 41 everywhere.
+        refused(&mut |c0| {
+            for (limb, words) in parameters.limbs().iter().zip(c0.chunks_exact_mut(parameters.degree())) {
+                words.iter_mut().for_each(|word| *word = limb.modulus().add(*word, 41));
+            }
+        });
+        // Small in one limb alone.
+        refused(&mut |c0| c0[0] = parameters.limbs()[0].modulus().add(c0[0], 1));
+        let another = SecretKey::generate(&parameters, &mut rng);
+        assert_eq!(another.check_public_key(&honest), Err(HeError::PublicKey));
+    }
+}
+
 #[test]
 fn fresh_noise_is_that_of_one_error_polynomial() {
     for preset in PRESETS {

@@ -22,7 +22,7 @@ use crate::{
     secret::{self, SecretServer},
     server::{
         LocalModel, Store, Triple, UnitContext, UnitState, check_plan, coalition_model, first_products,
-        may_send, missing, missing_inputs, products, products_of, waits_for,
+        may_send, missing, missing_inputs, products, products_of, tell_key, waits_for,
     },
     session::{Federation, Session},
     views::{Message, View, server_view},
@@ -113,11 +113,17 @@ impl Auxiliary {
             return secret::take(self, &session, from, kind, content);
         }
         match (kind, from) {
-            (Kind::ServerKeys, PartyId::Client(leader)) if leader == session.leader => {
+            // Once: clients were told which one it is.
+            (Kind::ServerKeys, PartyId::Client(leader))
+                if leader == session.leader && self.public.is_none() =>
+            {
                 let parameters = &session.encryption()?.parameters;
                 let key = PublicKey::from_bytes(parameters, &content).map_err(|e| malformed(e.into()))?;
                 self.public = Some(Arc::new(key));
-                self.first_layers()
+                let digest = blake3::hash(&content).as_bytes().to_vec();
+                let mut effects = tell_key(&session, digest);
+                effects.and(self.first_layers()?);
+                Ok(effects)
             }
             (Kind::Data, PartyId::Client(owner)) => {
                 self.data(&session, owner, &content).map_err(|e| e.from(from, kind))

@@ -2,6 +2,7 @@
 //! again. One of them, the leader, makes the secrets all clients have in common.
 
 mod hesv;
+mod keys;
 mod known_models;
 mod received;
 mod secret;
@@ -27,8 +28,8 @@ use crate::{
     session::{Federation, Session},
 };
 pub use known_models::own_right;
+use keys::Keys;
 use received::FROM_AUXILIARY;
-use setup::envelope_info;
 use testing::UnitState;
 
 /// What a silo brings: its samples and the models it has from training.
@@ -53,6 +54,7 @@ pub struct Client {
     session: Option<Arc<Session>>,
     key: Option<Arc<SecretKey>>,
     label_secret: Option<Seed>,
+    keys: Keys,
     units: BTreeMap<UnitId, UnitState>,
     early: Vec<(PartyId, Kind, Vec<u8>)>,
     values: Option<Vec<u8>>,
@@ -86,6 +88,7 @@ impl Client {
             session: None,
             key: None,
             label_secret: None,
+            keys: Keys::default(),
             units: BTreeMap::new(),
             early: Vec::new(),
             values: None,
@@ -151,16 +154,11 @@ impl Client {
         }
         let session = self.session.clone().ok_or(Error::Local { what: "the session" })?;
         match (kind, from) {
-            (Kind::ClientKeys, PartyId::Principal) if self.label_secret.is_none() => {
-                let leader = PartyId::Client(session.leader);
-                let sender = &session.hellos[session.leader].public_key;
-                let info = envelope_info(&session);
-                let opened = self.envelopes.open(leader, self.id(), sender, &info, &content)?;
-                let Some((key, labels)) = opened.expose().split_first_chunk::<32>() else {
-                    return Err(malformed(CodecError::Truncated));
-                };
-                let labels: [u8; 32] = labels.try_into().map_err(|_| malformed(CodecError::Truncated))?;
-                self.adopt(&session, Seed::from_bytes(*key), Seed::from_bytes(labels))
+            (Kind::ClientKeys, PartyId::Principal) if !self.keys.has_secrets() => {
+                self.open_envelope(&session, &content)
+            }
+            (Kind::PublicKey, PartyId::Principal | PartyId::Auxiliary) => {
+                self.take_public_key(&session, from, content)
             }
             (Kind::RoundStart, PartyId::Principal) => {
                 let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
@@ -212,9 +210,13 @@ impl Role for Client {
     }
 
     fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
-        let needs_key = !matches!(kind, Kind::Session | Kind::ClientKeys | Kind::OwnTest);
+        let needs_key = match kind {
+            Kind::Session | Kind::ClientKeys | Kind::PublicKey => false,
+            Kind::OwnTest => self.session.as_ref().is_some_and(|session| session.encryption.is_some()),
+            _ => true,
+        };
         if needs_key && self.label_secret.is_none() && self.session.is_some() {
-            // The leader's envelope is still on its way.
+            // The leader's envelope is still on its way, or what the servers say of its public key.
             if self.early.len() >= MOST_EARLY {
                 return Err(Error::Unexpected { from, kind, state: "the clients' key has not come" });
             }
@@ -228,7 +230,7 @@ impl Role for Client {
         let own = self.id();
         match (&self.session, &self.label_secret) {
             (None, _) => format!("{own}: the session from principal"),
-            (_, None) => format!("{own}: the leader's envelope"),
+            (Some(session), None) => waits_for(own, &self.keys.missing(session)),
             (Some(session), Some(_)) => {
                 let all: Vec<String> =
                     self.units.iter().flat_map(|(id, state)| state.missing(session, *id, own)).collect();

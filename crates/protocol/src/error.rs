@@ -98,6 +98,14 @@ pub enum Error {
         /// Who opens it.
         to: PartyId,
     },
+    /// A leader whose public key does not fit: nothing was shared under it.
+    #[error("the public key of {leader}, who leads, {why}: nothing was shared")]
+    BadKey {
+        /// Who made it.
+        leader: PartyId,
+        /// What does not fit.
+        why: KeyDefect,
+    },
     /// The party's own state is not what its own steps left.
     #[error("internal: {what}")]
     Local {
@@ -118,6 +126,18 @@ impl Error {
                 | Self::Norm { .. }
         )
     }
+}
+
+/// What is wrong with a public key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyDefect {
+    /// It is no encryption of zero under the clients' key.
+    #[error("is none of the key that it gave to this client")]
+    Another,
+    /// The servers hold different ones.
+    #[error("is not the same at both servers")]
+    Different,
 }
 
 /// What is wrong with a frame.

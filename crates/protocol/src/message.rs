@@ -69,11 +69,13 @@ pub enum Kind {
     Count = 24,
     /// Principal to all: the values, and the utilities behind them.
     Values = 25,
+    /// Principal to clients: the public key that it holds. Auxiliary to clients: the digest of the one that it holds.
+    PublicKey = 26,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Hello,
         Self::Session,
         Self::ServerKeys,
@@ -99,6 +101,7 @@ impl Kind {
         Self::Differences,
         Self::Count,
         Self::Values,
+        Self::PublicKey,
     ];
 
     /// From the byte it has in frames.
@@ -134,6 +137,7 @@ impl Kind {
             Self::Differences => "blinded differences",
             Self::Count => "count",
             Self::Values => "values",
+            Self::PublicKey => "public key",
         }
     }
 }

@@ -38,7 +38,7 @@ use crate::{
     role::{Effects, Outgoing, Role},
     scope::Scope,
     secret::{self, SecretServer},
-    server::{Store, Triple, UnitState, may_send, missing, missing_inputs, waits_for},
+    server::{Store, Triple, UnitState, may_send, missing, missing_inputs, tell_key, waits_for},
     session::{Federation, Session},
     views::{Message, View, server_view},
 };
@@ -211,11 +211,16 @@ impl Principal {
             return self.take_hesv(&session, from, kind, content);
         }
         match (kind, from) {
-            (Kind::ServerKeys, PartyId::Client(leader)) if leader == session.leader => {
+            // Once: clients were told which one it is.
+            (Kind::ServerKeys, PartyId::Client(leader))
+                if leader == session.leader && self.public.is_none() =>
+            {
                 let parameters = &session.encryption()?.parameters;
                 let key = PublicKey::from_bytes(parameters, &content).map_err(|e| malformed(e.into()))?;
                 self.public = Some(Arc::new(key));
-                self.pump()
+                let mut effects = tell_key(&session, content);
+                effects.and(self.pump()?);
+                Ok(effects)
             }
             (Kind::ClientKeys, PartyId::Client(leader)) if leader == session.leader => {
                 let mut r = Reader::new(&content);

@@ -39,6 +39,7 @@ impl Federation {
             | Kind::ClientKeys
             | Kind::Data
             | Kind::Common
+            | Kind::PublicKey
             | Kind::Values => Scope::Session,
             Kind::RoundStart | Kind::Model | Kind::FirstLayer => Scope::Round(RoundId(r.u32()?)),
             Kind::Done => match (r.u8()?, r.u64()?) {

@@ -25,7 +25,7 @@ use crate::{
     message::{Kind, TestPlan, UnitId, split},
     pass::{EVERYTHING, Pass},
     program::Receive,
-    role::{Meter, Phase},
+    role::{Effects, Meter, Outgoing, Phase},
     session::Session,
 };
 
@@ -283,6 +283,16 @@ pub(crate) fn wanted_of(
 ) -> impl Fn(usize) -> bool {
     let start = batch * layout.batch();
     move |column| start + column < columns && wanted(start + column)
+}
+
+/// Tells clients which public key a server holds; the leader made it.
+pub(crate) fn tell_key<R>(session: &Session, key: Vec<u8>) -> Effects<R> {
+    let mut effects = Effects::default();
+    let key = Arc::new(key);
+    let others = (0..session.federation.clients).filter(|&client| client != session.leader);
+    let told = others.map(|to| Outgoing::new(PartyId::Client(to), Kind::PublicKey, key.clone()));
+    effects.outbox.extend(told);
+    effects
 }
 
 /// Checks that an announced test fits the session.

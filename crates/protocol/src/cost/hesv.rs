@@ -23,6 +23,7 @@ pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
     let keys = [PublicKey::encoded_len(parameters), EvaluationKey::encoded_len(parameters, rotations)];
     let leader = PartyId::Client(session.leader);
     tally.send(leader, PartyId::Principal, Kind::ServerKeys, lists_len(keys.into_iter()));
+    tally.tell_key(keys[0]);
     for chunk in &session.chunks {
         let columns = session.program().operators[0].positions * chunk.places.len();
         let parts = batches(tally, 0, columns)?;

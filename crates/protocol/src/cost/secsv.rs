@@ -26,6 +26,7 @@ pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
     for server in [PartyId::Principal, PartyId::Auxiliary] {
         tally.send(PartyId::Client(session.leader), server, Kind::ServerKeys, key);
     }
+    tally.tell_key(key);
     for (client, hello) in session.hellos.iter().enumerate().filter(|(_, hello)| hello.samples > 0) {
         let elements = session.program().input_size * hello.samples as usize;
         let rest = packed_len(session.field(), elements);

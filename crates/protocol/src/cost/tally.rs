@@ -118,6 +118,17 @@ impl<'a> Tally<'a> {
         self.work.frames += 1;
     }
 
+    /// What servers tell clients of the leader's public key: the principal all of it, the auxiliary its digest.
+    pub fn tell_key(&mut self, length: usize) {
+        let others = (0..self.session.federation.clients).filter(|&client| client != self.session.leader);
+        for client in others.map(PartyId::Client) {
+            self.send(PartyId::Principal, client, Kind::PublicKey, length);
+            if let Some(auxiliary) = self.auxiliary() {
+                self.send(auxiliary, client, Kind::PublicKey, blake3::OUT_LEN);
+            }
+        }
+    }
+
     /// A frame about a unit.
     pub fn send_about_unit(&mut self, from: PartyId, to: PartyId, kind: Kind, content: usize) {
         self.send(from, to, kind, place_len() + content);

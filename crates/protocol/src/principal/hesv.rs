@@ -23,7 +23,7 @@ use crate::{
     message::{Kind, Place, UnitId, split},
     pass::EVERYTHING,
     role::{Effects, Phase},
-    server::{LocalModel, UnitContext, may_send},
+    server::{LocalModel, UnitContext, may_send, tell_key},
     session::Session,
 };
 
@@ -152,6 +152,7 @@ impl Principal {
         let [public, evaluation] = parts[..] else {
             return Err(malformed(CodecError::Value { what: "number of keys" }));
         };
+        let told = public.to_vec();
         let public = PublicKey::from_bytes(parameters, public).map_err(|e| malformed(e.into()))?;
         let evaluation = EvaluationKey::from_bytes(parameters, &rotation_steps(session)?, evaluation);
         let evaluation = evaluation.map_err(|error| match error {
@@ -160,7 +161,9 @@ impl Principal {
         })?;
         self.public = Some(Arc::new(public));
         self.hesv.evaluation = Some(Arc::new(evaluation));
-        self.pump()
+        let mut effects = tell_key(session, told);
+        effects.and(self.pump()?);
+        Ok(effects)
     }
 
     /// An owner's samples, one chunk of them.

@@ -1,0 +1,115 @@
+//! Keys before anything is shared: the leader's envelope, and what both servers say of the public key they hold. Whoever has the secret
+//! key can tell an honest public key from any other; under another one servers would hide nothing.
+
+use secsv_algebra::Seed;
+use secsv_he::{PublicKey, SecretKey};
+
+use std::sync::Arc;
+
+use super::{Client, setup::envelope_info};
+use crate::{
+    Error, PartyId,
+    error::{CodecError, KeyDefect},
+    hesv::is_hesv,
+    message::Kind,
+    role::Effects,
+    session::Session,
+};
+
+/// What has come of the keys.
+#[derive(Default)]
+pub(super) struct Keys {
+    /// Of the encryption and of labels.
+    secrets: Option<(Seed, Seed)>,
+    /// The principal's public key.
+    public: Option<Vec<u8>>,
+    /// The digest of the auxiliary's.
+    digest: Option<[u8; 32]>,
+}
+
+impl Keys {
+    /// Whether the leader's envelope has come.
+    pub(super) fn has_secrets(&self) -> bool {
+        self.secrets.is_some()
+    }
+
+    /// What has not come, and from whom.
+    pub(super) fn missing(&self, session: &Session) -> Vec<String> {
+        let mut missing = Vec::new();
+        missing.extend(self.secrets.is_none().then(|| "the leader's envelope".to_owned()));
+        if session.encryption.is_some() {
+            let from = |server| format!("{} from {server}", Kind::PublicKey);
+            missing.extend(self.public.is_none().then(|| from(PartyId::Principal)));
+            let awaits = self.digest.is_none() && !is_hesv(session);
+            missing.extend(awaits.then(|| from(PartyId::Auxiliary)));
+        }
+        missing
+    }
+}
+
+impl Client {
+    /// The clients' secrets, from the leader.
+    pub(super) fn open_envelope(
+        &mut self,
+        session: &Arc<Session>,
+        content: &[u8],
+    ) -> Result<Effects<Self>, Error> {
+        let malformed =
+            |why| Error::Malformed { from: PartyId::Principal, kind: Kind::ClientKeys, why };
+        let leader = PartyId::Client(session.leader);
+        let sender = &session.hellos[session.leader].public_key;
+        let info = envelope_info(session);
+        let opened = self.envelopes.open(leader, self.id(), sender, &info, content)?;
+        let Some((key, labels)) = opened.expose().split_first_chunk::<32>() else {
+            return Err(malformed(CodecError::Truncated));
+        };
+        let labels: [u8; 32] = labels.try_into().map_err(|_| malformed(CodecError::Truncated))?;
+        self.keys.secrets = Some((Seed::from_bytes(*key), Seed::from_bytes(labels)));
+        self.adopt_if_sound(session)
+    }
+
+    /// What a server holds: the principal's public key, the digest of the auxiliary's.
+    pub(super) fn take_public_key(
+        &mut self,
+        session: &Arc<Session>,
+        from: PartyId,
+        content: Vec<u8>,
+    ) -> Result<Effects<Self>, Error> {
+        let kind = Kind::PublicKey;
+        let unexpected = |state| Err(Error::Unexpected { from, kind, state });
+        if session.encryption.is_none() || session.leader == self.position {
+            return unexpected("there is none to check");
+        }
+        match from {
+            PartyId::Principal if self.keys.public.is_none() => self.keys.public = Some(content),
+            PartyId::Auxiliary if self.keys.digest.is_none() && !is_hesv(session) => {
+                let digest = content.as_slice().try_into();
+                let why = CodecError::Value { what: "digest" };
+                self.keys.digest = Some(digest.map_err(|_| Error::Malformed { from, kind, why })?);
+            }
+            _ => return unexpected("its public key is known"),
+        }
+        self.adopt_if_sound(session)
+    }
+
+    /// Takes the secrets over once the servers' public key is known to be theirs, and both servers' to be the same.
+    fn adopt_if_sound(&mut self, session: &Arc<Session>) -> Result<Effects<Self>, Error> {
+        if self.label_secret.is_some() || !self.keys.missing(session).is_empty() {
+            return Ok(Effects::default());
+        }
+        let Some((key, labels)) = self.keys.secrets.clone() else { return Ok(Effects::default()) };
+        let leader = PartyId::Client(session.leader);
+        if let (Some(encryption), Some(content)) = (&session.encryption, self.keys.public.take()) {
+            let bad = |why| Error::BadKey { leader, why };
+            if self.keys.digest.is_some_and(|digest| blake3::hash(&content) != digest) {
+                return Err(bad(KeyDefect::Different));
+            }
+            let public = PublicKey::from_bytes(&encryption.parameters, &content).map_err(|why| {
+                Error::Malformed { from: PartyId::Principal, kind: Kind::PublicKey, why: why.into() }
+            })?;
+            let secret = SecretKey::from_seed(&encryption.parameters, key.clone());
+            secret.check_public_key(&public).map_err(|_| bad(KeyDefect::Another))?;
+        }
+        self.adopt(session, key, labels)
+    }
+}
