@@ -115,9 +115,16 @@ impl SecretKey {
             parameters.limbs().iter().zip(self.points.expose().chunks_exact(degree)).enumerate()
         {
             let mut error = Secret::new(public.ciphertext.limb(0, l).to_vec());
-            kernel::multiply_add(Backend::detect(), limb, public.ciphertext.limb(1, l), s, error.expose_mut());
+            kernel::multiply_add(
+                Backend::detect(),
+                limb,
+                public.ciphertext.limb(1, l),
+                s,
+                error.expose_mut(),
+            );
             limb.backward(error.expose_mut());
-            let centred = Secret::new(error.expose().iter().map(|&x| limb.modulus().centre(x)).collect::<Vec<_>>());
+            let centred =
+                Secret::new(error.expose().iter().map(|&x| limb.modulus().centre(x)).collect::<Vec<_>>());
             let is_small = centred.expose().iter().all(|x| x.unsigned_abs() <= u64::from(BINOMIAL / 2));
             // The same number modulo every limb: so it is as small modulo all of them together.
             let is_same = first.as_ref().is_none_or(|first| first.expose() == centred.expose());

@@ -27,8 +27,8 @@ use crate::{
     server::{check_plan, waits_for},
     session::{Federation, Session},
 };
-pub use known_models::own_right;
 use keys::Keys;
+pub use known_models::own_right;
 use received::FROM_AUXILIARY;
 use testing::UnitState;
 

@@ -54,8 +54,7 @@ impl Client {
         session: &Arc<Session>,
         content: &[u8],
     ) -> Result<Effects<Self>, Error> {
-        let malformed =
-            |why| Error::Malformed { from: PartyId::Principal, kind: Kind::ClientKeys, why };
+        let malformed = |why| Error::Malformed { from: PartyId::Principal, kind: Kind::ClientKeys, why };
         let leader = PartyId::Client(session.leader);
         let sender = &session.hellos[session.leader].public_key;
         let info = envelope_info(session);

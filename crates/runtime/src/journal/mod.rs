@@ -5,6 +5,7 @@
 //! words, because its randomness follows from the seed by purpose: so what the journal has already is not sent twice, and
 //! what was not acknowledged is sent again as it was stored.
 
+mod ended;
 mod error;
 mod shelf;
 mod store;
@@ -20,6 +21,7 @@ use std::{
 
 use secsv_protocol::{PartyId, Scope, Seed, message::Kind};
 
+pub use ended::{end, ended};
 pub use error::JournalError;
 pub use shelf::{Digest, Place, Shelf};
 use shelf::{private_directory, private_file};
@@ -203,18 +205,7 @@ pub struct Journal {
 impl Journal {
     /// Opens a state directory, or begins one with a seed that `draw` makes.
     pub fn open(path: &Path, owner: &Owner, draw: impl FnOnce() -> [u8; 48]) -> Result<Self, JournalError> {
-        private_directory(path)?;
-        let lock_path = path.join("lock");
-        let lock = private_file(&lock_path).map_err(JournalError::system(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => {
-                return Err(JournalError::InUse { path: path.to_owned() });
-            }
-            Err(std::fs::TryLockError::Error(source)) => {
-                return Err(JournalError::System { path: lock_path, source });
-            }
-        }
+        let lock = lock(path)?;
         let (store, random) = Store::open(path, owner, draw)?;
         let (seed, instance) = random.split_at(32);
         let shelf = Shelf::open(path)?;
@@ -460,6 +451,18 @@ impl Journal {
             self.said.entry(key).or_insert((scope, 0)).1 += 1;
         }
         Ok(())
+    }
+}
+
+/// A state directory for this process alone, as long as this is there.
+fn lock(path: &Path) -> Result<File, JournalError> {
+    private_directory(path)?;
+    let lock_path = path.join("lock");
+    let lock = private_file(&lock_path).map_err(JournalError::system(&lock_path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(std::fs::TryLockError::WouldBlock) => Err(JournalError::InUse { path: path.to_owned() }),
+        Err(std::fs::TryLockError::Error(source)) => Err(JournalError::System { path: lock_path, source }),
     }
 }
 

@@ -63,7 +63,8 @@ pub(super) fn new_private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-fn no_follow() -> i32 {
+/// A link in the place of a file is not followed.
+pub(super) fn no_follow() -> i32 {
     rustix::fs::OFlags::NOFOLLOW.bits() as i32
 }
 

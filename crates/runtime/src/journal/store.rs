@@ -17,6 +17,10 @@ use super::{
     shelf::{Room, Shelf, new_private_file, private_file},
 };
 
+/// The store's file, and its file once the run has ended.
+pub(super) const JOURNAL: &str = "journal.redb";
+pub(super) const ENDED: &str = "ended.redb";
+
 /// What the store itself keeps in memory.
 const CACHE: usize = 8 << 20;
 
@@ -103,7 +107,13 @@ impl Store {
         owner: &Owner,
         draw: impl FnOnce() -> [u8; 48],
     ) -> Result<(Self, [u8; 48]), JournalError> {
-        let path = directory.join("journal.redb");
+        let ended = directory.join(ENDED);
+        if ended.try_exists().map_err(JournalError::system(&ended))? {
+            let store = Self::at(&ended)?;
+            let random = store.identity(directory, owner)?;
+            return Ok((store, random));
+        }
+        let path = directory.join(JOURNAL);
         if !path.try_exists().map_err(JournalError::system(&path))? {
             let new = directory.join("journal.new");
             drop(new_private_file(&new).map_err(JournalError::system(&new))?);
@@ -116,6 +126,45 @@ impl Store {
         let store = Self::at(&path)?;
         let random = store.identity(directory, owner)?;
         Ok((store, random))
+    }
+
+    /// Writes beside this store what is left of it when the run has ended: who it is, without its seed, how far its links had come, and
+    /// the values.
+    pub fn write_ended(self, directory: &Path, owner: &Owner, values: &[u8]) -> Result<(), JournalError> {
+        let (new, path) = (directory.join("ended.new"), directory.join(ENDED));
+        drop(new_private_file(&new).map_err(JournalError::system(&new))?);
+        let mut random = self.identity(directory, owner)?;
+        random[..32].fill(0);
+        let left = Self::at(&new)?;
+        left.begin_tables(owner, &random)?;
+        let (read, write) =
+            (self.database.begin_read().map_err(store)?, left.database.begin_write().map_err(store)?);
+        write.open_table(IDENTITY).map_err(store)?.insert("values", values).map_err(store)?;
+        for row in read.open_table(PEERS).map_err(store)?.iter().map_err(store)? {
+            let (peer, instance) = row.map_err(store)?;
+            write.open_table(PEERS).map_err(store)?.insert(peer.value(), instance.value()).map_err(store)?;
+        }
+        for numbers in [NEXT_IN, NEXT_OUT, ACKNOWLEDGED] {
+            for row in read.open_table(numbers).map_err(store)?.iter().map_err(store)? {
+                let (peer, number) = row.map_err(store)?;
+                write
+                    .open_table(numbers)
+                    .map_err(store)?
+                    .insert(peer.value(), number.value())
+                    .map_err(store)?;
+            }
+        }
+        write.commit().map_err(store)?;
+        drop(left);
+        fs::rename(&new, &path).map_err(JournalError::system(&path))?;
+        File::open(directory).and_then(|d| d.sync_all()).map_err(JournalError::system(directory))
+    }
+
+    /// The values, if the run has ended.
+    pub fn values(&self) -> Result<Option<Vec<u8>>, JournalError> {
+        let read = self.database.begin_read().map_err(store)?;
+        let table = read.open_table(IDENTITY).map_err(store)?;
+        Ok(table.get("values").map_err(store)?.map(|values| values.value().to_vec()))
     }
 
     fn at(path: &Path) -> Result<Self, JournalError> {

@@ -196,3 +196,52 @@ fn a_link_in_the_place_of_the_lock_is_refused_and_its_target_kept() {
     assert!(matches!(Journal::open(&state, &owner(), || [6; 48]), Err(JournalError::System { .. })));
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
 }
+
+fn contains(directory: &Path, needle: &[u8]) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let has =
+        |file: &PathBuf| std::fs::read(file).unwrap().windows(needle.len()).any(|bytes| bytes == needle);
+    files.filter(has).collect()
+}
+
+/// A run has ended: nothing secret is left, and a party that is started again knows who it was, how far its links had come and the values.
+#[test]
+fn what_is_secret_is_gone_in_the_end_and_the_values_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let (small, large) = (b"a small secret that is kept in the store".to_vec(), vec![0xa5; 3 * INLINE]);
+    let mut journal = open(directory.path());
+    let sent = vec![emission(&journal, &small, Scope::Session), emission(&journal, &large, Scope::Session)];
+    journal.commit([Batch { sent, ..Batch::default() }]).unwrap();
+    let received =
+        vec![inbound(&journal, 0, &small, Scope::Session), inbound(&journal, 1, &large, Scope::Session)];
+    journal
+        .commit([Batch { received, acknowledged: vec![(PartyId::Principal, 1)], ..Batch::default() }])
+        .unwrap();
+    journal.meet(PartyId::Principal, [3; 16]).unwrap();
+    let instance = journal.instance();
+    assert!(matches!(end(directory.path(), &owner(), b"values"), Err(JournalError::InUse { .. })));
+    drop(journal);
+    let secrets = [&[5; 32][..], &small, &large];
+    assert!(secrets.iter().all(|secret| !contains(directory.path(), secret).is_empty()));
+    let before = std::fs::read(directory.path().join("journal.redb")).unwrap();
+    assert_eq!(ended(directory.path(), &owner()).unwrap(), None);
+    end(directory.path(), &owner(), b"values").unwrap();
+    let check = || {
+        assert!(secrets.iter().all(|secret| contains(directory.path(), secret).is_empty()));
+        assert_eq!(ended(directory.path(), &owner()).unwrap().unwrap(), b"values");
+        let journal = Journal::open(directory.path(), &owner(), || panic!("it has ended")).unwrap();
+        assert_eq!((journal.instance(), journal.seed().expose()), (instance, &[0; 32]));
+        let numbers = (journal.next_in(PartyId::Principal), journal.next_out(PartyId::Principal));
+        assert_eq!((numbers, journal.acknowledged_by(PartyId::Principal)), ((2, 2), 1));
+        assert_eq!(journal.meet(PartyId::Principal, [4; 16]).unwrap(), [3; 16]);
+        assert!(journal.replay().unwrap().is_empty() && journal.unacknowledged().unwrap().is_empty());
+    };
+    check();
+    // Killed before everything was overwritten: the next process goes on with that.
+    std::fs::write(directory.path().join("journal.redb"), before).unwrap();
+    assert!(!contains(directory.path(), secrets[0]).is_empty());
+    assert_eq!(ended(directory.path(), &owner()).unwrap().unwrap(), b"values");
+    check();
+    let another = Owner { party: PartyId::Client(2), ..owner() };
+    assert!(matches!(ended(directory.path(), &another), Err(JournalError::Another { .. })));
+}

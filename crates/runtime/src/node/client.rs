@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use secsv_federation::{ClientId, RunDirectory};
 use secsv_protocol::{Client, ClientInput, PartyId};
 
-use super::{Network, NodeOptions, Values, await_values, finish};
+use super::{Network, NodeOptions, Values, await_values, ended, finish};
 use crate::{
     Error,
     consent::Question,
@@ -33,6 +33,10 @@ pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) ->
         let found = kit.own_name();
         return Err(Error::Data { field: "kit", expected: "a client's".to_owned(), found });
     };
+    let servers = [PartyId::Principal, PartyId::Auxiliary];
+    if let Some(values) = ended::ended(&kit, &options.node.state)? {
+        return ended::say_again(&Arc::new(kit), &options.node, &values, &servers);
+    }
     if let Some(question) = Question::exposure(&kit)? {
         question.answered(options.accept_exposure.as_deref())?;
     }
@@ -53,9 +57,11 @@ pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) ->
         let first = client.start();
         Ok((client, first, Vec::new()))
     })?;
-    let network = Network::start(&party, &kit, node, &[PartyId::Principal, PartyId::Auxiliary])?;
+    let network = Network::start(&party, &kit, node, &servers)?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
-    finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))
+    let values = finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))?;
+    ended::wipe(&kit, &node.state, &values)?;
+    Ok(values)
 }
 
 /// What a silo brings, checked against what everybody agreed on.

@@ -1,6 +1,7 @@
 //! Processes: `principal`, `auxiliary` and `client`, from a kit to the values.
 
 mod client;
+mod ended;
 mod evaluator;
 mod principal;
 mod server;

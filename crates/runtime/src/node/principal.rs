@@ -16,7 +16,7 @@ use secsv_protocol::{
 };
 
 use super::{
-    GLANCE, Network, NodeOptions, Values,
+    GLANCE, Network, NodeOptions, Values, ended,
     evaluator::{NetworkEvaluator, known_tests},
     finish,
 };
@@ -26,7 +26,7 @@ use crate::{
     evaluate,
     journal::TestRecord,
     kit::Kit,
-    party::{LinkState, Party, local},
+    party::{Hosted, LinkState, Party, local},
     secure_result::{account, parameters, security},
     status::Phase,
 };
@@ -54,6 +54,9 @@ pub fn run_principal(
         return Err(Error::Data { field: "kit", expected: "the principal's".to_owned(), found });
     }
     let kit = Arc::new(kit);
+    if ended::ended(&kit, &options.node.state)?.is_some() {
+        return tell_again(&kit, options, keep);
+    }
     let (results, found) = mpsc::channel();
     let (mut known, mut left_open) = (Vec::new(), BTreeSet::new());
     let party = Party::open(kit.clone(), &options.node.state, Some(results), |federation, journal| {
@@ -105,16 +108,44 @@ pub fn run_principal(
         deliver(&party, &network, &result, options.wait_to_deliver)?;
         Ok(result)
     })();
+    // Whoever has not fetched the values needs what comes before them, too.
+    let is_told = party.peers().values().all(|peer| peer.is_even());
+    let result = finish(&party, network, outcome)?;
+    if is_told {
+        ended::wipe(&kit, &options.node.state, &Values::of(&result))?;
+    } else {
+        tracing::warn!("the state is kept until everybody has the values: seed and shares stay with it");
+    }
+    Ok(result)
+}
+
+/// The principal of a run that has ended: the result again, and a farewell to whoever missed it.
+fn tell_again(
+    kit: &Arc<Kit>,
+    options: &PrincipalOptions,
+    keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
+) -> Result<EvaluationResult, Error> {
+    let party = ended::open(kit, &options.node.state)?;
+    let network = Network::start(&party, kit, &options.node, &[])?;
+    let outcome = read_result(&options.node.state).and_then(|result| {
+        keep(&result)?;
+        part(&party);
+        Ok(result)
+    });
     finish(&party, network, outcome)
 }
 
 /// The result that stands in the state directory.
-fn recorded(state: &Path, found: &EvaluationResult) -> Result<EvaluationResult, Error> {
+fn read_result(state: &Path) -> Result<EvaluationResult, Error> {
     let file = state.join(RESULT_FILE);
     let unreadable = |error| AuditError::new(&file, None, AuditDefect::Unreadable(error));
     let bytes = std::fs::read(&file).map_err(unreadable)?;
-    let result: EvaluationResult =
-        serde_json::from_slice(&bytes).map_err(|error| unreadable(error.into()))?;
+    Ok(serde_json::from_slice(&bytes).map_err(|error| unreadable(error.into()))?)
+}
+
+/// The same, if it is the one that was found.
+fn recorded(state: &Path, found: &EvaluationResult) -> Result<EvaluationResult, Error> {
+    let (file, result) = (state.join(RESULT_FILE), read_result(state)?);
     if (&result.fsv, &result.utilities) != (&found.fsv, &found.utilities) {
         return Err(AuditError::new(&file, None, AuditDefect::AnothersResult).into());
     }
@@ -257,7 +288,12 @@ fn deliver(
     }
     // Whoever hears the farewell is gone: a principal that is started again must know that nobody misses anything.
     party.flush();
+    part(party);
+    Ok(())
+}
+
+/// Says farewell to everybody who is there.
+fn part<R: Hosted>(party: &Party<R>) {
     party.peers().values().for_each(|peer| peer.part());
     std::thread::sleep(Duration::from_millis(300));
-    Ok(())
 }

@@ -14,3 +14,4 @@ mod federation;
 mod hostile;
 mod impostor;
 mod process;
+mod wiped;
