@@ -7,12 +7,13 @@ use std::{
 };
 
 use secsv_algebra::{Prg, Seed, Share};
-use secsv_federation::RoundId;
+use secsv_federation::{Coalition, RoundId};
 use secsv_he::PublicKey;
 
 use crate::{
     Error, PartyId,
     codec::{Reader, Writer, unpack_matrix},
+    decryptors::knowing,
     error::CodecError,
     labels,
     message::{Kind, Place, TestPlan, UnitId, join_after},
@@ -21,8 +22,10 @@ use crate::{
     scope::Scope,
     secret::{self, SecretServer},
     server::{
-        LocalModel, Store, Triple, UnitContext, UnitState, check_plan, coalition_model, first_products,
-        may_send, missing, missing_inputs, products, products_of, tell_key, waits_for,
+        Counted, LocalModel, Recount, Store, Triple, UnitContext, UnitState, check_plan, coalition_model,
+        first_products, may_send, missing, missing_inputs, products, products_of,
+        recount::{self, COMMITMENT},
+        tell_key, waits_for,
     },
     session::{Federation, Session},
     views::{Message, View, server_view},
@@ -45,6 +48,11 @@ pub struct Auxiliary {
     gathered: BTreeMap<(RoundId, PassId), Option<Arc<Pass>>>,
     over: Vec<Scope>,
     values: Option<Vec<u8>>,
+    /// What it counted in tests that have ended, and what of it was not told yet to whoever keeps it.
+    recount: Recount,
+    counted: Vec<(u64, Vec<u8>)>,
+    /// What owners counted themselves, by owner and test.
+    own_counts: BTreeMap<(usize, u64), Recount>,
 }
 
 /// Messages kept until the session is known.
@@ -66,7 +74,31 @@ impl Auxiliary {
             gathered: BTreeMap::new(),
             over: Vec::new(),
             values: None,
+            recount: Recount::default(),
+            counted: Vec::new(),
+            own_counts: BTreeMap::new(),
         }
+    }
+
+    /// What it counted so far.
+    pub fn recount(&self) -> Recount {
+        let mut all = self.recount.clone();
+        self.own_counts.values().for_each(|own| all.merge(own));
+        all
+    }
+
+    /// What it counted in tests that have ended since this was last asked, by test, to be kept.
+    pub fn take_counted(&mut self) -> Vec<(u64, Vec<u8>)> {
+        std::mem::take(&mut self.counted)
+    }
+
+    /// Takes over what an earlier process counted.
+    pub fn remember_counted(&mut self, counted: &[u8]) -> Result<(), CodecError> {
+        let mut r = Reader::new(counted);
+        let recount = Recount::read(&mut r)?;
+        r.end()?;
+        self.recount.merge(&recount);
+        Ok(())
     }
 
     /// The values, once the principal has told them.
@@ -150,6 +182,7 @@ impl Auxiliary {
                 let mut r = Reader::new(&content);
                 match (r.u8().map_err(malformed)?, r.u64().map_err(malformed)?) {
                     (0, test) => {
+                        self.keep_counts(test);
                         self.store.forget_test(test);
                         self.secret.forget_test(test);
                         self.units.retain(|id, _| id.test != test);
@@ -166,6 +199,11 @@ impl Auxiliary {
             }
             (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
                 self.client_share(session, client, kind, &content)
+            }
+            (Kind::Opened, PartyId::Principal) => self.count(&session, &content),
+            (Kind::OwnCount, PartyId::Client(owner)) => {
+                self.own_count(&session, owner, &content).map_err(malformed)?;
+                Ok(Effects::default())
             }
             (Kind::Opening, PartyId::Principal) => {
                 let (place, rest) = Place::decode(&content).map_err(malformed)?;
@@ -294,12 +332,16 @@ impl Auxiliary {
                 state.inputs.insert(place.hop, Arc::new(Share::new(matrix)));
             }
             Kind::Predicted => {
+                let (committed, rest) = committed(rest).map_err(malformed)?;
                 let labels = labels::received(context.label_bytes(&session), rest);
                 state.predicted = Some(labels.map_err(malformed)?);
+                state.commitments.insert((kind, client), committed);
             }
             Kind::Truth => {
+                let (committed, rest) = committed(rest).map_err(malformed)?;
                 let labels = labels::received(context.truth_bytes(&session, client), rest);
                 state.truths.insert(client, labels.map_err(malformed)?);
+                state.commitments.insert((kind, client), committed);
             }
             _ => {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
@@ -443,14 +485,89 @@ impl Auxiliary {
             let differences = context.arranged(&session, &truths);
             let mut differences = differences.ok_or(Error::Local { what: "labels to compare" })?;
             labels::subtract(&mut differences, predicted.expose());
-            let content = Place::new(context.id, 0).encode(differences.expose());
-            Ok(move |_: &mut Self| {
+            let content = Arc::new(Place::new(context.id, 0).encode(differences.expose()));
+            Ok(move |role: &mut Self| {
                 let mut effects = Effects::default();
+                if let Some(state) = role.units.get_mut(&context.id) {
+                    state.differences = Some(content.clone());
+                }
                 effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Verdict, content));
                 Ok(effects)
             })
         });
         Ok(effects)
+    }
+}
+
+/// The commitment to a seed before a share of labels.
+fn committed(rest: &[u8]) -> Result<([u8; COMMITMENT], &[u8]), CodecError> {
+    rest.split_first_chunk().map(|(committed, rest)| (*committed, rest)).ok_or(CodecError::Truncated)
+}
+
+/// Counting for itself.
+impl Auxiliary {
+    /// Counts what is right in a unit, once the principal has opened the seeds of its shares.
+    fn count(&mut self, session: &Session, content: &[u8]) -> Result<Effects<Self>, Error> {
+        let (from, kind) = (PartyId::Principal, Kind::Opened);
+        let malformed = |why| Error::Malformed { from, kind, why };
+        let (place, rest) = Place::decode(content).map_err(malformed)?;
+        let state = self.units.get_mut(&place.unit).filter(|state| state.counted.is_none());
+        let Some((state, context)) = state.and_then(|state| state.plan.clone().map(|plan| (state, plan)))
+        else {
+            return Err(Error::Unexpected { from, kind, state: "no such test" });
+        };
+        let Some(differences) = state.differences.take() else {
+            return Err(Error::Unexpected { from, kind, state: "labels are on their way" });
+        };
+        let (mut r, mut seeds, mut found) = (Reader::new(rest), BTreeMap::new(), Recount::default());
+        for (kind, client) in recount::labelled(session, &context) {
+            let seed = r.seed().map_err(malformed)?;
+            let place = recount::place_of(session, &context, kind);
+            let expected = recount::commitment(PartyId::Client(client), kind, place, &seed);
+            if state.commitments.remove(&(kind, client)) != Some(expected) {
+                found.disputed.insert(client);
+            }
+            seeds.insert((kind, client), seed);
+        }
+        r.end().map_err(malformed)?;
+        if found.disputed.is_empty() {
+            let own = differences.get(Place::LENGTH..).unwrap_or_default();
+            let counted = recount::count(session, &context, own, &seeds);
+            found = counted.ok_or(Error::Local { what: "labels to count" })?;
+        }
+        state.counted = Some(found);
+        Ok(Effects::default())
+    }
+
+    /// What an owner says of models that it knows.
+    fn own_count(&mut self, session: &Session, owner: usize, content: &[u8]) -> Result<(), CodecError> {
+        let mut r = Reader::new(content);
+        let (test, found) = (r.u64()?, Recount::read(&mut r)?);
+        r.end()?;
+        let own = Coalition::EMPTY.with(owner);
+        let samples = session.hellos.get(owner).map_or(0, |hello| hello.samples as usize);
+        let is_its_own = |(&(round, coalition), found): (&(RoundId, Coalition), &Counted)| {
+            let participants = session.federation.participants(round);
+            found.tested <= samples && !knowing(own, coalition, participants).is_empty()
+        };
+        if !found.disputed.is_empty() || !found.counts.iter().all(is_its_own) {
+            return Err(CodecError::Value { what: "models" });
+        }
+        self.own_counts.entry((owner, test)).or_insert(found);
+        Ok(())
+    }
+
+    /// A test has ended: what was counted in it stays.
+    fn keep_counts(&mut self, test: u64) {
+        let mut found = Recount::default();
+        let units = self.units.iter_mut().filter(|(id, _)| id.test == test);
+        units.filter_map(|(_, state)| state.counted.take()).for_each(|counted| found.merge(&counted));
+        if !found.is_empty() {
+            let mut w = Writer::default();
+            found.write(&mut w);
+            self.counted.push((test, w.finish()));
+            self.recount.merge(&found);
+        }
     }
 }
 

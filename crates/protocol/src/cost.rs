@@ -33,7 +33,7 @@ use crate::{
         plan_of,
     },
     sealed::EnvelopeKeys,
-    server::UnitContext,
+    server::{Counted, Recount, UnitContext},
     session::{Federation, Session},
 };
 pub(crate) use memory::open_rounds;
@@ -194,6 +194,17 @@ fn own_test(tally: &mut Tally<'_>, owner: usize, rounds: &[RoundId], tests: &[(u
     }
     tally.send(PartyId::Principal, owner, Kind::OwnTest, asked.finish().len());
     tally.send(owner, PartyId::Principal, Kind::OwnResult, answer.finish().len());
+    if let Some(auxiliary) = tally.auxiliary() {
+        let mut counted = Recount::default();
+        let models = rounds.iter().flat_map(|&round| tests.iter().map(move |(number, _)| (round, *number)));
+        models.for_each(|(round, number)| {
+            counted.add((round, Coalition::from_bits(number as u128)), Counted::default());
+        });
+        let mut told = Writer::default();
+        told.u64(0);
+        counted.write(&mut told);
+        tally.send(owner, auxiliary, Kind::OwnCount, told.finish().len());
+    }
 }
 
 fn open_round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> {

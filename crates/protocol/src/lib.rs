@@ -61,6 +61,7 @@ pub use principal::{Assignment, Principal, TestRequest, TestResult};
 pub use program::Program;
 pub use scope::Scope;
 pub use sealed::EnvelopeKeys;
+pub use server::{Counted, Recount};
 
 pub use secsv_algebra::{Field, Matrix, Ring, Ring64, Secret, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};

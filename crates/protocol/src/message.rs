@@ -71,11 +71,15 @@ pub enum Kind {
     Values = 25,
     /// Principal to clients: the public key that it holds. Auxiliary to clients: the digest of the one that it holds.
     PublicKey = 26,
+    /// Principal to auxiliary: the seeds of its shares of a unit's labels, for the auxiliary to count for itself.
+    Opened = 27,
+    /// Owner to auxiliary: how many of its samples models predict right that it knows.
+    OwnCount = 28,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::Hello,
         Self::Session,
         Self::ServerKeys,
@@ -102,6 +106,8 @@ impl Kind {
         Self::Count,
         Self::Values,
         Self::PublicKey,
+        Self::Opened,
+        Self::OwnCount,
     ];
 
     /// From the byte it has in frames.
@@ -138,6 +144,8 @@ impl Kind {
             Self::Count => "count",
             Self::Values => "values",
             Self::PublicKey => "public key",
+            Self::Opened => "opened seeds",
+            Self::OwnCount => "own count",
         }
     }
 }

@@ -351,10 +351,12 @@ impl Principal {
             }
             Kind::Predicted => {
                 state.predicted = Some(labels::expand(&seed, context.label_bytes(session)));
+                state.seeds.insert((kind, client), seed);
             }
             Kind::Truth => {
                 let truth = labels::expand(&seed, context.truth_bytes(session, client));
                 state.truths.insert(client, truth);
+                state.seeds.insert((kind, client), seed);
             }
             _ => {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);

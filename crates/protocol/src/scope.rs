@@ -40,6 +40,8 @@ impl Federation {
             | Kind::Data
             | Kind::Common
             | Kind::PublicKey
+            // It may come after the test has ended elsewhere.
+            | Kind::OwnCount
             | Kind::Values => Scope::Session,
             Kind::RoundStart | Kind::Model | Kind::FirstLayer => Scope::Round(RoundId(r.u32()?)),
             Kind::Done => match (r.u8()?, r.u64()?) {
@@ -60,6 +62,7 @@ impl Federation {
             | Kind::Truth
             | Kind::Predicted
             | Kind::Verdict
+            | Kind::Opened
             | Kind::Triple
             | Kind::Opening
             | Kind::OutputShare

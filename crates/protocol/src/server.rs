@@ -1,9 +1,12 @@
 //! What both servers do alike: keep shares and encrypted models, and multiply them.
 
 mod gated_sums;
+pub(crate) mod recount;
 mod unit;
 
 pub(crate) use gated_sums::{Opening, Triple, gated_sum, masked_factors, updates_of};
+use recount::{COMMITMENT, Labelled};
+pub use recount::{Counted, Recount};
 pub(crate) use unit::{Selection, UnitContext};
 
 use std::{
@@ -11,7 +14,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use secsv_algebra::{Field, Matrix, Ring, Share};
+use secsv_algebra::{Field, Matrix, Ring, Seed, Share};
 use secsv_federation::{Coalition, RoundId};
 use secsv_he::{
     Ciphertext,
@@ -259,6 +262,14 @@ pub(crate) struct UnitState {
     pub truths: BTreeMap<usize, Packed>,
     /// Whether all labels have come: a job has them.
     pub judged: bool,
+    /// Of the principal's shares of labels, at the principal.
+    pub seeds: BTreeMap<Labelled, Seed>,
+    /// To the same, at the auxiliary.
+    pub commitments: BTreeMap<Labelled, [u8; COMMITMENT]>,
+    /// The auxiliary's share of the differences, as it was sent, until it has counted.
+    pub differences: Option<Arc<Vec<u8>>>,
+    /// What the auxiliary counted.
+    pub counted: Option<Recount>,
 }
 
 /// Some rows of a matrix.

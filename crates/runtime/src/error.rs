@@ -88,6 +88,32 @@ pub enum Error {
     /// The process was told to stop.
     #[error("stopped before the values were there: start again to go on")]
     Stopped,
+    /// The principal tells a count that the auxiliary found to be another.
+    #[error(
+        "round {round}, coalition {coalition}: the principal told {told} samples right, the auxiliary counted {counted} \
+         ({others} more counts differ): the values do not stand"
+    )]
+    Recount {
+        /// Which round.
+        round: RoundId,
+        /// Its members.
+        coalition: String,
+        /// As the principal tells.
+        told: usize,
+        /// As the auxiliary counted.
+        counted: usize,
+        /// How many more differ.
+        others: usize,
+    },
+    /// What the principal opened is not what clients committed to.
+    #[error(
+        "the principal opened other seeds than {clients} committed to: it or they do not tell the truth, and counts cannot be \
+         confirmed"
+    )]
+    Disputed {
+        /// The clients.
+        clients: String,
+    },
     /// An evaluator gave another number of answers than it was asked for.
     #[error("expected the results of {expected} tests, found {found}")]
     Answers {
@@ -122,6 +148,7 @@ impl Error {
             Self::Views(error) => error.is_bad_input(),
             Self::Data { .. } | Self::Unaccepted { .. } | Self::Record { .. } => true,
             Self::Tls(_) | Self::System { .. } | Self::Stopped => false,
+            Self::Recount { .. } | Self::Disputed { .. } => false,
             Self::UnknownRound { .. } | Self::Answers { .. } | Self::Stalled { .. } => false,
         }
     }

@@ -231,6 +231,7 @@ impl Outcomes {
             seed: settings.estimator.seed,
             security: None,
             messages: Vec::new(),
+            recount: None,
             peak_memory_bytes: None,
         }
     }

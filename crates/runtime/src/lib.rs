@@ -41,6 +41,7 @@ pub mod party;
 mod plan;
 pub mod preflight;
 pub mod record;
+mod recount;
 mod result;
 mod secure;
 mod secure_result;
@@ -57,6 +58,7 @@ pub use evaluate::{EvaluationSettings, Progress, evaluate};
 pub use evaluator::{CostModel, Evaluator, Next, Test};
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use plan::{Plan, PlanResult, PlannedCost};
+pub use recount::{Confirmation, Difference};
 pub use result::{
     DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult, ExposureRow, KindTraffic,
     Operations, RoundResult, SecurityResult, Timing, Traffic, UtilityResult,

@@ -41,6 +41,9 @@ pub struct EvaluationResult {
     /// Bytes and messages by kind; absent in the clear.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<KindTraffic>,
+    /// How many counts the auxiliary confirms, where it is in the same process; elsewhere its own log says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recount: Option<crate::Confirmation>,
     /// The most memory this process had at any time, where the system tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,

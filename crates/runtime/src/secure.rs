@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_federation::{FederationSpec, RoundId, RunDirectory, WeightedMean};
 use secsv_protocol::{
-    ClientInput, Seed, UnitCosts,
+    Auxiliary, ClientInput, Seed, UnitCosts,
+    decryptors::Protocol,
     session::{Federation, Settings},
 };
 
 use crate::{
-    Error, Next, Test,
+    Confirmation, Error, EvaluationResult, Next, Test,
     by_roles::{ByRoles, requests, tests_of},
     views::{Recorder, Transcript, Views, ViewsError},
     world::{Accounts, Honest, Interceptor, World},
@@ -63,6 +64,15 @@ impl SecureEvaluator {
     /// What it cost so far.
     pub fn accounts(&self) -> Accounts {
         self.world.accounts()
+    }
+
+    /// Which of the counts in a result the auxiliary confirms; HESV has none.
+    pub fn confirm(&self, spec: &FederationSpec, result: &EvaluationResult) -> Option<Confirmation> {
+        if self.federation.settings.protocol == Protocol::Hesv {
+            return None;
+        }
+        let recount = self.world.with_auxiliary(Auxiliary::recount)?;
+        Some(Confirmation::new(spec, &self.federation, &result.utilities, result.skip, &recount))
     }
 
     /// The parties.

@@ -29,6 +29,7 @@ impl SecureEvaluator {
             Some((parameters(session), security(spec, session, planner, replies, skips)))
         });
         account(&accounts, spec, result, found.flatten());
+        result.recount = self.confirm(spec, result);
     }
 }
 

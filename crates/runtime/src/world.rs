@@ -251,7 +251,18 @@ impl World {
     ) -> Result<(), Error> {
         let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
         self.ask(requests, &mut open)?;
-        self.with_threads(|world| world.serve(&mut open, &mut next))
+        self.with_threads(|world| {
+            world.serve(&mut open, &mut next)?;
+            world.settle()
+        })
+    }
+
+    /// Waits until everybody has taken what is on its way.
+    fn settle(&self) -> Result<(), Error> {
+        match self.wait() {
+            Err(Error::Stalled { .. }) | Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Does something while threads work.

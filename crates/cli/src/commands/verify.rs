@@ -57,6 +57,9 @@ fn text(found: &Verification) -> String {
             writeln!(text, "{} frames are in one log alone: the other was not given", found.frames_unmatched);
     }
     let _ = writeln!(text, "{} values computed again from the utilities", found.values);
+    if let Some(recount) = found.recount {
+        let _ = writeln!(text, "{} of {} counts confirmed by the auxiliary", recount.confirmed, recount.told);
+    }
     for note in &found.notes {
         let _ = writeln!(text, "note: {note}");
     }

@@ -76,6 +76,7 @@ fn result(clients: usize, rounds: u32, coalitions: usize, sampled: bool) -> Eval
         seed: 4711,
         security: None,
         messages: Vec::new(),
+        recount: None,
         peak_memory_bytes: None,
     }
 }

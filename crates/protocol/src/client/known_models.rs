@@ -12,6 +12,7 @@ use crate::{
     error::CodecError,
     message::Kind,
     role::{Effects, Phase},
+    server::{Counted, Recount},
     session::Federation,
 };
 
@@ -41,10 +42,13 @@ impl Client {
             meter.enter(Phase::Clear);
             let mut w = Writer::default();
             w.u64(test);
+            let mut counted = Recount::default();
             for (round, (coalition, samples)) in
                 rounds.iter().flat_map(|r| tests.iter().map(move |t| (*r, t)))
             {
                 let right = own_right(&federation, position, &input, round, *coalition, samples)?;
+                let found = Counted { tested: samples.len(), right: right.len() };
+                counted.add((round, *coalition), found);
                 if counts {
                     w.u64(right.len() as u64)
                 } else {
@@ -52,7 +56,17 @@ impl Client {
                 };
             }
             let content = w.finish();
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::OwnResult, content)))
+            let mut w = Writer::default();
+            w.u64(test);
+            counted.write(&mut w);
+            let counted = w.finish();
+            Ok(move |role: &mut Self| {
+                let mut effects = role.send(PartyId::Principal, Kind::OwnResult, content);
+                if !counts {
+                    effects.and(role.send(PartyId::Auxiliary, Kind::OwnCount, counted));
+                }
+                Ok(effects)
+            })
         });
         Ok(effects)
     }

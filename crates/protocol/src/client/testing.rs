@@ -19,7 +19,7 @@ use crate::{
     message::{Kind, Place, TestPlan, UnitId},
     program::{Hop, Receive, Then},
     role::{Effects, Phase},
-    server::{UnitContext, updates_of},
+    server::{UnitContext, recount::commitment, updates_of},
     session::Session,
 };
 
@@ -121,9 +121,15 @@ impl Client {
         Ok(effects)
     }
 
+    /// A share for each server, and for the auxiliary, of labels, a commitment to the seed that the principal's is.
     pub(super) fn send_share(&mut self, kind: Kind, place: Place, seed: &Seed, rest: &[u8]) -> Effects<Self> {
         let mut effects = self.send(PartyId::Principal, kind, place.encode(seed.expose()));
-        effects.and(self.send(PartyId::Auxiliary, kind, place.encode(rest)));
+        let to_auxiliary = if matches!(kind, Kind::Truth | Kind::Predicted) {
+            place.encode(&[&commitment(self.id(), kind, place, seed)[..], rest].concat())
+        } else {
+            place.encode(rest)
+        };
+        effects.and(self.send(PartyId::Auxiliary, kind, to_auxiliary));
         effects
     }
 

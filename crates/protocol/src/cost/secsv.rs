@@ -16,7 +16,7 @@ use crate::{
     message::{Kind, TestPlan},
     pass,
     program::{Input, Receive},
-    server::{UnitContext, keeps_encoded_samples, products_of, updates_of},
+    server::{UnitContext, keeps_encoded_samples, products_of, recount, updates_of},
 };
 
 /// Keys and shares of samples.
@@ -149,6 +149,8 @@ pub(super) fn labels(tally: &mut Tally<'_>, context: &UnitContext) {
     }
     let differences = context.label_bytes(session);
     tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Verdict, differences);
+    let seeds = SEED * recount::labelled(session, context).len();
+    tally.send_about_unit(PartyId::Principal, PartyId::Auxiliary, Kind::Opened, seeds);
 }
 
 /// Shares of what the last decryptor found.

@@ -9,6 +9,7 @@ use crate::{
     decryptors::Protocol,
     frame::OVERHEAD,
     message::{Kind, Place, UnitId},
+    server::recount::COMMITMENT,
     session::{Encryption, Session},
 };
 
@@ -142,7 +143,7 @@ impl<'a> Tally<'a> {
 
     /// The same of labels.
     pub fn share_labels(&mut self, client: usize, kind: Kind, count: usize, packed: usize) {
-        self.send_shares(client, kind, packed);
+        self.send_shares(client, kind, COMMITMENT + packed);
         self.work.labels += count as u64;
     }
 

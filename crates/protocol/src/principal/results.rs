@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use secsv_algebra::Seed;
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{Principal, asked};
@@ -13,10 +14,13 @@ use crate::{
     codec::{Reader, Writer},
     error::CodecError,
     labels,
-    message::Kind,
+    message::{Kind, Place},
     role::{Effects, Outgoing, Phase},
     scope::Scope,
-    server::UnitContext,
+    server::{
+        UnitContext,
+        recount::{Labelled, labelled},
+    },
     session::Session,
 };
 
@@ -152,6 +156,7 @@ impl Principal {
         let Some(verdict) = self.verdicts.remove(&id) else { return Ok(effects) };
         state.judged = true;
         let (predicted, truths) = (state.predicted.take(), std::mem::take(&mut state.truths));
+        let opened = opened(session, context, &std::mem::take(&mut state.seeds));
         let (session, context) = (session.clone(), context.clone());
         effects.job(move |meter| {
             meter.enter(Phase::Share);
@@ -162,19 +167,26 @@ impl Principal {
             labels::subtract(&mut differences, predicted.ok_or_else(missing)?.expose());
             labels::subtract(&mut differences, other.expose());
             let found = right(&session, &context, differences.expose());
-            Ok(move |role: &mut Self| role.judged(&context, &found))
+            Ok(move |role: &mut Self| role.judged(&context, &found, opened))
         });
         Ok(effects)
     }
 
-    /// Keeps what a unit found, unless others have taken it over.
-    fn judged(&mut self, context: &UnitContext, found: &[SampleSet]) -> Result<Effects<Self>, Error> {
+    /// Keeps what a unit found, unless others have taken it over, and lets the auxiliary count it too.
+    fn judged(
+        &mut self,
+        context: &UnitContext,
+        found: &[SampleSet],
+        opened: Vec<u8>,
+    ) -> Result<Effects<Self>, Error> {
         let id = context.id;
         if self.units.remove(&id).is_none() {
             return Ok(Effects::default());
         }
         self.secret.forget_unit(id);
         let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };
+        let mut effects = Effects::default();
+        effects.outbox.push(Outgoing::new(PartyId::Auxiliary, Kind::Opened, opened));
         let coalitions = test.request.coalitions.len();
         for (of_round, found) in found.chunks(context.plan.coalitions.len().max(1)).enumerate() {
             for (&coalition, right) in context.plan.coalitions.iter().zip(found) {
@@ -183,7 +195,8 @@ impl Principal {
                 test.units_left.remove(&(id.group, number));
             }
         }
-        self.finish(asked(id.test))
+        effects.and(self.finish(asked(id.test))?);
+        Ok(effects)
     }
 
     /// Ends a test that has everything.
@@ -211,6 +224,12 @@ impl Principal {
         }
         Ok(effects)
     }
+}
+
+/// The seeds of the principal's shares of a unit's labels, as they are opened to the auxiliary.
+fn opened(session: &Session, context: &UnitContext, seeds: &BTreeMap<Labelled, Seed>) -> Vec<u8> {
+    let seeds = labelled(session, context).into_iter().filter_map(|of| seeds.get(&of));
+    Place::new(context.id, 0).encode(&seeds.flat_map(|seed| *seed.expose()).collect::<Vec<u8>>())
 }
 
 /// For each round and coalition of a unit, the samples whose labels do not differ.

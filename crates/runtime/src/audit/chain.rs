@@ -72,6 +72,15 @@ pub enum Event {
         /// The digest of each top-level field, so that a change can be located.
         fields: BTreeMap<String, Fingerprint>,
     },
+    /// The auxiliary held the counts that it was told against its own.
+    Recount {
+        /// Counts that were told.
+        told: u64,
+        /// Those that it counted too, and found the same.
+        confirmed: u64,
+        /// Those that it found to be others, or could not count because clients' commitments were not kept to.
+        differing: u64,
+    },
     /// The party has done its part.
     End {},
 }

@@ -14,7 +14,7 @@ use super::{
     AuditDefect, AuditError, Chain, Direction, Entry, Event, FEDERATION_FILE, Frame, LOG_FILE, RESULT_FILE,
     chain::Reader,
 };
-use crate::{Fingerprint, kit::Kit};
+use crate::{Confirmation, Fingerprint, kit::Kit};
 
 /// Lines after which the disk is told to keep them. What a kill of the process leaves in the system's hands is not lost;
 /// after a power cut the caller's journal has what is missing, and tells it again: it asks for [`Log::sync`] before it lets go
@@ -36,6 +36,7 @@ pub struct Log {
     unsynced: usize,
     /// A part of a line may stand at the end: nothing may follow it.
     has_failed: bool,
+    has_recount: bool,
     has_ended: bool,
     has_result: bool,
 }
@@ -89,6 +90,7 @@ impl Log {
             pending: String::new(),
             unsynced: 0,
             has_failed: false,
+            has_recount: false,
             has_ended: false,
             has_result: false,
         };
@@ -157,6 +159,7 @@ impl Log {
                 self.known.insert((frame.direction, peer, frame.number), frame.digest);
             }
             Event::Result { .. } => self.has_result = true,
+            Event::Recount { .. } => self.has_recount = true,
             Event::End {} => self.has_ended = true,
             Event::Start { .. } | Event::Restart {} => {}
         }
@@ -218,6 +221,17 @@ impl Log {
         let fields = fields(result);
         self.write(Event::Result { file: RESULT_FILE.to_owned(), size, digest, fields })?;
         self.has_result = true;
+        self.sync()
+    }
+
+    /// How many of the counts that were told are confirmed; said once.
+    pub fn record_recount(&mut self, found: &Confirmation) -> Result<(), AuditError> {
+        if !self.has_recount {
+            let [told, confirmed, differing] =
+                [found.told, found.confirmed, found.differing.len() + found.disputed.len()].map(|n| n as u64);
+            self.write(Event::Recount { told, confirmed, differing })?;
+            self.has_recount = true;
+        }
         self.sync()
     }
 

@@ -34,6 +34,8 @@ const MOST_PATIENT: Duration = Duration::from_secs(1);
 pub(crate) struct Harvest {
     pub assigned: Vec<Assignment>,
     pub results: Vec<(u64, Vec<TestResult>)>,
+    /// What it counted, by test.
+    pub counted: Vec<(u64, Vec<u8>)>,
 }
 
 /// A role that a process may run.
@@ -51,7 +53,7 @@ pub(crate) trait Hosted: Role {
 
 impl Hosted for Principal {
     fn harvest(&mut self) -> Harvest {
-        Harvest { assigned: self.take_assigned(), results: self.take_results() }
+        Harvest { assigned: self.take_assigned(), results: self.take_results(), ..Harvest::default() }
     }
 
     fn is_open(&self, scope: Scope) -> bool {
@@ -59,7 +61,11 @@ impl Hosted for Principal {
     }
 }
 
-impl Hosted for Auxiliary {}
+impl Hosted for Auxiliary {
+    fn harvest(&mut self) -> Harvest {
+        Harvest { counted: self.take_counted(), ..Harvest::default() }
+    }
+}
 
 impl Hosted for Client {}
 
@@ -504,6 +510,8 @@ impl<R: Hosted> Desk<R> {
             let request = seat.requests.remove(&test).unwrap_or_default();
             batch.tests.push(TestRecord { test, request, result: Some(TestResult::encode(&result)) });
         }
+        let counted = harvest.counted.into_iter();
+        batch.tests.extend(counted.map(|(test, request)| TestRecord { test, request, result: None }));
         let over = seat.role.take_over();
         if self.tells && !over.is_empty() {
             self.tell_ends(&over);

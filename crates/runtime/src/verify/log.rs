@@ -62,6 +62,14 @@ impl ReadLog {
         self.entries.iter().find(is_result).map(|(line, entry)| (*line, &entry.event))
     }
 
+    /// Where it says what was counted again: how much was told, confirmed and found to differ.
+    pub(super) fn recount(&self) -> Option<(usize, u64, u64, u64)> {
+        self.entries.iter().find_map(|(line, entry)| match entry.event {
+            Event::Recount { told, confirmed, differing } => Some((*line, told, confirmed, differing)),
+            _ => None,
+        })
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.entries.iter().any(|(_, entry)| entry.event == Event::End {})
     }

@@ -60,10 +60,21 @@ pub struct Verification {
     pub frames_unmatched: usize,
     /// Values that were computed again.
     pub values: usize,
+    /// What the auxiliary's own count confirms, where its log was given and says so.
+    pub recount: Option<RecountSummary>,
     /// What does not fit.
     pub findings: Vec<Finding>,
     /// What is not wrong but worth knowing.
     pub notes: Vec<Finding>,
+}
+
+/// What the auxiliary counted for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RecountSummary {
+    /// Counts that it was told.
+    pub told: u64,
+    /// Those that it confirms.
+    pub confirmed: u64,
 }
 
 /// One log.
@@ -123,6 +134,7 @@ pub fn verify(states: &[PathBuf], result: Option<&Path>) -> Result<Verification,
         federation = federation.or(file);
     }
     check_ends(&logs, &mut found);
+    check_recounts(&logs, &mut found);
     links::check(&logs, &mut found);
     let read: Vec<(&Path, &ReadLog)> = states.iter().map(PathBuf::as_path).zip(&logs).collect();
     let result = result::check(&read, result, federation.as_ref(), &mut found)?;
@@ -139,6 +151,25 @@ fn check_ends(logs: &[ReadLog], found: &mut Verification) {
     for log in logs.iter().filter(|log| !log.is_complete()) {
         let what = "expected a last line that says the party ended, as there is a result, found none: lines are missing";
         found.findings.push(Finding::new(&log.file, Some(log.lines + 1), what));
+    }
+}
+
+/// What the auxiliary counted for itself, and whether it is what it was told.
+fn check_recounts(logs: &[ReadLog], found: &mut Verification) {
+    for log in logs {
+        let Some((line, told, confirmed, differing)) = log.recount() else { continue };
+        found.recount = Some(RecountSummary { told, confirmed });
+        if differing > 0 {
+            let what = format!(
+                "expected the counts that the principal told, found {differing} that differ or that clients dispute: the \
+                 values do not stand"
+            );
+            found.findings.push(Finding::new(&log.file, Some(line), what));
+        } else if confirmed < told {
+            let what =
+                format!("{confirmed} of {told} counts confirmed: the others are the principal's word alone");
+            found.notes.push(Finding::new(&log.file, Some(line), what));
+        }
     }
 }
 
