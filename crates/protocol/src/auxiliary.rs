@@ -511,12 +511,15 @@ impl Auxiliary {
         let (from, kind) = (PartyId::Principal, Kind::Opened);
         let malformed = |why| Error::Malformed { from, kind, why };
         let (place, rest) = Place::decode(content).map_err(malformed)?;
-        let state = self.units.get_mut(&place.unit).filter(|state| state.counted.is_none());
+        let state = self.units.get_mut(&place.unit);
+        if state.as_ref().is_some_and(|state| state.counted.is_some()) {
+            return Ok(Effects::default());
+        }
         let Some((state, context)) = state.and_then(|state| state.plan.clone().map(|plan| (state, plan)))
         else {
             return Err(Error::Unexpected { from, kind, state: "no such test" });
         };
-        let Some(differences) = state.differences.take() else {
+        let Some(differences) = state.differences.clone() else {
             return Err(Error::Unexpected { from, kind, state: "labels are on their way" });
         };
         let (mut r, mut seeds, mut found) = (Reader::new(rest), BTreeMap::new(), Recount::default());
@@ -535,7 +538,7 @@ impl Auxiliary {
             let counted = recount::count(session, &context, own, &seeds);
             found = counted.ok_or(Error::Local { what: "labels to count" })?;
         }
-        state.counted = Some(found);
+        (state.differences, state.counted) = (None, Some(found));
         Ok(Effects::default())
     }
 
@@ -550,7 +553,10 @@ impl Auxiliary {
             let participants = session.federation.participants(round);
             found.tested <= samples && !knowing(own, coalition, participants).is_empty()
         };
-        if !found.disputed.is_empty() || !found.counts.iter().all(is_its_own) {
+        // Of each round it knows four models, and may be asked about each twice: nobody has this party keep more.
+        let known = self.own_counts.range((owner, 0)..=(owner, u64::MAX)).map(|(_, own)| own.counts.len());
+        let is_too_much = known.sum::<usize>() + found.counts.len() > 8 * session.federation.rounds.len();
+        if is_too_much || !found.disputed.is_empty() || !found.counts.iter().all(is_its_own) {
             return Err(CodecError::Value { what: "models" });
         }
         self.own_counts.entry((owner, test)).or_insert(found);

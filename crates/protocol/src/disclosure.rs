@@ -77,6 +77,12 @@ pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Li
                 "utilities are computed from them, and SampleSkip needs them",
             ));
             lines.push(line(
+                D::RightOrWrong,
+                "the auxiliary",
+                "the same once a test is over, but of models that owners test themselves only how many are right",
+                "it counts for itself, so that no server alone can choose the utilities",
+            ));
+            lines.push(line(
                 D::Schedule,
                 "the auxiliary",
                 "which coalition is tested on which samples and when",

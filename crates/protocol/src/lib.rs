@@ -54,7 +54,7 @@ pub mod views;
 
 pub use auxiliary::Auxiliary;
 pub use client::{Client, ClientInput, own_right};
-pub use error::{CodecError, Error, FrameDefect};
+pub use error::{CodecError, Error, FrameDefect, KeyDefect};
 pub use frame::{Envelope, Links};
 pub use party::PartyId;
 pub use principal::{Assignment, Principal, TestRequest, TestResult};

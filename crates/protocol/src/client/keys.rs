@@ -33,6 +33,17 @@ impl Keys {
         self.secrets.is_some()
     }
 
+    /// The digest of the auxiliary's public key. It may come before the session does, which is the principal's to tell.
+    pub(super) fn take_digest(&mut self, content: &[u8]) -> Result<(), Error> {
+        let (from, kind) = (PartyId::Auxiliary, Kind::PublicKey);
+        if self.digest.is_some() {
+            return Err(Error::Unexpected { from, kind, state: "its public key is known" });
+        }
+        let why = CodecError::Value { what: "digest" };
+        self.digest = Some(content.try_into().map_err(|_| Error::Malformed { from, kind, why })?);
+        Ok(())
+    }
+
     /// What has not come, and from whom.
     pub(super) fn missing(&self, session: &Session) -> Vec<String> {
         let mut missing = Vec::new();
@@ -82,9 +93,7 @@ impl Client {
         match from {
             PartyId::Principal if self.keys.public.is_none() => self.keys.public = Some(content),
             PartyId::Auxiliary if self.keys.digest.is_none() && !is_hesv(session) => {
-                let digest = content.as_slice().try_into();
-                let why = CodecError::Value { what: "digest" };
-                self.keys.digest = Some(digest.map_err(|_| Error::Malformed { from, kind, why })?);
+                self.keys.take_digest(&content)?;
             }
             _ => return unexpected("its public key is known"),
         }

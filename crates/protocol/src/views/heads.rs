@@ -36,7 +36,9 @@ pub(super) fn holds(protocol: Protocol, kind: Kind, from: PartyId) -> &'static s
         Kind::Common => "seed",
         Kind::Reply | Kind::Differences => "ciphertext",
         Kind::OwnResult => "right or wrong",
-        Kind::Count => "count",
+        Kind::Count | Kind::OwnCount => "count",
+        Kind::PublicKey => "public key",
+        Kind::Opened => "seed",
         Kind::Values => "values",
         Kind::Model
         | Kind::Data
@@ -76,7 +78,7 @@ fn read(protocol: Protocol, message: &Message, about: &mut About) -> Result<(), 
             about.test = Some(r.u64()?);
             about.round = Some(RoundId(r.u32()?));
         }
-        Kind::OwnTest | Kind::OwnResult => about.test = Some(r.u64()?),
+        Kind::OwnTest | Kind::OwnResult | Kind::OwnCount => about.test = Some(r.u64()?),
         Kind::Done => match (r.u8()?, r.u64()?) {
             (0, test) => about.test = Some(test),
             (_, round) => about.round = Some(RoundId(round as u32)),
@@ -97,6 +99,7 @@ fn read(protocol: Protocol, message: &Message, about: &mut About) -> Result<(), 
         | Kind::Truth
         | Kind::Predicted
         | Kind::Verdict
+        | Kind::Opened
         | Kind::Triple
         | Kind::Opening
         | Kind::OutputShare

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use super::{Entry, Message, Numbers, Opened, shares::server_share_of_labels};
 use crate::{
     Error, PartyId,
+    codec::Reader,
     disclosure::Disclosure,
     error::CodecError,
     labels::{self, Packed},
     message::{Kind, Place, UnitId},
-    server::UnitContext,
+    server::{UnitContext, recount::labelled},
     session::Session,
 };
 
@@ -44,6 +45,10 @@ impl LabelShares {
         let state = self.units.entry(place.unit).or_default();
         state.messages.push(number);
         match (kind, from) {
+            (Kind::Opened, _) => {
+                state.verdict = Some(opened(session, context, rest).map_err(malformed)?);
+                Ok(Vec::new())
+            }
             (Kind::Truth, PartyId::Client(owner)) => {
                 let bytes = context.truth_bytes(session, owner);
                 let share = server_share_of_labels(party, bytes, rest).map_err(malformed)?;
@@ -67,7 +72,7 @@ impl LabelShares {
         }
     }
 
-    /// What the principal finds: blinded differences, and which are zero.
+    /// What a server finds once it has the other's share: blinded differences, and which are zero.
     pub(super) fn differences(
         &self,
         session: &Session,
@@ -94,6 +99,24 @@ impl LabelShares {
         }
         Ok(arrays)
     }
+}
+
+/// The principal's share of the differences, from the seeds that it opened to the auxiliary.
+fn opened(session: &Session, context: &UnitContext, rest: &[u8]) -> Result<Packed, CodecError> {
+    let (mut r, mut truths, mut predicted) = (Reader::new(rest), BTreeMap::new(), None);
+    for (kind, client) in labelled(session, context) {
+        let seed = r.seed()?;
+        if kind == Kind::Truth {
+            truths.insert(client, labels::expand(&seed, context.truth_bytes(session, client)));
+        } else {
+            predicted = Some(labels::expand(&seed, context.label_bytes(session)));
+        }
+    }
+    r.end()?;
+    let (all, predicted) = context.arranged(session, &truths).zip(predicted).ok_or(CodecError::Truncated)?;
+    let mut all = all;
+    labels::subtract(&mut all, predicted.expose());
+    Ok(all)
 }
 
 /// Which of some differences are zero.

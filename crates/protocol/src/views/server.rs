@@ -53,9 +53,8 @@ pub(crate) fn server_view(
     for message in received.iter().enumerate() {
         arrays.extend(reading.read(message, &mut labels)?);
     }
-    if party == PartyId::Principal {
-        arrays.extend(labels.differences(session, &reading.announced.contexts)?);
-    }
+    // The auxiliary too: the principal opens its seeds to it.
+    arrays.extend(labels.differences(session, &reading.announced.contexts)?);
     let mut view = View::new(party, protocol, received, reading.announced.plans, arrays);
     if protocol != Protocol::Hesv {
         view.secrets.push("common seed of the servers");
@@ -91,7 +90,7 @@ impl Reading<'_> {
             (Kind::Shared, _) => shared(session, field, party, contexts, with_number),
             (Kind::Triple, _) if is_secret => triple(session, Ring64, party, contexts, with_number),
             (Kind::Triple, _) => triple(session, field, party, contexts, with_number),
-            (Kind::Truth | Kind::Predicted | Kind::Verdict, _) => {
+            (Kind::Truth | Kind::Predicted | Kind::Verdict | Kind::Opened, _) => {
                 labels.take(session, party, contexts, with_number)
             }
             (Kind::Opening, _) if is_secret => self.secret_factors(with_number),

@@ -13,7 +13,7 @@ use crate::{
     labels::{self, Packed},
     message::{Place, UnitId},
     program::Then,
-    server::{UnitContext, updates_of},
+    server::{UnitContext, recount::COMMITMENT, updates_of},
     session::Session,
 };
 
@@ -46,7 +46,8 @@ pub(super) fn server_share_of_labels(
         r.end()?;
         return Ok(labels::expand(&seed, length));
     }
-    labels::received(length, bytes)
+    // Behind the commitment to the principal's seed.
+    labels::received(length, bytes.get(COMMITMENT..).ok_or(CodecError::Truncated)?)
 }
 
 /// What a client shared at a hop: numbers and, where it deals for the operator that takes them, its share of their product.

@@ -348,7 +348,7 @@ impl<R: Hosted> Host for Party<R> {
 fn most_bytes(kind: Kind) -> u64 {
     match kind {
         Kind::RoundStart | Kind::Common | Kind::Done | Kind::Count | Kind::ClientKeys => 4 << 10,
-        Kind::Hello | Kind::Session => 1 << 20,
+        Kind::Hello | Kind::Session | Kind::PublicKey | Kind::Opened | Kind::OwnCount => 1 << 20,
         Kind::Test | Kind::OwnTest | Kind::OwnResult => 64 << 20,
         _ => 2 << 30,
     }
