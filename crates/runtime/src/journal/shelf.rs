@@ -6,7 +6,9 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{
+        DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    },
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -14,7 +16,10 @@ use std::{
     },
 };
 
-use super::{Body, JournalError};
+use super::{
+    Body, JournalError,
+    store::{ENDED, JOURNAL},
+};
 
 /// A BLAKE3 digest.
 pub type Digest = [u8; 32];
@@ -22,23 +27,31 @@ pub type Digest = [u8; 32];
 /// Room is given out in pages.
 const PAGE: u64 = 4096;
 
-/// A directory that its owner alone can look into, and that outlasts a power cut. One that is there already is refused if it is
-/// another user's or others have rights in it: they could have put files there.
+/// A directory that its owner alone can look into, and that outlasts a power cut. One that is there already and is another user's is
+/// refused; one that others can look into is tightened if it is empty or a state nobody else could write to, and refused otherwise.
 pub(super) fn private_directory(path: &Path) -> Result<(), JournalError> {
     if path.is_dir() {
-        let found = fs::metadata(path).map_err(JournalError::system(path))?;
-        let (mode, uid) = (found.mode() & 0o7777, found.uid());
-        let own = rustix::process::geteuid().as_raw();
-        return if uid != own || mode & 0o077 != 0 {
-            Err(JournalError::NotPrivate { path: path.to_owned(), mode, uid, own })
-        } else {
-            Ok(())
-        };
+        return tighten(path);
     }
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let kept = made.and_then(|()| File::open(parent)).and_then(|parent| parent.sync_all());
     kept.map_err(JournalError::system(path))
+}
+
+fn tighten(path: &Path) -> Result<(), JournalError> {
+    let found = fs::metadata(path).map_err(JournalError::system(path))?;
+    let (mode, uid, own) = (found.mode() & 0o7777, found.uid(), rustix::process::geteuid().as_raw());
+    if uid == own && mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let is_empty = fs::read_dir(path).map_err(JournalError::system(path))?.next().is_none();
+    let is_state = mode & 0o022 == 0 && [JOURNAL, ENDED].iter().any(|name| path.join(name).is_file());
+    if uid != own || !(is_empty || is_state) {
+        return Err(JournalError::NotPrivate { path: path.to_owned(), mode, uid, own });
+    }
+    tracing::warn!(path = %path.display(), "the state directory was open to others: it is its owner's alone now");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(JournalError::system(path))
 }
 
 /// A file that its owner alone can read, as it is or new. A link in its place is refused: what it points at is somebody else's.

@@ -169,20 +169,32 @@ fn room_is_used_again_by_what_fits_and_by_nothing_before_it_is_let_go() {
 }
 
 #[test]
-fn a_directory_that_others_can_look_into_is_refused() {
+fn a_directory_of_others_is_refused_and_an_open_one_tightened() {
     use std::{fs, os::unix::fs::PermissionsExt as _};
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("state");
-    drop(open(&path));
-    for mode in [0o755, 0o710, 0o701, 0o1777] {
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    fs::create_dir(&path).unwrap();
+    // Empty, or begun here and closed to other writers: it becomes its owner's alone.
+    for mode in [0o777, 0o755, 0o701] {
+        set(mode);
+        assert_eq!(open(&path).seed().expose(), &[5; 32]);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o700);
+    }
+    let refusal = |mode| {
+        set(mode);
         let refusal = Journal::open(&path, &owner(), || [6; 48]).err().expect("refused");
         assert!(refusal.is_bad_input());
         let words = format!("mode 700, found user {}, mode {mode:o}", rustix::process::geteuid().as_raw());
         assert!(refusal.to_string().contains(&words), "{refusal}");
-    }
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(open(&path).seed().expose(), &[5; 32]);
+    };
+    // Others could have put files there.
+    [0o770, 0o703, 0o1777].into_iter().for_each(refusal);
+    // A directory of something else.
+    fs::remove_file(path.join("journal.redb")).unwrap();
+    refusal(0o755);
+    set(0o700);
+    open(&path);
 }
 
 #[test]
