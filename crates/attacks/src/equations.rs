@@ -60,12 +60,10 @@ pub fn known(view: &View, owner: usize, rounds: &[RoundId]) -> Result<Option<Sys
 /// Coefficients, and values for each sample.
 type Equation = (Vec<f64>, Vec<f64>);
 
-fn of_round(
-    view: &View,
-    owner: usize,
-    round: RoundId,
-    first: usize,
-) -> Result<Option<(Vec<Equation>, Vec<usize>)>, Error> {
+/// Equations, and the samples that they are about.
+type OfRound = (Vec<Equation>, Vec<usize>);
+
+fn of_round(view: &View, owner: usize, round: RoundId, first: usize) -> Result<Option<OfRound>, Error> {
     let replies = view.first_layer(round, owner, first);
     let Some(samples) = replies.first().map(|reply| reply.samples.clone()) else { return Ok(None) };
     let replies: Vec<_> = replies.into_iter().filter(|reply| reply.samples == samples).collect();

@@ -17,8 +17,7 @@ const ROUND: RoundId = RoundId(1);
 
 #[test]
 fn the_gate_decryptor_recovers_hidden_weights_of_single_models() {
-    let training =
-        Training { clients: 4, rounds: 1, epochs: Some(2), limits: (None, Some(200)), ..Training::default() };
+    let training = Training { clients: 4, rounds: 1, epochs: Some(2), limits: (None, Some(200)) };
     let trained = Trained::new(&DatasetSource::Digits, None, ModelKind::Gru, training);
     let views = trained.views(Protocol::SecretSv, false);
     let sizes: Vec<usize> = views.clients.iter().map(|view| view.own.len()).collect();
