@@ -6,7 +6,7 @@ mod support;
 use nalgebra::DMatrix;
 use secsv_attacks::{View, equations, grid::Schema, models, records::Search};
 use secsv_federation::RoundId;
-use secsv_protocol::decryptors::Protocol;
+use secsv_protocol::{decryptors::Protocol, exposure::Can};
 use secsv_training::{DatasetSource, ModelKind};
 use support::{Trained, Training};
 
@@ -100,6 +100,7 @@ fn budapest_rebuilds_every_patient_of_cleveland_and_every_model() {
         "heart: {models} local models of the three other hospitals, largest error of any weight {error:.1e}"
     );
     assert_eq!(models, 3 * rounds.len());
+    assert_eq!(views.exposure.of_models(BUDAPEST), Can::Rebuild);
     assert!(error < 2e-4, "{error}");
 
     // Without equations in excess of the numbers the program has nothing to judge categories by.

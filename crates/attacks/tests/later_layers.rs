@@ -6,7 +6,7 @@ use secsv_attacks::{
     linear::{correlation, median},
     models,
 };
-use secsv_protocol::decryptors::Protocol;
+use secsv_protocol::{decryptors::Protocol, exposure::Can};
 use secsv_training::{DatasetSource, ModelKind};
 use support::{Trained, Training};
 
@@ -40,11 +40,13 @@ fn a_hidden_layer_of_a_single_model_is_stolen_where_both_ends_meet() {
                 meeting.owner
             );
             assert!(correlation > 0.999, "{correlation}");
+            assert_eq!(views.exposure.of_models(client), Can::Rebuild);
             stolen += 1;
         }
     }
     println!(
         "digits: {met} times one client holds both ends of layer 2, {stolen} layers of single models stolen"
     );
+    assert!(stolen > 0, "both ends of no single model's layer met");
     views.assert_servers_read_no_outputs();
 }

@@ -7,7 +7,7 @@ use secsv_attacks::{
     recurrent::Unit,
 };
 use secsv_federation::{Coalition, RoundId};
-use secsv_protocol::decryptors::Protocol;
+use secsv_protocol::{decryptors::Protocol, exposure::Can};
 use secsv_training::{DatasetSource, ModelKind};
 use support::{Trained, Training};
 
@@ -38,6 +38,7 @@ fn the_gate_decryptor_recovers_hidden_weights_of_single_models() {
                 median(truth.iter().copied())
             );
             assert!(found > 0.999 && error < 1e-3, "{found} {error}");
+            assert_eq!(views.exposure.of_models(client), Can::Rebuild);
             stolen += 1;
         }
     }

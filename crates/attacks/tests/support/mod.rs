@@ -12,7 +12,8 @@ use secsv_federation::{RunDirectory, Weights};
 use secsv_protocol::{
     Preset, Program, Seed,
     decryptors::Protocol,
-    session::{Matmul, Settings, typical_costs},
+    exposure::{Can, Exposure},
+    session::{Federation, Matmul, Settings, typical_costs},
 };
 use secsv_runtime::{EvaluationSettings, SecureEvaluator, evaluate};
 use secsv_training::{Dataset, DatasetSource, LoadOptions, ModelKind, Recipe, Split, train};
@@ -25,6 +26,16 @@ pub fn data() -> Option<PathBuf> {
         println!("skipped: SECSV_DATA names no directory with the public data sets");
     }
     data
+}
+
+fn settings(protocol: Protocol, together: bool) -> Settings {
+    Settings {
+        protocol,
+        preset: Preset::Standard,
+        matmul: Matmul::Packed,
+        always_skips: !together,
+        whole_rounds: together,
+    }
 }
 
 /// A trained federation.
@@ -79,16 +90,17 @@ impl Trained {
         self.run.local_model(&self.run.spec().clients[client].id, secsv_federation::RoundId(round)).unwrap()
     }
 
+    /// What the table says of it, before a run.
+    pub fn exposure(&self, protocol: Protocol, together: bool) -> Exposure {
+        let (run, settings) = (&self.run, settings(protocol, together));
+        let federation = Federation::new(run.spec(), run.architecture(), |r| run.participants(r), settings);
+        Exposure::new(&federation.unwrap()).unwrap()
+    }
+
     /// Runs a protocol on all coalitions of all rounds and has every party write down what it holds. `together` as exact values
     /// are computed; otherwise round by round, as estimators and SampleSkip ask.
     pub fn views(&self, protocol: Protocol, together: bool) -> Views {
-        let settings = Settings {
-            protocol,
-            preset: Preset::Standard,
-            matmul: Matmul::Packed,
-            always_skips: !together,
-            whole_rounds: together,
-        };
+        let settings = settings(protocol, together);
         let costs = Some(typical_costs(settings.preset));
         let seed = Seed::from_bytes([11; 32]);
         let mut evaluator = SecureEvaluator::recorded(&self.run, settings, costs, &seed).unwrap();
@@ -99,7 +111,10 @@ impl Trained {
         let directory = Directory::open(&path).unwrap();
         let clients =
             (0..directory.clients().len()).map(|client| directory.client(client).unwrap()).collect();
-        Views { clients, directory, _place: place }
+        let exposure = self.exposure(protocol, together);
+        let views = Views { clients, directory, exposure, _place: place };
+        views.assert_within_the_table();
+        views
     }
 }
 
@@ -107,10 +122,26 @@ impl Trained {
 pub struct Views {
     pub clients: Vec<View>,
     pub directory: Directory,
+    pub exposure: Exposure,
     _place: TempDir,
 }
 
 impl Views {
+    /// Who can do nothing by the table reads nothing.
+    fn assert_within_the_table(&self) {
+        for (client, view) in self.clients.iter().enumerate() {
+            for outputs in view.outputs.iter().filter(|outputs| outputs.owner != client) {
+                let can = self.exposure.of_samples(client, outputs.owner);
+                assert_eq!(
+                    can,
+                    Can::Rebuild,
+                    "client {client} reads outputs on samples of {}",
+                    outputs.owner
+                );
+            }
+        }
+    }
+
     /// The servers have no key: nothing they received is an output that could be read.
     pub fn assert_servers_read_no_outputs(&self) {
         for server in ["principal", "auxiliary"] {
