@@ -17,14 +17,17 @@ mod tests {
         let id = ClientId::new("north").unwrap();
         let layers = vec![LayerSpec::Linear { weight: "w".into(), bias: None }];
         let model = ModelSpec { input: vec![4], classes: 2, layers };
-        let clients = vec![ClientSpec { id: id.clone(), train_size: 1, rounds: vec![] }];
+        let client = |id: &str| ClientSpec { id: ClientId::new(id).unwrap(), train_size: 1, rounds: vec![] };
+        let clients = ["north", "south", "east", "west"].map(client).to_vec();
         let spec = FederationSpec { name: "one".into(), rounds: 1, model, clients };
         let writer = RunWriter::create(path, &spec).unwrap();
         let tensor = Tensor::new(vec![2, 4], vec![0.5; 8]).unwrap();
         let weights = Weights::from_iter([("w".to_owned(), tensor)]);
         writer.initial_model(&weights).unwrap();
-        writer.test_set(&id, &TestSet::new(vec![4], vec![0.5; 8], vec![0, 1]).unwrap()).unwrap();
-        writer.local_model(&id, spec.round_ids().next().unwrap(), &weights).unwrap();
+        for id in spec.ids() {
+            writer.test_set(id, &TestSet::new(vec![4], vec![0.5; 8], vec![0, 1]).unwrap()).unwrap();
+            writer.local_model(id, spec.round_ids().next().unwrap(), &weights).unwrap();
+        }
         writer.global_model(spec.round_ids().next().unwrap(), &weights).unwrap();
         writer.finish().unwrap();
         id
