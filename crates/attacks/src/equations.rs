@@ -53,7 +53,9 @@ pub fn known(view: &View, owner: usize, rounds: &[RoundId]) -> Result<Option<Sys
     let others = view.sizes.values().map(|sizes| sizes.iter().filter(|size| **size > 0).count());
     let others = others.max().unwrap_or(1).saturating_sub(1);
     let step = f64::powi(0.5, view.precision.operators[0].weight.fractional_bits() as i32);
-    let rounding = step * (others as f64 / 12.0).sqrt();
+    // Global models and records are single precision, however fine the format.
+    let single = f64::from(f32::EPSILON) * matrix.amax();
+    let rounding = (step * step * others as f64 / 12.0 + single * single).sqrt();
     Ok(Some(System { matrix, values, samples, rounds: exposed, rounding }))
 }
 
