@@ -74,13 +74,12 @@ fn every_task_under_every_protocol_exposes_every_owner() {
         let tasks = [dense(4, &[13, 2], protocol), dense(5, &[48, 2], protocol), convolution(protocol)];
         for exposure in tasks {
             let clients = exposure.clients.len();
-            for owner in 0..clients {
+            for (owner, own) in NAMES.into_iter().enumerate().take(clients) {
                 let readers =
                     (0..clients).filter(|&client| exposure.of_samples(client, owner) == Can::Rebuild);
                 assert!(readers.count() >= 3, "{protocol:?}");
                 assert!(exposure.is_exposed(owner));
                 let told = exposure.of_owner(owner, &NAMES).join(" ");
-                let own = NAMES[owner];
                 assert!(told.contains(&format!("can rebuild {own}'s {}", exposure.samples_are)), "{told}");
                 assert!(told.contains(&format!("of {own}'s local models")), "{told}");
             }

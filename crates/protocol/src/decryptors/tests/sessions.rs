@@ -24,7 +24,7 @@ struct Settings {
 /// protocols.
 fn sessions() -> Vec<Settings> {
     let all = |_, _| true;
-    let some = |round: u32, coalition: Coalition| (coalition.bits() as u32 * 7 + round) % 3 == 0;
+    let some = |round: u32, coalition: Coalition| (coalition.bits() as u32 * 7 + round).is_multiple_of(3);
     vec![
         Settings { protocol: Protocol::SecSv, batch: 4096, stretch: true, asks: all },
         Settings { protocol: Protocol::SecSv, batch: 4096, stretch: false, asks: all },
