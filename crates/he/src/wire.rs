@@ -2,6 +2,8 @@
 //! length of their prime. The length of every object follows from the parameters and what is expected, so it is
 //! checked before anything is allocated; every residue is checked to be reduced.
 
+mod check;
+
 use std::{cell::RefCell, sync::Arc};
 
 use rand::CryptoRng;

@@ -136,20 +136,33 @@ mod tests {
     #[test]
     fn encrypted_matrix() {
         let h = &*HONEST;
-        attack(&h.matrix, |b| EncryptedMatrix::from_bytes(&h.layout, b).map(|m| m.to_bytes(&h.parameters)));
+        attack(&h.matrix, |b| {
+            let found = EncryptedMatrix::from_bytes(&h.layout, b);
+            assert_eq!(EncryptedMatrix::check_bytes(&h.layout, b).err(), found.as_ref().err().cloned());
+            found.map(|m| m.to_bytes(&h.parameters))
+        });
     }
 
     #[test]
     fn encrypted_batch() {
         let h = &*HONEST;
-        attack(&h.batch, |b| EncryptedBatch::from_bytes(&h.layout, b).map(|m| m.to_bytes(&h.parameters)));
+        attack(&h.batch, |b| {
+            let found = EncryptedBatch::from_bytes(&h.layout, b);
+            assert_eq!(EncryptedBatch::check_bytes(&h.layout, b).err(), found.as_ref().err().cloned());
+            found.map(|m| m.to_bytes(&h.parameters))
+        });
     }
 
     #[test]
     fn encrypted_slots() {
         let h = &*HONEST;
         attack(&h.slots, |b| {
-            EncryptedSlots::from_bytes(&h.parameters, 4097, b).map(|s| s.to_bytes(&h.parameters))
+            let found = EncryptedSlots::from_bytes(&h.parameters, 4097, b);
+            assert_eq!(
+                EncryptedSlots::check_bytes(&h.parameters, 4097, b).err(),
+                found.as_ref().err().cloned()
+            );
+            found.map(|s| s.to_bytes(&h.parameters))
         });
     }
 
@@ -157,7 +170,9 @@ mod tests {
     fn ciphertext() {
         let h = &*HONEST;
         attack(&h.ciphertext, |b| {
-            Ciphertext::from_bytes(&h.parameters, b).map(|c| c.to_bytes(&h.parameters))
+            let found = Ciphertext::from_bytes(&h.parameters, b);
+            assert_eq!(Ciphertext::check_bytes(&h.parameters, b).err(), found.as_ref().err().cloned());
+            found.map(|c| c.to_bytes(&h.parameters))
         });
     }
 
