@@ -35,7 +35,32 @@ impl Seed {
         hash.update(&index.to_le_bytes());
         Self::from_bytes(*hash.finalize().as_bytes())
     }
+
+    /// A seed for one use on this content: the stream that covers other content is independent. So what is encoded twice by
+    /// mistake, and differs, is never covered by the same stream.
+    pub fn covering(&self, content: &[u8]) -> Self {
+        Self::from_bytes(*blake3::keyed_hash(self.expose(), content).as_bytes())
+    }
+
+    /// The same for words.
+    pub fn covering_words<'a>(&self, content: impl IntoIterator<Item = &'a [u64]>) -> Self {
+        let mut hash = blake3::Hasher::new_keyed(self.expose());
+        let mut bytes = Secret::new(vec![0; 8 * WORDS_AT_ONCE]);
+        for words in content {
+            hash.update(&(words.len() as u64).to_le_bytes());
+            for words in words.chunks(WORDS_AT_ONCE) {
+                let bytes = &mut bytes.expose_mut()[..8 * words.len()];
+                let (places, _) = bytes.as_chunks_mut::<8>();
+                places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+                hash.update(bytes);
+            }
+        }
+        Self::from_bytes(*hash.finalize().as_bytes())
+    }
 }
+
+/// Words that are hashed in one go.
+const WORDS_AT_ONCE: usize = 2048;
 
 /// The stream of a [`Seed`]: the words that `ChaCha20Rng` gives, taken from its blocks directly, which is twice as fast
 /// where many are needed.
