@@ -11,14 +11,15 @@ use secsv_federation::{Coalition, RoundId};
 use secsv_he::PublicKey;
 
 use crate::{
-    Error, PartyId,
+    Error, PartyId, check,
     codec::{Reader, Writer, unpack_matrix},
     decryptors::knowing,
+    early::Early,
     error::CodecError,
     labels,
     message::{Kind, Place, TestPlan, UnitId, join_after},
     pass::{EVERYTHING, Pass, PassId},
-    role::{Effects, Outgoing, Phase, Role},
+    role::{Effects, Incoming, Outgoing, Phase, Role},
     scope::Scope,
     secret::{self, SecretServer},
     server::{
@@ -40,8 +41,8 @@ pub struct Auxiliary {
     store: Store,
     secret: SecretServer,
     units: BTreeMap<UnitId, UnitState>,
-    /// Messages that came before the session did.
-    early: Vec<(PartyId, Kind, Vec<u8>)>,
+    /// Messages that came before the session or a test was announced.
+    early: Early,
     /// Rounds whose first layers have not begun.
     first_layers: BTreeSet<RoundId>,
     /// Samples that were gathered in a round; with the pass while it has not begun.
@@ -55,9 +56,6 @@ pub struct Auxiliary {
     own_counts: BTreeMap<(usize, u64), Recount>,
 }
 
-/// Messages kept until the session is known.
-const MOST_EARLY: usize = 100_000;
-
 impl Auxiliary {
     /// An auxiliary whose randomness follows from a seed.
     pub fn new(federation: Arc<Federation>, seed: Seed) -> Self {
@@ -69,7 +67,7 @@ impl Auxiliary {
             store: Store::default(),
             secret: SecretServer::default(),
             units: BTreeMap::new(),
-            early: Vec::new(),
+            early: Early::default(),
             first_layers: BTreeSet::new(),
             gathered: BTreeMap::new(),
             over: Vec::new(),
@@ -112,37 +110,35 @@ impl Auxiliary {
         server_view(self.session.as_deref(), protocol, PartyId::Auxiliary, received, sent)
     }
 
-    fn session(&self) -> Result<Arc<Session>, Error> {
+    fn agreed(&self) -> Result<Arc<Session>, Error> {
         self.session.clone().ok_or(Error::Local { what: "the session" })
     }
 
-    fn take(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
+    fn take(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        let (from, kind) = (message.from, message.kind);
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         if kind == Kind::Session && from == PartyId::Principal && self.session.is_none() {
-            let session = Arc::new(Session::decode(&self.federation, &content).map_err(malformed)??);
+            let session = Session::decode(&self.federation, &message.content).map_err(malformed)??;
+            let session = Arc::new(session);
             self.session = Some(session);
             let mut effects = Effects::default();
             let common = self.seed.derive("zero sharing", 0);
             effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Common, common.expose().to_vec()));
-            for (from, kind, content) in std::mem::take(&mut self.early) {
-                effects.and(self.take(from, kind, content)?);
+            for message in self.early.take(|_| true) {
+                effects.and(self.take_early(message)?);
             }
             return Ok(effects);
         }
         if kind == Kind::Values && from == PartyId::Principal && self.values.is_none() {
-            self.values = Some(content);
+            self.values = Some(message.content);
             return Ok(Effects::default());
         }
-        if self.session.is_none() {
-            if self.early.len() >= MOST_EARLY {
-                return Err(Error::Unexpected { from, kind, state: "the session has not begun" });
-            }
-            self.early.push((from, kind, content));
+        let Some(session) = self.session.clone() else {
+            self.early.keep(message, "the session has not begun")?;
             return Ok(Effects::default());
-        }
-        let session = self.session()?;
+        };
         if secret::takes(&session, from, kind) {
-            return secret::take(self, &session, from, kind, content);
+            return secret::take(self, &session, message);
         }
         match (kind, from) {
             // Once: clients were told which one it is.
@@ -150,19 +146,19 @@ impl Auxiliary {
                 if leader == session.leader && self.public.is_none() =>
             {
                 let parameters = &session.encryption()?.parameters;
-                let key = PublicKey::from_bytes(parameters, &content).map_err(|e| malformed(e.into()))?;
-                self.public = Some(Arc::new(key));
-                let digest = blake3::hash(&content).as_bytes().to_vec();
-                let mut effects = tell_key(&session, digest);
+                let key = PublicKey::from_bytes(parameters, &message.content);
+                self.public = Some(Arc::new(key.map_err(|e| malformed(e.into()))?));
+                self.store.digests.insert((kind, leader), message.digest);
+                let mut effects = tell_key(&session, message.digest.to_vec());
                 effects.and(self.first_layers()?);
                 Ok(effects)
             }
-            (Kind::Data, PartyId::Client(owner)) => {
-                self.data(&session, owner, &content).map_err(|e| e.from(from, kind))
+            (Kind::Data, PartyId::Client(owner)) if owner < session.hellos.len() => {
+                self.data(&session, owner, &message)
             }
-            (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, content),
+            (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, message),
             (Kind::Test, PartyId::Principal) => {
-                let plan = TestPlan::decode(&content).map_err(malformed)?;
+                let plan = TestPlan::decode(&message.content).map_err(malformed)?;
                 check_plan(&session, &plan).map_err(malformed)?;
                 let mut effects = Effects::default();
                 for context in UnitContext::of(&session, &plan) {
@@ -179,7 +175,7 @@ impl Auxiliary {
                 Ok(effects)
             }
             (Kind::Done, PartyId::Principal) => {
-                let mut r = Reader::new(&content);
+                let mut r = Reader::new(&message.content);
                 match (r.u8().map_err(malformed)?, r.u64().map_err(malformed)?) {
                     (0, test) => {
                         self.keep_counts(test);
@@ -198,47 +194,56 @@ impl Auxiliary {
                 Ok(Effects::default())
             }
             (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.client_share(session, client, kind, &content)
+                self.client_share(session, client, message)
             }
-            (Kind::Opened, PartyId::Principal) => self.count(&session, &content),
+            (Kind::Opened, PartyId::Principal) => self.count(&session, &message.content),
             (Kind::OwnCount, PartyId::Client(owner)) => {
-                self.own_count(&session, owner, &content).map_err(malformed)?;
+                self.own_count(&session, owner, &message.content).map_err(malformed)?;
                 Ok(Effects::default())
             }
             (Kind::Opening, PartyId::Principal) => {
-                let (place, rest) = Place::decode(&content).map_err(malformed)?;
-                let state = self.units.entry(place.unit).or_default();
-                state.openings.entry(place.hop).or_default().other = Some(rest.to_vec());
+                let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
+                let state =
+                    self.units.get_mut(&place.unit).ok_or_else(|| message.unexpected("no such test"))?;
+                state.take_opening(&session, place, rest).map_err(malformed)?;
                 self.advance(place.unit)
             }
-            _ => Err(Error::Unexpected { from, kind, state: "testing" }),
+            _ => Err(message.unexpected("testing")),
         }
     }
 
-    fn data(&mut self, session: &Session, owner: usize, content: &[u8]) -> Result<Effects<Self>, Taken> {
+    /// Takes a message that had to wait. It was kept before it could be judged: if it is at fault, it has no effect.
+    fn take_early(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        self.take(message).or_else(Error::unless_of_peer)
+    }
+
+    fn data(&mut self, session: &Session, owner: usize, message: &Incoming) -> Result<Effects<Self>, Error> {
         let rows = session.program().input_size;
         let columns = session.hellos[owner].samples as usize;
-        let matrix = unpack_matrix(session.field(), rows, columns, content)?;
+        let matrix = unpack_matrix(session.field(), rows, columns, &message.content);
+        let matrix = matrix.map_err(|why| message.malformed(why))?;
         self.store.data.insert(owner, Arc::new(Share::new(matrix)));
-        Ok(self.first_layers()?)
+        self.store.digests.insert((Kind::Data, owner), message.digest);
+        self.first_layers()
     }
 
     fn model(
         &mut self,
         session: Arc<Session>,
         owner: usize,
-        content: Vec<u8>,
+        message: Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let from = PartyId::Client(owner);
-        let malformed = |why| Error::Malformed { from, kind: Kind::Model, why };
-        let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
+        let malformed = |why| message.malformed(why);
+        let mut r = Reader::new(&message.content);
+        let round = RoundId(r.u32().map_err(malformed)?);
         let is_known = !session.rounds_of(round).is_empty();
         if !is_known || !session.federation.participants(round).contains(owner) {
             return Err(malformed(CodecError::Value { what: "round" }));
         }
+        check::model(&session, r.rest()).map_err(malformed)?;
         let mut effects = Effects::default();
         effects.job(move |meter| {
-            let model = LocalModel::decode(&session, false, from, &content[4..], meter)?;
+            let model = LocalModel::decode(&session, false, &message, meter)?;
             Ok(move |role: &mut Self| {
                 role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
                 role.first_layers.insert(round);
@@ -251,7 +256,7 @@ impl Auxiliary {
     /// Starts the first layers of rounds whose models are all there.
     fn first_layers(&mut self) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let session = self.session()?;
+        let session = self.agreed()?;
         let (Some(public), Some(data)) = (self.public.clone(), self.store.all_data(&session)) else {
             return Ok(effects);
         };
@@ -272,7 +277,8 @@ impl Auxiliary {
             for chunk in pass.numbers() {
                 let (session, data, models, public) =
                     (session.clone(), data.clone(), models.clone(), public.clone());
-                let (seed, pass) = (pass.seed(&self.seed, round, chunk), pass.clone());
+                let seed = pass.seed(&self.seed, round, chunk).covering(&self.store.digest(round));
+                let pass = pass.clone();
                 let encoded = self.store.encoded.clone();
                 effects.job(move |meter| {
                     let encryption = session.encryption()?;
@@ -302,26 +308,22 @@ impl Auxiliary {
         &mut self,
         session: Arc<Session>,
         client: usize,
-        kind: Kind,
-        content: &[u8],
+        message: Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let from = PartyId::Client(client);
-        let malformed = |why| Error::Malformed { from, kind, why };
-        let (place, rest) = Place::decode(content).map_err(malformed)?;
+        let kind = message.kind;
+        let malformed = |why| message.malformed(why);
+        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
         let plan = self.units.get(&place.unit).and_then(|state| state.plan.clone());
         let Some(context) = plan else {
             // The principal's announcement is still on its way: the client could not have known without one.
-            if self.early.len() >= MOST_EARLY {
-                return Err(Error::Unexpected { from, kind, state: "no such test" });
-            }
-            self.early.push((from, kind, content.to_vec()));
+            self.early.keep(message, "no such test")?;
             return Ok(Effects::default());
         };
         if !may_send(&session, &context, client, kind, place.hop) {
-            return Err(Error::Unexpected { from, kind, state: "somebody else's part" });
+            return Err(message.unexpected("somebody else's part"));
         }
         if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
-            return secret::take_shared(self, &session, &context, from, kind, place, rest);
+            return secret::take_shared(self, &session, &context, &message, place, rest);
         }
         let (field, count) = (session.field(), context.places().len());
         let state = self.units.entry(place.unit).or_default();
@@ -330,6 +332,7 @@ impl Auxiliary {
                 let rows = session.program().shared_size(place.hop);
                 let matrix = unpack_matrix(field, rows, count, rest).map_err(malformed)?;
                 state.inputs.insert(place.hop, Arc::new(Share::new(matrix)));
+                state.input_digests.insert(place.hop, message.digest);
             }
             Kind::Predicted => {
                 let (committed, rest) = committed(rest).map_err(malformed)?;
@@ -358,17 +361,14 @@ impl Auxiliary {
 
     /// Starts whatever a unit has everything for.
     fn advance(&mut self, id: UnitId) -> Result<Effects<Self>, Error> {
-        let session = self.session()?;
+        let session = self.agreed()?;
         let mut effects = Effects::default();
-        let waiting: Vec<_> = self
-            .early
-            .extract_if(.., |(_, kind, content)| {
-                matches!(kind, Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple)
-                    && Place::decode(content).is_ok_and(|(place, _)| place.unit == id)
-            })
-            .collect();
-        for (from, kind, content) in waiting {
-            effects.and(self.take(from, kind, content)?);
+        let waiting = self.early.take(|Incoming { kind, content, .. }| {
+            matches!(kind, Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple)
+                && Place::decode(content).is_ok_and(|(place, _)| place.unit == id)
+        });
+        for message in waiting {
+            effects.and(self.take_early(message)?);
         }
         let Some(context) = self.units.get(&id).and_then(|state| state.plan.clone()) else {
             return Ok(effects);
@@ -391,6 +391,7 @@ impl Auxiliary {
             let id = context.id;
             let Some(state) = self.units.get_mut(&id) else { break };
             let Some(input) = state.inputs.get(&from).cloned() else { continue };
+            let Some(input_digest) = state.input_digests.get(&from).copied() else { continue };
             if state.started.contains(&(hop, item, 0)) {
                 continue;
             }
@@ -406,6 +407,8 @@ impl Auxiliary {
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
             let place = Place { item, ..Place::new(id, hop) };
             let seed = self.seed.derive("half", id.test).derive("half", place.number());
+            let covered = [context.digest, self.store.digest(context.round), input_digest];
+            let seed = seed.covering(covered.as_flattened());
             let session = session.clone();
             effects.job(move |meter| {
                 let encryption = session.encryption()?;
@@ -602,8 +605,12 @@ impl secret::Host for Auxiliary {
 }
 
 impl Role for Auxiliary {
-    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
-        self.take(from, kind, content)
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        self.take(message)
+    }
+
+    fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
     }
 
     fn take_over(&mut self) -> Vec<Scope> {
@@ -631,32 +638,5 @@ impl Role for Auxiliary {
                 waits_for(PartyId::Auxiliary, &all)
             }
         }
-    }
-}
-
-/// An error of a step, or content that does not decode.
-pub(crate) enum Taken {
-    Codec(CodecError),
-    Step(Error),
-}
-
-impl Taken {
-    pub(crate) fn from(self, from: PartyId, kind: Kind) -> Error {
-        match self {
-            Self::Codec(why) => Error::Malformed { from, kind, why },
-            Self::Step(error) => error,
-        }
-    }
-}
-
-impl From<CodecError> for Taken {
-    fn from(error: CodecError) -> Self {
-        Self::Codec(error)
-    }
-}
-
-impl From<Error> for Taken {
-    fn from(error: Error) -> Self {
-        Self::Step(error)
     }
 }

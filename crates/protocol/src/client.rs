@@ -2,6 +2,7 @@
 //! again. One of them, the leader, makes the secrets all clients have in common.
 
 mod hesv;
+mod input;
 mod keys;
 mod known_models;
 mod received;
@@ -13,36 +14,26 @@ mod view;
 use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::Seed;
-use secsv_federation::{RoundId, TestSet, Weights};
+use secsv_federation::{RoundId, Weights};
 use secsv_he::SecretKey;
 
 use crate::{
     Error, PartyId, Scope,
     codec::Reader,
+    early::Early,
     error::CodecError,
     message::{Hello, Kind, TestPlan, UnitId},
     model::ranges,
-    role::{Effects, Outgoing, Phase, Role},
+    role::{Digest, Effects, Incoming, Outgoing, Phase, Role},
     sealed::EnvelopeKeys,
     server::{check_plan, waits_for},
     session::{Federation, Session},
 };
+pub use input::{ClientInput, model_digest, test_set_digest};
 use keys::Keys;
 pub use known_models::own_right;
 use received::FROM_AUXILIARY;
 use testing::UnitState;
-
-/// What a silo brings: its samples and the models it has from training.
-pub struct ClientInput {
-    /// Its test set.
-    pub test_set: TestSet,
-    /// The models it trained, by round.
-    pub local: BTreeMap<RoundId, Weights>,
-    /// The aggregates of the rounds.
-    pub global: BTreeMap<RoundId, Weights>,
-    /// The model before the first round.
-    pub initial: Weights,
-}
 
 /// A client.
 pub struct Client {
@@ -56,13 +47,14 @@ pub struct Client {
     label_secret: Option<Seed>,
     keys: Keys,
     units: BTreeMap<UnitId, UnitState>,
-    early: Vec<(PartyId, Kind, Vec<u8>)>,
+    early: Early,
+    /// Parts of units that were not announced yet.
+    early_parts: Early,
+    /// Of the samples: what is dealt for them depends on it.
+    samples: Digest,
     values: Option<Vec<u8>>,
     hesv: hesv::State,
 }
-
-/// Messages kept until what they refer to is known.
-const MOST_EARLY: usize = 100_000;
 
 impl Client {
     /// A client whose randomness follows from a seed, its envelope keys too.
@@ -82,6 +74,7 @@ impl Client {
         Self {
             federation,
             position,
+            samples: test_set_digest(&input.test_set),
             input: Arc::new(input),
             seed,
             envelopes,
@@ -90,7 +83,8 @@ impl Client {
             label_secret: None,
             keys: Keys::default(),
             units: BTreeMap::new(),
-            early: Vec::new(),
+            early: Early::default(),
+            early_parts: Early::default(),
             values: None,
             hesv: hesv::State::default(),
         }
@@ -132,12 +126,13 @@ impl Client {
         PartyId::Client(self.position)
     }
 
-    fn take(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
+    fn take(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        let Incoming { from, kind, ref content, .. } = message;
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         let unexpected = |state| Error::Unexpected { from, kind, state };
         match (kind, from) {
             (Kind::Session, PartyId::Principal) if self.session.is_none() => {
-                let session = Arc::new(Session::decode(&self.federation, &content).map_err(malformed)??);
+                let session = Arc::new(Session::decode(&self.federation, content).map_err(malformed)??);
                 let own = session.hellos.get(self.position).map(|hello| hello.samples);
                 if own != Some(self.input.test_set.len() as u64) {
                     return Err(malformed(CodecError::Value { what: "samples" }));
@@ -155,13 +150,14 @@ impl Client {
         let session = self.session.clone().ok_or(Error::Local { what: "the session" })?;
         match (kind, from) {
             (Kind::ClientKeys, PartyId::Principal) if !self.keys.has_secrets() => {
-                self.open_envelope(&session, &content)
+                self.open_envelope(&session, content)
             }
             (Kind::PublicKey, PartyId::Principal | PartyId::Auxiliary) => {
-                self.take_public_key(&session, from, content)
+                self.take_public_key(&session, from, message.content)
             }
             (Kind::RoundStart, PartyId::Principal) => {
-                let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
+                let mut r = Reader::new(content);
+                let round = RoundId(r.u32().and_then(|round| r.end().map(|()| round)).map_err(malformed)?);
                 if session.encryption.is_none() {
                     return self.secret_round(&session, round).map_err(malformed);
                 }
@@ -172,28 +168,24 @@ impl Client {
                 self.upload_models(&session, round)
             }
             (Kind::Test, PartyId::Principal) => {
-                let plan = TestPlan::decode(&content).map_err(malformed)?;
+                let plan = TestPlan::decode(content).map_err(malformed)?;
                 check_plan(&session, &plan).map_err(malformed)?;
                 self.join_test(&session, &plan)
             }
             (Kind::Values, PartyId::Principal) if self.values.is_none() => {
-                self.values = Some(content);
+                self.values = Some(message.content);
                 Ok(Effects::default())
             }
-            (Kind::OwnTest, PartyId::Principal) => self.own_test(&content).map_err(malformed),
+            (Kind::OwnTest, PartyId::Principal) => self.own_test(content).map_err(malformed),
             (Kind::Reply, PartyId::Principal) if session.encryption.is_none() => {
                 Err(unexpected("outputs are shared"))
             }
-            (Kind::Reply, PartyId::Principal) => self.part(&session, &content, None).map_err(malformed)?,
+            (Kind::Reply, PartyId::Principal) => self.part(&session, message, None),
             (Kind::Differences, PartyId::Principal) if self.is_hesv() => {
-                self.count_right(&session, &content).map_err(malformed)
+                self.count_right(&session, content).map_err(malformed)
             }
-            (Kind::OutputShare, PartyId::Principal) => {
-                self.part(&session, &content, Some(0)).map_err(malformed)?
-            }
-            (Kind::OutputShare, PartyId::Auxiliary) => {
-                self.part(&session, &content, Some(FROM_AUXILIARY)).map_err(malformed)?
-            }
+            (Kind::OutputShare, PartyId::Principal) => self.part(&session, message, Some(0)),
+            (Kind::OutputShare, PartyId::Auxiliary) => self.part(&session, message, Some(FROM_AUXILIARY)),
             _ => Err(unexpected("testing")),
         }
     }
@@ -209,24 +201,25 @@ impl Role for Client {
         self.hesv.forget(units);
     }
 
-    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
-        if self.session.is_none() && (kind, from) == (Kind::PublicKey, PartyId::Auxiliary) {
-            return self.keys.take_digest(&content).map(|()| Effects::default());
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        if self.session.is_none() && (message.kind, message.from) == (Kind::PublicKey, PartyId::Auxiliary) {
+            return self.keys.take_digest(&message.content).map(|()| Effects::default());
         }
-        let needs_key = match kind {
+        let needs_key = match message.kind {
             Kind::Session | Kind::ClientKeys | Kind::PublicKey => false,
             Kind::OwnTest => self.session.as_ref().is_some_and(|session| session.encryption.is_some()),
             _ => true,
         };
         if needs_key && self.label_secret.is_none() && self.session.is_some() {
             // The leader's envelope is still on its way, or what the servers say of its public key.
-            if self.early.len() >= MOST_EARLY {
-                return Err(Error::Unexpected { from, kind, state: "the clients' key has not come" });
-            }
-            self.early.push((from, kind, content));
+            self.early.keep(message, "the clients' key has not come")?;
             return Ok(Effects::default());
         }
-        self.take(from, kind, content)
+        self.take(message)
+    }
+
+    fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
     }
 
     fn awaiting(&self) -> String {

@@ -175,6 +175,12 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
+    /// A seed and nothing else.
+    pub(crate) fn only_seed(mut self) -> Result<Seed, CodecError> {
+        let seed = self.seed()?;
+        self.end().map(|()| seed)
+    }
+
     pub(crate) fn u8(&mut self) -> Result<u8, CodecError> {
         Ok(self.array::<1>()?[0])
     }

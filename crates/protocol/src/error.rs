@@ -41,6 +41,14 @@ pub enum Error {
         /// What the receiver is doing.
         state: &'static str,
     },
+    /// A message for a place that is filled with other content.
+    #[error("a second {kind} from {from} for one place, with other content: what is one-time is used once")]
+    Second {
+        /// Who sent it.
+        from: PartyId,
+        /// Which message.
+        kind: Kind,
+    },
     /// Parties that do not belong to the same session.
     #[error("{from} belongs to another session or speaks another version")]
     Incompatible {
@@ -115,6 +123,42 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a message was at fault, and whoever sent it.
+    pub fn is_of_peer(&self) -> bool {
+        matches!(
+            self,
+            Self::Malformed { .. }
+                | Self::Unexpected { .. }
+                | Self::Second { .. }
+                | Self::Damaged { .. }
+                | Self::Incompatible { .. }
+                | Self::Envelope { .. }
+        )
+    }
+
+    /// Whose message was at fault, and which, with the error.
+    pub fn blamed(self) -> Option<(PartyId, Kind, Self)> {
+        match self {
+            Self::Malformed { from, kind, .. }
+            | Self::Unexpected { from, kind, .. }
+            | Self::Second { from, kind }
+            | Self::Damaged { from, kind, .. } => Some((from, kind, self)),
+            Self::Incompatible { from } => Some((from, Kind::Hello, self)),
+            Self::Envelope { from, .. } => Some((from, Kind::ClientKeys, self)),
+            _ => None,
+        }
+    }
+
+    /// The same where a message was at fault, and otherwise the error.
+    pub fn or_blamed(self) -> Result<(PartyId, Kind, Self), Self> {
+        if self.is_of_peer() { self.clone().blamed().ok_or(self) } else { Err(self) }
+    }
+
+    /// Nothing, where a message was at fault that cannot be refused any more; otherwise the error.
+    pub(crate) fn unless_of_peer<T: Default>(self) -> Result<T, Self> {
+        if self.is_of_peer() { Ok(T::default()) } else { Err(self) }
+    }
+
     /// Whether the input is at fault: the federation or the settings, not a peer or the machine.
     pub fn is_bad_input(&self) -> bool {
         matches!(
@@ -173,6 +217,14 @@ pub enum CodecError {
     Trailing {
         /// How many.
         found: usize,
+    },
+    /// It is of another length than its place takes.
+    #[error("expected {expected} bytes, found {found}")]
+    Length {
+        /// What the session says.
+        expected: u64,
+        /// What it has.
+        found: u64,
     },
     /// A count or a size beyond what was agreed on.
     #[error("{what}: expected at most {expected}, found {found}")]

@@ -4,9 +4,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{Error, PartyId, error::FrameDefect, message::Kind};
+use crate::{
+    Error, PartyId,
+    error::FrameDefect,
+    message::Kind,
+    role::{Digest, Incoming},
+};
 
-const MAGIC: [u8; 4] = *b"svf1";
+const MAGIC: [u8; 4] = *b"svf2";
 const LABEL: usize = 4 + 16 + 2 + 2 + 1 + 8 + 8;
 /// Where the kind stands.
 const KIND: usize = 24;
@@ -34,13 +39,18 @@ pub struct Links {
     own: PartyId,
     session: [u8; 16],
     sent: BTreeMap<PartyId, u64>,
-    received: BTreeMap<PartyId, Incoming>,
+    received: BTreeMap<PartyId, Arrived>,
 }
 
 #[derive(Default)]
-struct Incoming {
+struct Arrived {
     next: u64,
-    early: BTreeMap<u64, (Kind, Vec<u8>)>,
+    early: BTreeMap<u64, Incoming>,
+}
+
+/// The tag of a frame: of its content, by its digest, and of its label.
+fn tag(digest: &Digest, label: &[u8]) -> blake3::Hash {
+    blake3::Hasher::new().update(digest).update(label).finalize()
 }
 
 impl Links {
@@ -57,7 +67,7 @@ impl Links {
             bytes.extend_from_slice(&shared);
             bytes
         });
-        let length = bytes.len() as u64;
+        let (length, digest) = (bytes.len(), *blake3::hash(&bytes).as_bytes());
         bytes.reserve_exact(OVERHEAD);
         bytes.extend(MAGIC);
         bytes.extend(self.session);
@@ -65,23 +75,24 @@ impl Links {
         bytes.extend(to.to_wire().to_le_bytes());
         bytes.push(kind as u8);
         bytes.extend(number.to_le_bytes());
-        bytes.extend(length.to_le_bytes());
-        let tag = *blake3::hash(&bytes).as_bytes();
+        bytes.extend((length as u64).to_le_bytes());
+        let tag = *tag(&digest, &bytes[length..]).as_bytes();
         bytes.extend(tag);
         *number += 1;
         Envelope { from: self.own, to, kind, bytes }
     }
 
     /// Takes a frame; returns the messages that are due, in order. A frame seen before gives nothing.
-    pub fn open(&mut self, envelope: Envelope) -> Result<Vec<(Kind, Vec<u8>)>, Error> {
+    pub fn open(&mut self, envelope: Envelope) -> Result<Vec<Incoming>, Error> {
         let (own, session) = (self.own, self.session);
         let Envelope { from, kind, mut bytes, .. } = envelope;
-        let parts = bytes.split_last_chunk::<TAG>().and_then(|(tagged, tag)| {
+        let parts = bytes.split_last_chunk::<TAG>().and_then(|(tagged, found)| {
             let (content, label) = tagged.split_last_chunk::<LABEL>()?;
-            Some((content.len(), *label, blake3::hash(tagged) == *tag))
+            let digest = *blake3::hash(content).as_bytes();
+            Some((content.len(), *label, digest, tag(&digest, label) == *found))
         });
         let damaged = |why| Error::Damaged { from, to: own, kind, why };
-        let Some((length, label, is_whole)) = parts else {
+        let Some((length, label, digest, is_whole)) = parts else {
             return Err(damaged(FrameDefect::Length));
         };
         if !is_whole {
@@ -101,18 +112,18 @@ impl Links {
         if field(33) != length as u64 {
             return Err(damaged(FrameDefect::Length));
         }
-        let incoming = self.received.entry(from).or_default();
+        let arrived = self.received.entry(from).or_default();
         let number = field(25);
-        if number >= incoming.next + WINDOW {
+        if number >= arrived.next + WINDOW {
             return Err(damaged(FrameDefect::Gap));
         }
-        if number >= incoming.next {
+        if number >= arrived.next {
             bytes.truncate(length);
-            incoming.early.entry(number).or_insert((kind, bytes));
+            arrived.early.entry(number).or_insert(Incoming { from, kind, content: bytes, digest });
         }
         let mut due = Vec::new();
-        while let Some(message) = incoming.early.remove(&incoming.next) {
-            incoming.next += 1;
+        while let Some(message) = arrived.early.remove(&arrived.next) {
+            arrived.next += 1;
             due.push(message);
         }
         Ok(due)
@@ -120,11 +131,7 @@ impl Links {
 
     /// Whether frames arrived whose predecessors did not, and from whom.
     pub fn gaps(&self) -> Vec<PartyId> {
-        self.received
-            .iter()
-            .filter(|(_, incoming)| !incoming.early.is_empty())
-            .map(|(from, _)| *from)
-            .collect()
+        self.received.iter().filter(|(_, arrived)| !arrived.early.is_empty()).map(|(from, _)| *from).collect()
     }
 }
 
@@ -144,7 +151,8 @@ mod tests {
         let from = PartyId::Client(0);
         assert!(principal.open(frames[2].clone()).unwrap().is_empty());
         assert_eq!(principal.gaps(), [from]);
-        assert_eq!(principal.open(frames[0].clone()).unwrap(), [(Kind::Truth, vec![0; 3])]);
+        let first = Incoming::new(from, Kind::Truth, vec![0; 3]);
+        assert_eq!(principal.open(frames[0].clone()).unwrap(), [first]);
         assert!(principal.open(frames[0].clone()).unwrap().is_empty(), "doubled");
         assert_eq!(principal.open(frames[1].clone()).unwrap().len(), 2);
         assert_eq!(principal.open(frames[3].clone()).unwrap().len(), 1);

@@ -10,6 +10,7 @@ use crate::{
     codec::{Reader, Writer, pack, unpack},
     frame::{Envelope, Links},
     message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
+    role::Incoming,
     sealed::EnvelopeKeys,
     session::{Federation, Session},
 };
@@ -26,7 +27,7 @@ pub fn frame(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut links = Links::new(PartyId::Principal, [1; 16]);
     let (from, to, kind) = (PartyId::Client(0), PartyId::Principal, Kind::Truth);
     let due = links.open(Envelope { from, to, kind, bytes: bytes.to_vec() })?;
-    let Some((kind, content)) = due.into_iter().next() else { return Ok(bytes.to_vec()) };
+    let Some(Incoming { kind, content, .. }) = due.into_iter().next() else { return Ok(bytes.to_vec()) };
     Ok(Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, kind, content).bytes)
 }
 

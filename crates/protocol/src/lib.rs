@@ -22,12 +22,14 @@
 
 pub mod activation;
 mod auxiliary;
+mod check;
 mod client;
 mod codec;
 mod combinations;
 pub mod cost;
 pub mod decryptors;
 pub mod disclosure;
+mod early;
 mod error;
 pub mod exposure;
 mod frame;
@@ -36,6 +38,7 @@ mod hesv;
 pub mod hostile;
 pub mod ideal;
 mod labels;
+mod lengths;
 pub mod message;
 pub mod model;
 mod party;
@@ -53,7 +56,8 @@ pub mod session;
 pub mod views;
 
 pub use auxiliary::Auxiliary;
-pub use client::{Client, ClientInput, own_right};
+pub use client::{Client, ClientInput, model_digest, own_right, test_set_digest};
+pub use early::MAX_EARLY_BYTES;
 pub use error::{CodecError, Error, FrameDefect, KeyDefect};
 pub use frame::{Envelope, Links};
 pub use party::PartyId;

@@ -221,6 +221,9 @@ pub enum ShareBody {
     Elements(Vec<u8>),
 }
 
+/// Bytes of an envelope: a public key, the seeds of the clients' key and of their blinding factors, and a tag.
+pub(crate) const ENVELOPE: usize = 32 + 2 * 32 + 16;
+
 /// Samples that a client may bring: what is laid out for them stays within memory and machine words.
 const MOST_SAMPLES: u64 = 1 << 24;
 

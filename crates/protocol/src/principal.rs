@@ -28,17 +28,17 @@ use secsv_federation::{Coalition, RoundId};
 use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 
 use crate::{
-    Error, PartyId,
+    Error, PartyId, check,
     codec::{Reader, Writer},
     decryptors::Planner,
     error::CodecError,
     labels,
-    message::{Hello, Kind, Place, UnitId},
-    pass::{EVERYTHING, Pass, PassId},
-    role::{Effects, Outgoing, Role},
+    message::{ENVELOPE, Hello, Kind, Place, UnitId},
+    pass::{Pass, PassId},
+    role::{Digest, Effects, Incoming, Outgoing, Role},
     scope::Scope,
     secret::{self, SecretServer},
-    server::{Store, Triple, UnitState, may_send, missing, missing_inputs, tell_key, waits_for},
+    server::{Store, Triple, UnitState, may_send, missing, missing_inputs, products_of, tell_key, waits_for},
     session::{Federation, Session},
     views::{Message, View, server_view},
 };
@@ -84,16 +84,24 @@ struct RoundState {
     gathered: BTreeMap<PassId, (Arc<Pass>, bool)>,
     own: BTreeMap<(PassId, usize), Vec<Vec<Ciphertext>>>,
     /// Messages as they came.
-    other: BTreeMap<(PassId, usize), Vec<u8>>,
+    other: BTreeMap<(PassId, usize), Incoming>,
     /// First-layer outputs of every model, chunk by chunk.
-    outputs: BTreeMap<(PassId, usize), Arc<Vec<Vec<Ciphertext>>>>,
+    outputs: BTreeMap<(PassId, usize), Arc<FirstOutputs>>,
+}
+
+/// First-layer outputs of every model on a chunk.
+struct FirstOutputs {
+    /// Model by model.
+    ciphertexts: Vec<Vec<Ciphertext>>,
+    /// Of the auxiliary's half, where there is one.
+    half: Digest,
 }
 
 #[derive(Default)]
 struct Halves {
     own: Option<Vec<Ciphertext>>,
     /// The message as it came.
-    other: Option<Vec<u8>>,
+    other: Option<Incoming>,
 }
 
 impl Principal {
@@ -182,7 +190,8 @@ impl Principal {
         self.session.clone().ok_or(Error::Local { what: "the session" })
     }
 
-    fn take(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
+    fn take(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        let Incoming { from, kind, ref content, digest } = message;
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         let unexpected = |state| Error::Unexpected { from, kind, state };
         match (kind, from) {
@@ -190,7 +199,7 @@ impl Principal {
                 if self.session.is_none() && client < self.federation.clients =>
             {
                 let hello =
-                    Hello::decode(&content, self.federation.program.operators.len()).map_err(malformed)?;
+                    Hello::decode(content, self.federation.program.operators.len()).map_err(malformed)?;
                 if !self.federation.is_envelope_key(client, &hello.public_key) {
                     return Err(malformed(CodecError::Value { what: "envelope key" }));
                 }
@@ -200,15 +209,15 @@ impl Principal {
             _ if self.session.is_none() => return Err(unexpected("clients introduce themselves")),
             _ => {}
         }
-        if self.is_late(kind, &content) {
+        if self.is_late(kind, content) {
             return Ok(Effects::default());
         }
         if let Some(session) = self.session.clone().filter(|session| secret::takes(session, from, kind)) {
-            return secret::take(self, &session, from, kind, content);
+            return secret::take(self, &session, message);
         }
         let session = self.agreed()?;
         if self.is_hesv() && kind != Kind::ClientKeys {
-            return self.take_hesv(&session, from, kind, content);
+            return self.take_hesv(&session, message);
         }
         match (kind, from) {
             // Once: clients were told which one it is.
@@ -216,28 +225,31 @@ impl Principal {
                 if leader == session.leader && self.public.is_none() =>
             {
                 let parameters = &session.encryption()?.parameters;
-                let key = PublicKey::from_bytes(parameters, &content).map_err(|e| malformed(e.into()))?;
+                let key = PublicKey::from_bytes(parameters, content).map_err(|e| malformed(e.into()))?;
                 self.public = Some(Arc::new(key));
-                let mut effects = tell_key(&session, content);
+                self.store.digests.insert((kind, leader), digest);
+                let mut effects = tell_key(&session, message.content);
                 effects.and(self.pump()?);
                 Ok(effects)
             }
             (Kind::ClientKeys, PartyId::Client(leader)) if leader == session.leader => {
-                let mut r = Reader::new(&content);
+                let mut r = Reader::new(content);
                 let to = r.u16().map_err(malformed)?;
-                if to >= self.federation.clients {
+                let sealed = r.rest();
+                if to >= self.federation.clients || sealed.len() != ENVELOPE {
                     return Err(malformed(CodecError::Value { what: "addressee" }));
                 }
                 let mut effects = Effects::default();
-                effects.outbox.push(Outgoing::new(PartyId::Client(to), Kind::ClientKeys, r.rest().to_vec()));
+                effects.outbox.push(Outgoing::new(PartyId::Client(to), Kind::ClientKeys, sealed.to_vec()));
                 Ok(effects)
             }
             (Kind::Common, PartyId::Auxiliary) => {
-                self.common = Some(Reader::new(&content).seed().map_err(malformed)?);
+                self.common = Some(Reader::new(content).only_seed().map_err(malformed)?);
                 self.pump()
             }
-            (Kind::Data, PartyId::Client(owner)) => {
-                let seed = Reader::new(&content).seed().map_err(malformed)?;
+            (Kind::Data, PartyId::Client(owner)) if owner < session.hellos.len() => {
+                let seed = Reader::new(content).only_seed().map_err(malformed)?;
+                self.store.digests.insert((kind, owner), digest);
                 let (rows, columns) = (session.program().input_size, session.hellos[owner].samples as usize);
                 let share = SeedShare::new(session.field(), rows, columns, seed).expand();
                 self.store.data.insert(owner, Arc::new(share));
@@ -248,51 +260,41 @@ impl Principal {
                 }
                 Ok(effects)
             }
-            (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, content),
-            (Kind::FirstLayer, PartyId::Auxiliary) => {
-                let mut r = Reader::new(&content);
-                let round = RoundId(r.u32().map_err(malformed)?);
-                let pass: PassId = r.array().map_err(malformed)?;
-                let chunk = r.u32().map_err(malformed)? as usize;
-                if let Some(state) = self.rounds.get_mut(&round) {
-                    // After a restart, outputs may come before the test that they are for, or after the last one.
-                    let (chunks, room) = (session.chunks.len(), 4 * session.chunks.len());
-                    let is_known = match state.gathered.get(&pass) {
-                        Some((gathered, _)) => gathered.numbers().contains(&chunk),
-                        None => chunk < chunks && (pass == EVERYTHING || state.other.len() < room),
-                    };
-                    if !is_known {
-                        return Err(malformed(CodecError::Value { what: "chunk" }));
-                    }
-                    state.other.insert((pass, chunk), content);
-                }
-                self.combine(round, (pass, chunk))
-            }
+            (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, message),
+            (Kind::FirstLayer, PartyId::Auxiliary) => self.first_half(&session, message),
             (Kind::Half, PartyId::Auxiliary) => {
-                let (place, _) = Place::decode(&content).map_err(malformed)?;
-                self.halves.entry(place).or_default().other = Some(content);
+                let (place, rest) = Place::decode(content).map_err(malformed)?;
+                let context = self.units.get(&place.unit).and_then(|state| state.plan.as_ref());
+                let context = context.ok_or(unexpected("no such test"))?;
+                let mut products = products_of(&session);
+                let found = products.find(|(hop, item, ..)| (*hop, *item) == (place.hop, place.item));
+                let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "hop" }))?;
+                let columns = session.program().operators[operator].positions * context.places().len();
+                let layout = &session.encryption()?.layouts[operator];
+                let count = layout.batches(columns) * layout.rows();
+                check::ciphertexts(&session, count, rest).map_err(malformed)?;
+                self.halves.entry(place).or_default().other = Some(message);
                 self.advance(place.unit)
             }
             (Kind::Opening, PartyId::Auxiliary) => {
-                let (place, rest) = Place::decode(&content).map_err(malformed)?;
+                let (place, rest) = Place::decode(content).map_err(malformed)?;
                 let state = self.units.get_mut(&place.unit).ok_or(unexpected("no such test"))?;
-                state.openings.entry(place.hop).or_default().other = Some(rest.to_vec());
+                state.take_opening(&session, place, rest).map_err(malformed)?;
                 self.advance(place.unit)
             }
             (Kind::Verdict, PartyId::Auxiliary) => {
-                let (place, rest) = Place::decode(&content).map_err(malformed)?;
-                // Refused now: a job that fails ends the process.
-                if let Some(context) = self.units.get(&place.unit).and_then(|state| state.plan.as_ref()) {
-                    labels::check_len(context.label_bytes(&session), rest).map_err(malformed)?;
-                }
+                let (place, rest) = Place::decode(content).map_err(malformed)?;
+                let context = self.units.get(&place.unit).and_then(|state| state.plan.as_ref());
+                let context = context.ok_or(unexpected("no such test"))?;
+                labels::check_len(context.label_bytes(&session), rest).map_err(malformed)?;
                 self.verdicts.insert(place.unit, rest.to_vec());
                 self.advance(place.unit)
             }
             (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.client_share(&session, client, kind, &content)
+                self.client_share(&session, client, &message)
             }
             (Kind::OwnResult, PartyId::Client(client)) => {
-                self.own_result(&session, client, &content).map_err(malformed)?
+                self.own_result(&session, client, content).map_err(malformed)?
             }
             _ => Err(unexpected("testing")),
         }
@@ -324,30 +326,28 @@ impl Principal {
         &mut self,
         session: &Arc<Session>,
         client: usize,
-        kind: Kind,
-        content: &[u8],
+        message: &Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let from = PartyId::Client(client);
-        let malformed = |why| Error::Malformed { from, kind, why };
-        let (place, rest) = Place::decode(content).map_err(malformed)?;
-        let unexpected = Error::Unexpected { from, kind, state: "somebody else's part, or no such test" };
+        let kind = message.kind;
+        let malformed = |why| message.malformed(why);
+        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
+        let unexpected = message.unexpected("somebody else's part, or no such test");
         let Some(state) = self.units.get_mut(&place.unit) else { return Err(unexpected) };
         let Some(context) = state.plan.clone() else { return Err(unexpected) };
         if !may_send(session, &context, client, kind, place.hop) {
             return Err(unexpected);
         }
         if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
-            return secret::take_shared(self, session, &context, from, kind, place, rest);
+            return secret::take_shared(self, session, &context, message, place, rest);
         }
-        let mut r = Reader::new(rest);
-        let seed = r.seed().map_err(malformed)?;
-        r.end().map_err(malformed)?;
+        let seed = Reader::new(rest).only_seed().map_err(malformed)?;
         let (field, count) = (session.field(), context.places().len());
         match kind {
             Kind::Shared => {
                 let rows = session.program().shared_size(place.hop);
                 let share = SeedShare::new(field, rows, count, seed).expand();
                 state.inputs.insert(place.hop, Arc::new(share));
+                state.input_digests.insert(place.hop, message.digest);
             }
             Kind::Predicted => {
                 state.predicted = Some(labels::expand(&seed, context.label_bytes(session)));
@@ -429,8 +429,12 @@ impl secret::Host for Principal {
 }
 
 impl Role for Principal {
-    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error> {
-        self.take(from, kind, content)
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        self.take(message)
+    }
+
+    fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
     }
 
     fn take_over(&mut self) -> Vec<Scope> {

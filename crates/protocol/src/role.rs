@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use secsv_he::Operations;
 
-use crate::{Error, PartyId, message::Kind, scope::Scope};
+use crate::{Error, PartyId, error::CodecError, message::Kind, scope::Scope, session::Session};
 
 /// A message as its sender hands it over: whoever runs the role numbers and frames it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,40 @@ impl Outgoing {
     /// A message to a party.
     pub fn new(to: PartyId, kind: Kind, content: impl Into<Arc<Vec<u8>>>) -> Self {
         Self { to, kind, content: content.into() }
+    }
+}
+
+/// A digest of some content.
+pub type Digest = [u8; 32];
+
+/// A message as its receiver takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    /// The sender.
+    pub from: PartyId,
+    /// What it holds.
+    pub kind: Kind,
+    /// The content.
+    pub content: Vec<u8>,
+    /// Of the content: whoever carries it has computed it.
+    pub digest: Digest,
+}
+
+impl Incoming {
+    /// A message whose digest nobody has computed yet.
+    pub fn new(from: PartyId, kind: Kind, content: Vec<u8>) -> Self {
+        let digest = *blake3::hash(&content).as_bytes();
+        Self { from, kind, content, digest }
+    }
+
+    /// The error that its content is not what it should be.
+    pub(crate) fn malformed(&self, why: CodecError) -> Error {
+        Error::Malformed { from: self.from, kind: self.kind, why }
+    }
+
+    /// The error that nobody waits for it.
+    pub(crate) fn unexpected(&self, state: &'static str) -> Error {
+        Error::Unexpected { from: self.from, kind: self.kind, state }
     }
 }
 
@@ -111,8 +145,11 @@ impl<R> Effects<R> {
 
 /// A party's state machine.
 pub trait Role: Sized + Send + 'static {
-    /// Takes a message.
-    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, Error>;
+    /// Takes a message. What the sender is to blame for is an error now, and never one of a job.
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error>;
+
+    /// The agreement, once it is known.
+    fn session(&self) -> Option<&Arc<Session>>;
 
     /// What has ended since this was last asked: messages about it are not needed any more.
     fn take_over(&mut self) -> Vec<Scope> {

@@ -2,7 +2,15 @@
 
 use secsv_federation::RoundId;
 
-use crate::{codec::Reader, decryptors::Protocol, error::CodecError, message::Kind, session::Federation};
+use crate::{
+    PartyId,
+    codec::Reader,
+    decryptors::Protocol,
+    error::CodecError,
+    message::{Kind, Place},
+    pass,
+    session::Federation,
+};
 
 /// What a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +37,47 @@ impl Scope {
 }
 
 impl Federation {
+    /// The part of a message that says which place of the session it fills, beside its sender and kind. **A place is filled
+    /// once**: with other content under the same randomness, the two together would tell what each hides. None for a message
+    /// that brings nothing.
+    pub fn place<'a>(&self, from: PartyId, kind: Kind, content: &'a [u8]) -> Option<&'a [u8]> {
+        let is_secret = self.settings.protocol == Protocol::SecretSv;
+        let length = match kind {
+            Kind::Hello
+            | Kind::Session
+            | Kind::ServerKeys
+            | Kind::PublicKey
+            | Kind::Common
+            | Kind::Values => 0,
+            Kind::ClientKeys if from == PartyId::Principal => 0,
+            Kind::ClientKeys => size_of::<u16>(),
+            Kind::Data if self.settings.protocol == Protocol::Hesv => size_of::<u32>(),
+            Kind::Data => 0,
+            Kind::FirstLayer if from == PartyId::Auxiliary => pass::HEAD,
+            Kind::RoundStart | Kind::Model | Kind::FirstLayer => size_of::<u32>(),
+            Kind::Test | Kind::OwnTest | Kind::OwnResult | Kind::OwnCount => size_of::<u64>(),
+            // Of the first layer: round and owner.
+            Kind::Opening if is_secret && content.first() == Some(&0) => {
+                1 + size_of::<u32>() + size_of::<u16>()
+            }
+            Kind::Opening if is_secret => 1 + Place::LENGTH,
+            Kind::Half
+            | Kind::Reply
+            | Kind::Shared
+            | Kind::Truth
+            | Kind::Predicted
+            | Kind::Verdict
+            | Kind::Opened
+            | Kind::Triple
+            | Kind::Opening
+            | Kind::OutputShare
+            | Kind::Differences
+            | Kind::Count => Place::LENGTH,
+            Kind::Done => return None,
+        };
+        content.get(..length)
+    }
+
     /// What a message is about.
     pub fn scope(&self, kind: Kind, content: &[u8]) -> Result<Scope, CodecError> {
         let mut r = Reader::new(content);

@@ -28,7 +28,7 @@ use crate::{
     message::{Kind, TestPlan, UnitId, split},
     pass::{EVERYTHING, Pass},
     program::Receive,
-    role::{Effects, Meter, Outgoing, Phase},
+    role::{Digest, Effects, Incoming, Meter, Outgoing, Phase},
     session::Session,
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct LocalModel {
     pub weights: Vec<PreparedMatrix>,
     /// Biases, at the principal alone.
     pub biases: Vec<Vec<Ciphertext>>,
+    /// Of the message it came in.
+    pub digest: Digest,
 }
 
 impl LocalModel {
@@ -47,17 +49,17 @@ impl LocalModel {
     pub(crate) fn decode(
         session: &Session,
         with_biases: bool,
-        from: PartyId,
-        bytes: &[u8],
+        message: &Incoming,
         meter: &mut Meter<'_>,
     ) -> Result<Self, Error> {
-        let malformed = |why: CodecError| Error::Malformed { from, kind: Kind::Model, why };
+        let malformed = |why| message.malformed(why);
+        let bytes = message.content.get(4..).unwrap_or_default();
         let parts = split(bytes).map_err(malformed)?;
         let layouts = &session.encryption()?.layouts;
         if parts.len() != 2 * layouts.len() {
             return Err(malformed(CodecError::Value { what: "layers" }));
         }
-        let mut model = Self { weights: Vec::new(), biases: Vec::new() };
+        let mut model = Self { weights: Vec::new(), biases: Vec::new(), digest: message.digest };
         meter.enter(Phase::Codec);
         for (layout, part) in layouts.iter().zip(parts.chunks_exact(2)) {
             let weights = PreparedMatrix::from_bytes(layout, part[0]).map_err(|e| malformed(e.into()))?;
@@ -75,6 +77,8 @@ impl LocalModel {
 #[derive(Default)]
 pub(crate) struct Store {
     pub data: BTreeMap<usize, Arc<Share<Field>>>,
+    /// Of what came for the whole session: keys and samples, by sender and, in HESV, chunk.
+    pub digests: BTreeMap<(Kind, usize), Digest>,
     pub models: BTreeMap<RoundId, BTreeMap<usize, Arc<LocalModel>>>,
     /// Models of coalitions, by test and operator, while the test runs.
     pub coalitions: BTreeMap<(u64, usize), Option<Arc<PreparedMatrix>>>,
@@ -102,6 +106,19 @@ impl Store {
             .members()
             .map(|i| models.get(&i).map(|m| (i, m.clone())))
             .collect()
+    }
+
+    /// A digest of everything that outputs of a round are computed from: keys, samples, models. Randomness that covers such
+    /// outputs depends on it. The same at any time, because nothing is computed before all of it is there.
+    pub(crate) fn digest(&self, round: RoundId) -> Digest {
+        let mut hash = blake3::Hasher::new();
+        for ((kind, number), digest) in &self.digests {
+            hash.update(&[*kind as u8]).update(&(*number as u64).to_le_bytes()).update(digest);
+        }
+        for (client, model) in self.models.get(&round).into_iter().flatten() {
+            hash.update(&(*client as u64).to_le_bytes()).update(&model.digest);
+        }
+        *hash.finalize().as_bytes()
     }
 
     pub(crate) fn forget_round(&mut self, round: RoundId) {
@@ -252,8 +269,9 @@ pub(crate) fn products(
 #[derive(Default)]
 pub(crate) struct UnitState {
     pub plan: Option<Arc<UnitContext>>,
-    /// What clients shared, by hop.
+    /// What clients shared, by hop, and digests of the messages.
     pub inputs: BTreeMap<usize, Arc<Share<Field>>>,
+    pub input_digests: BTreeMap<usize, Digest>,
     /// Which receives are under way: hop, item and chunk.
     pub started: BTreeSet<(usize, usize, usize)>,
     pub triples: BTreeMap<usize, Triple>,

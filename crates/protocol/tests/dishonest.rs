@@ -18,7 +18,7 @@ mod tests {
         Seed, TestRequest, TestResult,
         decryptors::Protocol,
         message::Kind,
-        role::{Effects, Meter, Outgoing, Phase, Probe, Role},
+        role::{Effects, Incoming, Meter, Outgoing, Phase, Probe, Role},
         session::{Federation, Matmul, Settings, typical_costs},
     };
 
@@ -153,7 +153,7 @@ mod tests {
                     kind: Kind,
                     content: Vec<u8>,
                 ) -> Result<Vec<Outgoing>, Error> {
-                    let effects = role.handle(from, kind, content)?;
+                    let effects = role.handle(Incoming::new(from, kind, content))?;
                     settle(role, effects)
                 }
                 let outbox = match to {
@@ -272,7 +272,9 @@ mod tests {
                         && message.kind == Kind::Session
                         && message.to == PartyId::Client(leader)
                     {
-                        let effects = other.handle(from, Kind::Session, message.content.to_vec()).unwrap();
+                        let effects = other
+                            .handle(Incoming::new(from, Kind::Session, message.content.to_vec()))
+                            .unwrap();
                         let outbox = settle(&mut other, effects).unwrap();
                         let to = (deceived as u16).to_le_bytes();
                         envelope = outbox

@@ -11,6 +11,7 @@ use super::Client;
 use crate::{
     Error, PartyId,
     activation::Handed,
+    check,
     codec::Writer,
     error::CodecError,
     hesv::{Upload, encrypt_batches, is_hesv, open_slots, rotation_steps},
@@ -69,7 +70,7 @@ impl Client {
                     let places = &session.chunks[chunk].places;
                     let columns = Secret::new(columns_of(samples.expose(), places.start, places.len()));
                     let columns = Secret::new(session.program().operators[0].arrange(columns.expose())?);
-                    let mut rng = Prg::new(&seed);
+                    let mut rng = Prg::new(&seed.covering_words([columns.expose().elements()]));
                     let parts = encrypt_batches(&session, 0, columns.expose(), &key, &mut rng, meter)?;
                     let mut w = Writer::default();
                     w.u32(chunk as u32);
@@ -99,6 +100,7 @@ impl Client {
             let own = context.places().iter().filter(|place| places.contains(place));
             let labels = own.map(|place| input.test_set.labels()[place - places.start] as u64);
             let labels = Secret::new(labels.collect::<Vec<u64>>());
+            let seed = seed.covering(&context.digest).covering_words([labels.expose().as_slice()]);
             let slots = key.encrypt_slots(labels.expose(), &mut Prg::new(&seed), &mut meter.operations)?;
             let content = place.encode(&slots.to_bytes(key.parameters()));
             Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Truth, content)))
@@ -120,9 +122,12 @@ impl Client {
         content: &[u8],
     ) -> Result<Effects<Self>, CodecError> {
         let (place, rest) = Place::decode(content)?;
-        let (Some(context), Some(key)) = (self.hesv.counting.remove(&place.unit), self.key.clone()) else {
+        let (Some(context), Some(key)) = (self.hesv.counting.get(&place.unit).cloned(), self.key.clone())
+        else {
             return Err(CodecError::Value { what: "unit to count" });
         };
+        check::slot_replies(session, context.places().len(), rest)?;
+        self.hesv.counting.remove(&place.unit);
         let mut effects = Effects::default();
         let (session, bytes) = (session.clone(), rest.to_vec());
         effects.job(move |meter| {
@@ -148,7 +153,15 @@ pub(super) fn encrypted(
     if !is_hesv(session) {
         return Ok(None);
     }
-    let mut rng = Prg::new(&seed.derive("encrypted", 0));
+    let seed = seed.derive("encrypted", 0);
+    let seed = match handed {
+        Handed::Shared(matrix) => seed.covering_words([matrix.elements()]),
+        Handed::Labels(labels) => {
+            let labels = Secret::new(labels.iter().map(|&label| label.into()).collect::<Vec<u64>>());
+            seed.covering_words([labels.expose().as_slice()])
+        }
+    };
+    let mut rng = Prg::new(&seed);
     Upload::encrypt(session, hop, handed, key, &mut rng, meter).map(Some)
 }
 

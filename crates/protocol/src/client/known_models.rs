@@ -19,6 +19,7 @@ use crate::{
 impl Client {
     /// Tests models this client knows on its own samples, in the clear.
     pub(super) fn own_test(&mut self, content: &[u8]) -> Result<Effects<Self>, CodecError> {
+        let position = self.position;
         let mut r = Reader::new(content);
         let (test, rounds) = (r.u64()?, r.rounds()?);
         // Of one stretch: what is answered is as long as rounds times tests.
@@ -35,8 +36,16 @@ impl Client {
         if tests.iter().any(|(_, samples)| samples.total() != self.input.test_set.len()) {
             return Err(CodecError::Value { what: "samples" });
         }
+        let is_known = |round: &RoundId| {
+            tests
+                .iter()
+                .all(|(coalition, _)| knows(&self.federation, position, &self.input, *round, *coalition))
+        };
+        if !rounds.iter().all(is_known) {
+            return Err(CodecError::Value { what: "coalition" });
+        }
         let mut effects = Effects::default();
-        let (federation, input, position) = (self.federation.clone(), self.input.clone(), self.position);
+        let (federation, input) = (self.federation.clone(), self.input.clone());
         let counts = self.is_hesv();
         effects.job(move |meter| {
             meter.enter(Phase::Clear);
@@ -70,6 +79,23 @@ impl Client {
         });
         Ok(effects)
     }
+}
+
+/// Whether this client has the model of a coalition from training.
+fn knows(
+    federation: &Federation,
+    position: usize,
+    input: &ClientInput,
+    round: RoundId,
+    coalition: Coalition,
+) -> bool {
+    let participants = federation.participants(round);
+    let (has_global, has_local) = (input.global.contains_key(&round), input.local.contains_key(&round));
+    let is_rest = participants.contains(position) && coalition == participants.without(position);
+    coalition.is_empty()
+        || coalition == participants && has_global
+        || coalition == Coalition::EMPTY.with(position) && has_local
+        || is_rest && has_global && has_local
 }
 
 /// The samples of its own that a model predicts right which this client knows from training.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use secsv_algebra::{Field, Matrix, Secret};
+use secsv_algebra::{Field, Matrix, Ring64, Secret};
 use secsv_he::{Reply, SecretKey};
 
 use super::hesv;
 use crate::{
-    Error, PartyId,
+    Error, PartyId, check,
     codec::unpack_matrix,
     error::CodecError,
     hesv::is_hesv,
@@ -40,6 +40,53 @@ pub(super) fn expected_parts(session: &Session, context: &UnitContext, hop: usiz
             Receive::Update { .. } => vec![(item, 0), (item, FROM_AUXILIARY)],
         })
         .collect()
+}
+
+/// Checks a part of what a hop receives: replies, or one server's share of outputs.
+pub(super) fn check_part(
+    session: &Session,
+    context: &UnitContext,
+    hop: usize,
+    (item, part): (usize, usize),
+    bytes: &[u8],
+) -> Result<(), CodecError> {
+    if !expected_parts(session, context, hop).contains(&(item, part)) {
+        return Err(CodecError::Value { what: "item or chunk" });
+    }
+    let program = session.program();
+    let samples = context.places().len();
+    let sent = &context.combinations(session).sent;
+    let together = if session.encryption.is_some() { sent.len().max(1) } else { 1 };
+    let receive = program.hops[hop].receives.get(item / together);
+    let receive = receive.ok_or(CodecError::Value { what: "item" })?;
+    let hidden = program.gru.map_or(0, |gru| gru.hidden);
+    let elements = |operator: Option<usize>, columns: usize| {
+        let rows = operator.map_or(hidden, |operator| program.operators[operator].shape.d_out);
+        rows.checked_mul(columns)
+    };
+    match *receive {
+        Receive::Outputs { operator, count, .. } if session.encryption.is_none() => {
+            check::elements(Ring64, elements(Some(operator), count * samples), bytes)
+        }
+        Receive::Bias { operator } if session.encryption.is_none() => {
+            check::elements(Ring64, elements(Some(operator), samples), bytes)
+        }
+        Receive::Update { .. } if session.encryption.is_none() => {
+            check::elements(Ring64, elements(None, samples), bytes)
+        }
+        Receive::Outputs { operator, input: Input::Data, first, count } => {
+            let selection = &context.selections[sent[item % together]];
+            let columns = program.operators[operator].positions * context.pass.length(part);
+            let wants = context.pass.wants(&selection.samples, part, (first, count));
+            check::replies(session, operator, columns, wants, bytes)
+        }
+        Receive::Outputs { operator, count, .. } => {
+            check::replies(session, operator, count * samples, |_| true, bytes)
+        }
+        Receive::Bias { operator } => check::replies(session, operator, samples, |_| true, bytes),
+        Receive::Update { .. } if is_hesv(session) => check::slot_replies(session, hidden * samples, bytes),
+        Receive::Update { .. } => check::elements(session.field(), elements(None, samples), bytes),
+    }
 }
 
 /// Matrices that are wiped.
@@ -178,7 +225,7 @@ fn decrypt(
     for (i, bytes) in replies.iter().enumerate() {
         let (row, batch) = (i % layout.rows(), batches[i / layout.rows()]);
         let wanted = wanted_of(layout, columns, batch, &wants);
-        let carried = layout.carried(row, (0..layout.batch()).filter(|&column| wanted(column)).count());
+        let carried = check::carried(layout, columns, &wants, row, batch);
         meter.enter(Phase::Codec);
         let reply = Reply::from_bytes(&encryption.parameters, carried, bytes);
         let reply = reply.map_err(|e| malformed(e.into()))?;

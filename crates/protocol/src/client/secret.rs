@@ -19,9 +19,14 @@ use crate::{
 };
 
 impl Client {
+    /// What this client deals to the servers: for these samples and no others.
+    fn masks(&self) -> [secret::Masks; 2] {
+        secret::masks(&self.seed.covering(&self.samples))
+    }
+
     /// Gives the servers the seeds of what this client deals, and shares the samples.
     pub(super) fn secret_data(&self, session: &Arc<Session>) -> Effects<Self> {
-        let [principal, auxiliary] = secret::masks(&self.seed);
+        let [principal, auxiliary] = self.masks();
         let mut effects = self.send(PartyId::Principal, Kind::ServerKeys, principal.seed().expose().to_vec());
         effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, auxiliary.seed().expose().to_vec()));
         effects.and(self.share_samples(session, Ring64));
@@ -59,7 +64,7 @@ impl Client {
         }
         if owns {
             let (session, input, position) = (session.clone(), self.input.clone(), self.position);
-            let masks = secret::masks(&self.seed);
+            let masks = self.masks();
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
                 let rest = secret::deal_first_layer(&session, position, &input.test_set, round, &masks)?;
@@ -81,7 +86,7 @@ impl Client {
         let labels = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
         let place = Place::new(context.id, hop);
         let seed = self.seed.derive("shared", context.id.test).derive("shared", place.number());
-        let masks = secret::masks(&self.seed);
+        let masks = self.masks();
         let session = session.clone();
         let mut effects = Effects::default();
         effects.job(move |meter| {
@@ -94,13 +99,14 @@ impl Client {
             let (kind, seeded, rest) = match handed {
                 Handed::Shared(matrix) => {
                     let matrix = Secret::new(matrix);
+                    let seed = seed.covering(&context.digest).covering_words([matrix.expose().elements()]);
                     let (seeded, rest) = share(matrix.expose(), seed);
                     let mut rest = pack(Ring64, rest.expose().elements());
                     rest.extend(secret::deal_product(&session, place, matrix.expose(), &masks)?);
                     (Kind::Shared, seeded.seed().clone(), rest)
                 }
                 Handed::Labels(classes) => {
-                    let rest = blinded(&session, &labels, &context, classes, &seed);
+                    let (seed, rest) = blinded(&session, &labels, &context, classes, &seed);
                     (Kind::Predicted, seed, rest)
                 }
             };

@@ -30,9 +30,11 @@ impl Client {
         let info = envelope_info(session);
         let position = self.position;
         for client in (0..self.federation.clients).filter(|&c| c != position) {
-            let mut rng = Prg::new(&self.seed.derive("envelope", client as u64));
             let (from, to) = (self.id(), PartyId::Client(client));
             let receiver = &session.hellos[client].public_key;
+            let covered = Secret::new([secrets.expose(), &receiver[..], &info].concat());
+            let seed = self.seed.derive("envelope", client as u64).covering(covered.expose());
+            let mut rng = Prg::new(&seed);
             let sealed = self.envelopes.seal(from, to, receiver, &info, secrets.expose(), &mut rng)?;
             let mut w = Writer::default();
             w.u16(client).raw(&sealed);
@@ -74,8 +76,9 @@ impl Client {
                 }
             }
         };
-        for (from, kind, content) in std::mem::take(&mut self.early) {
-            effects.and(self.take(from, kind, content)?);
+        for message in self.early.take(|_| true) {
+            // It was kept before it could be judged: if it is at fault, it has no effect.
+            effects.and(self.take(message).or_else(Error::unless_of_peer)?);
         }
         Ok(effects)
     }
@@ -91,6 +94,7 @@ impl Client {
             meter.enter(Phase::Share);
             let values = sample_values(session.program(), &input.test_set);
             let samples = Secret::new(values.encode(ring, session.precision.operators[0].input, 1)?);
+            let seed = seed.covering_words([samples.expose().elements()]);
             let (seeded, rest) = share(samples.expose(), seed);
             let rest = pack(ring, rest.expose().elements());
             Ok(move |role: &mut Self| {
@@ -129,7 +133,9 @@ impl Client {
             let heights = encryption.layouts.iter().map(|layout| layout.shape().d_out);
             let model = Secret::new(EncodedModel::stack(models.expose(), heights)?);
             drop(models);
-            let mut rng = Prg::new(&seed);
+            let operators = &model.expose().operators;
+            let numbers = operators.iter().flat_map(|o| [o.weight.elements(), &o.bias]);
+            let mut rng = Prg::new(&seed.covering_words(numbers));
             let lengths = encryption.layouts.iter().map(|layout| {
                 8 + EncryptedMatrix::encoded_len(layout) + 8 + EncryptedBias::encoded_len(layout)
             });

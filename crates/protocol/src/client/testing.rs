@@ -6,8 +6,8 @@ use secsv_algebra::{Matrix, Prg, Ring, Ring64, Secret, Seed, share::split as sha
 use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    Client, MOST_EARLY, hesv,
-    received::{FROM_AUXILIARY, Matrices, expected_parts, receive, receive_together},
+    Client, hesv,
+    received::{FROM_AUXILIARY, Matrices, check_part, expected_parts, receive, receive_together},
 };
 use crate::{
     Error, PartyId,
@@ -18,15 +18,14 @@ use crate::{
     labels::{self, Labels, Packed, Wiped},
     message::{Kind, Place, TestPlan, UnitId},
     program::{Hop, Receive, Then},
-    role::{Effects, Phase},
+    role::{Effects, Incoming, Phase},
     server::{UnitContext, recount::commitment, updates_of},
     session::Session,
 };
 
-/// A unit that this client has a seat in, or something came for before it was announced.
-#[derive(Default)]
+/// A unit that this client has a seat in.
 pub(super) struct UnitState {
-    context: Option<Arc<UnitContext>>,
+    context: Arc<UnitContext>,
     /// What came for each hop: replies by item and chunk, shares by item and server.
     parts: BTreeMap<usize, BTreeMap<(usize, usize), Vec<u8>>>,
     activator: Option<Activator>,
@@ -36,10 +35,7 @@ pub(super) struct UnitState {
 impl UnitState {
     /// What is not there yet of the hops that this client has a seat at.
     pub(super) fn missing(&self, session: &Session, id: UnitId, own: PartyId) -> Vec<String> {
-        let UnitId { test, group, .. } = id;
-        let Some(context) = &self.context else {
-            return vec![format!("the announcement of test {test} from principal")];
-        };
+        let (UnitId { test, group, .. }, context) = (id, &self.context);
         let seated = |hop: &usize| {
             let seat = context.client(session.program().hops[*hop].seat);
             seat.is_ok_and(|client| PartyId::Client(client) == own) && !self.done.contains(hop)
@@ -81,12 +77,16 @@ impl Client {
             let seated =
                 session.program().hops.iter().any(|hop| context.client(hop.seat) == Ok(self.position));
             if seated {
-                let state = self.units.entry(id).or_default();
-                state.context = Some(context.clone());
-                state.activator = Some(Activator::default());
-                let hops: Vec<usize> = state.parts.keys().copied().collect();
-                for hop in hops {
-                    effects.and(self.advance(session, id, hop)?);
+                let activator = Some(Activator::default());
+                let state = UnitState { context, parts: BTreeMap::new(), activator, done: Vec::new() };
+                self.units.insert(id, state);
+                let is_due = |message: &Incoming| {
+                    Place::decode(&message.content).is_ok_and(|(place, _)| place.unit == id)
+                };
+                for message in self.early_parts.take(is_due) {
+                    let taken = self.part(session, message, Some(FROM_AUXILIARY));
+                    // It was kept before it could be judged: if it is at fault, it has no effect.
+                    effects.and(taken.or_else(Error::unless_of_peer)?);
                 }
             }
         }
@@ -115,6 +115,7 @@ impl Client {
                     blind(&session, &secret, model, segment, labels.expose(), &mut packed);
                 }
             }
+            let seed = seed.covering(&context.digest).covering(packed.expose());
             let rest = labels::rest(packed, &seed);
             Ok(move |role: &mut Self| Ok(role.send_share(Kind::Truth, place, &seed, &rest)))
         });
@@ -138,6 +139,7 @@ impl Client {
         for (hop, ..) in updates_of(session) {
             let place = Place::new(context.id, hop);
             let seed = self.seed.derive("triple", context.id.test).derive("triple", place.number());
+            let seed = seed.covering(&context.digest);
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
@@ -156,35 +158,36 @@ impl Client {
     pub(super) fn part(
         &mut self,
         session: &Arc<Session>,
-        content: &[u8],
+        message: Incoming,
         server: Option<usize>,
-    ) -> Result<Result<Effects<Self>, Error>, CodecError> {
-        let (place, rest) = Place::decode(content)?;
-        if place.hop >= session.program().hops.len() || self.units.len() > MOST_EARLY {
-            return Err(CodecError::Value { what: "hop" });
+    ) -> Result<Effects<Self>, Error> {
+        let malformed = |why| message.malformed(why);
+        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
+        let Some(state) = self.units.get_mut(&place.unit) else {
+            // The principal announces a test before it sends anything about it; the auxiliary may be faster.
+            if server != Some(FROM_AUXILIARY) {
+                return Err(message.unexpected("no such test"));
+            }
+            self.early_parts.keep(message, "no such test")?;
+            return Ok(Effects::default());
+        };
+        let context = state.context.clone();
+        let hop =
+            session.program().hops.get(place.hop).ok_or(malformed(CodecError::Value { what: "hop" }))?;
+        if context.client(hop.seat) != Ok(self.position) || state.done.contains(&place.hop) {
+            return Err(message.unexpected("not this client's hop"));
         }
-        let state = self.units.entry(place.unit).or_default();
-        let parts = state.parts.entry(place.hop).or_default();
-        if parts.len() > MOST_EARLY {
-            return Err(CodecError::Value { what: "parts" });
-        }
-        parts.insert((place.item, server.unwrap_or(place.chunk)), rest.to_vec());
-        Ok(self.advance(session, place.unit, place.hop))
+        let key = (place.item, server.unwrap_or(place.chunk));
+        check_part(session, &context, place.hop, key, rest).map_err(malformed)?;
+        state.parts.entry(place.hop).or_default().insert(key, rest.to_vec());
+        self.advance(session, place.unit, place.hop)
     }
 
     /// Decrypts, activates and shares once everything a hop needs is there (Algorithm 4, steps 7 to 11).
     fn advance(&mut self, session: &Arc<Session>, id: UnitId, hop: usize) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let Some(state) = self.units.get_mut(&id) else { return Ok(effects) };
-        let Some(context) = state.context.clone() else { return Ok(effects) };
-        let step = &session.program().hops[hop];
-        if context.client(step.seat)? != self.position || state.done.contains(&hop) {
-            return Err(Error::Unexpected {
-                from: PartyId::Principal,
-                kind: Kind::Reply,
-                state: "not this client's hop",
-            });
-        }
+        let context = state.context.clone();
         let expected = expected_parts(session, &context, hop);
         let is_whole = |parts: &BTreeMap<_, _>| expected.iter().all(|key| parts.contains_key(key));
         if !state.parts.get(&hop).is_some_and(is_whole) {
@@ -220,6 +223,7 @@ impl Client {
                     blind_together(&session, &secret, &context, round, &mut found);
                     packed.expose_mut().extend_from_slice(found.expose());
                 }
+                let seed = seed.covering(&context.digest).covering(packed.expose());
                 let rest = labels::rest(packed, &seed);
                 Ok(move |role: &mut Self| {
                     role.units.remove(&context.id);
@@ -240,11 +244,13 @@ impl Client {
                 _ if encrypted.is_some() => (Kind::Shared, seed, Vec::new()),
                 Handed::Shared(matrix) => {
                     let matrix = Secret::new(matrix);
+                    let seed = seed.covering(&context.digest).covering_words([matrix.expose().elements()]);
                     let (seeded, rest) = share(matrix.expose(), seed);
                     (Kind::Shared, seeded.seed().clone(), pack(session.field(), rest.expose().elements()))
                 }
                 Handed::Labels(labels) => {
-                    (Kind::Predicted, seed.clone(), blinded(&session, &secret, &context, labels, &seed))
+                    let (seed, rest) = blinded(&session, &secret, &context, labels, &seed);
+                    (Kind::Predicted, seed, rest)
                 }
             };
             Ok(move |role: &mut Self| {
@@ -379,18 +385,20 @@ fn blind_together(
     }
 }
 
-/// What the auxiliary gets of predicted labels times blinding factors, where models are not tested together.
+/// Predicted labels times blinding factors in two shares, where models are not tested together: the principal's is a seed.
 pub(super) fn blinded(
     session: &Session,
     secret: &Seed,
     context: &UnitContext,
     labels: Vec<u16>,
     seed: &Seed,
-) -> Vec<u8> {
+) -> (Seed, Vec<u8>) {
     let labels = Secret::new(Wiped(labels));
     let mut packed = labels::empty(context.label_bytes(session));
     blind_all(session, secret, context, (context.round, 0), labels.expose(), &mut packed);
-    labels::rest(packed, seed)
+    let seed = seed.covering(&context.digest).covering(packed.expose());
+    let rest = labels::rest(packed, &seed);
+    (seed, rest)
 }
 
 /// Appends the segments of a coalition's labels in a round, which are those of all its places.

@@ -7,17 +7,17 @@ use secsv_federation::RoundId;
 use secsv_he::Ciphertext;
 
 use super::{
-    Principal,
+    FirstOutputs, Principal,
     replies::{Replies, biases, ciphertexts},
 };
 use crate::{
-    Error, PartyId,
+    Error, PartyId, check,
     codec::Reader,
     error::CodecError,
     message::{Kind, Place, UnitId},
-    pass::{self, Pass, PassId},
+    pass::{self, EVERYTHING, Pass, PassId},
     program::{Input, Receive},
-    role::{Effects, Phase},
+    role::{Effects, Incoming, Phase},
     server::{LocalModel, UnitContext, first_products, wanted_batches, wanted_of},
     session::Session,
 };
@@ -27,23 +27,63 @@ impl Principal {
         &mut self,
         session: Arc<Session>,
         owner: usize,
-        content: Vec<u8>,
+        message: Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let from = PartyId::Client(owner);
-        let malformed = |why| Error::Malformed { from, kind: Kind::Model, why };
-        let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
+        let malformed = |why| message.malformed(why);
+        let mut r = Reader::new(&message.content);
+        let round = RoundId(r.u32().map_err(malformed)?);
         if !session.federation.participants(round).contains(owner) || !self.rounds.contains_key(&round) {
             return Err(malformed(CodecError::Value { what: "round" }));
         }
+        check::model(&session, r.rest()).map_err(malformed)?;
         let mut effects = Effects::default();
         effects.job(move |meter| {
-            let model = LocalModel::decode(&session, true, from, &content[4..], meter)?;
+            let model = LocalModel::decode(&session, true, &message, meter)?;
             Ok(move |role: &mut Self| {
                 role.store.models.entry(round).or_default().insert(owner, Arc::new(model));
                 role.first_layer(round)
             })
         });
         Ok(effects)
+    }
+
+    /// The auxiliary's half of a chunk of first-layer outputs.
+    pub(super) fn first_half(
+        &mut self,
+        session: &Session,
+        message: Incoming,
+    ) -> Result<Effects<Self>, Error> {
+        let malformed = |why| message.malformed(why);
+        let mut r = Reader::new(&message.content);
+        let round = RoundId(r.u32().map_err(malformed)?);
+        let pass: PassId = r.array().map_err(malformed)?;
+        let (chunk, bytes) = (r.u32().map_err(malformed)? as usize, r.rest());
+        let Some(state) = self.rounds.get_mut(&round) else { return Ok(Effects::default()) };
+        let layout = &session.encryption()?.layouts[0];
+        let models = session.federation.participants(round).len();
+        let positions = session.program().operators[0].positions;
+        let count = |samples: usize| models * layout.batches(positions * samples) * layout.rows();
+        let chunks = || session.chunks.iter().map(|chunk| chunk.places.len());
+        let samples = match state.gathered.get(&pass) {
+            Some((gathered, _)) => gathered.numbers().contains(&chunk).then(|| gathered.length(chunk)),
+            None if pass == EVERYTHING => chunks().nth(chunk),
+            // After a restart, outputs may come before the test that they are for, or after the last one: they are judged when
+            // it is known what they should be.
+            None => {
+                let most = chunks().map(count).max().unwrap_or(0);
+                let most = 8 + most * (8 + Ciphertext::encoded_len(layout.parameters()));
+                let is_room = state.other.len() < 4 * session.chunks.len();
+                if chunk >= session.chunks.len() || !is_room || bytes.len() > most {
+                    return Err(malformed(CodecError::Value { what: "chunk" }));
+                }
+                state.other.insert((pass, chunk), message);
+                return self.combine(round, (pass, chunk));
+            }
+        };
+        let samples = samples.ok_or(CodecError::Value { what: "chunk" }).map_err(malformed)?;
+        check::ciphertexts(session, count(samples), bytes).map_err(malformed)?;
+        state.other.insert((pass, chunk), message);
+        self.combine(round, (pass, chunk))
     }
 
     /// Starts the first layer of a round whose models are all there (Algorithm 4, step 5, for local models: outputs of
@@ -105,13 +145,10 @@ impl Principal {
             self.store.all_models(&session, round).ok_or(Error::Local { what: "models of a round" })?;
         effects.job(move |meter| {
             let layout = &session.encryption()?.layouts[0];
-            let mut parts = ciphertexts(
-                &session,
-                Kind::FirstLayer,
-                &other[pass::HEAD..],
-                own.iter().map(Vec::len).sum(),
-                meter,
-            )?;
+            let half = other.digest;
+            let expected = own.iter().map(Vec::len).sum();
+            let bytes = other.content.get(pass::HEAD..).unwrap_or_default();
+            let mut parts = ciphertexts(&session, Kind::FirstLayer, bytes, expected, meter)?;
             meter.enter(Phase::Linear);
             let limbs = layout.parameters().limbs();
             for (outputs, (_, model)) in own.iter_mut().zip(&models) {
@@ -124,7 +161,7 @@ impl Principal {
             drop(parts);
             Ok(move |role: &mut Self| {
                 if let Some(state) = role.rounds.get_mut(&round) {
-                    state.outputs.insert(chunk, Arc::new(own));
+                    state.outputs.insert(chunk, Arc::new(FirstOutputs { ciphertexts: own, half }));
                 }
                 let units: Vec<UnitId> = role.units.keys().copied().collect();
                 let mut effects = Effects::default();
@@ -165,6 +202,8 @@ impl Principal {
                     let to = PartyId::Client(context.client(step.seat)?);
                     let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
                     let seed = self.seed.derive("reply", context.id.test).derive("reply", place.number());
+                    let covered = [context.digest, self.store.digest(context.round), outputs.half];
+                    let seed = seed.covering(covered.as_flattened());
                     let (session, context) = (session.clone(), context.clone());
                     effects.job(move |meter| {
                         let layout = &session.encryption()?.layouts[operator];
@@ -182,7 +221,8 @@ impl Principal {
                                     .iter()
                                     .filter_map(|(i, _)| {
                                         let model = order.iter().position(|client| client == i)?;
-                                        outputs.get(model)?.get(batch * layout.rows() + row).map(|c| (1, c))
+                                        let of_model = outputs.ciphertexts.get(model)?;
+                                        of_model.get(batch * layout.rows() + row).map(|c| (1, c))
                                     })
                                     .collect();
                                 replies.add(&terms, row, wanted_of(layout, columns, batch, &wants), meter)?;
@@ -216,6 +256,8 @@ impl Principal {
                 let to = PartyId::Client(context.client(step.seat)?);
                 let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
                 let seed = self.seed.derive("bias reply", context.id.test).derive("reply", place.number());
+                let covered = [context.digest, self.store.digest(context.round)];
+                let seed = seed.covering(covered.as_flattened());
                 let (session, context) = (session.clone(), context.clone());
                 effects.job(move |meter| {
                     let layout = &session.encryption()?.layouts[operator];

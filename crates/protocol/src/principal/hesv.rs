@@ -14,15 +14,15 @@ use secsv_he::{
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Layout, Terms},
 };
 
-use super::{Principal, asked, schedule::MOST_ACTIVE};
+use super::{FirstOutputs, Principal, asked, schedule::MOST_ACTIVE};
 use crate::{
-    Error, PartyId,
+    Error, PartyId, check,
     codec::Reader,
     error::CodecError,
     hesv::{KEPT, Upload, decode_batches, rotation_steps},
     message::{Kind, Place, UnitId, split},
     pass::EVERYTHING,
-    role::{Effects, Phase},
+    role::{Digest, Effects, Incoming, Phase},
     server::{LocalModel, UnitContext, may_send, tell_key},
     session::Session,
 };
@@ -53,8 +53,8 @@ pub(super) struct State {
 struct Uploads {
     /// By hop; none while it is decoded.
     hops: BTreeMap<usize, Option<Uploaded>>,
-    truth: Option<Vec<u8>>,
-    predicted: Option<Vec<u8>>,
+    truth: Option<Incoming>,
+    predicted: Option<Incoming>,
     /// Differences are on their way to the counting client.
     compared: bool,
 }
@@ -64,6 +64,8 @@ struct Uploaded {
     /// Gone once they are multiplied: one operator takes them, once.
     batches: Option<Vec<EncryptedBatch>>,
     slots: Arc<Vec<EncryptedSlots>>,
+    /// Of the message.
+    digest: Digest,
 }
 
 impl State {
@@ -118,37 +120,29 @@ impl Principal {
     pub(super) fn take_hesv(
         &mut self,
         session: &Arc<Session>,
-        from: PartyId,
-        kind: Kind,
-        content: Vec<u8>,
+        message: Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let malformed = |why: CodecError| Error::Malformed { from, kind, why };
-        let unexpected = Error::Unexpected { from, kind, state: "testing" };
-        let PartyId::Client(client) = from else { return Err(unexpected) };
-        match kind {
+        let PartyId::Client(client) = message.from else { return Err(message.unexpected("testing")) };
+        match message.kind {
             Kind::ServerKeys if client == session.leader && self.hesv.evaluation.is_none() => {
-                self.server_keys(session, from, &content)
+                self.server_keys(session, &message)
             }
-            Kind::Data => self.encrypted_data(session, client, content),
-            Kind::Model => self.encrypted_model(session, client, content),
-            Kind::Shared | Kind::Truth | Kind::Predicted => {
-                self.encrypted_upload(session, client, kind, content)
+            Kind::Data => self.encrypted_data(session, client, message),
+            Kind::Model => self.encrypted_model(session, client, message),
+            Kind::Shared | Kind::Truth | Kind::Predicted => self.encrypted_upload(session, client, message),
+            Kind::OwnResult => {
+                let counted = self.own_count(session, client, &message.content);
+                counted.map_err(|why| message.malformed(why))?
             }
-            Kind::OwnResult => self.own_count(session, client, &content).map_err(malformed)?,
-            Kind::Count => self.count(client, &content),
-            _ => Err(unexpected),
+            Kind::Count => self.count(client, &message.content),
+            _ => Err(message.unexpected("testing")),
         }
     }
 
-    fn server_keys(
-        &mut self,
-        session: &Session,
-        from: PartyId,
-        content: &[u8],
-    ) -> Result<Effects<Self>, Error> {
-        let malformed = |why: CodecError| Error::Malformed { from, kind: Kind::ServerKeys, why };
+    fn server_keys(&mut self, session: &Session, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let malformed = |why: CodecError| message.malformed(why);
         let parameters = &session.encryption()?.parameters;
-        let parts = split(content).map_err(malformed)?;
+        let parts = split(&message.content).map_err(malformed)?;
         let [public, evaluation] = parts[..] else {
             return Err(malformed(CodecError::Value { what: "number of keys" }));
         };
@@ -161,6 +155,7 @@ impl Principal {
         })?;
         self.public = Some(Arc::new(public));
         self.hesv.evaluation = Some(Arc::new(evaluation));
+        self.store.digests.insert((Kind::ServerKeys, session.leader), message.digest);
         let mut effects = tell_key(session, told);
         effects.and(self.pump()?);
         Ok(effects)
@@ -171,11 +166,11 @@ impl Principal {
         &mut self,
         session: &Arc<Session>,
         owner: usize,
-        content: Vec<u8>,
+        message: Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let from = PartyId::Client(owner);
-        let malformed = move |why| Error::Malformed { from, kind: Kind::Data, why };
-        let mut r = Reader::new(&content);
+        let Incoming { from, kind, digest, .. } = message;
+        let malformed = move |why| Error::Malformed { from, kind, why };
+        let mut r = Reader::new(&message.content);
         let number = r.u32().map_err(malformed)? as usize;
         let own = |chunk: &crate::session::Chunk| {
             session.groups[chunk.group].owners == Coalition::EMPTY.with(owner)
@@ -183,14 +178,17 @@ impl Principal {
         if !session.chunks.get(number).is_some_and(own) || self.hesv.data.contains_key(&number) {
             return Err(malformed(CodecError::Value { what: "chunk" }));
         }
+        let columns = session.program().operators[0].positions * session.chunks[number].places.len();
+        let parts = split(r.rest()).map_err(malformed)?;
+        check::batches(session, 0, columns, &parts).map_err(malformed)?;
         let mut effects = Effects::default();
         let session = session.clone();
         effects.job(move |meter| {
             meter.enter(Phase::Codec);
-            let columns = session.program().operators[0].positions * session.chunks[number].places.len();
-            let parts = split(&content[4..]).map_err(malformed)?;
+            let parts = split(message.content.get(4..).unwrap_or_default()).map_err(malformed)?;
             let batches = decode_batches(&session, 0, columns, &parts)?.map_err(malformed)?;
             Ok(move |role: &mut Self| {
+                role.store.digests.insert((Kind::Data, number), digest);
                 role.hesv.data.insert(number, Arc::new(batches));
                 role.pump()
             })
@@ -203,25 +201,27 @@ impl Principal {
         &mut self,
         session: &Arc<Session>,
         owner: usize,
-        content: Vec<u8>,
+        message: Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let from = PartyId::Client(owner);
-        let malformed = move |why| Error::Malformed { from, kind: Kind::Model, why };
-        let round = RoundId(Reader::new(&content).u32().map_err(malformed)?);
+        let Incoming { from, kind, digest, .. } = message;
+        let malformed = move |why| Error::Malformed { from, kind, why };
+        let mut r = Reader::new(&message.content);
+        let round = RoundId(r.u32().map_err(malformed)?);
         if !session.federation.participants(round).contains(owner) || !self.rounds.contains_key(&round) {
             return Err(malformed(CodecError::Value { what: "round" }));
         }
+        check::model(session, r.rest()).map_err(malformed)?;
         let mut effects = Effects::default();
         let session = session.clone();
         effects.job(move |meter| {
             meter.enter(Phase::Codec);
-            let parts = split(&content[4..]).map_err(malformed)?;
+            let parts = split(message.content.get(4..).unwrap_or_default()).map_err(malformed)?;
             let layouts = &session.encryption()?.layouts;
             if parts.len() != 2 * layouts.len() {
                 return Err(malformed(CodecError::Value { what: "layers" }));
             }
             let mut weights = Vec::with_capacity(layouts.len());
-            let mut model = LocalModel { weights: Vec::new(), biases: Vec::new() };
+            let mut model = LocalModel { weights: Vec::new(), biases: Vec::new(), digest };
             for (layout, part) in layouts.iter().zip(parts.chunks_exact(2)) {
                 let wire = |e: secsv_he::WireError| malformed(e.into());
                 weights.push(EncryptedMatrix::from_bytes(layout, part[0]).map_err(wire)?);
@@ -278,6 +278,7 @@ impl Principal {
                 }
                 Ok(move |role: &mut Self| {
                     if let Some(state) = role.rounds.get_mut(&round) {
+                        let outputs = FirstOutputs { ciphertexts: outputs, half: Digest::default() };
                         state.outputs.insert((EVERYTHING, chunk), Arc::new(outputs));
                     }
                     role.advance_all(|_| true)
@@ -311,13 +312,12 @@ impl Principal {
         &mut self,
         session: &Arc<Session>,
         client: usize,
-        kind: Kind,
-        content: Vec<u8>,
+        message: Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let from = PartyId::Client(client);
+        let Incoming { from, kind, digest, .. } = message;
         let malformed = |why| Error::Malformed { from, kind, why };
-        let unexpected = Error::Unexpected { from, kind, state: "somebody else's part, or no such test" };
-        let (place, rest) = Place::decode(&content).map_err(malformed)?;
+        let unexpected = message.unexpected("somebody else's part, or no such test");
+        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
         let id = place.unit;
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
         let Some(context) = context.filter(|c| may_send(session, c, client, kind, place.hop)) else {
@@ -334,25 +334,22 @@ impl Principal {
             return Err(unexpected);
         }
         if kind != Kind::Shared {
-            let parameters = &session.encryption()?.parameters;
-            let (expected, found) = (EncryptedSlots::encoded_len(parameters, samples), rest.len());
-            if found != expected {
-                return Err(malformed(secsv_he::WireError::Length { expected, found }.into()));
-            }
+            check::slots(session, samples, rest).map_err(malformed)?;
             let target = if kind == Kind::Truth { &mut uploads.truth } else { &mut uploads.predicted };
-            *target = Some(rest.to_vec());
+            *target = Some(message);
             return self.advance(id);
         }
+        check::upload(session, place.hop, samples, rest).map_err(malformed)?;
         uploads.hops.insert(place.hop, None);
         let mut effects = Effects::default();
         let session = session.clone();
         effects.job(move |meter| {
-            let upload =
-                Upload::decode(&session, place.hop, samples, from, &content[Place::LENGTH..], meter)?;
+            let bytes = message.content.get(Place::LENGTH..).unwrap_or_default();
+            let upload = Upload::decode(&session, place.hop, samples, from, bytes, meter)?;
             Ok(move |role: &mut Self| {
                 if let Some(uploads) = role.hesv.units.get_mut(&id) {
                     let Upload { batches, slots } = upload;
-                    let uploaded = Uploaded { batches: Some(batches), slots: Arc::new(slots) };
+                    let uploaded = Uploaded { batches: Some(batches), slots: Arc::new(slots), digest };
                     uploads.hops.insert(place.hop, Some(uploaded));
                 }
                 role.advance(id)
@@ -379,8 +376,8 @@ impl Principal {
         self.hesv.units.get_mut(&unit)?.hops.get_mut(&hop)?.as_mut()
     }
 
-    fn slots(&mut self, unit: UnitId, hop: usize) -> Option<Arc<Vec<EncryptedSlots>>> {
-        self.uploaded(unit, hop).map(|uploaded| uploaded.slots.clone())
+    fn slots(&mut self, unit: UnitId, hop: usize) -> Option<(Arc<Vec<EncryptedSlots>>, Digest)> {
+        self.uploaded(unit, hop).map(|uploaded| (uploaded.slots.clone(), uploaded.digest))
     }
 
     fn is_started(&self, unit: UnitId, key: (usize, usize)) -> bool {

@@ -80,7 +80,7 @@ impl Principal {
         context: &Arc<UnitContext>,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        for (hop, item, operator, _) in products_of(session) {
+        for (hop, item, operator, from) in products_of(session) {
             let place = Place { item, ..Place::new(context.id, hop) };
             let both =
                 self.halves.get(&place).is_some_and(|halves| halves.own.is_some() && halves.other.is_some());
@@ -96,12 +96,16 @@ impl Principal {
             let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
             let seed = self.seed.derive("later reply", context.id.test).derive("reply", place.number());
+            let input = self.units.get(&context.id).and_then(|state| state.input_digests.get(&from)).copied();
+            let input = input.ok_or(Error::Local { what: "what a client shared" })?;
+            let covered = [context.digest, self.store.digest(context.round), input, other.digest];
+            let seed = seed.covering(covered.as_flattened());
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
                 let layout = &session.encryption()?.layouts[operator];
                 let columns = session.program().operators[operator].positions * context.places().len();
-                let mut others =
-                    ciphertexts(&session, Kind::Half, &other[Place::LENGTH..], own.len(), meter)?;
+                let bytes = other.content.get(Place::LENGTH..).unwrap_or_default();
+                let mut others = ciphertexts(&session, Kind::Half, bytes, own.len(), meter)?;
                 let mut replies = Replies::new(&session, operator, public, &seed)?;
                 for (i, own) in own.into_iter().enumerate() {
                     let (batch, row) = (i / layout.rows(), i % layout.rows());

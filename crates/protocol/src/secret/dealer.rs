@@ -43,6 +43,7 @@ pub(crate) fn share_model(
     let model = EncodedModel::new(session.program(), &session.precision, Ring64, weights, share)?;
     let model = Secret::new(model);
     let flat = Secret::new(flatten(model.expose())?);
+    let seed = seed.covering_words([flat.expose().elements()]);
     let (seeded, rest) = split(flat.expose(), seed);
     let content = |share: &[u8]| {
         let mut w = Writer::default();

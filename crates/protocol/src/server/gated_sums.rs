@@ -5,8 +5,9 @@ use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, Share};
 
 use super::{UnitContext, UnitState, rows_of};
 use crate::{
-    Error, PartyId,
+    Error, PartyId, check,
     codec::{pack, unpack_matrix},
+    error::CodecError,
     message::{Kind, Place},
     program::Receive,
     role::Outgoing,
@@ -89,6 +90,23 @@ pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = (usize, usiz
 }
 
 impl UnitState {
+    /// Takes the other server's masked factors for a gated sum.
+    pub(crate) fn take_opening(
+        &mut self,
+        session: &Session,
+        place: Place,
+        bytes: &[u8],
+    ) -> Result<(), CodecError> {
+        let Some(context) = &self.plan else { return Err(CodecError::Value { what: "test" }) };
+        if !updates_of(session).any(|(hop, ..)| hop == place.hop) {
+            return Err(CodecError::Value { what: "hop" });
+        }
+        let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
+        check::elements(session.field(), (2 * hidden).checked_mul(context.places().len()), bytes)?;
+        self.openings.entry(place.hop).or_default().other = Some(bytes.to_vec());
+        Ok(())
+    }
+
     /// What a server sends for the gated sums of a unit that it has everything for by now: masked factors to the other
     /// server, shares of sums to the re-sharer. `common` is the seed of the servers' sharings of zero.
     pub(crate) fn gated_sums(
@@ -118,7 +136,7 @@ impl UnitState {
                 opening.own = Some((d, e));
             }
             if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
-                let zero = common.derive("gated sum", place.number());
+                let zero = common.derive("gated sum", place.number()).covering(&context.digest);
                 let share = gated_sum(triple, gates, (own, other), is_principal, &zero)?;
                 let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
                 let content = place.encode(&pack(session.field(), share.elements()));

@@ -16,6 +16,7 @@ use crate::{
     message::{TestPlan, UnitId, UnitPlan},
     pass::Pass,
     program::Seat,
+    role::Digest,
     session::Session,
 };
 
@@ -27,6 +28,8 @@ pub(crate) struct UnitContext {
     /// All rounds of the stretch: what is said of a coalition below is said of its models of all of them.
     pub rounds: Vec<RoundId>,
     pub plan: UnitPlan,
+    /// Of everything the principal announced of it: randomness for the unit depends on it.
+    pub digest: Digest,
     /// For each of the plan's coalitions, the samples that its models are tested on.
     pub selections: Vec<Arc<Selection>>,
     /// Where its first-layer outputs come from.
@@ -45,10 +48,15 @@ pub(crate) struct Selection {
 impl UnitContext {
     /// The units of a test.
     pub(crate) fn of(session: &Session, plan: &TestPlan) -> Vec<Self> {
+        let digest = |unit: &UnitPlan| {
+            let alone = TestPlan { test: plan.test, round: plan.round, units: vec![unit.clone()] };
+            *blake3::hash(&alone.encode()).as_bytes()
+        };
         let unit = |unit: &UnitPlan| Self {
             id: UnitId { test: plan.test, group: unit.group, part: unit.part },
             round: plan.round,
             rounds: session.rounds_of(plan.round).to_vec(),
+            digest: digest(unit),
             plan: unit.clone(),
             selections: selections(session, plan.round, unit),
             pass: Arc::new(Pass::of(session, unit)),

@@ -12,7 +12,7 @@ use crate::{
     error::CodecError,
     hesv::slot_replies,
     message::{Kind, Place},
-    role::{Effects, Phase},
+    role::{Effects, Incoming, Phase},
     server::UnitContext,
     session::Session,
 };
@@ -32,27 +32,26 @@ impl Principal {
             return Ok(effects);
         }
         uploads.compared = true;
-        let (truth, predicted) =
-            (uploads.truth.take().unwrap_or_default(), uploads.predicted.take().unwrap_or_default());
+        let (Some(truth), Some(predicted)) = (uploads.truth.take(), uploads.predicted.take()) else {
+            return Err(Error::Local { what: "labels to compare" });
+        };
         let counter = context.plan.counter.ok_or(Error::Local { what: "a counting client" })?;
         let last = session.program().hops.len() - 1;
-        let owner = context.owners(session).next().ok_or(Error::Local { what: "an owner" })?;
-        let predictor = context.client(session.program().hops[last].seat)?;
         let public = self.public_key()?;
         let place = Place::new(id, last);
         let seed = self.seed.derive("differences", id.test).derive("reply", place.number());
+        let seed = seed.covering([context.digest, truth.digest, predicted.digest].as_flattened());
         let (session, samples) = (session.clone(), context.places().len());
         effects.job(move |meter| {
             meter.enter(Phase::Codec);
             let parameters = &session.encryption()?.parameters;
-            let open = |client, kind, bytes: &[u8]| {
+            let open = |message: &Incoming| {
+                let bytes = message.content.get(Place::LENGTH..).unwrap_or_default();
                 let slots = EncryptedSlots::from_bytes(parameters, samples, bytes);
-                let from = PartyId::Client(client);
-                let slots = slots.map_err(|e| Error::Malformed { from, kind, why: e.into() })?;
+                let slots = slots.map_err(|e| message.malformed(e.into()))?;
                 Ok::<_, Error>(slots.expand(parameters)?)
             };
-            let predicted = open(predictor, Kind::Predicted, &predicted)?;
-            let truth = open(owner, Kind::Truth, &truth)?;
+            let (predicted, truth) = (open(&predicted)?, open(&truth)?);
             meter.enter(Phase::Linear);
             let mut rng = Prg::new(&seed);
             let mut factors = secsv_algebra::Secret::new(vec![0; parameters.degree()]);

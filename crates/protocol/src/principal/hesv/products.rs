@@ -49,12 +49,15 @@ impl Principal {
                 None
             };
             self.set_started(id, (hop, item));
-            let batches = self.uploaded(id, from).and_then(|uploaded| uploaded.batches.take());
-            let batches = batches.ok_or(Error::Local { what: "batches that were not used yet" })?;
+            let uploaded = self.uploaded(id, from);
+            let batches = uploaded.and_then(|uploaded| Some((uploaded.batches.take()?, uploaded.digest)));
+            let (batches, input) = batches.ok_or(Error::Local { what: "batches that were not used yet" })?;
             let place = Place { item, ..Place::new(id, hop) };
             let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
             let (public, evaluation) = (self.public_key()?, self.evaluation()?);
             let seed = self.seed.derive("full reply", id.test).derive("reply", place.number());
+            let covered = [context.digest, self.store.digest(context.round), input];
+            let seed = seed.covering(covered.as_flattened());
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
                 meter.enter(Phase::Linear);
@@ -125,7 +128,9 @@ impl Principal {
         let mut effects = Effects::default();
         let id = context.id;
         for (hop, item, gates, state) in updates_of(session) {
-            let (Some(gates), Some(state)) = (self.slots(id, gates), self.slots(id, state)) else {
+            let (Some((gates, of_gates)), Some((state, of_state))) =
+                (self.slots(id, gates), self.slots(id, state))
+            else {
                 continue;
             };
             if self.is_started(id, (hop, item)) {
@@ -136,6 +141,7 @@ impl Principal {
             let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
             let (public, evaluation) = (self.public_key()?, self.evaluation()?);
             let seed = self.seed.derive("gated sum", id.test).derive("reply", place.number());
+            let seed = seed.covering([context.digest, of_gates, of_state].as_flattened());
             let (session, samples) = (session.clone(), context.places().len());
             effects.job(move |meter| {
                 meter.enter(Phase::Linear);

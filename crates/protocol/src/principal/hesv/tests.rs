@@ -30,7 +30,8 @@ fn principal() -> (Principal, Arc<Session>, SecretKey) {
         let public_key = EnvelopeKeys::derive(&seed.derive("client", client)).public();
         let ranges = Ranges { norms: vec![1], inputs: vec![1] };
         let hello = Hello { samples: 2, ranges, public_key }.encode();
-        principal.take(PartyId::Client(client as usize), Kind::Hello, hello).unwrap();
+        let from = PartyId::Client(client as usize);
+        principal.take(Incoming::new(from, Kind::Hello, hello)).unwrap();
     }
     let session = principal.agreed().unwrap();
     let key = SecretKey::from_seed(&session.encryption().unwrap().parameters, seed);
@@ -39,7 +40,7 @@ fn principal() -> (Principal, Arc<Session>, SecretKey) {
 
 /// Takes a message and does the work that follows from it.
 fn send(principal: &mut Principal, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<(), Error> {
-    let mut jobs = principal.take(from, kind, content)?.jobs;
+    let mut jobs = principal.take(Incoming::new(from, kind, content))?.jobs;
     while let Some(job) = jobs.pop() {
         let next = job(&mut Meter::new(&mut Nobody))?;
         jobs.extend(next(principal)?.jobs);
@@ -75,8 +76,9 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
     }
 
     let mut malformed = |client: usize, kind, content: Vec<u8>| {
-        let found = send(&mut principal, PartyId::Client(client), kind, content);
         let from = PartyId::Client(client);
+        // Before any job: whoever is told so has nothing acknowledged.
+        let found = principal.take(Incoming::new(from, kind, content)).map(drop);
         let named = matches!(&found, Err(Error::Malformed { from: f, .. }) if *f == from);
         assert!(named, "{kind}: {found:?}");
     };
@@ -95,6 +97,9 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
     malformed(other, Kind::Data, chunk(own, &[batches[0].clone(), batches[0].clone()]));
     malformed(other, Kind::Data, chunk(own, &[batches[0][1..].to_vec()]));
     malformed(other, Kind::Data, vec![1, 2]);
+    let mut unreduced = batches[0].clone();
+    unreduced[64..128].fill(0xff);
+    malformed(other, Kind::Data, chunk(own, &[unreduced]));
     malformed(other, Kind::Model, chunk(1, &[]));
     malformed(other, Kind::OwnResult, vec![0; 16]);
     malformed(other, Kind::Count, vec![0; 3]);

@@ -55,6 +55,7 @@ fn send_outputs<H: Host>(
 ) -> Result<(), Error> {
     let common = host.common().ok_or(Error::Local { what: "the common seed" })?;
     let zero = common.derive("outputs of a test", place.unit.test).derive("outputs", place.number());
+    let zero = zero.covering(&context.digest);
     let to = PartyId::Client(context.client(session.program().hops[place.hop].seat)?);
     effects.job(move |meter| {
         meter.enter(Phase::Linear);
@@ -309,6 +310,7 @@ fn updates<H: Host>(
         };
         let common = host.common().ok_or(Error::Local { what: "the common seed" })?;
         let zero = common.derive("outputs of a test", place.unit.test).derive("outputs", place.number());
+        let zero = zero.covering(&context.digest);
         let share = gated_sum(&triple, &gates.input, (&own, &other), is_principal::<H>(), &zero)?;
         let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
         let content = place.encode(&pack(Ring64, share.elements()));

@@ -10,11 +10,11 @@ use super::{
     owners,
 };
 use crate::{
-    Error, PartyId,
+    Error, PartyId, check,
     codec::{Reader, packed_len, unpack_matrix},
     error::CodecError,
     message::{Kind, Place},
-    role::{Effects, Phase},
+    role::{Effects, Incoming, Phase},
     secret::{Masks, SharedModel, first_columns, stacked},
     server::{Triple, UnitContext, updates_of},
     session::Session,
@@ -34,12 +34,11 @@ pub(crate) fn takes(session: &Session, from: PartyId, kind: Kind) -> bool {
 pub(crate) fn take<H: Host>(
     host: &mut H,
     session: &Arc<Session>,
-    from: PartyId,
-    kind: Kind,
-    content: Vec<u8>,
+    message: Incoming,
 ) -> Result<Effects<H>, Error> {
+    let Incoming { from, kind, ref content, .. } = message;
     let malformed = |why: CodecError| Error::Malformed { from, kind, why };
-    let mut r = Reader::new(&content);
+    let mut r = Reader::new(content);
     match (kind, from) {
         (Kind::ServerKeys, PartyId::Client(client)) => {
             let seed = r.seed().and_then(|seed| r.end().map(|()| seed)).map_err(malformed)?;
@@ -48,7 +47,7 @@ pub(crate) fn take<H: Host>(
         }
         (Kind::Data, PartyId::Client(owner)) => {
             let (rows, columns) = (session.program().input_size, session.hellos[owner].samples as usize);
-            let share = own_share::<H>(rows, columns, &content).map_err(malformed)?;
+            let share = own_share::<H>(rows, columns, content).map_err(malformed)?;
             host.secret().data.entry(owner).or_insert(Arc::new(share));
             prepared(host, session)
         }
@@ -81,8 +80,11 @@ pub(crate) fn take<H: Host>(
                 if stacked(session, round) == 0 || !owners(session).any(|o| o == owner) {
                     return Err(malformed(CodecError::Value { what: "round or owner" }));
                 }
+                let count = stacked(session, round).checked_mul(session.program().operators[0].shape.d_in);
+                let masked = r.rest();
+                check::elements(Ring64, count, masked).map_err(malformed)?;
                 let state = host.secret().rounds.entry(round).or_default();
-                state.owners.entry(owner).or_default().masking.other = Some(r.rest().to_vec());
+                state.owners.entry(owner).or_default().masking.other = Some(masked.to_vec());
                 first_layer(host, session, round)
             }
             which @ (LATER_LAYER | GATED_SUM) => {
@@ -91,9 +93,16 @@ pub(crate) fn take<H: Host>(
                 if place.item >= program.operators.len() || place.hop >= program.hops.len() {
                     return Err(malformed(CodecError::Value { what: "hop" }));
                 }
-                if host.context(place.unit).is_none() {
-                    return Err(Error::Unexpected { from, kind, state: "no such test" });
-                }
+                let Some(context) = host.context(place.unit) else {
+                    return Err(message.unexpected("no such test"));
+                };
+                let shape = program.operators[place.item].shape;
+                let hidden = program.gru.map_or(0, |gru| gru.hidden);
+                let count = match which {
+                    LATER_LAYER => shape.d_out.checked_mul(shape.d_in),
+                    _ => (2 * hidden).checked_mul(context.places().len()),
+                };
+                check::elements(Ring64, count, rest).map_err(malformed)?;
                 let unit = host.secret().units.entry(place.unit).or_default();
                 if which == LATER_LAYER {
                     unit.maskings.entry(place.item).or_default().other = Some(rest.to_vec());
@@ -104,7 +113,7 @@ pub(crate) fn take<H: Host>(
             }
             _ => Err(malformed(CodecError::Value { what: "opening" })),
         },
-        _ => Err(Error::Unexpected { from, kind, state: "testing" }),
+        _ => Err(message.unexpected("testing")),
     }
 }
 
@@ -113,11 +122,11 @@ pub(crate) fn take_shared<H: Host>(
     host: &mut H,
     session: &Arc<Session>,
     context: &Arc<UnitContext>,
-    from: PartyId,
-    kind: Kind,
+    message: &Incoming,
     place: Place,
     content: &[u8],
 ) -> Result<Effects<H>, Error> {
+    let Incoming { from, kind, .. } = *message;
     let malformed = move |why: CodecError| Error::Malformed { from, kind, why };
     let samples = context.places().len();
     if kind == Kind::Triple {
@@ -130,8 +139,13 @@ pub(crate) fn take_shared<H: Host>(
         return host.resume(place.unit);
     }
     let PartyId::Client(client) = from else {
-        return Err(Error::Unexpected { from, kind, state: "testing" });
+        return Err(message.unexpected("testing"));
     };
+    let expected = shared_len::<H>(session, place.hop, samples);
+    if content.len() != expected {
+        let found = content.len() as u64;
+        return Err(malformed(CodecError::Length { expected: expected as u64, found }));
+    }
     let masks = host.secret().masks.get(&client).cloned().ok_or(Error::Local { what: "a client's masks" })?;
     let place = Place::new(place.unit, place.hop);
     let (session, content) = (session.clone(), content.to_vec());
@@ -151,6 +165,19 @@ pub(crate) fn take_shared<H: Host>(
         })
     });
     Ok(effects)
+}
+
+/// Bytes of what a client shares at a hop with this server: words of any value.
+fn shared_len<H: Host>(session: &Session, hop: usize, samples: usize) -> usize {
+    if is_principal::<H>() {
+        return size_of::<[u8; 32]>();
+    }
+    let program = session.program();
+    let product = |operator: usize| {
+        let operator = &program.operators[operator];
+        packed_len(Ring64, operator.shape.d_out * operator.positions * samples)
+    };
+    packed_len(Ring64, program.shared_size(hop) * samples) + program.hops[hop].feeds.map_or(0, product)
 }
 
 /// This server's share of what a client shared at a hop.

@@ -1,0 +1,125 @@
+//! Whether content is what its place takes, before anybody acts on it: exact lengths, reduced residues, nothing left over. Jobs
+//! decode what passed here, so they find no fault of a peer's.
+
+use secsv_algebra::Ring;
+use secsv_he::{
+    Ciphertext, EncryptedSlots, Parameters, Reply,
+    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout},
+};
+
+use crate::{
+    codec::unpack,
+    error::CodecError,
+    hesv::slots_of,
+    message::split,
+    server::{wanted_batches, wanted_of},
+    session::{Encryption, Session},
+};
+
+fn encryption(session: &Session) -> Result<&Encryption, CodecError> {
+    session.encryption.as_ref().ok_or(CodecError::Value { what: "encryption" })
+}
+
+fn exactly<'a>(bytes: &'a [u8], count: usize, what: &'static str) -> Result<Vec<&'a [u8]>, CodecError> {
+    let parts = split(bytes)?;
+    if parts.len() == count { Ok(parts) } else { Err(CodecError::Value { what }) }
+}
+
+/// Checks a packed matrix of so many elements.
+pub(crate) fn elements(ring: impl Ring, count: Option<usize>, bytes: &[u8]) -> Result<(), CodecError> {
+    unpack(ring, count.ok_or(CodecError::Truncated)?, bytes).map(drop)
+}
+
+/// Checks an encrypted model: weights and biases, operator by operator.
+pub(crate) fn model(session: &Session, bytes: &[u8]) -> Result<(), CodecError> {
+    let layouts = &encryption(session)?.layouts;
+    let parts = exactly(bytes, 2 * layouts.len(), "layers")?;
+    for (layout, part) in layouts.iter().zip(parts.chunks_exact(2)) {
+        EncryptedMatrix::check_bytes(layout, part[0])?;
+        EncryptedBias::check_bytes(layout, part[1])?;
+    }
+    Ok(())
+}
+
+/// Checks the encrypted batches of so many columns.
+pub(crate) fn batches(
+    session: &Session,
+    operator: usize,
+    columns: usize,
+    parts: &[&[u8]],
+) -> Result<(), CodecError> {
+    let layout = &encryption(session)?.layouts[operator];
+    if parts.len() != layout.batches(columns) {
+        return Err(CodecError::Value { what: "number of batches" });
+    }
+    Ok(parts.iter().try_for_each(|part| EncryptedBatch::check_bytes(layout, part))?)
+}
+
+/// Checks what the client at a hop encrypts again for so many samples.
+pub(crate) fn upload(session: &Session, hop: usize, samples: usize, bytes: &[u8]) -> Result<(), CodecError> {
+    let parts = split(bytes)?;
+    let (vectors, elements) = slots_of(session, hop, samples);
+    let Some(first) = parts.len().checked_sub(vectors) else {
+        return Err(CodecError::Value { what: "number of vectors" });
+    };
+    match session.program().hops[hop].feeds {
+        Some(operator) => {
+            let columns = session.program().operators[operator].positions * samples;
+            batches(session, operator, columns, &parts[..first])?;
+        }
+        None if first == 0 => {}
+        None => return Err(CodecError::Value { what: "number of batches" }),
+    }
+    parts[first..].iter().try_for_each(|part| slots(session, elements, part))
+}
+
+/// Checks a vector in slots.
+pub(crate) fn slots(session: &Session, elements: usize, bytes: &[u8]) -> Result<(), CodecError> {
+    Ok(EncryptedSlots::check_bytes(&encryption(session)?.parameters, elements, bytes)?)
+}
+
+/// Checks so many ciphertexts.
+pub(crate) fn ciphertexts(session: &Session, count: usize, bytes: &[u8]) -> Result<(), CodecError> {
+    let parameters = &encryption(session)?.parameters;
+    let parts = exactly(bytes, count, "number of ciphertexts")?;
+    Ok(parts.iter().try_for_each(|part| Ciphertext::check_bytes(parameters, part))?)
+}
+
+/// Checks replies with the wanted ones of so many columns of an operator's outputs.
+pub(crate) fn replies(
+    session: &Session,
+    operator: usize,
+    columns: usize,
+    wants: impl Fn(usize) -> bool,
+    bytes: &[u8],
+) -> Result<(), CodecError> {
+    let Encryption { parameters, layouts, .. } = encryption(session)?;
+    let layout = &layouts[operator];
+    let batches = wanted_batches(layout, columns, &wants);
+    let parts = exactly(bytes, batches.len() * layout.rows(), "number of replies")?;
+    for (i, part) in parts.iter().enumerate() {
+        let (row, batch) = (i % layout.rows(), batches[i / layout.rows()]);
+        Reply::check_bytes(parameters, carried(layout, columns, &wants, row, batch), part)?;
+    }
+    Ok(())
+}
+
+/// How many coefficients of its first part a reply carries.
+pub(crate) fn carried(
+    layout: &Layout,
+    columns: usize,
+    wants: impl Fn(usize) -> bool,
+    row: usize,
+    batch: usize,
+) -> usize {
+    let wanted = wanted_of(layout, columns, batch, wants);
+    layout.carried(row, (0..layout.batch()).filter(|&column| wanted(column)).count())
+}
+
+/// Checks replies with so many elements in slots.
+pub(crate) fn slot_replies(session: &Session, elements: usize, bytes: &[u8]) -> Result<(), CodecError> {
+    let parameters: &Parameters = &encryption(session)?.parameters;
+    let degree = parameters.degree();
+    let parts = exactly(bytes, elements.div_ceil(degree), "number of replies")?;
+    Ok(parts.iter().try_for_each(|part| Reply::check_bytes(parameters, degree, part))?)
+}

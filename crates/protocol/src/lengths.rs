@@ -1,0 +1,246 @@
+//! How long messages may be, and how much of one sender's a server holds: all of it follows from the session.
+
+use secsv_algebra::Ring64;
+use secsv_he::{
+    Ciphertext, EncryptedSlots, EvaluationKey, PublicKey, Reply,
+    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix},
+};
+
+use crate::{
+    MAX_EARLY_BYTES, PartyId,
+    codec::packed_len,
+    cost::open_rounds,
+    decryptors::Protocol,
+    hesv::{rotation_steps, slots_of},
+    message::{ENVELOPE, Kind, Place},
+    pass,
+    principal::most_active,
+    secret::{SharedModel, first_columns, stacked},
+    server::recount::COMMITMENT,
+    session::{Federation, Session},
+};
+
+/// A seed on its way.
+const SEED: usize = 32;
+/// Bytes of a message that nobody may send: the role says why.
+const REFUSED: usize = 4 << 10;
+/// Bytes of messages in which the principal tells everybody what to do, or what was found.
+const TOLD: usize = 64 << 20;
+
+impl Federation {
+    /// The most bytes of a message before the session is known; none if that cannot be said before.
+    pub fn max_len(&self, from: PartyId, kind: Kind) -> Option<u64> {
+        let introduction = 8 + 2 + 8 * self.program.operators.len() + 8 + 32;
+        let proposal = 2 + self.clients * introduction + 2 + 13 * self.program.operators.len();
+        match (from, kind) {
+            (_, Kind::Hello) => Some(introduction as u64),
+            (PartyId::Principal, Kind::Session) => Some(proposal as u64),
+            (PartyId::Principal, Kind::Values) => Some(TOLD as u64),
+            _ => None,
+        }
+    }
+}
+
+impl Session {
+    /// The most bytes of a message under the session: what its place takes exactly is checked when it is known.
+    pub fn max_len(&self, from: PartyId, to: PartyId, kind: Kind) -> u64 {
+        if let Some(known) = self.federation.max_len(from, kind) {
+            return known;
+        }
+        let length = match from {
+            PartyId::Client(client) => self.from_client(client, to, kind),
+            PartyId::Principal | PartyId::Auxiliary => self.from_server(kind),
+        };
+        length.unwrap_or(REFUSED) as u64
+    }
+
+    /// Bytes on disk, and in memory, that one client can make a server hold, whatever it sends: what its part in the session
+    /// takes, and what is kept of messages that came early. Nothing else is acknowledged.
+    pub fn most_held(&self, client: usize, server: PartyId) -> (u64, u64) {
+        let length = |kind| self.max_len(PartyId::Client(client), server, kind);
+        // The auxiliary is not told which rounds are open.
+        let stretches = self.stretches.len();
+        let rounds = if server == PartyId::Principal { open_rounds(self).min(stretches) } else { stretches };
+        let hops = self.program().hops.len() as u64;
+        let of_test = hops * (length(Kind::Shared) + length(Kind::Triple))
+            + length(Kind::Truth)
+            + length(Kind::Predicted);
+        let tests = (most_active(self) * self.groups.len()) as u64
+            * (of_test + length(Kind::OwnResult) + length(Kind::OwnCount));
+        let chunks =
+            if self.federation.settings.protocol == Protocol::Hesv { self.chunks.len() as u64 } else { 1 };
+        let session = length(Kind::ServerKeys)
+            + chunks * length(Kind::Data)
+            + self.hellos.len() as u64 * length(Kind::ClientKeys);
+        let rounds = rounds as u64 * (length(Kind::Model) + length(Kind::FirstLayer));
+        let disk = session + rounds + tests + 2 * MAX_EARLY_BYTES as u64;
+        // Residues of 54 bits become words, seeds become the second half of a ciphertext, and one message is on its way.
+        let largest = Kind::ALL.into_iter().map(length).max().unwrap_or(0);
+        let expanded = 8 * self.expanded(client) as u64;
+        (disk, 3 * (session + rounds + tests) + expanded + 2 * MAX_EARLY_BYTES as u64 + 2 * largest)
+    }
+
+    /// Elements that the principal's seeds of a client stand for.
+    fn expanded(&self, client: usize) -> usize {
+        let samples = self.hellos.get(client).map_or(0, |hello| hello.samples as usize);
+        let shared: usize = (0..self.program().hops.len()).map(|hop| self.program().shared_size(hop)).sum();
+        let group = self.largest_group();
+        let models = self.stretches.len() * SharedModel::size(self.program());
+        self.program().input_size * samples + models + most_active(self) * self.groups.len() * shared * group
+    }
+
+    fn largest_group(&self) -> usize {
+        self.groups.iter().map(|group| group.size).max().unwrap_or(0)
+    }
+
+    /// Labels of a unit, at most: of all rounds of a stretch and coalitions that are tested together.
+    fn label_bytes(&self) -> usize {
+        let rounds = self.stretches.values().map(Vec::len).max().unwrap_or(1);
+        let coalitions = 1usize.checked_shl(self.federation.clients as u32).unwrap_or(usize::MAX);
+        let segments = self.label_field().packed_len(self.largest_group()) + self.federation.clients;
+        rounds * self.most_together().min(coalitions) * segments
+    }
+
+    fn from_client(&self, client: usize, to: PartyId, kind: Kind) -> Option<usize> {
+        let is_principal = to == PartyId::Principal;
+        let samples = self.hellos.get(client)?.samples as usize;
+        let protocol = self.federation.settings.protocol;
+        let group = self.largest_group();
+        let hidden = self.program().gru.map_or(0, |gru| gru.hidden);
+        let shared = (0..self.program().hops.len()).map(|hop| self.shared_len(hop, group)).max()?;
+        Some(match kind {
+            Kind::ServerKeys => self.keys_len(),
+            Kind::ClientKeys if is_principal => 2 + ENVELOPE,
+            Kind::OwnResult if is_principal => {
+                let rounds = self.stretches.values().map(Vec::len).max().unwrap_or(1);
+                // The initial model, the aggregate, its own, and the aggregate less its own.
+                8 + 4 * rounds * (8 + samples.div_ceil(8))
+            }
+            Kind::Count if is_principal && protocol == Protocol::Hesv => Place::LENGTH + 8,
+            Kind::Data if protocol == Protocol::Hesv => {
+                let longest = self.chunks.iter().map(|chunk| chunk.places.len()).max().unwrap_or(0);
+                4 + 8 + self.batches_len(0, longest)?
+            }
+            Kind::Model => self.model_len(is_principal)?,
+            Kind::Shared if protocol == Protocol::Hesv => Place::LENGTH + shared,
+            Kind::Truth | Kind::Predicted if protocol == Protocol::Hesv => {
+                Place::LENGTH + EncryptedSlots::encoded_len(&self.encryption.as_ref()?.parameters, group)
+            }
+            Kind::Data if is_principal => SEED,
+            Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple if is_principal => {
+                Place::LENGTH + SEED
+            }
+            Kind::Data => self.packed(self.program().input_size * samples),
+            Kind::FirstLayer if protocol == Protocol::SecretSv => {
+                let rounds = self.federation.rounds.keys();
+                let most = rounds.map(|round| stacked(self, *round)).max().unwrap_or(0);
+                4 + 8 * most * first_columns(self, client)
+            }
+            Kind::Shared => Place::LENGTH + shared,
+            Kind::Truth | Kind::Predicted => Place::LENGTH + COMMITMENT + self.label_bytes(),
+            Kind::OwnCount => {
+                let rounds = self.stretches.values().map(Vec::len).max().unwrap_or(1);
+                8 + 8 + 4 * rounds * (4 + 16 + 8 + 8) + 8
+            }
+            Kind::Triple => Place::LENGTH + SEED + self.packed(hidden * group),
+            _ => return None,
+        })
+    }
+
+    /// What servers send each other and clients: no more than all outputs of a unit or a chunk.
+    fn from_server(&self, kind: Kind) -> Option<usize> {
+        let group = self.largest_group();
+        let operators = &self.program().operators;
+        let outputs = operators.iter().map(|operator| operator.output_size() * group).max().unwrap_or(0);
+        let parameters = self.encryption.as_ref().map(|encryption| &encryption.parameters);
+        let ciphertexts = |operator: usize, samples: usize| {
+            let layout = &self.encryption.as_ref()?.layouts[operator];
+            Some(layout.batches(operators[operator].positions * samples) * layout.rows())
+        };
+        let later = (0..operators.len()).filter_map(|operator| ciphertexts(operator, group)).max();
+        Some(match kind {
+            Kind::Common => SEED,
+            Kind::Done => 9,
+            Kind::RoundStart => 4,
+            Kind::ClientKeys => ENVELOPE,
+            Kind::PublicKey => PublicKey::encoded_len(parameters?),
+            Kind::Opened => Place::LENGTH + SEED * (1 + self.federation.clients),
+            Kind::Test | Kind::OwnTest => TOLD,
+            Kind::FirstLayer => {
+                let models = self.federation.clients;
+                let chunks = self.chunks.iter().filter_map(|chunk| ciphertexts(0, chunk.places.len()));
+                let ciphertext = 8 + Ciphertext::encoded_len(parameters?);
+                pass::HEAD + 8 + models * chunks.max().unwrap_or(0) * ciphertext
+            }
+            Kind::Half => Place::LENGTH + 8 + later? * (8 + Ciphertext::encoded_len(parameters?)),
+            Kind::Reply | Kind::Differences => {
+                let reply = 8 + Reply::encoded_len(parameters?, parameters?.degree());
+                let slots = (outputs.max(group)).div_ceil(parameters?.degree());
+                Place::LENGTH + 8 + later?.max(slots) * reply
+            }
+            Kind::Verdict => Place::LENGTH + self.label_bytes(),
+            Kind::Opening => {
+                let weights = operators.iter().map(|operator| operator.shape.d_out * operator.shape.d_in);
+                let stacked = self.federation.clients * weights.max().unwrap_or(0);
+                let hidden = self.program().gru.map_or(0, |gru| gru.hidden);
+                1 + Place::LENGTH + 8 * stacked.max(2 * hidden * group)
+            }
+            Kind::OutputShare => Place::LENGTH + 8 * outputs,
+            _ => return None,
+        })
+    }
+
+    fn packed(&self, elements: usize) -> usize {
+        if self.encryption.is_some() {
+            packed_len(self.field(), elements)
+        } else {
+            packed_len(Ring64, elements)
+        }
+    }
+
+    fn keys_len(&self) -> usize {
+        let Some(encryption) = &self.encryption else { return SEED };
+        let public = PublicKey::encoded_len(&encryption.parameters);
+        match rotation_steps(self) {
+            Ok(steps) if self.federation.settings.protocol == Protocol::Hesv => {
+                8 + 8 + public + 8 + EvaluationKey::encoded_len(&encryption.parameters, steps.len())
+            }
+            _ => public,
+        }
+    }
+
+    fn model_len(&self, is_principal: bool) -> Option<usize> {
+        let Some(encryption) = &self.encryption else {
+            let size = SharedModel::size(self.program());
+            return Some(4 + if is_principal { SEED } else { 8 * size });
+        };
+        let layers = encryption.layouts.iter();
+        let length = |layout| 16 + EncryptedMatrix::encoded_len(layout) + EncryptedBias::encoded_len(layout);
+        Some(4 + 8 + layers.map(length).sum::<usize>())
+    }
+
+    fn batches_len(&self, operator: usize, samples: usize) -> Option<usize> {
+        let layout = &self.encryption.as_ref()?.layouts[operator];
+        let columns = self.program().operators[operator].positions * samples;
+        Some(layout.batches(columns) * (8 + EncryptedBatch::encoded_len(layout)))
+    }
+
+    /// What a client shares again at a hop, for so many samples.
+    fn shared_len(&self, hop: usize, samples: usize) -> usize {
+        let (program, feeds) = (self.program(), self.program().hops[hop].feeds);
+        let elements = self.packed(program.shared_size(hop) * samples);
+        match &self.encryption {
+            None => {
+                let product = |operator: usize| 8 * program.operators[operator].output_size() * samples;
+                elements + feeds.map_or(0, product)
+            }
+            Some(encryption) if self.federation.settings.protocol == Protocol::Hesv => {
+                let (vectors, elements) = slots_of(self, hop, samples);
+                let slots = 8 + EncryptedSlots::encoded_len(&encryption.parameters, elements);
+                8 + feeds.and_then(|operator| self.batches_len(operator, samples)).unwrap_or(0)
+                    + vectors * slots
+            }
+            Some(_) => elements,
+        }
+    }
+}
