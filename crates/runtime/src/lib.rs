@@ -57,7 +57,7 @@ pub use error::Error;
 pub use evaluate::{EvaluationSettings, Progress, evaluate};
 pub use evaluator::{CostModel, Evaluator, Next, Test};
 pub use fingerprint::{Fingerprint, FingerprintError};
-pub use plan::{Plan, PlanResult, PlannedCost};
+pub use plan::{Held, Plan, PlanResult, PlannedCost};
 pub use recount::{Confirmation, Difference};
 pub use result::{
     DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult, ExposureRow, KindTraffic,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use secsv_federation::{ClientId, RoundId, RunDirectory, SampleSet};
 use secsv_protocol::{
-    ClientInput, TestRequest,
+    ClientInput, PartyId, TestRequest,
     cost::{self, Prediction, predict},
     decryptors::Protocol,
     session::{Federation, Session, Settings, typical_costs},
@@ -56,10 +56,23 @@ pub struct PlanResult {
     pub at_least: Option<PlannedCost>,
     /// Memory of all parties in one process, estimated.
     pub memory_bytes: u64,
+    /// What one client can make each server hold, whatever it sends.
+    pub most_held: Vec<Held>,
     /// The encryption's parameters; null without encryption.
     pub parameters: Option<EncryptionParameters>,
     /// Who will learn what, and who can do what with it.
     pub security: SecurityResult,
+}
+
+/// What one client can make a server hold at most, whatever it sends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// The server.
+    pub server: String,
+    /// Bytes on its disk.
+    pub disk_bytes: u64,
+    /// Bytes in its memory.
+    pub memory_bytes: u64,
 }
 
 /// What a run costs.
@@ -106,6 +119,20 @@ impl Plan {
         Ok(Self { session, inputs, tests, at_most, at_least })
     }
 
+    /// What any one client can make each server hold.
+    fn most_held(&self) -> Vec<Held> {
+        let is_hesv = self.session.federation.settings.protocol == Protocol::Hesv;
+        let servers = [PartyId::Principal, PartyId::Auxiliary];
+        let held = |server: PartyId| {
+            let of_clients =
+                (0..self.session.federation.clients).map(|client| self.session.most_held(client, server));
+            let (disk_bytes, memory_bytes) =
+                of_clients.fold((0, 0), |most, held| (most.0.max(held.0), most.1.max(held.1)));
+            Held { server: server.to_string(), disk_bytes, memory_bytes }
+        };
+        servers.into_iter().take(if is_hesv { 1 } else { 2 }).map(held).collect()
+    }
+
     /// What outsiders read, with what `seconds` says of a prediction: processor time and elapsed time.
     pub fn result(&self, run: &RunDirectory, seconds: impl Fn(&Prediction) -> (f64, f64)) -> PlanResult {
         let cost = |prediction: &Prediction| {
@@ -129,6 +156,7 @@ impl Plan {
             cost: cost(&self.at_most),
             at_least: self.at_least.as_ref().map(cost),
             memory_bytes: self.at_most.memory,
+            most_held: self.most_held(),
             parameters: parameters(&self.session),
             security: security(
                 run.spec(),

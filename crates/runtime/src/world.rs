@@ -72,9 +72,9 @@ impl<R: Role> Party<R> {
     fn handle(&mut self, event: Event<R>) -> Result<Step<R>, RoleError> {
         let effects = match event {
             Event::Frame(envelope) => {
-                let (from, mut effects) = (envelope.from, Effects::default());
-                for (kind, content) in self.links.open(envelope)? {
-                    effects.and(self.role.handle(from, kind, content)?);
+                let mut effects = Effects::default();
+                for message in self.links.open(envelope)? {
+                    effects.and(self.role.handle(message)?);
                 }
                 effects
             }

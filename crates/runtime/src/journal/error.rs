@@ -42,6 +42,18 @@ pub enum JournalError {
         /// This process's user.
         own: u32,
     },
+    /// The party has other files than this state was begun with.
+    #[error(
+        "{}: {file}: these are not the files this state was begun with. What a party encodes is covered by randomness that serves \
+         once: put the file back, or begin a new session with a new state directory",
+        path.display()
+    )]
+    OtherFile {
+        /// The directory.
+        path: PathBuf,
+        /// The file that differs, is new or is gone.
+        file: String,
+    },
     /// The system refuses.
     #[error("{}: {source}", path.display())]
     System {
@@ -87,7 +99,10 @@ impl JournalError {
 
     /// Whether the state directory is at fault, and somebody can mend that.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, Self::InUse { .. } | Self::Another { .. } | Self::NotPrivate { .. })
+        matches!(
+            self,
+            Self::InUse { .. } | Self::Another { .. } | Self::NotPrivate { .. } | Self::OtherFile { .. }
+        )
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod ended;
 mod error;
+pub(crate) mod places;
 mod shelf;
 mod store;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use secsv_protocol::{PartyId, Scope, Seed, message::Kind};
 
 pub use ended::{end, ended};
 pub use error::JournalError;
+pub use places::{Claim, Filled, Places, Way};
 pub use shelf::{Digest, Place, Shelf};
 use shelf::{private_directory, private_file};
 use store::{Store, Tables};
@@ -37,6 +39,8 @@ pub struct Owner {
     pub party: PartyId,
     /// The federation's digest.
     pub federation: [u8; 32],
+    /// Digests of everything that the party will ever encode, by file; none for whoever encodes nothing any more.
+    pub files: Option<BTreeMap<String, Digest>>,
 }
 
 /// Content, in memory or on the shelf.
@@ -143,6 +147,8 @@ pub struct Batch {
     pub tests: Vec<TestRecord>,
     /// What has ended.
     pub over: Vec<Scope>,
+    /// Places that are filled from now on.
+    pub filled: Vec<Filled>,
 }
 
 impl Batch {
@@ -155,6 +161,7 @@ impl Batch {
             && self.assigned.is_empty()
             && self.tests.is_empty()
             && self.over.is_empty()
+            && self.filled.is_empty()
     }
 }
 
@@ -292,6 +299,11 @@ impl Journal {
         self.acknowledged.get(&peer).copied().unwrap_or(0)
     }
 
+    /// Which places are filled.
+    pub fn places(&self) -> Result<Places, JournalError> {
+        self.store.places()
+    }
+
     /// Assignments, in order.
     pub fn assignments(&self) -> Result<Vec<Vec<u8>>, JournalError> {
         self.store.assignments()
@@ -341,6 +353,9 @@ impl Journal {
             self.expect(from, number)?;
             write.due(from, number + 1);
             self.next_in.insert(from, number + 1);
+        }
+        for filled in &batch.filled {
+            write.filled(filled)?;
         }
         for bytes in &batch.assigned {
             write.assigned(self.next_row, bytes)?;
@@ -417,6 +432,7 @@ impl Journal {
         if let Scope::Test(test) = scope {
             self.finished.insert(test);
             write.finished(test)?;
+            write.forget_places(test)?;
         }
         // All of it first: should the store fail, nothing may be written where the contents stand.
         let rows = self.inbound.remove(&scope).unwrap_or_default();

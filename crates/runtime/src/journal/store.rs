@@ -12,8 +12,9 @@ use secsv_federation::RoundId;
 use secsv_protocol::{PartyId, Scope, message::Kind};
 
 use super::{
-    Body, Digest, Inbound, JournalError, Outbound, Owner, TestRecord,
+    Body, Digest, Filled, Inbound, JournalError, Outbound, Owner, Places, TestRecord, Way,
     error::store,
+    places,
     shelf::{Room, Shelf, new_private_file, private_file},
 };
 
@@ -42,6 +43,11 @@ const EMITTED: TableDefinition<u64, (u16, u8, ScopeKey, &[u8; 32])> = TableDefin
 const ASSIGNED: TableDefinition<u64, &[u8]> = TableDefinition::new("assigned");
 const TESTS: TableDefinition<u64, (&[u8], Option<&[u8]>)> = TableDefinition::new("tests");
 const FINISHED: TableDefinition<u64, ()> = TableDefinition::new("finished");
+/// Scope, way, peer, kind and head: the digest of what fills the place.
+type PlaceKey<'a> = (u8, u64, bool, u16, u8, &'a [u8]);
+const PLACES: TableDefinition<PlaceKey<'static>, &[u8; 32]> = TableDefinition::new("places");
+/// Digests of the files that the party encodes.
+const FILES: TableDefinition<&str, &[u8; 32]> = TableDefinition::new("files");
 /// One row: ciphertexts that others were to decrypt.
 const REPLIES: TableDefinition<(), u64> = TableDefinition::new("replies");
 
@@ -95,7 +101,7 @@ fn body_of(room: &Arc<Room>, (_, length, inline, page): BodyRow<'_>) -> Result<B
 
 fn identity_of(owner: &Owner) -> [(&'static str, String); 3] {
     let federation = blake3::Hash::from(owner.federation).to_hex().to_string();
-    let version = format!("{}, journal 6", env!("CARGO_PKG_VERSION"));
+    let version = format!("{}, journal 7", env!("CARGO_PKG_VERSION"));
     [("version", version), ("party", owner.party.to_string()), ("federation", federation)]
 }
 
@@ -182,7 +188,12 @@ impl Store {
             for (field, value) in identity_of(owner) {
                 table.insert(field, value.as_bytes()).map_err(store)?;
             }
+            let mut files = write.open_table(FILES).map_err(store)?;
+            for (file, digest) in owner.files.iter().flatten() {
+                files.insert(file.as_str(), digest).map_err(store)?;
+            }
         }
+        write.open_table(PLACES).map_err(store)?;
         write.open_table(PEERS).map_err(store)?;
         for table in [NEXT_IN, NEXT_OUT, ACKNOWLEDGED] {
             write.open_table(table).map_err(store)?;
@@ -209,8 +220,50 @@ impl Store {
                 return Err(JournalError::Another { path, field, expected, found });
             }
         }
+        self.check_files(directory, owner, &read)?;
         let random = table.get("random").map_err(store)?.and_then(|random| random.value().try_into().ok());
         random.ok_or_else(|| JournalError::Damaged { path: self.path.clone(), what: "the seed" })
+    }
+
+    /// Whether the party still has what it had when the directory was begun: what it encodes is covered by randomness that
+    /// serves once.
+    fn check_files(
+        &self,
+        directory: &Path,
+        owner: &Owner,
+        read: &redb::ReadTransaction,
+    ) -> Result<(), JournalError> {
+        let Some(files) = &owner.files else { return Ok(()) };
+        let table = read.open_table(FILES).map_err(store)?;
+        let other =
+            |file: &str| Err(JournalError::OtherFile { path: directory.to_owned(), file: file.to_owned() });
+        for (file, digest) in files {
+            let begun = table.get(file.as_str()).map_err(store)?.map(|begun| *begun.value());
+            if begun != Some(*digest) {
+                return other(file);
+            }
+        }
+        for row in table.iter().map_err(store)? {
+            let file = row.map_err(store)?.0;
+            if !files.contains_key(file.value()) {
+                return other(file.value());
+            }
+        }
+        Ok(())
+    }
+
+    pub fn places(&self) -> Result<Places, JournalError> {
+        let read = self.database.begin_read().map_err(store)?;
+        let mut places = Places::default();
+        for row in read.open_table(PLACES).map_err(store)?.iter().map_err(store)? {
+            let (key, digest) = row.map_err(store)?;
+            let (kind_of_scope, number, is_in, peer, kind, head) = key.value();
+            let way = if is_in { Way::In } else { Way::Out };
+            let (peer, kind) = (PartyId::from_wire(peer), self.kind(kind)?);
+            let place = places::Place { way, peer, kind, head: head.to_vec() };
+            places.fill(&Filled { scope: scope_of((kind_of_scope, number)), place, digest: *digest.value() });
+        }
+        Ok(places)
     }
 
     /// The instance of a peer that was met first.
@@ -358,6 +411,7 @@ pub(super) struct Tables<'t> {
     assigned: Table<'t, u64, &'static [u8]>,
     tests: Table<'t, u64, (&'static [u8], Option<&'static [u8]>)>,
     finished: Table<'t, u64, ()>,
+    places: Table<'t, PlaceKey<'static>, &'static [u8; 32]>,
     /// Written once, in the end.
     numbers: [BTreeMap<PartyId, u64>; 3],
     replies: Option<u64>,
@@ -376,6 +430,7 @@ impl<'t> Tables<'t> {
             assigned: write.open_table(ASSIGNED).map_err(store)?,
             tests: write.open_table(TESTS).map_err(store)?,
             finished: write.open_table(FINISHED).map_err(store)?,
+            places: write.open_table(PLACES).map_err(store)?,
             numbers: Default::default(),
             replies: None,
             write,
@@ -436,6 +491,23 @@ impl<'t> Tables<'t> {
 
     pub fn finished(&mut self, test: u64) -> Result<(), JournalError> {
         self.finished.insert(test, ()).map(drop).map_err(store)
+    }
+
+    pub fn filled(&mut self, filled: &Filled) -> Result<(), JournalError> {
+        let places::Place { way, peer, kind, head } = &filled.place;
+        let (kind_of_scope, number) = scope_key(filled.scope);
+        let key = (kind_of_scope, number, *way == Way::In, peer.to_wire(), *kind as u8, head.as_slice());
+        self.places.insert(key, &filled.digest).map(drop).map_err(store)
+    }
+
+    pub fn forget_places(&mut self, test: u64) -> Result<(), JournalError> {
+        let (kind, number) = scope_key(Scope::Test(test));
+        let first: PlaceKey<'_> = (kind, number, false, 0, 0, &[]);
+        match number.checked_add(1) {
+            Some(next) => self.places.retain_in(first..(kind, next, false, 0, 0, &[][..]), |_, _| false),
+            None => self.places.retain_in(first.., |_, _| false),
+        }
+        .map_err(store)
     }
 
     pub fn forget_inbound(&mut self, row: u64) -> Result<(), JournalError> {

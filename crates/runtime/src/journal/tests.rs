@@ -3,7 +3,9 @@
 use super::*;
 
 fn owner() -> Owner {
-    Owner { party: PartyId::Client(1), federation: [7; 32] }
+    let files =
+        [("clients/b/test.safetensors".to_owned(), [1; 32]), ("initial.safetensors".to_owned(), [2; 32])];
+    Owner { party: PartyId::Client(1), federation: [7; 32], files: Some(files.into()) }
 }
 
 fn open(path: &Path) -> Journal {
@@ -256,4 +258,61 @@ fn what_is_secret_is_gone_in_the_end_and_the_values_stay() {
     check();
     let another = Owner { party: PartyId::Client(2), ..owner() };
     assert!(matches!(ended(directory.path(), &another), Err(JournalError::Another { .. })));
+}
+
+/// What a party encodes is covered by randomness that serves once: with other files it must not go on.
+#[test]
+fn a_state_is_bound_to_the_files_it_was_begun_with() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path()));
+    let refused = |change: &dyn Fn(&mut BTreeMap<String, Digest>)| {
+        let mut owner = owner();
+        change(owner.files.as_mut().unwrap());
+        match Journal::open(directory.path(), &owner, || [6; 48]) {
+            Err(error @ JournalError::OtherFile { .. }) => {
+                assert!(error.is_bad_input());
+                error.to_string()
+            }
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("opened with other files"),
+        }
+    };
+    let changed = refused(&|files| {
+        files.insert("initial.safetensors".to_owned(), [3; 32]);
+    });
+    let gone = refused(&|files| {
+        files.remove("initial.safetensors");
+    });
+    let new = refused(&|files| {
+        files.insert("global/round-0001.safetensors".to_owned(), [3; 32]);
+    });
+    for (message, file) in [(changed, "initial"), (gone, "initial"), (new, "global/round-0001")] {
+        assert!(message.contains("these are not the files this state was begun with"), "{message}");
+        assert!(message.contains(&format!("{file}.safetensors")), "{message}");
+    }
+    drop(open(directory.path()));
+}
+
+#[test]
+fn places_stay_filled_over_restarts_until_their_test_is_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let filled = |scope, head: &[u8]| Filled {
+        scope,
+        place: places::Place {
+            way: Way::In,
+            peer: PartyId::Client(0),
+            kind: Kind::Model,
+            head: head.to_vec(),
+        },
+        digest: [4; 32],
+    };
+    let round = Scope::Round(secsv_federation::RoundId(1));
+    let all = [filled(round, &[1]), filled(Scope::Test(1), &[1, 2]), filled(Scope::Test(2), &[])];
+    let mut journal = open(directory.path());
+    journal.commit([Batch { filled: all.to_vec(), ..Batch::default() }]).unwrap();
+    journal.commit([Batch { over: vec![round, Scope::Test(1)], ..Batch::default() }]).unwrap();
+    drop(journal);
+    let places = open(directory.path()).places().unwrap();
+    let claims = all.map(|filled| places.claim(&filled));
+    assert_eq!(claims, [Claim::Same, Claim::New, Claim::Same]);
 }

@@ -41,8 +41,8 @@ pub(crate) trait Host: Send + Sync + 'static {
     fn meet(&self, id: PartyId, instance: [u8; 16]) -> impl Future<Output = Option<[u8; 16]>> + Send;
     /// Room for so many bytes in the inbox.
     fn room(&self, bytes: usize) -> impl Future<Output = Option<OwnedSemaphorePermit>> + Send;
-    /// The most bytes a message of a kind may have.
-    fn most_bytes(&self, kind: Kind) -> u64;
+    /// The most bytes that a message of a kind from a peer may have. Where that follows from the session, this waits for it.
+    fn max_len(&self, from: PartyId, kind: Kind) -> impl Future<Output = u64> + Send;
     /// A message has come.
     fn arrive(&self, arrival: Arrival);
     /// The other side has the messages below this number.
@@ -64,6 +64,8 @@ where
     S: Stream<Item = Result<Packet, Status>> + Send + Unpin + 'static,
 {
     let peer = host.peer(id).ok_or_else(|| Status::permission_denied("these two parties have no link"))?;
+    // A peer whose message was refused is cut off for a while.
+    tokio::time::sleep_until(peer.cut_off_until()).await;
     let (due, partial) = peer.progress();
     let (partial_digest, partial_length) =
         partial.map_or((Bytes::new(), 0), |(digest, length)| (Bytes::copy_from_slice(&digest), length));

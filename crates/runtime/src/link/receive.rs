@@ -76,7 +76,7 @@ impl<H: Host> Assembly<H> {
         }
         let kind = u8::try_from(head.kind).ok().and_then(Kind::from_wire);
         let Some(kind) = kind else { return refuse(format!("kind: found {}, which is none", head.kind)) };
-        let most = self.host.most_bytes(kind);
+        let most = self.host.max_len(self.peer.id, kind).await;
         if head.length > most {
             let text = format!("length of {kind}: expected at most {most}, found {}", head.length);
             return Err(Status::out_of_range(text));
@@ -198,7 +198,7 @@ mod tests {
             None
         }
 
-        fn most_bytes(&self, _: Kind) -> u64 {
+        async fn max_len(&self, _: PartyId, _: Kind) -> u64 {
             100
         }
 

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use secsv_federation::{ClientId, RunDirectory};
-use secsv_protocol::{Client, ClientInput, PartyId};
+use secsv_federation::{ClientId, RoundId, RunDirectory, Weights};
+use secsv_protocol::{Client, ClientInput, PartyId, model_digest, role::Digest, test_set_digest};
 
 use super::{Network, NodeOptions, Values, await_values, ended, finish};
 use crate::{
@@ -43,6 +43,7 @@ pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) ->
     let input = own_input(&kit, data, position)?;
     let beside = || data.path().join("clients").join(kit.own_name()).join(FILE);
     let record = Record::open(&options.record.clone().unwrap_or_else(beside))?;
+    let files = file_digests(&kit.federation.federation.clients[position].id, &input);
     let keys = kit.envelope_keys.take().ok_or(Error::Data {
         field: "kit",
         expected: "a key for envelopes".to_owned(),
@@ -50,7 +51,7 @@ pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) ->
     })?;
     let kit = Arc::new(kit);
     let node = &options.node;
-    let party = Party::open(kit.clone(), &node.state, None, |federation, journal| {
+    let party = Party::open(kit.clone(), &node.state, Some(files), None, |federation, journal| {
         record.enter(&Entry::new(&kit, &journal.instance(), &input), &kit, options.again.as_deref())?;
         let seed = journal.seed().derive("client", position as u64);
         let mut client = Client::with_envelope_keys(federation.clone(), position, input, seed, keys);
@@ -62,6 +63,27 @@ pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) ->
     let values = finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))?;
     ended::wipe(&kit, &node.state, &values)?;
     Ok(values)
+}
+
+/// Digests of the files that a silo's state is bound to: everything that it will ever encode.
+pub fn bound_files(kit: &Kit, data: &RunDirectory) -> Result<BTreeMap<String, Digest>, Error> {
+    let PartyId::Client(position) = kit.own else { return Ok(BTreeMap::new()) };
+    let input = own_input(kit, data, position)?;
+    Ok(file_digests(&kit.federation.federation.clients[position].id, &input))
+}
+
+/// The same, by the file of the run directory.
+fn file_digests(id: &ClientId, input: &ClientInput) -> BTreeMap<String, Digest> {
+    let of_round = |directory: String| {
+        move |(round, model): (&RoundId, &Weights)| {
+            (format!("{directory}/round-{:04}.safetensors", round.0), model_digest(model))
+        }
+    };
+    let local = input.local.iter().map(of_round(format!("clients/{id}")));
+    let global = input.global.iter().map(of_round("global".to_owned()));
+    let test_set = (format!("clients/{id}/test.safetensors"), test_set_digest(&input.test_set));
+    let initial = ("initial.safetensors".to_owned(), model_digest(&input.initial));
+    local.chain(global).chain([test_set, initial]).collect()
 }
 
 /// What a silo brings, checked against what everybody agreed on.

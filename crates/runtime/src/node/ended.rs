@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc};
 
 use secsv_protocol::{
     Error as RoleError, PartyId,
-    message::Kind,
-    role::{Effects, Role},
+    role::{Effects, Incoming, Role},
+    session::Session,
 };
 
 use super::{Network, NodeOptions, Values, await_values, finish};
@@ -22,7 +22,11 @@ pub(super) struct Ended;
 
 impl Role for Ended {
     /// Whatever comes late is about something that is over.
-    fn handle(&mut self, _: PartyId, _: Kind, _: Vec<u8>) -> Result<Effects<Self>, RoleError> {
+    fn session(&self) -> Option<&Arc<Session>> {
+        None
+    }
+
+    fn handle(&mut self, _: Incoming) -> Result<Effects<Self>, RoleError> {
         Ok(Effects::default())
     }
 
@@ -31,10 +35,12 @@ impl Role for Ended {
     }
 }
 
-impl Hosted for Ended {}
+impl Hosted for Ended {
+    const HAS_SESSION: bool = false;
+}
 
 fn owner(kit: &Kit) -> Owner {
-    Owner { party: kit.own, federation: kit.digest }
+    Owner { party: kit.own, federation: kit.digest, files: None }
 }
 
 /// The values, if the run of this state directory has ended.
@@ -45,7 +51,7 @@ pub(super) fn ended(kit: &Kit, state: &Path) -> Result<Option<Vec<u8>>, Error> {
 /// A party at its links, with nothing left to do.
 pub(super) fn open(kit: &Arc<Kit>, state: &Path) -> Result<Arc<Party<Ended>>, Error> {
     tracing::info!("the run of this state directory has ended: its values are told again");
-    Party::open(kit.clone(), state, None, |_, _| Ok((Ended, Effects::default(), Vec::new())))
+    Party::open(kit.clone(), state, None, None, |_, _| Ok((Ended, Effects::default(), Vec::new())))
 }
 
 /// Stays until nobody needs this party any more.

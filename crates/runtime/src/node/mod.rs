@@ -20,7 +20,7 @@ use std::{
 use secsv_protocol::PartyId;
 use tokio::{runtime::Runtime, signal::unix::SignalKind};
 
-pub use client::{ClientOptions, run_client};
+pub use client::{ClientOptions, bound_files, run_client};
 pub use principal::{PrincipalOptions, run_principal};
 pub use server::run_auxiliary;
 pub use values::Values;

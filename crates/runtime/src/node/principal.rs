@@ -1,7 +1,7 @@
 //! The principal's process.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{Arc, mpsc},
     time::{Duration, Instant},
@@ -59,7 +59,8 @@ pub fn run_principal(
     }
     let (results, found) = mpsc::channel();
     let (mut known, mut left_open) = (Vec::new(), BTreeSet::new());
-    let party = Party::open(kit.clone(), &options.node.state, Some(results), |federation, journal| {
+    let (state, files) = (&options.node.state, Some(BTreeMap::new()));
+    let party = Party::open(kit.clone(), state, files, Some(results), |federation, journal| {
         known = journal.tests()?;
         left_open.extend(journal.replay()?.iter().filter_map(|message| match message.scope {
             Scope::Round(round) => Some(round),

@@ -1,6 +1,6 @@
 //! The auxiliary's process.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_federation::skip::SkipMode;
 use secsv_protocol::{Auxiliary, PartyId, decryptors::Protocol, role::Effects};
@@ -22,15 +22,16 @@ pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<Values, Error> {
     if let Some(values) = ended::ended(&kit, &options.state)? {
         return ended::say_again(&kit, options, &values, &[PartyId::Principal]);
     }
-    let party = Party::open(kit.clone(), &options.state, None, |federation, journal| {
-        let seed = journal.seed().derive("auxiliary", 0);
-        let mut auxiliary = Auxiliary::new(federation.clone(), seed);
-        for counted in journal.tests()? {
-            let damaged = |_| local("counts that decode");
-            auxiliary.remember_counted(&counted.request).map_err(damaged)?;
-        }
-        Ok((auxiliary, Effects::default(), Vec::new()))
-    })?;
+    let party =
+        Party::open(kit.clone(), &options.state, Some(BTreeMap::new()), None, |federation, journal| {
+            let seed = journal.seed().derive("auxiliary", 0);
+            let mut auxiliary = Auxiliary::new(federation.clone(), seed);
+            for counted in journal.tests()? {
+                let damaged = |_| local("counts that decode");
+                auxiliary.remember_counted(&counted.request).map_err(damaged)?;
+            }
+            Ok((auxiliary, Effects::default(), Vec::new()))
+        })?;
     let network = Network::start(&party, &kit, options, &[PartyId::Principal])?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
     let values = values.and_then(|bytes| Values::decode(&bytes)).and_then(|values| {

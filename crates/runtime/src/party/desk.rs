@@ -9,12 +9,13 @@ use std::{
 };
 
 use secsv_protocol::{
-    Assignment, Auxiliary, Client, Error as RoleError, PartyId, Principal, Scope, TestRequest, TestResult,
+    Assignment, Auxiliary, Client, Error as RoleError, MAX_EARLY_BYTES, PartyId, Principal, Scope,
+    TestRequest, TestResult,
     message::{Kind, replies_in},
-    role::{Continuation, Effects, Job, Meter, Outgoing, Role},
-    session::Federation,
+    role::{Continuation, Effects, Incoming, Job, Meter, Outgoing, Role},
+    session::{Federation, Session},
 };
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::{
     peer::{Ends, Peer},
@@ -22,10 +23,17 @@ use super::{
 };
 use crate::{
     Error,
-    journal::{Batch, Body, Digest, Emission, Inbound, Shelf, TestRecord},
+    journal::{
+        Batch, Body, Claim, Digest, Emission, Filled, Inbound, Places, Shelf, TestRecord, Way, places::Place,
+    },
+    status::Board,
     world::{Accounts, Stopwatch},
 };
 
+/// Bytes of a message that comes before the session: the role says why it is refused.
+const BEFORE_SESSION: u64 = 4 << 10;
+/// ... and of one that comes after it has ended.
+const AFTER_SESSION: u64 = 16 << 20;
 /// Who waits for a change looks up now and then all the same.
 const MOST_PATIENT: Duration = Duration::from_secs(1);
 
@@ -44,6 +52,9 @@ pub(crate) trait Hosted: Role {
     fn harvest(&mut self) -> Harvest {
         Harvest::default()
     }
+
+    /// Whether messages are judged by a session. Whoever has ended takes and forgets what still comes.
+    const HAS_SESSION: bool = true;
 
     /// Whether messages about this can be understood by now.
     fn is_open(&self, _: Scope) -> bool {
@@ -107,6 +118,8 @@ struct Seat<R> {
     requests: BTreeMap<u64, Vec<u8>>,
     /// Bytes and messages by sender, receiver and kind.
     traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
+    /// What fills the places of the session.
+    places: Places,
 }
 
 impl<R> Seat<R> {
@@ -114,6 +127,11 @@ impl<R> Seat<R> {
         let entry = self.traffic.entry((from, to, kind)).or_default();
         *entry = (entry.0 + bytes, entry.1 + 1);
     }
+}
+
+/// Bytes of a peer's messages that wait for what they are about.
+fn held_bytes(held: &[Inbound], from: PartyId) -> u64 {
+    held.iter().filter(|message| message.from == from).map(|message| message.length).sum()
 }
 
 struct Floor<R> {
@@ -152,6 +170,9 @@ pub(crate) struct Desk<R> {
     /// Whether clients are told what has ended, and what it was.
     tells: bool,
     ends: Ends,
+    /// The session, once the role knows it.
+    session: watch::Sender<Option<Arc<Session>>>,
+    board: Arc<Board>,
 }
 
 /// What a desk begins with.
@@ -166,14 +187,28 @@ pub(crate) struct Beginning<R> {
     pub shelf: Shelf,
     pub peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
     pub ends: Ends,
+    pub places: Places,
+    pub board: Arc<Board>,
 }
 
 impl<R: Hosted> Desk<R> {
     pub fn new(beginning: Beginning<R>) -> Self {
-        let Beginning { own, federation, role, due, finished, resuming, scribe, shelf, peers, ends } =
-            beginning;
+        let Beginning {
+            own,
+            federation,
+            role,
+            due,
+            finished,
+            resuming,
+            scribe,
+            shelf,
+            peers,
+            ends,
+            places,
+            board,
+        } = beginning;
         let (held, requests, traffic) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let seat = Seat { role, due, finished, resuming, held, requests, traffic };
+        let seat = Seat { role, due, finished, resuming, held, requests, traffic, places };
         let floor = Floor {
             seat: Some(Box::new(seat)),
             found: VecDeque::new(),
@@ -190,7 +225,49 @@ impl<R: Hosted> Desk<R> {
         };
         let (floor, tells) = (Mutex::new(floor), own == PartyId::Principal);
         let (work, moved) = (Condvar::new(), Condvar::new());
-        Self { own, federation, floor, work, moved, scribe, shelf, peers, tells, ends }
+        let session = watch::Sender::new(None);
+        Self { own, federation, floor, work, moved, scribe, shelf, peers, tells, ends, session, board }
+    }
+
+    /// The most bytes that a message may have: before the session is known, whoever sends what depends on it waits.
+    pub async fn max_len(&self, from: PartyId, kind: Kind) -> u64 {
+        if let Some(known) = self.federation.max_len(from, kind) {
+            return known;
+        }
+        if !R::HAS_SESSION {
+            return AFTER_SESSION;
+        }
+        // The principal is told to introduce nobody but clients, and says so.
+        if self.own == PartyId::Principal && self.session.borrow().is_none() {
+            return BEFORE_SESSION;
+        }
+        let mut session = self.session.subscribe();
+        let Ok(session) = session.wait_for(Option::is_some).await else { return 0 };
+        session.as_ref().map_or(0, |session| session.max_len(from, self.own, kind))
+    }
+
+    /// Says that a message was at fault.
+    fn blame(&self, from: PartyId, kind: Kind, error: &RoleError) {
+        let peer = self.peers.get(&from);
+        let refusals = peer.map_or(0, |peer| peer.refuse(error.to_string()));
+        // Whoever goes on for ever does not fill the log.
+        if refusals < 16 || refusals.is_power_of_two() {
+            tracing::warn!(peer = peer.map(|p| p.name.as_str()), %kind, refusals, %error, "message refused");
+        }
+    }
+
+    /// What a message would be to its place.
+    fn filled(
+        &self,
+        way: Way,
+        peer: PartyId,
+        kind: Kind,
+        scope: Scope,
+        (content, digest): (&[u8], Digest),
+    ) -> Option<Filled> {
+        let from = if way == Way::In { peer } else { self.own };
+        let head = self.federation.place(from, kind, content)?.to_vec();
+        Some(Filled { scope, place: Place { way, peer, kind, head }, digest })
     }
 
     fn lock(&self) -> MutexGuard<'_, Floor<R>> {
@@ -337,6 +414,9 @@ impl<R: Hosted> Desk<R> {
             Ok(Ok(jobs)) => {
                 floor.jobs.extend(jobs);
                 let Seat { role, resuming, held, .. } = &mut *seat;
+                if self.session.borrow().is_none() && role.session().is_some() {
+                    self.session.send_replace(role.session().cloned());
+                }
                 resuming.retain(|scope| !role.is_open(*scope));
                 let ready = held.extract_if(.., |message| !resuming.contains(&message.scope.whole()));
                 let ready: Vec<Inbound> = ready.collect();
@@ -361,6 +441,7 @@ impl<R: Hosted> Desk<R> {
         }));
         let mut floor = self.lock();
         floor.busy -= 1;
+        let mut faulty = None;
         match done {
             Ok((found, stopwatch, operations)) => {
                 for (phase, seconds) in stopwatch.seconds {
@@ -369,12 +450,20 @@ impl<R: Hosted> Desk<R> {
                 floor.accounts.operations += operations;
                 match found {
                     Ok(next) => floor.found.push_back(next),
+                    // What a peer is to blame for is found before a job begins. Should a job find it, the peer is cut off, what
+                    // depends on its message waits, and everybody else goes on.
+                    Err(error) if error.is_of_peer() => faulty = error.blamed(),
                     Err(error) => floor.fail(Error::Role(error)),
                 }
             }
             Err(_) => floor.fail(Error::Role(RoleError::Local { what: "a job panicked" })),
         }
         self.wake(&floor, 1);
+        if let Some((from, kind, error)) = faulty {
+            drop(floor);
+            self.blame(from, kind, &error);
+            floor = self.lock();
+        }
         floor
     }
 
@@ -392,7 +481,14 @@ impl<R: Hosted> Desk<R> {
                 return Ok(Vec::new());
             }
             Event::Replay(message) => self.take_again(seat, &message)?,
-            Event::Found(next) => next(&mut seat.role).map_err(Error::Role)?,
+            Event::Found(next) => match next(&mut seat.role).map_err(RoleError::or_blamed) {
+                Ok(effects) => effects,
+                Err(Ok((from, kind, error))) => {
+                    self.blame(from, kind, &error);
+                    Effects::default()
+                }
+                Err(Err(error)) => return Err(Error::Role(error)),
+            },
             Event::Act(act) => {
                 let (effects, tests) = act(&mut seat.role).map_err(Error::Role)?;
                 seat.requests.extend(tests.iter().map(|test| (test.test, test.request.clone())));
@@ -426,10 +522,7 @@ impl<R: Hosted> Desk<R> {
             return Ok(None);
         }
         let peer = self.peers.get(&from);
-        let refuse = |error: &RoleError| {
-            tracing::warn!(peer = peer.map(|p| p.name.as_str()), %kind, number, %error, "message refused");
-            peer.into_iter().for_each(|peer| peer.refuse(error.to_string()));
-        };
+        let refuse = |error: &RoleError| self.blame(from, kind, error);
         let scope = match self.federation.scope(kind, &content) {
             Ok(scope) => scope,
             Err(why) => {
@@ -445,24 +538,39 @@ impl<R: Hosted> Desk<R> {
             *room = taken;
             return Ok(Some(Effects::default()));
         }
+        let filled = self.filled(Way::In, from, kind, scope, (&content, digest));
+        let claim = filled.as_ref().map(|filled| seat.places.claim(filled));
+        if claim == Some(Claim::Other) {
+            refuse(&RoleError::Second { from, kind });
+            return Ok(None);
+        }
         let length = content.len() as u64;
+        let is_held = seat.resuming.contains(&scope.whole());
+        if is_held && held_bytes(&seat.held, from) + length > MAX_EARLY_BYTES as u64 {
+            refuse(&RoleError::Unexpected { from, kind, state: "the test is being taken up again" });
+            return Ok(None);
+        }
         let content = Arc::new(content);
         let body = Body::received(&self.shelf, &content)?;
         let message = Inbound { from, number, kind, scope, digest, length, body };
         let content = Arc::unwrap_or_clone(content);
-        let effects = if seat.resuming.contains(&scope.whole()) {
+        let effects = if is_held {
             seat.held.push(message.clone());
             Effects::default()
         } else {
-            match seat.role.handle(from, kind, content) {
+            match seat.role.handle(Incoming { from, kind, content, digest }) {
                 Ok(effects) => effects,
-                Err(error) if is_of_peer(&error) => {
+                Err(error) if error.is_of_peer() => {
                     refuse(&error);
                     return Ok(None);
                 }
                 Err(error) => return Err(Error::Role(error)),
             }
         };
+        if let Some(filled) = filled.filter(|_| claim == Some(Claim::New)) {
+            seat.places.fill(&filled);
+            batch.filled.push(filled);
+        }
         *due += 1;
         peer.into_iter().for_each(|peer| peer.take(number + 1));
         // Small contents wait for the scribe in memory.
@@ -477,10 +585,11 @@ impl<R: Hosted> Desk<R> {
     fn take_again(&self, seat: &mut Seat<R>, message: &Inbound) -> Result<Effects<R>, Error> {
         let content = self.shelf.read(&message.body, &message.digest)?;
         let (from, kind, number) = (message.from, message.kind, message.number);
-        match seat.role.handle(from, kind, content) {
-            Err(error) if is_of_peer(&error) => {
+        match seat.role.handle(Incoming { from, kind, content, digest: message.digest }) {
+            Err(error) if error.is_of_peer() => {
                 let peer = self.peers.get(&from).map(|peer| peer.name.as_str());
                 tracing::warn!(peer, %kind, number, %error, "message ignored");
+                self.board.refused(from, &error.to_string());
                 Ok(Effects::default())
             }
             taken => taken.map_err(Error::Role),
@@ -497,7 +606,20 @@ impl<R: Hosted> Desk<R> {
         let Effects { outbox, jobs } = effects;
         let mut last: Option<(Arc<Vec<u8>>, Digest, Body)> = None;
         for message in outbox {
+            let (to, kind, content) = (message.to, message.kind, message.content.clone());
             let emission = self.emission(message, &mut last)?;
+            let (scope, digest) = (emission.scope, emission.digest);
+            if let Some(filled) = self.filled(Way::Out, to, kind, scope, (&content, digest)) {
+                match seat.places.claim(&filled) {
+                    Claim::Other => return Err(Error::Role(RoleError::Second { from: self.own, kind })),
+                    Claim::Same => {}
+                    Claim::New => {
+                        seat.places.fill(&filled);
+                        batch.filled.push(filled);
+                    }
+                }
+            }
+            drop(content);
             if emission.kind == Kind::RoundStart {
                 self.peers.get(&emission.to).into_iter().for_each(|peer| peer.begin_round(emission.scope));
             }
@@ -522,6 +644,7 @@ impl<R: Hosted> Desk<R> {
             seat.resuming.remove(scope);
             seat.held.retain(|message| message.scope != *scope);
         }
+        batch.over.iter().for_each(|scope| seat.places.forget(*scope));
         seat.finished.extend(batch.over.iter().filter_map(|scope| match scope {
             Scope::Test(test) => Some(*test),
             _ => None,
@@ -584,18 +707,6 @@ impl<R> Floor<R> {
         };
         Some((seat, event))
     }
-}
-
-/// Whether a message was at fault, and whoever sent it.
-fn is_of_peer(error: &RoleError) -> bool {
-    matches!(
-        error,
-        RoleError::Malformed { .. }
-            | RoleError::Unexpected { .. }
-            | RoleError::Damaged { .. }
-            | RoleError::Incompatible { .. }
-            | RoleError::Envelope { .. }
-    )
 }
 
 /// What a request is remembered as.

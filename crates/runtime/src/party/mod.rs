@@ -30,7 +30,7 @@ pub use peer::{LinkState, Peer};
 use crate::{
     Error, Fingerprint,
     audit::{Direction, Log},
-    journal::{Inbound, Journal, Outbound, Owner},
+    journal::{Digest, Inbound, Journal, Outbound, Owner},
     kit::Kit,
     link::Host,
     status::Board,
@@ -61,17 +61,19 @@ pub(crate) struct Party<R> {
 pub(crate) type Begun<R> = (R, Effects<R>, Vec<Scope>);
 
 impl<R: Hosted> Party<R> {
-    /// Opens the state directory, builds the role, and has it take what an earlier process received.
+    /// Opens the state directory, builds the role, and has it take what an earlier process received. `files` are digests of
+    /// everything that the party will ever encode; none if it encodes nothing any more.
     pub fn open(
         kit: Arc<Kit>,
         state: &Path,
+        files: Option<BTreeMap<String, Digest>>,
         results: Option<Sender<(u64, Vec<TestResult>)>>,
         build: impl FnOnce(&Arc<Federation>, &Journal) -> Result<Begun<R>, Error>,
     ) -> Result<Arc<Self>, Error> {
         let federation = Arc::new(kit.session()?);
         // Before anybody waits for it.
         federation.prepare().map_err(Error::Role)?;
-        let owner = Owner { party: kit.own, federation: kit.digest };
+        let owner = Owner { party: kit.own, federation: kit.digest, files };
         let random = draw()?;
         let journal = Journal::open(state, &owner, || random)?;
         let (audit, _) = Log::open(state, &kit)?;
@@ -107,6 +109,8 @@ impl<R: Hosted> Party<R> {
             shelf: journal.shelf().clone(),
             peers: peers.clone(),
             ends,
+            places: journal.places()?,
+            board: board.clone(),
         }));
         let instance = journal.instance();
         let witness: Option<Box<dyn Witness>> = Some(Box::new(witness));
@@ -316,8 +320,8 @@ impl<R: Hosted> Host for Party<R> {
         self.room.clone().acquire_many_owned(share as u32).await.ok()
     }
 
-    fn most_bytes(&self, kind: Kind) -> u64 {
-        most_bytes(kind)
+    async fn max_len(&self, from: PartyId, kind: Kind) -> u64 {
+        self.desk.max_len(from, kind).await
     }
 
     fn arrive(&self, arrival: Arrival) {
@@ -340,17 +344,6 @@ impl<R: Hosted> Host for Party<R> {
         if peer == PartyId::Principal {
             self.parted.store(true, Ordering::Relaxed);
         }
-    }
-}
-
-/// The most bytes a message of a kind may have: those that say who does what are small, ciphertexts and shares may be
-/// large.
-fn most_bytes(kind: Kind) -> u64 {
-    match kind {
-        Kind::RoundStart | Kind::Common | Kind::Done | Kind::Count | Kind::ClientKeys => 4 << 10,
-        Kind::Hello | Kind::Session | Kind::PublicKey | Kind::Opened | Kind::OwnCount => 1 << 20,
-        Kind::Test | Kind::OwnTest | Kind::OwnResult => 64 << 20,
-        _ => 2 << 30,
     }
 }
 

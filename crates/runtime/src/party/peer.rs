@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use secsv_protocol::{PartyId, Scope};
@@ -49,6 +49,10 @@ struct State {
     rounds: Vec<Scope>,
     farewell: bool,
     refused: Option<String>,
+    /// Until when the peer is cut off, because of a message that was refused.
+    cut_off: Option<Instant>,
+    /// Messages that were refused.
+    refusals: u64,
     partial: Option<Partial>,
     connected: Option<Instant>,
     last_seen: Option<Instant>,
@@ -185,14 +189,25 @@ impl Peer {
         self.changed.notify_waiters();
     }
 
-    /// Something that came on the present stream cannot be understood.
-    pub(crate) fn refuse(&self, reason: String) {
+    /// Something that came from the peer is refused: it is named, cut off for a while, and shown to operators. Returns how often
+    /// that has happened.
+    pub(crate) fn refuse(&self, reason: String) -> u64 {
+        self.board.refused(self.id, &reason);
         let mut state = self.lock();
         if state.connected.is_some() {
             state.refused.get_or_insert(reason);
         }
+        state.cut_off = Some(Instant::now() + CUT_OFF_TIMEOUT);
+        state.refusals += 1;
+        let refusals = state.refusals;
         drop(state);
         self.changed.notify_waiters();
+        refusals
+    }
+
+    /// When the peer may speak again.
+    pub(crate) fn cut_off_until(&self) -> tokio::time::Instant {
+        self.lock().cut_off.unwrap_or_else(Instant::now).into()
     }
 
     /// The other side has everything below this number: returns whether that is news.
@@ -286,6 +301,9 @@ impl Peer {
         }
     }
 }
+
+/// How long a peer is cut off whose message was refused: it may be mended, and it may not keep others from their work.
+const CUT_OFF_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Bytes of large messages that wait in memory, for one peer: what is beyond is read from the shelf.
 const CACHE: usize = 16 << 20;

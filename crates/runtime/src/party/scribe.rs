@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn the_witness_syncs_before_the_journal_lets_go() {
         let directory = tempfile::tempdir().unwrap();
-        let owner = Owner { party: PartyId::Client(0), federation: [1; 32] };
+        let owner = Owner { party: PartyId::Client(0), federation: [1; 32], files: None };
         let journal = Journal::open(directory.path(), &owner, || [2; 48]).unwrap();
         let notes = Arc::new(Mutex::new(Vec::new()));
         let witness: Option<Box<dyn Witness>> = Some(Box::new(Note(notes.clone())));

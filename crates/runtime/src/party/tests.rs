@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use secsv_protocol::{
     CodecError,
-    role::{Outgoing, Role},
+    role::{Incoming, Outgoing, Role},
+    session::Session,
 };
 use tempfile::TempDir;
 
@@ -17,6 +18,9 @@ const BAD: u8 = 0;
 const FATAL: u8 = 1;
 /// A byte that makes work, of which the next byte comes.
 const WORK: u8 = 20;
+/// A byte that makes work which finds the sender at fault, and one that has the clerk answer with how many it has taken.
+const LATE: u8 = 30;
+const COUNT: u8 = 40;
 
 struct Clerk {
     taken: Vec<u8>,
@@ -25,7 +29,12 @@ struct Clerk {
 }
 
 impl Role for Clerk {
-    fn handle(&mut self, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<Effects<Self>, RoleError> {
+    fn session(&self) -> Option<&Arc<Session>> {
+        None
+    }
+
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, RoleError> {
+        let Incoming { from, kind, content, .. } = message;
         let last = content.last().copied().unwrap_or(BAD);
         if last == BAD {
             return Err(RoleError::Malformed { from, kind, why: CodecError::Value { what: "last byte" } });
@@ -40,6 +49,14 @@ impl Role for Clerk {
                     Ok(Effects::default())
                 }))
             }));
+        }
+        if last == LATE {
+            let why = CodecError::Value { what: "what work found" };
+            effects.jobs.push(Box::new(move |_| Err(RoleError::Malformed { from, kind, why })));
+        }
+        if last == COUNT {
+            let content = [&7u64.to_le_bytes()[..], &[0; 12], &[self.taken.len() as u8]].concat();
+            effects.outbox.push(Outgoing { to: from, kind: Kind::Reply, content: Arc::new(content) });
         }
         if last == FATAL {
             effects.outbox.push(Outgoing { to: from, kind: Kind::Model, content: Arc::default() });
@@ -73,13 +90,18 @@ fn kit(directory: &TempDir) -> Arc<Kit> {
 fn open(directory: &TempDir, is_open: bool) -> Arc<Party<Clerk>> {
     let clerk = Clerk { taken: Vec::new(), ended: Vec::new(), is_open };
     let state = directory.path().join("state");
-    Party::open(kit(directory), &state, None, |_, _| Ok((clerk, Effects::default(), vec![Scope::Test(7)])))
-        .unwrap()
+    let build = |_: &_, _: &_| Ok((clerk, Effects::default(), vec![Scope::Test(7)]));
+    Party::open(kit(directory), &state, None, None, build).unwrap()
 }
 
-/// A message about test 7.
+/// A message about test 7, for a place of its own.
 fn arrive(party: &Party<Clerk>, number: u64, last: u8) {
-    let content = [&7u64.to_le_bytes()[..], &[last]].concat();
+    arrive_for(party, number, number as u32, last);
+}
+
+/// A message about test 7, for some place of it.
+fn arrive_for(party: &Party<Clerk>, number: u64, place: u32, last: u8) {
+    let content = [&7u64.to_le_bytes()[..], &[0; 8], &place.to_le_bytes(), &[last]].concat();
     let digest = *blake3::hash(&content).as_bytes();
     party.arrive(Arrival {
         from: PartyId::Client(0),
@@ -132,7 +154,7 @@ fn nothing_is_taken_after_a_failure() {
     assert_eq!(party.desk().look(|clerk| clerk.taken.clone()), [FATAL]);
     party.stop();
     let kit = kit(&directory);
-    let owner = Owner { party: kit.own, federation: kit.digest };
+    let owner = Owner { party: kit.own, federation: kit.digest, files: None };
     let journal = Journal::open(&directory.path().join("state"), &owner, || [0; 48]).unwrap();
     assert_eq!(journal.next_in(PartyId::Client(0)), 0);
 }
@@ -154,7 +176,7 @@ fn what_has_ended_is_let_go_of() {
     assert_eq!(party.desk().look(|clerk| clerk.ended.clone()), [Scope::Test(7)]);
     party.stop();
     let kit = kit(&directory);
-    let owner = Owner { party: kit.own, federation: kit.digest };
+    let owner = Owner { party: kit.own, federation: kit.digest, files: None };
     let journal = Journal::open(&directory.path().join("state"), &owner, || [0; 48]).unwrap();
     assert_eq!((journal.next_in(PartyId::Client(0)), journal.replay().unwrap().len()), (2, 0));
 }
@@ -170,5 +192,71 @@ fn a_message_of_the_journal_waits_for_what_came_of_those_before() {
     let party = open(&directory, true);
     arrive(&party, 3, 6);
     await_taken(&party, &[WORK, WORK + 1, 5, WORK, WORK + 1, 6]);
+    party.stop();
+}
+
+/// Under the same randomness a second content would tell what the first hides.
+#[test]
+fn a_place_is_filled_once_by_whichever_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let party = open(&directory, true);
+    arrive_for(&party, 0, 3, 5);
+    await_taken(&party, &[5]);
+    arrive_for(&party, 1, 3, 6);
+    arrive_for(&party, 1, 4, 7);
+    await_taken(&party, &[5, 7]);
+    arrive_for(&party, 2, 3, 5);
+    await_taken(&party, &[5, 7, 5]);
+    let refused = party.board().status().peers.iter().map(|peer| peer.refused).sum::<u64>();
+    assert_eq!(refused, 1, "the second content for place 3");
+    party.stop();
+    let party = open(&directory, true);
+    arrive_for(&party, 3, 4, 6);
+    arrive_for(&party, 3, 4, 7);
+    await_taken(&party, &[5, 7, 5, 7]);
+    party.stop();
+}
+
+/// A party that would say something else in a place where it has spoken says nothing.
+#[test]
+fn nothing_is_said_twice_with_other_words() {
+    let directory = tempfile::tempdir().unwrap();
+    let party = open(&directory, true);
+    arrive(&party, 0, COUNT);
+    await_taken(&party, &[COUNT]);
+    arrive(&party, 1, COUNT);
+    let failure = party.desk().wait_for(PATIENCE, |_| None::<()>).unwrap_err();
+    assert!(failure.to_string().contains("a second reply from principal for one place"), "{failure}");
+    party.stop();
+    let kit = kit(&directory);
+    let owner = Owner { party: kit.own, federation: kit.digest, files: None };
+    let journal = Journal::open(&directory.path().join("state"), &owner, || [0; 48]).unwrap();
+    assert_eq!(journal.unacknowledged().unwrap().len(), 1);
+}
+
+/// The sender is named and cut off; neither this process nor the next ends because of it.
+#[test]
+fn a_fault_that_work_finds_harms_its_sender_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let party = open(&directory, true);
+    [LATE, 5].into_iter().zip(0..).for_each(|(last, number)| arrive(&party, number, last));
+    await_taken(&party, &[LATE, 5]);
+    let begun = Instant::now();
+    let refused = || {
+        let status = party.board().status();
+        status.peers.into_iter().find(|peer| peer.refused > 0).map(|peer| (peer.name, peer.refused_because))
+    };
+    while refused().is_none() {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let (name, because) = refused().unwrap();
+    assert_eq!(name, party.kit.name(PartyId::Client(0)));
+    assert!(because.unwrap().contains("what work found"));
+    assert!(party.desk().wait_for(Duration::ZERO, |_| Some(())).is_ok());
+    party.stop();
+    let party = open(&directory, true);
+    arrive(&party, 2, 6);
+    await_taken(&party, &[LATE, 5, 6]);
     party.stop();
 }

@@ -70,6 +70,7 @@ struct Peer {
     connections: u64,
     sent: (u64, u64),
     received: (u64, u64),
+    refused: (u64, Option<String>),
 }
 
 #[derive(Default)]
@@ -121,6 +122,10 @@ pub struct PeerStatus {
     pub received_frames: u64,
     /// Bytes received from it.
     pub received_bytes: u64,
+    /// Messages of its that were refused: each time it is cut off for a while.
+    pub refused: u64,
+    /// Why the last one was.
+    pub refused_because: Option<String>,
 }
 
 /// The tests of one round.
@@ -156,7 +161,10 @@ impl Board {
         names: Vec<(PartyId, String)>,
         clients: Vec<String>,
     ) -> Self {
-        let peer = |name| Peer { name, since: None, connections: 0, sent: (0, 0), received: (0, 0) };
+        let peer = |name| {
+            let (sent, received, refused) = ((0, 0), (0, 0), (0, None));
+            Peer { name, since: None, connections: 0, sent, received, refused }
+        };
         let state = State {
             phase: Phase::Starting,
             awaited: Vec::new(),
@@ -203,6 +211,11 @@ impl Board {
     /// A frame came in.
     pub fn received(&self, party: PartyId, bytes: u64) {
         self.peer(party, |peer| peer.received = (peer.received.0 + 1, peer.received.1 + bytes));
+    }
+
+    /// A message was refused.
+    pub fn refused(&self, party: PartyId, reason: &str) {
+        self.peer(party, |peer| peer.refused = (peer.refused.0 + 1, Some(reason.to_owned())));
     }
 
     /// A test was asked for.
@@ -306,6 +319,8 @@ impl Peer {
             sent_bytes: self.sent.1,
             received_frames: self.received.0,
             received_bytes: self.received.1,
+            refused: self.refused.0,
+            refused_because: self.refused.1.clone(),
         }
     }
 }

@@ -49,7 +49,10 @@ pub(super) fn metrics(status: &Status) -> String {
 /// A metric of a peer: name, type, help, value.
 type PeerMetric = (&'static str, &'static str, &'static str, fn(&PeerStatus) -> f64);
 
-const PEER_METRICS: [PeerMetric; 6] = [
+const PEER_METRICS: [PeerMetric; 7] = [
+    ("secsv_refused_messages_total", "counter", "Messages of the party that were refused", |p| {
+        p.refused as f64
+    }),
     ("secsv_peer_connected", "gauge", "1 if the party is connected", |p| {
         f64::from(u8::from(p.connected_since.is_some()))
     }),

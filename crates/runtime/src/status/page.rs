@@ -95,7 +95,12 @@ fn peers(peers: &[PeerStatus]) -> Markup {
             tbody {
                 @for peer in peers {
                     tr {
-                        td { (peer.name) }
+                        td {
+                            (peer.name)
+                            @if let Some(why) = &peer.refused_because {
+                                br; span.away { (peer.refused) " refused and cut off: " (why) }
+                            }
+                        }
                         @match peer.connected_since {
                             Some(since) => td { "since " (moment(since)) },
                             None => td.away { @if peer.connections > 0 { "away" } @else { "not yet" } },

@@ -12,10 +12,7 @@ use std::{
 };
 
 use secsv_protocol::decryptors::Protocol;
-use secsv_runtime::{
-    audit::RESULT_FILE,
-    journal::{Journal, Owner},
-};
+use secsv_runtime::{audit::RESULT_FILE, journal::Journal};
 
 use crate::{
     address::free_address,
@@ -132,7 +129,7 @@ fn disturb(processes: &mut Processes<'_>, dice: &mut Dice, kills: u64, pause: u6
 fn assert_states_open(fixture: &Fixture) {
     for party in parties() {
         let kit = fixture.kit(&party);
-        let owner = Owner { party: kit.own, federation: kit.digest };
+        let owner = fixture.owner(&kit);
         let state = fixture.options(&party).state;
         let journal = Journal::open(&state, &owner, || panic!("it has a seed")).unwrap();
         for message in journal.replay().unwrap() {

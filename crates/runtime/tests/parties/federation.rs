@@ -21,7 +21,10 @@ use secsv_runtime::{
     evaluate,
     journal::{Journal, Owner},
     kit::{Address, Kit, Provision, Servers, SessionSpec, Validity},
-    node::{ClientOptions, NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
+    node::{
+        ClientOptions, NodeOptions, PrincipalOptions, Values, bound_files, run_auxiliary, run_client,
+        run_principal,
+    },
     world::Honest,
 };
 use tempfile::TempDir;
@@ -172,10 +175,16 @@ impl Fixture {
         Kit::open(&self.path().join("kits").join(party)).unwrap()
     }
 
+    /// Who a party's state directory belongs to.
+    pub fn owner(&self, kit: &Kit) -> Owner {
+        let files = bound_files(kit, &self.run()).unwrap();
+        Owner { party: kit.own, federation: kit.digest, files: Some(files) }
+    }
+
     /// What a party's state directory says it is, before or after it was put to use.
     pub fn instance(&self, party: &str) -> [u8; 16] {
         let kit = self.kit(party);
-        let owner = Owner { party: kit.own, federation: kit.digest };
+        let owner = self.owner(&kit);
         let state = self.options(party).state;
         Journal::open(&state, &owner, || [77; 48]).unwrap().instance()
     }

@@ -8,10 +8,13 @@
 mod address;
 mod attacker;
 mod away;
+mod changed_files;
 mod chaos;
 mod equal;
 mod federation;
 mod hostile;
 mod impostor;
+mod malformed;
 mod process;
+mod rogue;
 mod wiped;

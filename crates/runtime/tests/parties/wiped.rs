@@ -20,7 +20,7 @@ fn parties() -> impl Iterator<Item = &'static str> {
 
 fn begin(fixture: &Fixture, party: &str) {
     let kit = fixture.kit(party);
-    let owner = Owner { party: kit.own, federation: kit.digest };
+    let owner = Owner { party: kit.own, federation: kit.digest, files: None };
     drop(Journal::open(&fixture.options(party).state, &owner, || random(party)).unwrap());
 }
 

@@ -39,6 +39,14 @@ fn costs(text: &mut String, plan: &PlanResult) {
     line("processor time, about", &|cost| duration(cost.cpu_s));
     line("elapsed here, about", &|cost| duration(cost.wall_s));
     let _ = writeln!(text, "  {:26}  {}", "memory, about", size(plan.memory_bytes));
+    for held in &plan.most_held {
+        let (disk, memory) = (size(held.disk_bytes), size(held.memory_bytes));
+        let _ = writeln!(
+            text,
+            "whatever one client sends, the {} holds at most {disk} of it on disk and {memory} in memory",
+            held.server
+        );
+    }
 }
 
 fn links(text: &mut String, cost: &PlannedCost) {
