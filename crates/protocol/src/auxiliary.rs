@@ -161,7 +161,15 @@ impl Auxiliary {
                 let plan = TestPlan::decode(&message.content).map_err(malformed)?;
                 check_plan(&session, &plan).map_err(malformed)?;
                 let mut effects = Effects::default();
-                for context in UnitContext::of(&session, &plan) {
+                let contexts = UnitContext::of(&session, &plan);
+                let is_another = |context: &UnitContext| {
+                    let known = self.units.get(&context.id).and_then(|state| state.plan.as_ref());
+                    known.is_some_and(|known| known.digest != context.digest)
+                };
+                if contexts.iter().any(is_another) {
+                    return Err(Error::Second { from, kind });
+                }
+                for context in contexts {
                     let (id, pass) = (context.id, context.pass.clone());
                     if pass.id != EVERYTHING {
                         self.gathered.entry((plan.round, pass.id)).or_insert(Some(pass));

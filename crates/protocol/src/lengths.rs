@@ -48,8 +48,8 @@ impl Session {
             return known;
         }
         let length = match from {
-            PartyId::Client(client) => self.from_client(client, to, kind),
-            PartyId::Principal | PartyId::Auxiliary => self.from_server(kind),
+            PartyId::Client(client) => self.client_len(client, to, kind),
+            PartyId::Principal | PartyId::Auxiliary => self.server_len(kind),
         };
         length.unwrap_or(REFUSED) as u64
     }
@@ -101,7 +101,7 @@ impl Session {
         rounds * self.most_together().min(coalitions) * segments
     }
 
-    fn from_client(&self, client: usize, to: PartyId, kind: Kind) -> Option<usize> {
+    fn client_len(&self, client: usize, to: PartyId, kind: Kind) -> Option<usize> {
         let is_principal = to == PartyId::Principal;
         let samples = self.hellos.get(client)?.samples as usize;
         let protocol = self.federation.settings.protocol;
@@ -148,7 +148,7 @@ impl Session {
     }
 
     /// What servers send each other and clients: no more than all outputs of a unit or a chunk.
-    fn from_server(&self, kind: Kind) -> Option<usize> {
+    fn server_len(&self, kind: Kind) -> Option<usize> {
         let group = self.largest_group();
         let operators = &self.program().operators;
         let outputs = operators.iter().map(|operator| operator.output_size() * group).max().unwrap_or(0);

@@ -7,7 +7,7 @@ use crate::{
     codec::Reader,
     decryptors::Protocol,
     error::CodecError,
-    message::{Kind, Place},
+    message::{Kind, Place, TestPlan},
     pass,
     session::Federation,
 };
@@ -40,7 +40,7 @@ impl Federation {
     /// The part of a message that says which place of the session it fills, beside its sender and kind. **A place is filled
     /// once**: with other content under the same randomness, the two together would tell what each hides. None for a message
     /// that brings nothing.
-    pub fn place<'a>(&self, from: PartyId, kind: Kind, content: &'a [u8]) -> Option<&'a [u8]> {
+    pub fn place(&self, from: PartyId, kind: Kind, content: &[u8]) -> Option<Vec<u8>> {
         let is_secret = self.settings.protocol == Protocol::SecretSv;
         let length = match kind {
             Kind::Hello
@@ -55,7 +55,14 @@ impl Federation {
             Kind::Data => 0,
             Kind::FirstLayer if from == PartyId::Auxiliary => pass::HEAD,
             Kind::RoundStart | Kind::Model | Kind::FirstLayer => size_of::<u32>(),
-            Kind::Test | Kind::OwnTest | Kind::OwnResult | Kind::OwnCount => size_of::<u64>(),
+            // A test's units may be announced one by one: roles see to it that none is announced twice.
+            Kind::Test => {
+                let plan = TestPlan::decode(content).ok()?;
+                let units = plan.units.iter().flat_map(|unit| [unit.group, unit.part]);
+                let units = units.flat_map(|number| (number as u16).to_le_bytes());
+                return Some(plan.test.to_le_bytes().into_iter().chain(units).collect());
+            }
+            Kind::OwnTest | Kind::OwnResult | Kind::OwnCount => size_of::<u64>(),
             // Of the first layer: round and owner.
             Kind::Opening if is_secret && content.first() == Some(&0) => {
                 1 + size_of::<u32>() + size_of::<u16>()
@@ -75,7 +82,7 @@ impl Federation {
             | Kind::Count => Place::LENGTH,
             Kind::Done => return None,
         };
-        content.get(..length)
+        content.get(..length).map(<[u8]>::to_vec)
     }
 
     /// What a message is about.

@@ -65,7 +65,14 @@ impl Client {
         plan: &TestPlan,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        for context in UnitContext::of(session, plan) {
+        let contexts = UnitContext::of(session, plan);
+        let is_another = |context: &UnitContext| {
+            self.units.get(&context.id).is_some_and(|known| known.context.digest != context.digest)
+        };
+        if contexts.iter().any(is_another) {
+            return Err(Error::Second { from: PartyId::Principal, kind: Kind::Test });
+        }
+        for context in contexts {
             let (id, context) = (context.id, Arc::new(context));
             self.await_differences(&context);
             if context.owners(session).any(|owner| owner == self.position) {

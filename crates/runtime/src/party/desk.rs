@@ -266,7 +266,7 @@ impl<R: Hosted> Desk<R> {
         (content, digest): (&[u8], Digest),
     ) -> Option<Filled> {
         let from = if way == Way::In { peer } else { self.own };
-        let head = self.federation.place(from, kind, content)?.to_vec();
+        let head = self.federation.place(from, kind, content)?;
         Some(Filled { scope, place: Place { way, peer, kind, head }, digest })
     }
 

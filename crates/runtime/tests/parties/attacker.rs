@@ -8,7 +8,10 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use secsv_protocol::message::Kind;
 use secsv_runtime::{
     kit::{Address, Kit},
-    link::packet::{Body, Chunk, Greeting, Head, Packet, VERSION},
+    link::{
+        CHUNK,
+        packet::{Body, Chunk, Greeting, Head, Packet, VERSION},
+    },
     tls::client_config,
 };
 use tokio::{io::AsyncReadExt as _, net::TcpStream, sync::mpsc, time::timeout};
@@ -41,11 +44,12 @@ pub fn head(number: u64, kind: Kind, length: u64, digest: [u8; 32]) -> Body {
     Body::Head(Head { number, kind: kind as u32, length, digest, offset: 0, data: Bytes::new() })
 }
 
-/// A whole message.
-pub fn message(number: u64, kind: Kind, content: &[u8]) -> [Body; 2] {
+/// A whole message, in pieces.
+pub fn message(number: u64, kind: Kind, content: &[u8]) -> Vec<Body> {
     let digest = *blake3::hash(content).as_bytes();
-    let data = Bytes::copy_from_slice(content);
-    [head(number, kind, content.len() as u64, digest), Body::Chunk(Chunk { data })]
+    let chunk = |data| Body::Chunk(Chunk { data: Bytes::copy_from_slice(data) });
+    let head = head(number, kind, content.len() as u64, digest);
+    std::iter::once(head).chain(content.chunks(CHUNK).map(chunk)).collect()
 }
 
 /// Shakes hands and says nothing: what the other side makes of that.

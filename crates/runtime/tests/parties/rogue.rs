@@ -28,8 +28,9 @@ impl Probe for Nobody {
     fn enter(&mut self, _: Phase) {}
 }
 
-/// What the client says before a message: to whom, which kind, the honest content, and how often it has done so.
-pub type Mischief<'a> = &'a dyn Fn(PartyId, Kind, &[u8], usize) -> Option<(Kind, Vec<u8>)>;
+/// What the client says before a message: to whom, which kind, the honest content, how many of the kind it has sent there, and how often it
+/// has said something else before this one.
+pub type Mischief<'a> = &'a dyn Fn(PartyId, Kind, &[u8], usize, usize) -> Option<(Kind, Vec<u8>)>;
 
 /// One of its links.
 struct Line {
@@ -182,17 +183,20 @@ impl<'a> Rogue<'a> {
     async fn say(&mut self, to: PartyId, kind: Kind, content: &[u8]) {
         let line = self.lines.iter().position(|line| line.server == to).unwrap();
         let number = self.lines[line].sent.len() as u64;
+        let said = self.lines[line].sent.iter().filter(|(sent, _)| *sent == kind).count();
         // What it refers to has been announced to everybody by then.
-        let is_early = to == PartyId::Auxiliary && (self.mischief)(to, kind, content, 0).is_some();
+        let is_early = to == PartyId::Auxiliary && (self.mischief)(to, kind, content, said, 0).is_some();
         tokio::time::sleep(Duration::from_millis(if is_early { 300 } else { 0 })).await;
         for time in 0.. {
-            let Some((said, bytes)) = (self.mischief)(to, kind, content, time) else { break };
+            let Some((said, bytes)) = (self.mischief)(to, kind, content, said, time) else { break };
             self.connect(line).await;
             let mut stream = self.lines[line].stream.take().unwrap();
             for body in message(number, said, &bytes) {
                 stream.say(body).await;
             }
-            let reason = stream.refusal().await;
+            let refusal = timeout(Duration::from_secs(30), stream.refusal()).await;
+            let reason =
+                refusal.unwrap_or_else(|_| panic!("{said} to {to}, for {kind}, time {time}: not refused"));
             self.refused.entry(kind).or_default().push(reason);
         }
         self.connect(line).await;

@@ -3,7 +3,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use secsv_protocol::decryptors::Protocol;
-use secsv_runtime::journal::{Journal, Owner};
+use secsv_runtime::journal::Journal;
 
 use crate::federation::{CLIENTS, Fixture, Recipe};
 
@@ -20,8 +20,7 @@ fn parties() -> impl Iterator<Item = &'static str> {
 
 fn begin(fixture: &Fixture, party: &str) {
     let kit = fixture.kit(party);
-    let owner = Owner { party: kit.own, federation: kit.digest, files: None };
-    drop(Journal::open(&fixture.options(party).state, &owner, || random(party)).unwrap());
+    drop(Journal::open(&fixture.options(party).state, &fixture.owner(&kit), || random(party)).unwrap());
 }
 
 fn files(state: &Path) -> Vec<(String, Vec<u8>)> {
