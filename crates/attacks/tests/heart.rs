@@ -1,6 +1,8 @@
 //! Patients' records, and with them everybody's models, from the scores that one hospital decrypts: four real hospitals, one
 //! score a round.
 
+#![cfg(test)]
+
 mod support;
 
 use nalgebra::DMatrix;

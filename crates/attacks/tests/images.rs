@@ -1,5 +1,7 @@
 //! Images from the outputs of a convolution: windows overlap.
 
+#![cfg(test)]
+
 mod support;
 
 use secsv_attacks::{View, equations, images, linear::correlation};

@@ -1,5 +1,7 @@
 //! A later layer of somebody's model, from its input and its output in one view.
 
+#![cfg(test)]
+
 mod support;
 
 use secsv_attacks::{

@@ -1,5 +1,7 @@
 //! Candidates recognised among another's samples.
 
+#![cfg(test)]
+
 mod support;
 
 use nalgebra::DMatrix;

@@ -1,5 +1,7 @@
 //! Hidden weights from the gates that one client decrypts.
 
+#![cfg(test)]
+
 mod support;
 
 use secsv_attacks::{

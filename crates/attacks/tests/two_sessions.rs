@@ -1,5 +1,7 @@
 //! Two sessions over the same models and samples: a client adds up what it got in both.
 
+#![cfg(test)]
+
 mod support;
 
 use secsv_attacks::{View, span};

@@ -1,5 +1,7 @@
 //! Randomness that is used twice: whoever gets two messages made with it subtracts them and has the change in the clear.
 
+#![cfg(test)]
+
 mod support;
 
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,7 @@
 //! Sentences that were once said and are not true: no document and no source says them again.
 
+#![cfg(test)]
+
 use std::{
     fs,
     path::{Path, PathBuf},
