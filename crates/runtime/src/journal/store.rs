@@ -217,6 +217,10 @@ impl Store {
             let found = found.map_or(String::new(), |f| String::from_utf8_lossy(f.value()).into_owned());
             if found != expected {
                 let path = directory.to_owned();
+                // Settings stand in the federation file.
+                if field == "federation" {
+                    return Err(JournalError::OtherFile { path, file: "federation.toml".to_owned() });
+                }
                 return Err(JournalError::Another { path, field, expected, found });
             }
         }

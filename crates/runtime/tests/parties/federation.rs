@@ -1,6 +1,7 @@
 //! A small federation with kits, and its parties as threads.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     thread::JoinHandle,
     time::{Duration, SystemTime},
@@ -16,7 +17,7 @@ use secsv_protocol::{
     session::{Matmul, Settings, typical_costs},
 };
 use secsv_runtime::{
-    Error, EvaluationResult, EvaluationSettings, SecureEvaluator,
+    Error, EvaluationResult, EvaluationSettings, Plan, SecureEvaluator,
     consent::Question,
     evaluate,
     journal::{Journal, Owner},
@@ -173,6 +174,13 @@ impl Fixture {
 
     pub fn kit(&self, party: &str) -> Kit {
         Kit::open(&self.path().join("kits").join(party)).unwrap()
+    }
+
+    /// Bytes of memory that a plan says one client can make each server hold.
+    pub fn most_held(&self) -> BTreeMap<String, u64> {
+        let run = self.run();
+        let plan = Plan::new(&run, self.settings, false).unwrap().result(&run, |_| (0.0, 0.0));
+        plan.most_held.into_iter().map(|held| (held.server, held.memory_bytes)).collect()
     }
 
     /// Who a party's state directory belongs to.

@@ -7,6 +7,7 @@ use secsv_protocol::{PartyId, decryptors::Protocol, message::Kind};
 
 use crate::{
     federation::{CLIENTS, Fixture, Recipe},
+    process::Processes,
     rogue::Rogue,
 };
 
@@ -60,6 +61,51 @@ fn undisturbed(recipe: &Recipe) -> BTreeMap<Kind, usize> {
     let counts = rogue.refused.iter().map(|(kind, reasons)| (*kind, reasons.len())).collect();
     println!("{:?}: refused {counts:?}", recipe.protocol);
     counts
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak_memory(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
+/// Hundreds of messages as long as any (`SECSV_FLOOD`: as many as one likes), about tests that do not exist: servers keep as many bytes of them as the plan says and refuse
+/// the others, and the run ends as if nobody had sent them.
+#[test]
+fn a_flood_of_large_messages_stays_within_the_bound_that_plans_print() {
+    let fixture = Fixture::new(&Recipe { samples: 200, hidden: Some(64), ..Recipe::default() });
+    let bounds: BTreeMap<String, u64> = fixture.most_held();
+    let mut processes = Processes::new(&fixture);
+    ["principal", "auxiliary", "a", "b", "c", "d"].into_iter().for_each(|party| processes.start(party));
+    let honest = |_: PartyId, _: Kind, _: &[u8], _: usize, _: usize| None;
+    let mut rogue = Rogue::new(&fixture, "e", &honest);
+    let count = std::env::var("SECSV_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(560);
+    rogue.flood = count;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let servers: BTreeMap<String, u32> =
+        ["principal", "auxiliary"].map(|server| (server.to_owned(), processes.running[server].id())).into();
+    // Until they end: a process that has ended tells nothing.
+    let watched = std::thread::spawn(move || {
+        let mut most = BTreeMap::new();
+        while servers
+            .iter()
+            .all(|(server, id)| peak_memory(*id).map(|peak| most.insert(server.clone(), peak)).is_some())
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        most
+    });
+    runtime.block_on(rogue.take_part());
+    processes.finish_all_but("e");
+    let most = watched.join().unwrap();
+    println!("taken and refused: {:?}; peak memory {most:?}, bounds {bounds:?}", rogue.flooded);
+    let (taken, refused) = rogue.flooded[&PartyId::Auxiliary];
+    assert!(taken > 0 && refused > 0 && taken + refused == count, "{taken} taken, {refused} refused");
+    assert_eq!(rogue.flooded[&PartyId::Principal].0, 0);
+    // A server without clients takes less than this.
+    let base = 64 << 20;
+    most.iter().for_each(|(server, bytes)| assert!(*bytes <= base + bounds[server], "{server}: {bytes}"));
 }
 
 #[test]

@@ -52,6 +52,10 @@ pub struct Rogue<'a> {
     client: Client,
     lines: Vec<Line>,
     mischief: Mischief<'a>,
+    /// Messages of the largest size that it sends about tests that nobody has announced, once the session is known.
+    pub flood: usize,
+    /// Of these, how many were taken and how many refused, by server.
+    pub flooded: BTreeMap<PartyId, (usize, usize)>,
     /// Refusals it has heard, by kind.
     pub refused: BTreeMap<Kind, Vec<String>>,
 }
@@ -85,7 +89,8 @@ impl<'a> Rogue<'a> {
             is_over: false,
         };
         let lines = [PartyId::Principal, PartyId::Auxiliary].map(line).into();
-        Self { kit, client, lines, mischief, refused: BTreeMap::new() }
+        let (flood, flooded) = (0, BTreeMap::new());
+        Self { kit, client, lines, mischief, flood, flooded, refused: BTreeMap::new() }
     }
 
     /// Takes part until the values have come and the servers have said farewell.
@@ -93,6 +98,12 @@ impl<'a> Rogue<'a> {
         let first = self.client.start();
         self.follow(first).await;
         while self.lines.iter().any(|line| !line.is_over) {
+            if self.flood > 0 && self.client.session().is_some() {
+                let count = std::mem::take(&mut self.flood);
+                // The principal refuses each, which takes a while.
+                self.send_flood(0, if count < 1000 { count / 10 } else { count }).await;
+                self.send_flood(1, count).await;
+            }
             for line in 0..self.lines.len() {
                 while let Some(packet) = self.hear(line).await {
                     self.take(line, packet).await;
@@ -163,6 +174,39 @@ impl<'a> Rogue<'a> {
         }
         let effects = self.client.handle(Incoming::new(from, kind, content)).unwrap();
         self.follow(effects).await;
+    }
+
+    /// Sends messages as long as any that the server takes, each for a place of its own.
+    async fn send_flood(&mut self, line: usize, count: usize) {
+        let (server, own) = (self.lines[line].server, self.kit.own);
+        let length = self.client.session().unwrap().max_len(own, server, Kind::Shared) as usize;
+        for test in 0..count as u64 {
+            let mut content = vec![0; length];
+            content[..8].copy_from_slice(&(1_000_000 + test).to_le_bytes());
+            self.connect(line).await;
+            let number = self.lines[line].sent.len() as u64;
+            for body in message(number, Kind::Shared, &content) {
+                self.lines[line].stream.as_ref().unwrap().say(body).await;
+            }
+            let counts = self.flooded.entry(server).or_default();
+            let is_taken = loop {
+                match self.lines[line].stream.as_mut().unwrap().hear().await {
+                    Err(_) => break false,
+                    Ok(Packet { body: Some(Body::Acknowledged(taken)) }) if taken > number => break true,
+                    // What it is sent meanwhile comes again on the next stream.
+                    Ok(_) => {}
+                }
+            };
+            if is_taken {
+                counts.0 += 1;
+                self.lines[line].sent.push((Kind::Shared, content));
+            } else {
+                counts.1 += 1;
+                self.lines[line].stream = None;
+            }
+        }
+        // So that everything comes again that was not looked at.
+        self.lines[line].stream = None;
     }
 
     /// Does what the role wants done.
