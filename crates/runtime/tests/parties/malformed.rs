@@ -28,7 +28,7 @@ fn damaged(to: PartyId, kind: Kind, content: &[u8], time: usize) -> (Kind, Vec<u
         1 => bytes.extend(vec![0; time + 1]),
         2 if has_numbers && bytes.len() > 1000 => bytes[600..800].fill(0xff),
         2 => bytes.truncate(content.len() - 1),
-        _ => return ([Kind::Session, Kind::Verdict, Kind::Reply, Kind::Done][time / 4 % 4], bytes),
+        _ => return ([Kind::Session, Kind::Common, Kind::Values, Kind::RoundStart][time / 4 % 4], bytes),
     }
     (kind, bytes)
 }
