@@ -357,8 +357,9 @@ impl Interceptor for Terse {
             let mut label = bytes[bytes.len() - 32 - LABEL..bytes.len() - 32].to_vec();
             bytes.truncate(bytes.len() - 32 - LABEL - 8);
             label[LABEL - 8..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+            let digest = blake3::hash(bytes);
+            let tag = *blake3::Hasher::new().update(digest.as_bytes()).update(&label).finalize().as_bytes();
             bytes.extend(label);
-            let tag = *blake3::hash(bytes).as_bytes();
             bytes.extend(tag);
         }
         vec![envelope]
