@@ -1,5 +1,5 @@
 //! The second server (the paper's A): holds one share of everything, multiplies, and hands its re-randomised halves to
-//! the principal. It learns sizes and who is tested when, nothing else.
+//! the principal. It learns who is tested when and, after each test, which predictions are right.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

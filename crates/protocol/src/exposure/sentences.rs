@@ -135,7 +135,7 @@ const SECRETSV: [&str; 3] = [
 /// The principal, the auxiliary.
 const TWO_SERVERS: [&str; 2] = [
     "The principal alone learns which samples each tested coalition predicts right, and has neither samples nor models.",
-    "The auxiliary alone learns sizes, and which coalition is tested on which samples and when.",
+    "The auxiliary alone learns which coalition is tested on which samples and when and, after each test, which samples are predicted right. It has neither samples nor models.",
 ];
 const ONE_SERVER: [&str; 2] = [
     "The principal alone learns how many predictions of each tested coalition are right, owner by owner.",
