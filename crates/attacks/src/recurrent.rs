@@ -4,7 +4,9 @@
 //! h_t = (1 - z_t) n_t + z_t h_(t-1). All a_t lie in a plane of as many dimensions as there are states. With coordinates y_t in it
 //! every state is h_(t-1) = A y_t + p, and the update is linear in A and p, unit by unit:
 //!
-//!     A_i (y_(t+1) - z_ti y_t) + (1 - z_ti) p_i = (1 - z_ti) n_ti
+//! ```text
+//! A_i (y_(t+1) - z_ti y_t) + (1 - z_ti) p_i = (1 - z_ti) n_ti
+//! ```
 //!
 //! So an ordinary regression gives A and p, and these give W and b, and every hidden state as well.
 
