@@ -20,7 +20,7 @@ use crate::{
     codec::{Reader, Writer},
     decryptors::{Network, OwnerGroups, Planner, Protocol},
     error::CodecError,
-    labels::{LabelField, Labels},
+    labels::{self, LabelField, Labels, Packed},
     message::Hello,
     precision::{Precision, Ranges, shares},
     program::Program,
@@ -332,6 +332,20 @@ impl Session {
             .derive("blind coalition", (bits >> 64) as u64)
             .derive("blind owner", owner as u64);
         self.label_field().factors(&seed, self.hellos[owner].samples as usize)
+    }
+
+    /// Masks of labels, packed, one for each of an owner's samples: known to clients alone. Predicted and true labels of a model
+    /// have the same, so their difference has none, and servers that put their shares together find the difference alone.
+    /// Without factors true labels are shared once for all models, so masks are the same for all models too.
+    pub(crate) fn label_masks(&self, secret: &Seed, model: (RoundId, Coalition), owner: usize) -> Packed {
+        let field = self.label_field();
+        let mut seed = secret.derive("label mask of owner", owner as u64);
+        if field.has_factors() {
+            let (round, bits) = (model.0, model.1.bits());
+            let words = [round.0.into(), bits as u64, (bits >> 64) as u64];
+            seed = words.into_iter().fold(seed, |seed, word| seed.derive("label mask of model", word));
+        }
+        labels::expand(&seed, field.packed_len(self.hellos[owner].samples as usize))
     }
 }
 
