@@ -142,12 +142,12 @@ fn a_decryptor_cannot_confirm_a_guessed_share_on_a_sanitised_reply() {
     // The right guess: the sum of the known second parts times the guessed share, switched to one limb.
     let mut guessed = scene.products[0].part(1).to_vec();
     crate::keys::to_coefficients(&scene.parameters, &mut guessed, &mut ops);
-    let guessed = crate::reply::switch(&scene.parameters, &mut guessed);
+    let guessed = crate::modulus_switch::switch(&scene.parameters, &mut guessed);
 
     let merely_switched = {
         let mut c1 = scene.products[0].clone();
         crate::keys::to_coefficients(&scene.parameters, c1.part_mut(1), &mut ops);
-        crate::reply::switch(&scene.parameters, c1.part_mut(1))
+        crate::modulus_switch::switch(&scene.parameters, c1.part_mut(1))
     };
     assert_eq!(merely_switched, guessed, "the attack works on a product that was only switched");
 

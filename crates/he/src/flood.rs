@@ -6,9 +6,9 @@ use secsv_algebra::{Modulus, Prg, Ring, Secret};
 
 use crate::{
     HeError,
-    kernel::vectorised,
-    parameters::{Limb, Parameters, VARIANCE},
-    reply::switch_with,
+    kernel::{Limb, vectorised},
+    modulus_switch::switch_with,
+    parameters::{Parameters, VARIANCE},
 };
 
 /// Standard deviations that a noise coefficient stays within except with probability 2^-79.

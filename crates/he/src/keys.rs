@@ -8,11 +8,11 @@ use secsv_algebra::{AlgebraError, Prg, Ring, Secret, Seed};
 
 use crate::{
     HeError,
-    ciphertext::{Ciphertext, SeededCiphertext, UniformPoints},
+    ciphertext::{SeededCiphertext, UniformPoints},
     count::Operations,
     encode::Packing,
-    kernel::{self, Backend, vectorised},
-    parameters::{Limb, Parameters, VARIANCE},
+    kernel::{self, Backend, Ciphertext, Limb, vectorised},
+    parameters::{Parameters, VARIANCE},
 };
 
 /// The secret key s: small coefficients drawn from a seed, so that 32 bytes carry it.

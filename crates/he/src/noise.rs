@@ -4,7 +4,7 @@ use num_bigint::{BigInt, BigUint, Sign};
 use secsv_algebra::Ring;
 
 use crate::{
-    HeError, Reply, ciphertext::Ciphertext, count::Operations, encode::Packing, keys::SecretKey,
+    HeError, Reply, count::Operations, encode::Packing, kernel::Ciphertext, keys::SecretKey,
     parameters::Parameters, reply::carried,
 };
 

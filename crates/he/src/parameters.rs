@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use secsv_algebra::{Factor, Field, Modulus, Ring};
+use secsv_algebra::{Factor, Field, Ring};
 use tfhe_ntt::prime64::Plan;
 
 use crate::{
     HeError,
-    extension::Extension,
-    kernel::{Backend, Transform},
+    extension::{Extension, check_budget},
+    kernel::{Limb, product_bits},
 };
 
 /// Bits a ciphertext modulus may have at 128-bit security: Homomorphic Encryption Standard (2018), table for
@@ -37,60 +37,6 @@ impl Preset {
             Self::Standard => "standard",
             Self::Compact => "compact",
         }
-    }
-}
-
-/// One prime of the ciphertext modulus with its transform.
-#[derive(Clone, Debug)]
-pub struct Limb {
-    modulus: Modulus,
-    plan: Plan,
-    transform: Transform,
-}
-
-impl Limb {
-    /// Checks that the prime suits transforms of this degree and the kernel's reduction.
-    pub(crate) fn new(prime: u64, degree: usize) -> Result<Self, HeError> {
-        let twice_degree = 2 * degree as u64;
-        let unusable = HeError::UnusableLimb { found: prime, twice_degree };
-        let modulus = Modulus::new(prime).map_err(|_| unusable.clone())?;
-        if !(54..=55).contains(&modulus.bits()) {
-            return Err(unusable);
-        }
-        let plan = Plan::try_new(degree, prime).ok_or(unusable.clone())?;
-        let transform = Transform::new(modulus, degree, &plan).ok_or(unusable.clone())?;
-        let limb = Self { modulus, plan, transform };
-        if limb.complement() >= 1 << 22 { Err(unusable) } else { Ok(limb) }
-    }
-
-    /// Arithmetic modulo the prime.
-    pub const fn modulus(&self) -> Modulus {
-        self.modulus
-    }
-
-    /// Bits of the prime.
-    pub const fn bits(&self) -> u32 {
-        self.modulus.bits()
-    }
-
-    /// 2^bits less the prime: small, which makes reduction cheap.
-    pub const fn complement(&self) -> u64 {
-        (1 << self.bits()) - self.modulus.value()
-    }
-
-    /// Coefficients to points, in place.
-    pub(crate) fn forward(&self, words: &mut [u64]) {
-        self.forward_short(words, words.len());
-    }
-
-    /// Coefficients to points, in place, where all coefficients from `filled` on count as zero, whatever is there.
-    pub(crate) fn forward_short(&self, words: &mut [u64], filled: usize) {
-        self.transform.forward(Backend::detect(), self, &self.plan, words, filled);
-    }
-
-    /// Points to coefficients, in place.
-    pub(crate) fn backward(&self, words: &mut [u64]) {
-        self.transform.backward(Backend::detect(), self, &self.plan, words);
     }
 }
 
@@ -134,13 +80,13 @@ impl Parameters {
         let made = || {
             let limbs = [0x3fffffffef8001, 0x3fffffffeb8001, 0x3fffffffe7c001, 0x3fffffffe64001];
             let parameters = Self::new(8192, &limbs, Field::standard())?;
-            crate::extension::check_budget(&parameters).map(|()| parameters)
+            check_budget(&parameters.limbs, parameters.degree, parameters.field).map(|()| parameters)
         };
         match preset {
             Preset::Standard => STANDARD.get_or_init(made).clone(),
             Preset::Compact => {
                 let parameters = Self::preset(preset)?;
-                crate::extension::check_budget(&parameters).map(|()| parameters)
+                check_budget(&parameters.limbs, parameters.degree, parameters.field).map(|()| parameters)
             }
         }
     }
@@ -177,8 +123,8 @@ impl Parameters {
         let plaintext_plan = Plan::try_new(degree, p).ok_or(unusable)?;
         let modulus_in_field =
             moduli.iter().fold(1, |product, &q| arithmetic.mul(product, arithmetic.reduce(q)));
-        let minus_field_inverse = limbs.iter().map(|l| l.modulus.neg(l.modulus.inverse(p))).collect();
-        let inverse_of = |k: u64, l: &Limb| l.modulus.inverse(l.modulus.reduce(k));
+        let minus_field_inverse = limbs.iter().map(|l| l.modulus().neg(l.modulus().inverse(p))).collect();
+        let inverse_of = |k: u64, l: &Limb| l.modulus().inverse(l.modulus().reduce(k));
         let dropped_inverse =
             (0..limbs.len()).map(|k| limbs[..k].iter().map(|l| inverse_of(moduli[k], l)).collect()).collect();
         Ok(Arc::new(Self {
@@ -212,7 +158,7 @@ impl Parameters {
 
     /// Bits of the ciphertext modulus.
     pub fn modulus_bits(&self) -> u32 {
-        product_bits(&self.limbs.iter().map(|l| l.modulus.value()).collect::<Vec<_>>())
+        product_bits(&self.limbs.iter().map(|l| l.modulus().value()).collect::<Vec<_>>())
     }
 
     /// A fingerprint of everything that must be equal on both sides, the transforms' roots of unity included.
@@ -233,7 +179,10 @@ impl Parameters {
 
     /// The larger basis that ciphertext-ciphertext products are computed in.
     pub(crate) fn extension(&self) -> Result<&Extension, HeError> {
-        self.extension.get_or_init(|| Extension::new(self)).as_ref().map_err(Clone::clone)
+        self.extension
+            .get_or_init(|| Extension::new(&self.limbs, self.degree, self.field))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
     pub(crate) fn slot_index(&self) -> &[u32] {
@@ -259,7 +208,7 @@ impl Parameters {
 
 impl std::fmt::Debug for Parameters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let moduli: Vec<u64> = self.limbs.iter().map(|l| l.modulus.value()).collect();
+        let moduli: Vec<u64> = self.limbs.iter().map(|l| l.modulus().value()).collect();
         write!(
             f,
             "Parameters {{ degree: {}, moduli: {moduli:x?}, field: {:x} }}",
@@ -267,11 +216,6 @@ impl std::fmt::Debug for Parameters {
             self.field.modulus()
         )
     }
-}
-
-fn product_bits(moduli: &[u64]) -> u32 {
-    let product: num_bigint::BigUint = moduli.iter().map(|&q| num_bigint::BigUint::from(q)).product();
-    product.bits() as u32
 }
 
 /// Where slot i lies in the transform modulo p: row by row in powers of 3, so that a Galois map rotates rows.
@@ -293,7 +237,7 @@ fn digest(degree: usize, p: u64, limbs: &[Limb], plaintext_plan: &Plan) -> u64 {
     hash.update(&(degree as u64).to_le_bytes()).update(&p.to_le_bytes());
     hash.update(&(VARIANCE as u64).to_le_bytes());
     // The transform of X shows which root of unity is used and in which order points are stored.
-    for plan in limbs.iter().map(|l| &l.plan).chain([plaintext_plan]) {
+    for plan in limbs.iter().map(Limb::plan).chain([plaintext_plan]) {
         let mut x = vec![0; degree];
         x[1] = 1;
         plan.fwd(&mut x);

@@ -3,16 +3,17 @@
 //! at full modulus, then switched to one limb.
 
 use rand::CryptoRng;
-use secsv_algebra::{Modulus, Prg, Secret, Seed};
+use secsv_algebra::{Prg, Secret, Seed};
 
 use crate::{
     HeError,
-    ciphertext::{Ciphertext, check_weights},
+    ciphertext::check_weights,
     count::Operations,
     encode::Packing,
     flood::Flooding,
-    kernel::{self, BLOCK, Backend, Words, vectorised},
+    kernel::{self, BLOCK, Backend, Ciphertext, Words, vectorised},
     keys::{PublicKey, small, to_points},
+    modulus_switch::switch,
     parameters::Parameters,
 };
 
@@ -182,36 +183,4 @@ fn drowning(
     planned.for_each(|(element, _)| *element = 0);
     parameters.to_coefficients(Packing::Slots, elements.expose_mut(), ops);
     elements
-}
-
-/// Scales coefficients from the whole modulus to its first limb, dropping one limb after the other and rounding.
-pub(crate) fn switch(parameters: &Parameters, words: &mut [u64]) -> Vec<u64> {
-    switch_with(parameters, words, |modulus, remainders| {
-        vectorised(|| remainders.iter_mut().for_each(|r| *r = modulus.centre(*r) as u64));
-    })
-}
-
-/// The same, with the rounding left to the caller: it turns the remainders of a limb to be dropped into the signed
-/// numbers, below that limb in magnitude, that are subtracted before the division.
-pub(crate) fn switch_with(
-    parameters: &Parameters,
-    words: &mut [u64],
-    mut round: impl FnMut(Modulus, &mut [u64]),
-) -> Vec<u64> {
-    let count = words.len() / parameters.limbs().len();
-    for dropped in (1..parameters.limbs().len()).rev() {
-        let (kept, rest) = words.split_at_mut(dropped * count);
-        let last = &mut rest[..count];
-        round(parameters.limbs()[dropped].modulus(), last);
-        for (l, kept) in kept.chunks_exact_mut(count.max(1)).enumerate() {
-            let limb = &parameters.limbs()[l];
-            // Twice the limb keeps the difference positive.
-            let lift = 2 * limb.modulus().value();
-            vectorised(|| {
-                kept.iter_mut().zip(last.iter()).for_each(|(x, &r)| *x = (*x + lift).wrapping_sub(r));
-            });
-            kernel::scale(Backend::detect(), limb, parameters.dropped_inverse(dropped, l), kept);
-        }
-    }
-    words[..count].to_vec()
 }

@@ -8,17 +8,27 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod ciphertext;
+#[cfg(target_os = "linux")]
+mod large_pages;
+mod limb;
 mod portable;
+mod roots;
 mod tiles;
 mod transform;
 
+pub use ciphertext::Ciphertext;
+pub use limb::Limb;
+pub(crate) use limb::product_bits;
 pub use tiles::{CipherTiles, PlainRows};
 pub(crate) use tiles::{Line, join, split};
 pub(crate) use transform::Transform;
 
 use std::borrow::BorrowMut;
 
-use crate::{HeError, ciphertext::Ciphertext, parameters::Limb};
+use secsv_algebra::Modulus;
+
+use crate::HeError;
 
 /// Inputs in one tile.
 pub(crate) const TILE: usize = 8;
@@ -55,6 +65,11 @@ impl Backend {
         }
         Self::Portable
     }
+}
+
+/// 2^bits less the prime of that many bits: small, which makes reduction cheap.
+const fn complement(prime: Modulus) -> u64 {
+    (1 << prime.bits()) - prime.value()
 }
 
 /// Runs plain loops compiled for the widest vectors that the machine has.
@@ -114,8 +129,10 @@ pub(crate) fn multiply_part(
                     let group = Group { rows: row_group, columns: column_group, first_tile, inner };
                     match backend {
                         #[cfg(target_arch = "x86_64")]
-                        Backend::Avx2(_) => avx2::group(limb, group, place, columns.len(), products),
-                        _ => portable::group(limb, group, place, columns.len(), products),
+                        Backend::Avx2(token) => {
+                            avx2::group(token, limb.modulus(), group, place, columns.len(), products)
+                        }
+                        _ => portable::group(limb.modulus(), group, place, columns.len(), products),
                     }
                 }
             }
@@ -182,8 +199,8 @@ fn check(
 pub(crate) fn multiply_add(backend: Backend, limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::multiply_add(limb, a, b, target),
-        _ => portable::multiply_add(limb, a, b, target),
+        Backend::Avx2(token) => avx2::multiply_add(token, limb.modulus(), a, b, target),
+        _ => portable::multiply_add(limb.modulus(), a, b, target),
     }
 }
 
@@ -191,8 +208,8 @@ pub(crate) fn multiply_add(backend: Backend, limb: &Limb, a: &[u64], b: &[u64], 
 pub(crate) fn scale(backend: Backend, limb: &Limb, factor: u64, words: &mut [u64]) {
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::scale(limb, factor, words),
-        _ => portable::scale(limb, factor, words),
+        Backend::Avx2(token) => avx2::scale(token, limb.modulus(), factor, words),
+        _ => portable::scale(limb.modulus(), factor, words),
     }
 }
 
@@ -201,7 +218,7 @@ pub(crate) fn lift(backend: Backend, limb: &Limb, p: u64, elements: &[u64], targ
     let gap = limb.modulus().value() - p;
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::lift(p / 2, gap, elements, target),
+        Backend::Avx2(token) => avx2::lift(token, p / 2, gap, elements, target),
         _ => portable::lift(p / 2, gap, elements, target),
     }
 }
@@ -211,8 +228,8 @@ pub(crate) fn combine(backend: Backend, limb: &Limb, terms: &[(u64, &[u64])], ta
     debug_assert!(terms.len() <= 16);
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::combine(limb, terms, target),
-        _ => portable::combine(limb, terms, target),
+        Backend::Avx2(token) => avx2::combine(token, limb.modulus(), terms, target),
+        _ => portable::combine(limb.modulus(), terms, target),
     }
 }
 
@@ -226,8 +243,8 @@ pub(crate) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
 ) {
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::weighted_sum(limb, form, terms, target),
-        _ => portable::weighted_sum(limb, form, terms, target),
+        Backend::Avx2(token) => avx2::weighted_sum(token, limb.modulus(), form, terms, target),
+        _ => portable::weighted_sum(limb.modulus(), form, terms, target),
     }
 }
 

@@ -86,10 +86,10 @@ impl Spare {
 /// So many lines, zero, on large pages where the system has them: operands are read in long runs over more memory
 /// than the translation buffers cover.
 fn room(lines: usize) -> Vec<Line> {
-    #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), expect(unused_mut))]
+    #[cfg_attr(not(target_os = "linux"), expect(unused_mut))]
     let mut room = bytemuck::zeroed_vec(lines);
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    super::avx2::prefer_large_pages(&mut room);
+    #[cfg(target_os = "linux")]
+    super::large_pages::prefer_large_pages(&mut room);
     room
 }
 

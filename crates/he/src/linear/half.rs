@@ -8,8 +8,8 @@ use secsv_algebra::{Field, Matrix, Secret};
 use super::{Layout, squaring};
 use crate::{
     EvaluationKey, HeError, Operations, SecretKey, SeededCiphertext,
-    ciphertext::{Ciphertext, UniformPoints, check_weights},
-    kernel::{self, Backend, CipherTiles, PlainRows},
+    ciphertext::{UniformPoints, check_weights},
+    kernel::{self, Backend, CipherTiles, Ciphertext, PlainRows},
 };
 
 /// An encrypted weight matrix as it travels: rows of seeded ciphertexts.

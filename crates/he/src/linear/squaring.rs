@@ -2,7 +2,7 @@
 //! because rotations act within the two rows of n/2 slots. Both rows are used, each with its own samples.
 
 use super::{Fold, LayerShape, Placement};
-use crate::{EvaluationKey, HeError, Operations, Packing, Parameters, ciphertext::Ciphertext};
+use crate::{EvaluationKey, HeError, Operations, Packing, Parameters, kernel::Ciphertext};
 
 #[derive(Clone)]
 pub(super) struct Squaring {

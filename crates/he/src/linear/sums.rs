@@ -4,9 +4,8 @@
 use super::{EncryptedBatch, EncryptedMatrix, ExtendedMatrix, Layout, full::CHUNK, squaring};
 use crate::{
     EvaluationKey, HeError, Operations, SeededCiphertext,
-    ciphertext::Ciphertext,
-    extension::{Extension, MOST_PRODUCTS},
-    kernel::{self, Backend, CipherTiles, PlainRows},
+    extension::{Extension, MAX_PRODUCTS},
+    kernel::{self, Backend, CipherTiles, Ciphertext, PlainRows},
 };
 
 /// A model as weights and encrypted matrices; the weights are public and add up to less than 2^32.
@@ -26,7 +25,7 @@ impl Layout {
     /// Checks that full products of this layout are exact: the larger basis holds so many products and no more.
     pub fn check_full(&self) -> Result<(), HeError> {
         self.parameters.extension()?;
-        let (expected, found) = (MOST_PRODUCTS, self.inner());
+        let (expected, found) = (MAX_PRODUCTS, self.inner());
         if found <= expected {
             Ok(())
         } else {

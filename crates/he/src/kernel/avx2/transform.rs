@@ -8,13 +8,13 @@
 
 use std::arch::x86_64::*;
 
+use secsv_algebra::Modulus;
+
 use super::{load, store};
-use crate::{
-    kernel::{
-        tiles::{LOW_BITS, LOW_MASK},
-        transform::{Roots, TAIL, WORD_BITS},
-    },
-    parameters::Limb,
+use crate::kernel::{
+    complement,
+    roots::{Roots, TAIL, WORD_BITS},
+    tiles::{LOW_BITS, LOW_MASK},
 };
 
 /// Words of a block whose passes run one after the other while it is in the first-level cache.
@@ -22,19 +22,19 @@ const CACHED: usize = 1024;
 
 /// Coefficients to points; all coefficients from `filled` on count as zero.
 #[target_feature(enable = "avx2")]
-pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64], filled: usize) {
-    match limb.bits() {
-        54 => forward_at::<54, 27>(limb, roots, words, filled),
-        _ => forward_at::<55, 28>(limb, roots, words, filled),
+pub(super) fn forward(modulus: Modulus, roots: &Roots, words: &mut [u64], filled: usize) {
+    match modulus.bits() {
+        54 => forward_at::<54, 27>(modulus, roots, words, filled),
+        _ => forward_at::<55, 28>(modulus, roots, words, filled),
     }
 }
 
 /// Points to coefficients.
 #[target_feature(enable = "avx2")]
-pub(super) fn backward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
-    match limb.bits() {
-        54 => backward_at::<54, 27>(limb, roots, words),
-        _ => backward_at::<55, 28>(limb, roots, words),
+pub(super) fn backward(modulus: Modulus, roots: &Roots, words: &mut [u64]) {
+    match modulus.bits() {
+        54 => backward_at::<54, 27>(modulus, roots, words),
+        _ => backward_at::<55, 28>(modulus, roots, words),
     }
 }
 
@@ -87,13 +87,14 @@ impl Factor {
 impl<const BITS: i32, const HIGH: i32> Prime<BITS, HIGH> {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(limb: &Limb) -> Self {
-        let modulus = limb.modulus().value();
+    fn new(modulus: Modulus) -> Self {
+        let complement = complement(modulus);
+        let modulus = modulus.value();
         Self {
             modulus: _mm256_set1_epi64x(modulus as i64),
             twice: _mm256_set1_epi64x(2 * modulus as i64),
             bias: _mm256_set1_epi64x(((9 << (55 - BITS)) * modulus) as i64),
-            complement: _mm256_set1_epi64x(limb.complement() as i64),
+            complement: _mm256_set1_epi64x(complement as i64),
         }
     }
 
@@ -174,12 +175,12 @@ impl<const BITS: i32, const HIGH: i32> Prime<BITS, HIGH> {
 
 #[target_feature(enable = "avx2")]
 fn forward_at<const BITS: i32, const HIGH: i32>(
-    limb: &Limb,
+    modulus: Modulus,
     roots: &Roots,
     words: &mut [u64],
     filled: usize,
 ) {
-    let prime = Prime::<BITS, HIGH>::new(limb);
+    let prime = Prime::<BITS, HIGH>::new(modulus);
     // A stage whose second half is zero copies the first: so many stages are copies, and an even number remains.
     let block = filled.next_power_of_two().max(TAIL);
     let block = if block.ilog2().is_multiple_of(2) { block } else { 2 * block };
@@ -244,8 +245,8 @@ fn forward_block<const BITS: i32, const HIGH: i32>(
 }
 
 #[target_feature(enable = "avx2")]
-fn backward_at<const BITS: i32, const HIGH: i32>(limb: &Limb, roots: &Roots, words: &mut [u64]) {
-    let prime = Prime::<BITS, HIGH>::new(limb);
+fn backward_at<const BITS: i32, const HIGH: i32>(modulus: Modulus, roots: &Roots, words: &mut [u64]) {
+    let prime = Prime::<BITS, HIGH>::new(modulus);
     let scale = Factor::one(roots.scale());
     if words.len().ilog2().is_multiple_of(2) {
         backward_block(prime, roots, 1, words);
