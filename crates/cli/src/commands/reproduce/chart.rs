@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use maud::{Escaper, Markup, html};
 
-use super::{fit::Line, table::figure};
+use super::{fit::LineFit, table::figure};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
@@ -41,7 +41,7 @@ pub struct Series {
     /// Ascending in x.
     pub points: Vec<(f64, f64)>,
     /// Drawn dashed.
-    pub fit: Option<Line>,
+    pub fit: Option<LineFit>,
 }
 
 struct Scale {
@@ -205,7 +205,7 @@ mod tests {
             points: vec![(1000.0, 1.5), (2000.0, 3.0), (10_000.0, 15.0)],
             fit,
         };
-        let fit = Line::through(&[(0.0, 0.0), (2.0, 3.0)]);
+        let fit = LineFit::through(&[(0.0, 0.0), (2.0, 3.0)]);
         let chart = Chart {
             title: "A < B".to_owned(),
             x: "samples",

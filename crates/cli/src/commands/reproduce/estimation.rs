@@ -201,12 +201,8 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
             let (name, off, on) = (task.title(), figure(*off), figure(*on));
             lines.push(format!("Worse: {name}, M = {samples}: SampleSkip slows SecSV from {off} to {on} s."));
         }
-        let mut row = vec![
-            Cell::text(task.title()),
-            Cell::text(entry.title),
-            Cell::Number(samples),
-            Cell::Number(tests),
-        ];
+        let mut row =
+            vec![Cell::text(task.title()), Cell::text(entry.title), Cell::count(samples), Cell::count(tests)];
         row.extend(seconds.into_iter().chain(speedups).chain(found_errors));
         rows.push(row);
     }

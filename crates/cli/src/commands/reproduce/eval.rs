@@ -126,7 +126,7 @@ fn nssv(task: Task, found: &[Measured]) -> Vec<Cell> {
     let mut row = vec![
         Cell::text(task.title()),
         Cell::text("NSSV, in the clear"),
-        Cell::Number(mean(found, Measured::samples)),
+        Cell::count(mean(found, Measured::samples)),
         Cell::Number(seconds),
     ];
     row.resize(COLUMNS.len() - 2, Cell::text(""));
@@ -204,7 +204,7 @@ impl Row<'_> {
             let rounds = mean(self.found, Measured::rounds);
             Cell::text(format!("{samples:.0}, T = {rounds:.0}: {:.1} % of the work", 100.0 * used))
         } else {
-            Cell::Number(samples)
+            Cell::count(samples)
         };
         let method = match self.found.first().and_then(|m| m.matmul) {
             Some(MatmulName::Squaring) => ", Matrix Squaring",

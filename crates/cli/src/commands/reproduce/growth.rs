@@ -4,8 +4,9 @@ use secsv_training::ModelKind;
 
 use super::{
     chart::{Chart, Series},
-    fit::Line,
-    linear_growth::{add_estimated, add_products, of_clients_estimated},
+    client_counts::{CLIENT_COUNTS, of_clients, of_clients_estimated},
+    fit::LineFit,
+    linear_growth::{add_estimated, add_products},
     measurement::{Measured, Measurement},
     study::{CLIENTS, Scope, Section, Study},
     table::{Cell, Table, figure},
@@ -17,9 +18,6 @@ use crate::commands::protocols::ProtocolName;
 const SHARES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 1.0];
 /// Those of the tenth that the larger models are studied on; all samples come beside them.
 const SHARES_OF_A_TENTH: [f64; 3] = [0.25, 0.5, 1.0];
-/// The paper's figure goes from 4 to 10.
-pub(super) const CLIENT_COUNTS: std::ops::RangeInclusive<usize> = 4..=10;
-
 /// One measured point of a line.
 struct Point {
     x: f64,
@@ -47,13 +45,6 @@ fn of_share(scope: &Scope, task: Task, share: f64, skip: bool) -> Measurement {
 fn of_rounds(scope: &Scope, task: Task, rounds: f64, skip: bool) -> Measurement {
     let whole = Measurement::new(scope.federation(task, 0), ProtocolName::Secsv);
     Measurement { share: scope.studied(task), rounds: rounds as u32, skip, ..whole }
-}
-
-pub(super) fn of_clients(scope: &Scope, task: Task, clients: f64, skip: bool) -> Measurement {
-    let trained = scope.with(task, task.model(), clients as usize, 0);
-    let whole = Measurement::new(trained, ProtocolName::Secsv);
-    let limit = Some(scope.sweep_limit(task.model()));
-    Measurement { share: scope.studied(task), skip, limit, ..whole }
 }
 
 fn share_places(scope: &Scope, task: Task) -> Vec<f64> {
@@ -132,6 +123,11 @@ impl Sweep<'_> {
         (self.places)(task).into_iter().map(point).collect()
     }
 
+    /// A place as it is printed where nothing was measured: a share of the samples, or a number of rounds or clients.
+    fn place_cell(&self, place: f64) -> Cell {
+        if self.name == "fig-samples" { Cell::Number(place) } else { Cell::count(place) }
+    }
+
     fn add_to(&self, section: &mut Section, study: &Study) {
         let columns = [
             "Data set (model)",
@@ -158,7 +154,7 @@ impl Sweep<'_> {
                 // All samples lie so far beyond a tenth that any line would pass through them: they test it instead.
                 let beyond = usize::from(self.name == "fig-samples" && study.scope.studied(task) < 1.0);
                 let (near, far) = measured.split_at(measured.len().saturating_sub(beyond));
-                let fit = Line::through(near);
+                let fit = LineFit::through(near);
                 let name = format!("{}{}", task.name(), if skip { " + skip" } else { "" });
                 if let Some(fit) = &fit {
                     let x = self.x.split(' ').next().unwrap_or_default();
@@ -199,8 +195,12 @@ impl Sweep<'_> {
         let Point { x, found } = match point {
             Ok(point) => point,
             Err(reason) => {
-                let mut row =
-                    vec![Cell::text(task.title()), skipping, Cell::Number(place), Cell::gap(reason.clone())];
+                let mut row = vec![
+                    Cell::text(task.title()),
+                    skipping,
+                    self.place_cell(place),
+                    Cell::gap(reason.clone()),
+                ];
                 row.resize(8, Cell::text(""));
                 return row;
             }
@@ -214,9 +214,9 @@ impl Sweep<'_> {
         vec![
             Cell::text(task.title()),
             skipping,
-            Cell::Number(*x),
-            Cell::Number(found.samples()),
-            Cell::Number(found.rounds()),
+            Cell::count(*x),
+            Cell::count(found.samples()),
+            Cell::count(found.rounds()),
             Cell::Number(self.y(found)),
             speedup.unwrap_or(Cell::text("")),
             memory.map_or(Cell::text(""), Cell::Number),

@@ -4,6 +4,7 @@
 //! its own, so an interrupted run goes on where it was; what cannot be measured is a gap with a reason, and the rest goes on.
 
 mod chart;
+mod client_counts;
 mod estimation;
 mod eval;
 mod fit;
@@ -149,21 +150,21 @@ impl Target {
 /// One cell to be filled.
 enum Job {
     Measure(Measurement),
-    Matmul,
+    MatmulTimes,
 }
 
 impl Job {
     fn key(&self) -> String {
         match self {
             Self::Measure(measurement) => measurement.key(),
-            Self::Matmul => matmul::CELL.to_owned(),
+            Self::MatmulTimes => matmul::CELL.to_owned(),
         }
     }
 
     fn seconds(&self) -> f64 {
         match self {
             Self::Measure(measurement) => measurement.seconds(),
-            Self::Matmul => MATMUL_S,
+            Self::MatmulTimes => MATMUL_S,
         }
     }
 
@@ -171,7 +172,7 @@ impl Job {
     fn trained(&self) -> Option<&Trained> {
         match self {
             Self::Measure(measurement) => Some(&measurement.trained),
-            Self::Matmul => None,
+            Self::MatmulTimes => None,
         }
     }
 }
@@ -187,7 +188,7 @@ pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
     for part in &parts {
         let wanted = part.measurements(&scope).into_iter().map(Job::Measure);
         jobs.extend(wanted);
-        jobs.extend((*part == Target::TableMatmul).then_some(Job::Matmul));
+        jobs.extend((*part == Target::TableMatmul).then_some(Job::MatmulTimes));
     }
     let runs = Runs { out: &args.out, data: args.data.as_deref() };
     let (failures, first) = work(jobs, &store, &runs)?;
@@ -283,7 +284,7 @@ fn work(jobs: Vec<Job>, store: &Store, runs: &Runs<'_>) -> anyhow::Result<Failur
             Job::Measure(measurement) => {
                 measurement.take(runs).and_then(|found| store.put(key, begun.elapsed().as_secs_f64(), &found))
             }
-            Job::Matmul => bench::matmul(MATMUL_ROUNDS)
+            Job::MatmulTimes => bench::matmul(MATMUL_ROUNDS)
                 .and_then(|found| store.put(key, begun.elapsed().as_secs_f64(), &found)),
         };
         clock.done(place);

@@ -5,7 +5,7 @@ use secsv_training::ModelKind;
 
 use super::{
     chart::{Chart, Series},
-    fit::Line,
+    fit::LineFit,
     measurement::{Measured, Measurement},
     paper,
     runs::Trained,
@@ -64,7 +64,7 @@ pub fn skip_section(study: &Study) -> Section {
                 };
                 vec![
                     Cell::text(task.title()),
-                    Cell::Number(mean(&found, Measured::samples)),
+                    Cell::count(mean(&found, Measured::samples)),
                     compared(0),
                     compared(1),
                     Cell::Number(1.0 - ours[0]),
@@ -153,16 +153,17 @@ pub fn layer_section(study: &Study) -> Section {
                 Ok(shares) => Cell::Number(shares[which]),
                 Err(reason) => Cell::gap(reason.clone()),
             };
-            let mut row = vec![Cell::text(task.name()), Cell::Number(layers as f64), cell(0), cell(1)];
+            let mut row = vec![Cell::text(task.name()), Cell::count(layers as f64), cell(0), cell(1)];
             match &secure {
                 Ok(found) => {
-                    row.extend([found.samples(), found.rounds(), cost_of(found)].map(Cell::Number));
+                    row.extend([found.samples(), found.rounds()].map(Cell::count));
+                    row.push(Cell::Number(cost_of(found)));
                 }
                 Err(reason) => row.extend([Cell::text(""), Cell::text(""), Cell::gap(reason.clone())]),
             }
             table.rows.push(row);
         }
-        let fit = Line::through(&cost_points);
+        let fit = LineFit::through(&cost_points);
         if let Some(fit) = &fit {
             let words = fit.words("layer").replace(" s ", " ms ");
             section.lines.push(format!("{}: wall time per sample and round = {words}.", task.name()));
