@@ -11,14 +11,14 @@ use crate::{CollectiveTestSet, Layer};
 
 /// Outputs of the first layer's linear part times the sizes of the training sets. They lie block by block, within a
 /// block model by model: what is summed together lies together.
-pub(super) struct FirstLayer {
+pub(super) struct FirstLayerOutputs {
     outputs: Vec<f64>,
     models: usize,
     samples: usize,
     width: usize,
 }
 
-impl FirstLayer {
+impl FirstLayerOutputs {
     /// Bytes that these outputs take.
     pub(super) fn bytes(models: usize, samples: usize, width: usize) -> usize {
         [models, samples, width].into_iter().fold(size_of::<f64>(), usize::saturating_mul)

@@ -12,16 +12,18 @@ mod forward;
 mod matrix;
 mod parameters;
 mod partial_sums;
+mod round_models;
 
 use rayon::prelude::*;
 
 use crate::{Architecture, CollectiveTestSet, SampleSet, Weights};
 
 pub use activation::{activate, sigmoid, tanh};
-pub use coalition::{ClearRound, cost, up_to_scores};
+pub use coalition::{ClearRound, cost};
 pub use cumulative::CumulativeModels;
 use forward::{Scratch, forward};
 pub use parameters::Parameters;
+pub use round_models::up_to_scores;
 
 /// Samples that pass the layers together: enough for the matrix products, few enough for the cache.
 const BLOCK: usize = 128;
@@ -51,7 +53,7 @@ pub fn correct_samples(
     samples: &SampleSet,
 ) -> SampleSet {
     let rows: Vec<usize> = samples.iter().collect();
-    let layers = coalition::up_to_scores(architecture.layers());
+    let layers = up_to_scores(architecture.layers());
     let right: Vec<Vec<usize>> = rows
         .par_chunks(BLOCK)
         .map_init(Scratch::default, |scratch, rows| {

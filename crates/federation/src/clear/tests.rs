@@ -247,7 +247,7 @@ impl Case {
             }
             model.insert(name.clone(), mean);
         }
-        let layers = coalition::up_to_scores(self.architecture.layers());
+        let layers = up_to_scores(self.architecture.layers());
         let mut right = SampleSet::none(self.test_set.len());
         let mut close = SampleSet::none(self.test_set.len());
         for sample in 0..self.test_set.len() {
