@@ -9,7 +9,7 @@ use std::sync::Arc;
 use secsv_algebra::{Field, Matrix, Modulus, Prg, Seed};
 
 use crate::{
-    linear::{EncodedBatch, Knobs, LayerShape, Layout, Method, PreparedMatrix, multiply},
+    linear::{BlockShape, EncodedBatch, LayerShape, Layout, Method, PreparedMatrix, multiply},
     *,
 };
 
@@ -34,9 +34,9 @@ fn scene(models: usize) -> Scene {
     let parameters = Parameters::preset(Preset::Standard).unwrap();
     let mut rng = Prg::new(&Seed::from_bytes([21; 32]));
     let key = SecretKey::generate(&parameters, &mut rng);
-    let knobs = Knobs { r: 1, w: 1, s: parameters.degree() };
+    let block = BlockShape { rows: 1, columns: 1, samples: parameters.degree() };
     let layout =
-        Layout::new(&parameters, LayerShape { d_out: 1, d_in: INPUTS }, Method::Packed(knobs)).unwrap();
+        Layout::new(&parameters, LayerShape { d_out: 1, d_in: INPUTS }, Method::Packed(block)).unwrap();
     let mut ops = Operations::default();
     let share: Matrix<Field> = Matrix::uniform(parameters.field(), INPUTS, layout.batch(), &mut rng);
     let encrypted: Vec<_> = (0..models)

@@ -79,15 +79,17 @@ pub enum HeError {
         /// Rows and columns that came.
         found: (usize, usize),
     },
-    /// Packing knobs that do not fit the layer or the degree.
-    #[error("packing {r}x{w}x{s}: expected positive knobs with a product of at most {degree}")]
-    Knobs {
+    /// A block that does not fit the layer or the degree.
+    #[error(
+        "a block of {rows}x{columns}x{samples}: expected positive sizes with a product of at most {degree}"
+    )]
+    BlockShape {
         /// Rows of a block.
-        r: usize,
+        rows: usize,
         /// Columns of a block.
-        w: usize,
+        columns: usize,
         /// Samples of a group.
-        s: usize,
+        samples: usize,
         /// Degree of the polynomials.
         degree: usize,
     },

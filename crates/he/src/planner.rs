@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     Flooding, HeError, Operations, Packing, Parameters, UnitCosts,
-    linear::{Knobs, LayerShape, Layout, Method},
+    linear::{BlockShape, LayerShape, Layout, Method},
 };
 
 /// Weights beyond this many bytes are taken to come from memory for every batch.
@@ -78,7 +78,7 @@ pub fn plan_packed(
 pub fn packed_layouts(parameters: &Arc<Parameters>, task: LayerTask) -> Vec<Layout> {
     packings(task.shape, parameters.degree())
         .into_iter()
-        .filter_map(|knobs| Layout::new(parameters, task.shape, Method::Packed(knobs)).ok())
+        .filter_map(|block| Layout::new(parameters, task.shape, Method::Packed(block)).ok())
         .filter(|layout| layout.prepared_bytes() <= task.memory && keeps_its_distance(layout, task))
         .collect()
 }
@@ -158,7 +158,7 @@ pub fn predict(layout: &Layout, task: LayerTask, scope: Scope, costs: &UnitCosts
 }
 
 /// Every sensible cut of A into equal blocks, with the samples that fill the degree.
-fn packings(shape: LayerShape, degree: usize) -> Vec<Knobs> {
+fn packings(shape: LayerShape, degree: usize) -> Vec<BlockShape> {
     let cuts = |d: usize| {
         let mut sizes: Vec<usize> = (1..=d).map(|parts| d.div_ceil(parts)).collect();
         sizes.dedup();
@@ -168,7 +168,7 @@ fn packings(shape: LayerShape, degree: usize) -> Vec<Knobs> {
     for r in cuts(shape.d_out) {
         for w in cuts(shape.d_in) {
             if r * w <= degree {
-                packings.push(Knobs { r, w, s: degree / (r * w) });
+                packings.push(BlockShape { rows: r, columns: w, samples: degree / (r * w) });
             }
         }
     }

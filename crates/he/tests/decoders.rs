@@ -18,7 +18,7 @@ mod tests {
         Ciphertext, EncryptedSlots, EvaluationKey, Flooding, Operations, Parameters, Preset, PublicKey,
         Reply, SecretKey, WireError,
         linear::{
-            EncodedBatch, EncryptedBatch, EncryptedMatrix, Knobs, LayerShape, Layout, Method, multiply,
+            BlockShape, EncodedBatch, EncryptedBatch, EncryptedMatrix, LayerShape, Layout, Method, multiply,
         },
     };
 
@@ -74,9 +74,9 @@ mod tests {
         let parameters = Parameters::preset(Preset::Compact).unwrap();
         let (mut rng, mut ops) = (Prg::new(&Seed::from_bytes([1; 32])), Operations::default());
         let key = SecretKey::generate(&parameters, &mut rng);
-        let knobs = Knobs { r: 1, w: 1, s: parameters.degree() };
+        let block = BlockShape { rows: 1, columns: 1, samples: parameters.degree() };
         let layout =
-            Layout::new(&parameters, LayerShape { d_out: 1, d_in: 2 }, Method::Packed(knobs)).unwrap();
+            Layout::new(&parameters, LayerShape { d_out: 1, d_in: 2 }, Method::Packed(block)).unwrap();
         let a = Matrix::uniform(parameters.field(), 1, 2, &mut rng);
         let b = Matrix::uniform(parameters.field(), 2, 9, &mut rng);
         let encrypted = layout.encrypt(&key, &a, &mut rng, &mut ops).unwrap();

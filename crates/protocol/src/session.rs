@@ -12,7 +12,7 @@ use secsv_algebra::{Field, Ring64, Seed};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{
     Flooding, Parameters, UnitCosts,
-    linear::{Knobs, LayerShape, Layout, Method},
+    linear::{BlockShape, LayerShape, Layout, Method},
 };
 
 use crate::{
@@ -149,12 +149,12 @@ impl Session {
         if federation.settings.protocol != Protocol::SecretSv {
             for _ in 0..operators {
                 let kind = r.u8()?;
-                let mut knob = || r.u32().map(|x| x as usize);
-                let knobs = Knobs { r: knob()?, w: knob()?, s: knob()? };
+                let mut size = || r.u32().map(|x| x as usize);
+                let block = BlockShape { rows: size()?, columns: size()?, samples: size()? };
                 methods.push(match kind {
                     0 => Method::Squaring,
                     1 => Method::Reducing,
-                    2 => Method::Packed(knobs),
+                    2 => Method::Packed(block),
                     _ => return Err(CodecError::Value { what: "method" }),
                 });
             }
@@ -353,12 +353,12 @@ fn encode(
     });
     w.u16(rounds);
     for method in methods {
-        let (kind, knobs) = match method {
-            Method::Squaring => (0, Knobs { r: 0, w: 0, s: 0 }),
-            Method::Reducing => (1, Knobs { r: 0, w: 0, s: 0 }),
-            Method::Packed(knobs) => (2, knobs),
+        let (kind, block) = match method {
+            Method::Squaring => (0, BlockShape { rows: 0, columns: 0, samples: 0 }),
+            Method::Reducing => (1, BlockShape { rows: 0, columns: 0, samples: 0 }),
+            Method::Packed(block) => (2, block),
         };
-        w.u8(kind).u32(knobs.r as u32).u32(knobs.w as u32).u32(knobs.s as u32);
+        w.u8(kind).u32(block.rows as u32).u32(block.columns as u32).u32(block.samples as u32);
     }
     w.finish()
 }

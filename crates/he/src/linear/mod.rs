@@ -34,7 +34,7 @@ use secsv_algebra::{Field, Matrix};
 pub use bias::EncryptedBias;
 pub use full::{EncryptedBatch, ExtendedMatrix};
 pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply, multiply_into, multiply_samples};
-pub use packed::Knobs;
+pub use packed::BlockShape;
 pub use sums::Terms;
 
 use crate::{HeError, Packing, Parameters, flood::NoiseBound};
@@ -57,7 +57,7 @@ pub enum Method {
     /// The paper's Matrix Reducing.
     Reducing,
     /// Coefficient packing: no rotation, no slot transform.
-    Packed(Knobs),
+    Packed(BlockShape),
 }
 
 impl Method {
@@ -128,7 +128,7 @@ impl Layout {
         let placement = match method {
             Method::Squaring => AnyPlacement::Squaring(Squaring::new(shape, degree)),
             Method::Reducing => AnyPlacement::Reducing(Reducing::new(shape, degree)?),
-            Method::Packed(knobs) => AnyPlacement::Packed(Packed::new(shape, knobs, degree)?),
+            Method::Packed(block) => AnyPlacement::Packed(Packed::new(shape, block, degree)?),
         };
         let digest = digest(parameters, shape, method);
         Ok(Self { parameters: parameters.clone(), shape, method, placement, digest })
@@ -343,11 +343,15 @@ impl Layout {
 }
 
 fn digest(parameters: &Parameters, shape: LayerShape, method: Method) -> u64 {
-    let knobs = if let Method::Packed(knobs) = method { knobs } else { Knobs { r: 0, w: 0, s: 0 } };
+    let block = if let Method::Packed(block) = method {
+        block
+    } else {
+        BlockShape { rows: 0, columns: 0, samples: 0 }
+    };
     let mut hash = blake3::Hasher::new();
     hash.update(b"secsv layout, format 1").update(&parameters.digest().to_le_bytes());
     hash.update(method.name().as_bytes());
-    for number in [shape.d_out, shape.d_in, knobs.r, knobs.w, knobs.s] {
+    for number in [shape.d_out, shape.d_in, block.rows, block.columns, block.samples] {
         hash.update(&(number as u64).to_le_bytes());
     }
     u64::from_le_bytes(hash.finalize().as_bytes()[..8].try_into().unwrap_or_default())

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::{
         Flooding, Parameters, Preset, SecretKey,
-        linear::{Knobs, LayerShape, Method},
+        linear::{BlockShape, LayerShape, Method},
     };
 
     static PARAMETERS: LazyLock<Arc<Parameters>> =
@@ -257,7 +257,7 @@ mod tests {
             method in 0usize..3, d_out in 1usize..20, d_in in 1usize..20, samples in 1usize..90,
             weights in prop::collection::vec(0u32..512, 1..4), seed: u8,
         ) {
-            let method = [Method::Squaring, Method::Reducing, Method::Packed(Knobs { r: 3, w: 4, s: 50 })][method];
+            let method = [Method::Squaring, Method::Reducing, Method::Packed(BlockShape { rows: 3, columns: 4, samples: 50 })][method];
             let (field, mut ops) = (PARAMETERS.field(), Operations::default());
             let mut rng = Prg::new(&Seed::from_bytes([seed; 32]));
             let layout = Layout::new(&PARAMETERS, LayerShape { d_out, d_in }, method).unwrap();

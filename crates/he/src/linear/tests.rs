@@ -111,8 +111,8 @@ fn method() -> impl Strategy<Value = Method> {
     prop_oneof![
         Just(Method::Squaring),
         Just(Method::Reducing),
-        (1usize..20, 1usize..40, 1usize..3000).prop_filter_map("knobs fit", |(r, w, s)| {
-            (r * w * s <= 4096).then_some(Method::Packed(Knobs { r, w, s }))
+        (1usize..20, 1usize..40, 1usize..3000).prop_filter_map("the block fits", |(r, w, s)| {
+            (r * w * s <= 4096).then_some(Method::Packed(BlockShape { rows: r, columns: w, samples: s }))
         }),
     ]
 }
@@ -162,8 +162,8 @@ fn the_widest_layer_is_exact() {
         for (d_out, method) in [
             (1, Method::Squaring),
             (1, Method::Reducing),
-            (1, Method::Packed(Knobs { r: 1, w: 1, s: degree })),
-            (3, Method::Packed(Knobs { r: 3, w: 28, s: degree / 84 })),
+            (1, Method::Packed(BlockShape { rows: 1, columns: 1, samples: degree })),
+            (3, Method::Packed(BlockShape { rows: 3, columns: 28, samples: degree / 84 })),
         ] {
             let layout = Layout::new(&party.parameters, LayerShape { d_out, d_in: 784 }, method).unwrap();
             for entries in [Entries::Uniform, Entries::Largest] {
@@ -185,10 +185,11 @@ fn the_widest_layer_is_exact() {
 /// switched, decrypted.
 #[test]
 fn shared_data_and_coalition_weights_end_in_the_weighted_product() {
-    for (party, knobs) in
-        [(&*STANDARD, Knobs { r: 2, w: 4, s: 1024 }), (&*COMPACT, Knobs { r: 2, w: 4, s: 512 })]
-    {
-        for method in [Method::Packed(knobs), Method::Reducing, Method::Squaring] {
+    for (party, block) in [
+        (&*STANDARD, BlockShape { rows: 2, columns: 4, samples: 1024 }),
+        (&*COMPACT, BlockShape { rows: 2, columns: 4, samples: 512 }),
+    ] {
+        for method in [Method::Packed(block), Method::Reducing, Method::Squaring] {
             // Rotations cost what flooding under two limbs has.
             if method == Method::Squaring && party.parameters.limbs().len() == 2 {
                 continue;
@@ -258,7 +259,7 @@ fn weighted_sums_of_encrypted_matrices_multiply_like_the_clear_sum() {
         let layout = Layout::new(
             &party.parameters,
             LayerShape { d_out: 3, d_in: 20 },
-            Method::Packed(Knobs { r: 1, w: 2, s: 100 }),
+            Method::Packed(BlockShape { rows: 1, columns: 2, samples: 100 }),
         )
         .unwrap();
         let mut rng = Prg::new(&Seed::from_bytes([6; 32]));
@@ -290,14 +291,14 @@ fn a_large_layer_is_ready_to_multiply_within_300_mib() {
     let layout = Layout::new(
         &STANDARD.parameters,
         LayerShape { d_out: 64, d_in: 256 },
-        Method::Packed(Knobs { r: 1, w: 32, s: 256 }),
+        Method::Packed(BlockShape { rows: 1, columns: 32, samples: 256 }),
     )
     .unwrap();
     assert!(layout.prepared_bytes() <= 300 << 20, "{} bytes", layout.prepared_bytes());
     let small = Layout::new(
         &STANDARD.parameters,
         LayerShape { d_out: 3, d_in: 20 },
-        Method::Packed(Knobs { r: 1, w: 4, s: 8 }),
+        Method::Packed(BlockShape { rows: 1, columns: 4, samples: 8 }),
     )
     .unwrap();
     let mut rng = Prg::new(&Seed::from_bytes([6; 32]));
@@ -312,14 +313,16 @@ fn a_large_layer_is_ready_to_multiply_within_300_mib() {
 fn what_does_not_fit_is_refused_by_name() {
     let parameters = &STANDARD.parameters;
     let shape = LayerShape { d_out: 4, d_in: 10 };
-    let knobs = |r, w, s| Layout::new(parameters, shape, Method::Packed(Knobs { r, w, s }));
-    assert!(matches!(knobs(2, 2, 4096), Err(HeError::Knobs { degree: 8192, .. })));
-    assert!(matches!(knobs(0, 1, 1), Err(HeError::Knobs { .. })));
-    assert!(matches!(knobs(usize::MAX, 2, 1), Err(HeError::Knobs { .. })));
+    let block = |r, w, s| {
+        Layout::new(parameters, shape, Method::Packed(BlockShape { rows: r, columns: w, samples: s }))
+    };
+    assert!(matches!(block(2, 2, 4096), Err(HeError::BlockShape { degree: 8192, .. })));
+    assert!(matches!(block(0, 1, 1), Err(HeError::BlockShape { .. })));
+    assert!(matches!(block(usize::MAX, 2, 1), Err(HeError::BlockShape { .. })));
     let empty = Layout::new(parameters, LayerShape { d_out: 0, d_in: 3 }, Method::Squaring);
     assert!(matches!(empty, Err(HeError::Shape { .. })));
     assert!(Layout::new(parameters, LayerShape { d_out: 8193, d_in: 3 }, Method::Reducing).is_err());
-    let layout = knobs(1, 1, 8).unwrap();
+    let layout = block(1, 1, 8).unwrap();
     let mut rng = Prg::new(&Seed::from_bytes([1; 32]));
     let mut ops = Operations::default();
     let wrong = Matrix::zero(parameters.field(), 4, 11);
