@@ -5,8 +5,8 @@ mod commands;
 mod failure;
 mod logs;
 mod output;
+mod output_file;
 mod report;
-mod target_file;
 
 use std::process::ExitCode;
 

@@ -26,6 +26,7 @@
 
 mod aggregate;
 mod architecture;
+mod atomic_file;
 pub mod clear;
 mod collective;
 mod error;
@@ -40,6 +41,7 @@ mod weights;
 
 pub use aggregate::WeightedMean;
 pub use architecture::{Activation, Architecture, Conv2d, Gru, Layer, Linear};
+pub use atomic_file::{partial_path, rename_durably, write_atomically};
 pub use collective::CollectiveTestSet;
 pub use error::{Defect, Error};
 pub use ids::{ClientId, ClientIdError, Coalition, MAX_CLIENTS, RoundId};

@@ -8,7 +8,7 @@ use secsv_runtime::{EvaluationResult, EvaluationSettings};
 use serde::Serialize;
 
 use super::protocols::{EncryptionArgs, ProtocolName, evaluate_run};
-use crate::{output::Format, target_file};
+use crate::{output::Format, output_file};
 
 /// Arguments of `secsv compare`.
 #[derive(Args)]
@@ -43,7 +43,7 @@ struct Row {
 /// Runs the command.
 pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     if let Some(file) = &args.json {
-        target_file::check("--json", file)?;
+        output_file::check("--json", file)?;
     }
     let run = RunDirectory::open(&args.run)?;
     run.check()?;
@@ -70,7 +70,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
         }
     }
     if let Some(file) = &args.json {
-        target_file::write_whole(file, &serde_json::to_vec(&rows)?)?;
+        output_file::write(file, &serde_json::to_vec(&rows)?)?;
     }
     match format {
         Format::Json => println!("{}", serde_json::to_string(&rows)?),

@@ -14,7 +14,7 @@ use super::{
     evaluate::protection,
     protocols::{EncryptionArgs, ProtocolName, evaluate_run},
 };
-use crate::{output::Format, report::render, target_file};
+use crate::{output::Format, output_file, report::render};
 
 /// Arguments of `secsv demo`.
 #[derive(Args)]
@@ -39,7 +39,7 @@ struct Outcome {
 
 /// Runs the demonstration.
 pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
-    target_file::check("--report", &args.report)?;
+    output_file::check("--report", &args.report)?;
     let started = Instant::now();
     let directory = tempfile::tempdir()?;
     let run = train_hospitals(&directory.path().join("run"))?;
@@ -47,7 +47,7 @@ pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
     let settings = EvaluationSettings::default();
     let secsv = evaluate_run(&run, ProtocolName::Secsv, EncryptionArgs::USUAL, &settings)?;
     let nssv = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
-    target_file::write_whole(&args.report, render(&secsv, &run.spec().name).as_bytes())?;
+    output_file::write(&args.report, render(&secsv, &run.spec().name).as_bytes())?;
     let outcome = Outcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };
     match format {
         Format::Json => println!("{}", serde_json::to_string(&outcome)?),

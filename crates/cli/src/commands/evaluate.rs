@@ -14,7 +14,7 @@ use super::{
     protocols::{EncryptionArgs, ProtocolName, evaluate_with_views},
     valuation::ValuationArgs,
 };
-use crate::{failure::BadInput, output::Format, report::render, target_file};
+use crate::{failure::BadInput, output::Format, output_file, report::render};
 
 /// Arguments of `secsv evaluate`.
 #[derive(Args)]
@@ -50,7 +50,7 @@ pub struct EvaluateArgs {
 pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     let settings = settings(args)?;
     for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
-        file.as_deref().map_or(Ok(()), |file| target_file::check(setting, file))?;
+        file.as_deref().map_or(Ok(()), |file| output_file::check(setting, file))?;
     }
     if let Some(directory) = &args.views {
         check_views(args.protocol, directory)?;
@@ -60,10 +60,10 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     let views = args.views.as_deref();
     let result = evaluate_with_views(&run, args.protocol, args.encryption, &settings, views)?;
     if let Some(file) = &args.json {
-        target_file::write_whole(file, &serde_json::to_vec(&result)?)?;
+        output_file::write(file, &serde_json::to_vec(&result)?)?;
     }
     if let Some(file) = &args.report {
-        target_file::write_whole(file, render(&result, &run.spec().name).as_bytes())?;
+        output_file::write(file, render(&result, &run.spec().name).as_bytes())?;
     }
     match format {
         Format::Json => println!("{}", serde_json::to_string(&result)?),

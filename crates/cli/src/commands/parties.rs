@@ -14,8 +14,8 @@ use super::evaluate::table;
 use crate::{
     failure::BadInput,
     output::{Format, Progress},
+    output_file,
     report::render,
-    target_file,
 };
 
 /// Arguments of `secsv principal`.
@@ -92,7 +92,7 @@ const DELIVERY: Duration = Duration::from_secs(600);
 /// Runs `secsv principal`.
 pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
-        file.as_deref().map_or(Ok(()), |file| target_file::check(setting, file))?;
+        file.as_deref().map_or(Ok(()), |file| output_file::check(setting, file))?;
     }
     let away_after = Duration::try_from_secs_f64(args.away_after).map_err(|_| BadInput {
         setting: "--away-after",
@@ -138,10 +138,10 @@ pub(super) fn check_listen(listen: Option<&str>) -> Result<(), BadInput> {
 
 fn write(args: &PrincipalArgs, result: &EvaluationResult, name: &str) -> anyhow::Result<()> {
     if let Some(file) = &args.json {
-        target_file::write_whole(file, &serde_json::to_vec(result)?)?;
+        output_file::write(file, &serde_json::to_vec(result)?)?;
     }
     if let Some(file) = &args.report {
-        target_file::write_whole(file, render(result, name).as_bytes())?;
+        output_file::write(file, render(result, name).as_bytes())?;
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ struct Entry {
     title: &'static str,
     method: Method,
     samples: Option<usize>,
-    of_the_paper: Option<Estimator>,
+    printed: Option<Estimator>,
 }
 
 const ENTRIES: [Entry; 8] = [
@@ -50,9 +50,9 @@ const fn entry(
     title: &'static str,
     method: Method,
     samples: Option<usize>,
-    of_the_paper: Option<Estimator>,
+    printed: Option<Estimator>,
 ) -> Entry {
-    Entry { title, method, samples, of_the_paper }
+    Entry { title, method, samples, printed }
 }
 
 impl Entry {
@@ -168,7 +168,7 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
     let hesv = study.get(&eval::secure(scope, task, 0, ProtocolName::Hesv, false));
     let (mut rows, mut errors) = (Vec::new(), Vec::new());
     for entry in &ENTRIES {
-        let printed = entry.of_the_paper.and_then(|estimator| paper::estimation(task, estimator));
+        let printed = entry.printed.and_then(|estimator| paper::estimation(task, estimator));
         let (mut seconds, mut speedups, mut found_errors) = (vec![], vec![], vec![]);
         let (mut tests, mut samples) = (0.0, 0.0);
         for (place, skip) in [false, true].into_iter().enumerate() {

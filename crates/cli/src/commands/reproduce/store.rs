@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::machine::Machine;
-use crate::target_file;
+use crate::output_file;
 
 /// A cell as it is stored.
 #[derive(Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl Store {
     /// Keeps a finished cell, whole or not at all.
     pub fn put<T: Serialize>(&self, cell: &str, seconds: f64, value: &T) -> anyhow::Result<()> {
         let stored = Stored { cell: cell.to_owned(), machine: self.machine.clone(), seconds, value };
-        target_file::write_whole(&self.file(cell), &serde_json::to_vec(&stored)?)
+        output_file::write(&self.file(cell), &serde_json::to_vec(&stored)?)
     }
 
     fn file(&self, cell: &str) -> PathBuf {
