@@ -46,7 +46,7 @@ struct Half {
 }
 
 /// Lattice points looked at for one record, at most.
-const MOST_POINTS: usize = 4096;
+const MAX_POINTS: usize = 4096;
 
 impl<'a> Search<'a> {
     /// Prepares what does not depend on a sample; nothing if there are no more equations than columns of numbers.
@@ -155,7 +155,7 @@ fn near_points(
     let first = ((centre - width).ceil() as i64).max(low);
     let last = ((centre + width).floor() as i64).min(high);
     for multiple in first..=last {
-        if found.len() > MOST_POINTS {
+        if found.len() > MAX_POINTS {
             return;
         }
         let off = (slope * multiple as f64 - value).powi(2);

@@ -6,7 +6,7 @@
 //! it, so with every coalition tested the weights are the kernel's and the values exact.
 
 mod fit;
-pub(crate) mod of_the_paper;
+pub(crate) mod paper;
 
 use rand::seq::index;
 use rand_chacha::ChaCha20Rng;

@@ -10,7 +10,7 @@ use crate::{
     estimator::{Plan, Session},
     group_testing::{GroupTests, Variant, group_tests_needed},
     grouped::Grouped,
-    kernel::{Kernel, of_the_paper::KernelOfThePaper},
+    kernel::{Kernel, paper::KernelOfThePaper},
     least_core::LeastCore,
     leave_one_out::LeaveOneOut,
     permutation::{Permutations, permutations_needed},
