@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use secsv_protocol::session::SettingsConflict;
+
 /// Input that the user can mend.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: expected {expected}, found {found}")]
@@ -12,6 +14,13 @@ pub struct BadInput {
     pub expected: &'static str,
     /// What is there.
     pub found: String,
+}
+
+impl From<SettingsConflict> for BadInput {
+    fn from(SettingsConflict { setting, expected, found }: SettingsConflict) -> Self {
+        let setting = if setting == "skip" { "--skip" } else { "--matmul" };
+        Self { setting, expected, found: found.to_owned() }
+    }
 }
 
 /// Says what went wrong on standard error and gives the exit code.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use secsv_algebra::{Factor, Field, Ring};
+use serde::{Deserialize, Serialize};
 use tfhe_ntt::prime64::Plan;
 
 use crate::{
@@ -20,7 +21,9 @@ const STANDARD_128: [(usize, u32); 6] =
 pub(crate) const VARIANCE: usize = 10;
 
 /// The parameter sets a run may choose from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
 pub enum Preset {
     /// Degree 8192, three 54-bit limbs, a 41-bit field: replies are flooded to at least 40 bits of statistical
     /// distance.
@@ -31,7 +34,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// The name on the command line.
+    /// The name on the command line and in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",

@@ -2,9 +2,11 @@
 
 mod federation;
 mod packings;
+mod settings;
 
 pub use federation::{Federation, Matmul, Settings};
 pub use packings::typical_costs;
+pub use settings::SettingsConflict;
 
 use std::{collections::BTreeMap, num::NonZeroUsize, ops::Range, sync::Arc};
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Result;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use secsv_algebra::{Field, Matrix, Prg, Seed};
 use secsv_he::{
     HeError, Operations, Parameters, Preset, SecretKey, UnitCosts,
@@ -36,27 +36,9 @@ enum What {
     /// Encrypted matrix products: the kernel, and every method at the paper's shapes.
     Linear {
         /// Encryption parameters of the matrix products (kernel rows are always `compact`).
-        #[arg(long, value_enum, default_value_t = PresetName::Standard)]
-        preset: PresetName,
+        #[arg(long, value_enum, default_value_t = Preset::Standard)]
+        preset: Preset,
     },
-}
-
-/// Presets on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum PresetName {
-    /// Degree 8192, 162 bits: replies flooded to 40 bits.
-    Standard,
-    /// Degree 4096, 109 bits: smaller, no statistical claim for replies.
-    Compact,
-}
-
-impl From<PresetName> for Preset {
-    fn from(name: PresetName) -> Self {
-        match name {
-            PresetName::Standard => Self::Standard,
-            PresetName::Compact => Self::Compact,
-        }
-    }
 }
 
 #[derive(Serialize)]
@@ -115,7 +97,7 @@ pub fn matmul(rounds: usize) -> Result<MatmulTimes> {
 /// Runs the benchmark and prints it.
 pub fn run(args: &BenchArgs, format: Format) -> Result<()> {
     let What::Linear { preset } = args.what;
-    let parameters = Parameters::preset(preset.into())?;
+    let parameters = Parameters::preset(preset)?;
     eprintln!("measuring this machine's unit costs");
     let bench = Bench::new(&parameters)?;
     let (mut kernel, mut matmul) = (Vec::new(), Vec::new());

@@ -49,15 +49,18 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     run.check()?;
     let mut rows: Vec<Row> = Vec::new();
     for &protocol in &args.protocols {
-        let can_skip = args.skip && protocol != ProtocolName::Hesv;
+        let can_skip = args.skip && protocol != ProtocolName::HESV;
         let skip = if can_skip { SkipMode::On } else { SkipMode::Off };
         let settings = EvaluationSettings { skip, ..EvaluationSettings::default() };
         let encryption =
-            if protocol == ProtocolName::Hesv { args.encryption.for_hesv() } else { args.encryption };
+            if protocol == ProtocolName::HESV { args.encryption.for_hesv() } else { args.encryption };
         let result = evaluate_run(&run, protocol, encryption, &settings)?;
         rows.push(Row { error: None, largest_error: None, differing_counts: None, result });
     }
-    let clear = rows.iter().find(|row| row.result.protocol == "nssv").map(|row| row.result.clone());
+    let clear = rows
+        .iter()
+        .find(|row| ProtocolName::of(&row.result) == Some(ProtocolName::Nssv))
+        .map(|row| row.result.clone());
     for row in &mut rows {
         if let Some(clear) = &clear {
             let differences: Vec<f64> =

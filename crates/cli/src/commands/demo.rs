@@ -45,7 +45,7 @@ pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
     let run = train_hospitals(&directory.path().join("run"))?;
     let train_s = started.elapsed().as_secs_f64();
     let settings = EvaluationSettings::default();
-    let secsv = evaluate_run(&run, ProtocolName::Secsv, EncryptionArgs::USUAL, &settings)?;
+    let secsv = evaluate_run(&run, ProtocolName::SECSV, EncryptionArgs::USUAL, &settings)?;
     let nssv = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
     output_file::write(&args.report, render(&secsv, &run.spec().name).as_bytes())?;
     let outcome = Outcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };

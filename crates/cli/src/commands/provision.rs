@@ -8,7 +8,7 @@ use secsv_protocol::exposure::NO_AGGREGATOR;
 use secsv_runtime::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
 
 use super::{
-    protocols::{EncryptionArgs, ProtocolName, check_skip},
+    protocols::{EncryptionArgs, ProtocolName, check_estimator},
     valuation::ValuationArgs,
 };
 use crate::{failure::BadInput, output::Format};
@@ -40,7 +40,7 @@ pub struct ProvisionArgs {
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     /// How models are tested.
-    #[arg(long, value_enum, default_value_t = ProtocolName::Secsv)]
+    #[arg(long, value_enum, default_value_t = ProtocolName::SECSV)]
     protocol: ProtocolName,
     #[command(flatten)]
     encryption: EncryptionArgs,
@@ -74,7 +74,7 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     }
     let evaluation = args.valuation.settings();
     evaluation.estimator.check().map_err(secsv_runtime::Error::from)?;
-    check_skip(protocol, &evaluation)?;
+    check_estimator(&evaluation)?;
     let session = SessionSpec::new(
         args.encryption.settings(protocol, evaluation.skip, evaluation.method)?,
         &evaluation,

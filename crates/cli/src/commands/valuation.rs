@@ -1,6 +1,6 @@
 //! How values are computed from tests: what `evaluate` and `provision` have in common.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use secsv_federation::skip::SkipMode;
 use secsv_runtime::EvaluationSettings;
 use secsv_shapley::{Method, Settings, StopRule};
@@ -9,8 +9,8 @@ use secsv_shapley::{Method, Settings, StopRule};
 #[derive(Args)]
 pub struct ValuationArgs {
     /// Whether samples that two models predict right are skipped on their aggregate.
-    #[arg(long, value_enum, default_value_t = Skip::Off)]
-    skip: Skip,
+    #[arg(long, value_enum, default_value_t = SkipMode::Off)]
+    skip: SkipMode,
     #[arg(long, default_value_t = Method::Exact, value_parser = method, help = methods())]
     estimator: Method,
     /// What everything random follows from.
@@ -33,16 +33,6 @@ pub struct ValuationArgs {
     max_tests: Option<usize>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Skip {
-    /// Wherever the rule allows it.
-    On,
-    /// Never.
-    Off,
-    /// Where it saves work.
-    Auto,
-}
-
 fn methods() -> String {
     let names: Vec<&str> = Method::all().map(Method::name).collect();
     format!("How values are computed from utilities: {}", names.join(", "))
@@ -58,11 +48,6 @@ impl ValuationArgs {
         let stop = StopRule { standard_error: self.max_error, elapsed: None, tests: self.max_tests };
         let (seed, epsilon, delta, samples) = (self.seed, self.epsilon, self.delta, self.samples);
         let estimator = Settings { seed, epsilon, delta, samples, stop, ..Settings::default() };
-        let skip = match self.skip {
-            Skip::On => SkipMode::On,
-            Skip::Off => SkipMode::Off,
-            Skip::Auto => SkipMode::Auto,
-        };
-        EvaluationSettings { method: self.estimator, estimator, skip, verify_skip: false }
+        EvaluationSettings { method: self.estimator, estimator, skip: self.skip, verify_skip: false }
     }
 }

@@ -4,12 +4,14 @@ use maud::{Markup, html};
 
 use secsv_federation::RoundId;
 use secsv_runtime::{EvaluationResult, UtilityResult};
+use secsv_shapley::Method;
 
 use super::{
     amounts::{count, counted, percent, points},
     attendance::Attendance,
     section,
 };
+use crate::commands::protocols::ProtocolName;
 
 /// Who, how, how much, in one line each.
 pub fn at_a_glance(result: &EvaluationResult) -> Markup {
@@ -34,7 +36,7 @@ pub fn in_words(result: &EvaluationResult, attendance: &Attendance<'_>) -> Marku
             p {
                 (count(result.clients.len() as u64)) " organisations trained one shared model together in "
                 (counted(rounds(result), "round")) ". " (question(&result.estimator)) " "
-                (tested(result, attendance)) " " (who_could_see(&result.protocol))
+                (tested(result, attendance)) " " (who_could_see(ProtocolName::of(result)))
                 @for sentence in result.security.iter().flat_map(|security| &security.exposure.sentences) {
                     " " (sentence)
                 }
@@ -64,8 +66,8 @@ fn rounds(result: &EvaluationResult) -> u64 {
 }
 
 fn question(estimator: &str) -> &'static str {
-    match estimator {
-        "contribution-index-or" => {
+    match estimator.parse() {
+        Ok(Method::ContributionIndexOneRound) => {
             "We asked: how many of all organisations' test cases would the shared model have got right if only some of \
              them had contributed to it, over all rounds?"
         }
@@ -104,54 +106,54 @@ fn tried_all(result: &EvaluationResult, attendance: &Attendance<'_>) -> bool {
 }
 
 /// The trust each protocol asks for.
-fn who_could_see(protocol: &str) -> &'static str {
+fn who_could_see(protocol: Option<ProtocolName>) -> &'static str {
     match protocol {
-        "nssv" => {
+        Some(ProtocolName::Nssv) => {
             "This was computed in the clear: whoever ran it could read every organisation's models and test cases."
         }
-        "secsv" => {
+        Some(ProtocolName::SECSV) => {
             "Models stayed encrypted and test cases were split between two servers, so that neither server alone could \
              read them. If the two servers worked together, they could."
         }
-        "hesv" => {
+        Some(ProtocolName::HESV) => {
             "Models and test cases stayed encrypted: the one server that did the work read only counts."
         }
-        "secretsv" => {
+        Some(ProtocolName::SECRETSV) => {
             "Models and test cases were split between two servers, so that neither alone could read them. If the two \
              servers worked together, they could read everything."
         }
-        _ => "How far models and test cases were protected depends on the protocol named above.",
+        None => "How far models and test cases were protected depends on the protocol named above.",
     }
 }
 
 fn meaning(estimator: &str) -> &'static str {
-    match estimator {
-        "leave-one-out" => {
+    match estimator.parse() {
+        Ok(Method::LeaveOneOut) => {
             "An organisation's number is how much accuracy the group of all organisations loses without it, added up over \
              the rounds."
         }
-        "banzhaf" => {
+        Ok(Method::Banzhaf) => {
             "An organisation's number is how much accuracy rises when it joins, on average over all combinations of the \
              others, added up over the rounds (Banzhaf value)."
         }
-        "beta-shapley" => {
+        Ok(Method::BetaShapley) => {
             "An organisation's number is how much accuracy rises when it joins, averaged over combinations of the others \
              with more weight on some sizes, added up over the rounds (Beta-Shapley value)."
         }
-        "least-core" => {
+        Ok(Method::LeastCore) => {
             "An organisation's number is its part of the accuracy gained, split so that no combination of organisations \
              has much reason to complain that it would do better alone (least core)."
         }
-        "group-sv" => {
+        Ok(Method::GroupSv) => {
             "Organisations were put into groups by chance; an organisation's number is an equal part of what its group \
              added to the accuracy, over the rounds."
         }
-        "contribution-index-or" => {
+        Ok(Method::ContributionIndexOneRound) => {
             "An organisation's number is how much accuracy rises when it joins, on average over all orders in which the \
              organisations could have joined, with models put together from what each did in all rounds (Contribution \
              Index, one-round reconstruction)."
         }
-        "wt-shapley" => {
+        Ok(Method::WtShapley) => {
             "An organisation's number is how much accuracy rises when it joins, on average over all orders in which the \
              organisations could have joined; rounds with a better result count more."
         }

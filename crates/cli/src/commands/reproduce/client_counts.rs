@@ -11,7 +11,7 @@ pub(super) const CLIENT_COUNTS: std::ops::RangeInclusive<usize> = 4..=10;
 /// SecSV for this many clients, within the limit of a sweep.
 pub(super) fn of_clients(scope: &Scope, task: Task, clients: f64, skip: bool) -> Measurement {
     let trained = scope.with(task, task.model(), clients as usize, 0);
-    let whole = Measurement::new(trained, ProtocolName::Secsv);
+    let whole = Measurement::new(trained, ProtocolName::SECSV);
     let limit = Some(scope.sweep_limit(task.model()));
     Measurement { share: scope.studied(task), skip, limit, ..whole }
 }

@@ -72,7 +72,7 @@ impl Entry {
 
 /// Every model tested under SecSV on all samples: what errors are computed from.
 fn whole(scope: &Scope, task: Task, skip: bool) -> Measurement {
-    eval::secure(scope, task, 0, ProtocolName::Secsv, skip)
+    eval::secure(scope, task, 0, ProtocolName::SECSV, skip)
 }
 
 /// The same on as many samples as estimators are timed on.
@@ -91,13 +91,13 @@ pub fn measurements(scope: &Scope) -> Vec<Measurement> {
     let mut all = Vec::new();
     for &task in &scope.tasks {
         let mut wanted =
-            vec![eval::clear(scope, task, 0), eval::secure(scope, task, 0, ProtocolName::Hesv, false)];
+            vec![eval::clear(scope, task, 0), eval::secure(scope, task, 0, ProtocolName::HESV, false)];
         for skip in [false, true] {
             wanted.push(whole(scope, task, skip));
             wanted.extend(ENTRIES.iter().map(|entry| entry.measurement(scope, task, skip)));
         }
         wanted.extend(
-            [ProtocolName::Nssv, ProtocolName::Secsv].map(|protocol| as_the_authors(scope, task, protocol)),
+            [ProtocolName::Nssv, ProtocolName::SECSV].map(|protocol| as_the_authors(scope, task, protocol)),
         );
         for measurement in wanted {
             if !all.contains(&measurement) {
@@ -165,7 +165,7 @@ const COLUMNS: [&str; 10] = [
 fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<Vec<Cell>>, String> {
     let scope = &study.scope;
     let clear = study.get(&eval::clear(scope, task, 0))?;
-    let hesv = study.get(&eval::secure(scope, task, 0, ProtocolName::Hesv, false));
+    let hesv = study.get(&eval::secure(scope, task, 0, ProtocolName::HESV, false));
     let (mut rows, mut errors) = (Vec::new(), Vec::new());
     for entry in &ENTRIES {
         let printed = entry.printed.and_then(|estimator| paper::estimation(task, estimator));
@@ -212,7 +212,7 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
 
 /// Errors of all methods where clients train as the paper's authors have them, and on how many samples.
 fn authors_errors(study: &Study, task: Task) -> Result<(Errors, f64), String> {
-    let [clear, exact] = [ProtocolName::Nssv, ProtocolName::Secsv]
+    let [clear, exact] = [ProtocolName::Nssv, ProtocolName::SECSV]
         .map(|protocol| as_the_authors(&study.scope, task, protocol));
     let clear = study.get(&clear)?;
     let error = |entry: &Entry| {

@@ -1,6 +1,6 @@
 //! The table "Running time and error in detail".
 
-use secsv_protocol::decryptors::Protocol;
+use secsv_protocol::{decryptors::Protocol, session::Matmul};
 
 use super::{
     measurement::{Measured, Measurement, SECURE},
@@ -9,7 +9,7 @@ use super::{
     table::{Cell, Table, figure},
     tasks::Task,
 };
-use crate::commands::protocols::{MatmulName, ProtocolName};
+use crate::commands::protocols::ProtocolName;
 
 /// The paper's channel, as its authors count it: 1 Gbit/s of 2^30 bits, no latency.
 const BYTES_PER_SECOND: f64 = 134_217_728.0;
@@ -25,17 +25,17 @@ pub fn clear(scope: &Scope, task: Task, repetition: u32) -> Measurement {
 pub fn secure(scope: &Scope, task: Task, repetition: u32, protocol: ProtocolName, skip: bool) -> Measurement {
     let whole = Measurement::new(scope.federation(task, repetition), protocol);
     match protocol {
-        ProtocolName::Hesv => {
+        ProtocolName::HESV => {
             Measurement { skip, share: scope.studied(task), limit: Some(scope.limit), ..whole }
         }
-        ProtocolName::Nssv | ProtocolName::Secsv | ProtocolName::Secretsv => Measurement { skip, ..whole },
+        ProtocolName::Nssv | ProtocolName::SECSV | ProtocolName::SECRETSV => Measurement { skip, ..whole },
     }
 }
 
 /// The rows of a task: protocol, its name, whether samples are skipped.
 fn rows() -> impl Iterator<Item = (ProtocolName, Protocol, &'static str, bool)> {
     let plain = SECURE.into_iter().map(|(name, protocol, title)| (name, protocol, title, false));
-    plain.chain([(ProtocolName::Secsv, Protocol::SecSv, "SecSV + SampleSkip", true)])
+    plain.chain([(ProtocolName::SECSV, Protocol::SecSv, "SecSV + SampleSkip", true)])
 }
 
 /// What has to be measured.
@@ -64,7 +64,7 @@ pub fn section(study: &Study) -> Section {
     for &task in &study.scope.tasks {
         let reference = study.repeated(|repetition| clear(&study.scope, task, repetition));
         let hesv =
-            study.repeated(|repetition| secure(&study.scope, task, repetition, ProtocolName::Hesv, false));
+            study.repeated(|repetition| secure(&study.scope, task, repetition, ProtocolName::HESV, false));
         for (name, protocol, title, skip) in rows() {
             let found = study.repeated(|repetition| secure(&study.scope, task, repetition, name, skip));
             let row = match (&found, &reference) {
@@ -207,9 +207,9 @@ impl Row<'_> {
             Cell::count(samples)
         };
         let method = match self.found.first().and_then(|m| m.matmul) {
-            Some(MatmulName::Squaring) => ", Matrix Squaring",
-            Some(MatmulName::Reducing) => ", Matrix Reducing",
-            Some(MatmulName::Packed) | None => "",
+            Some(Matmul::Squaring) => ", Matrix Squaring",
+            Some(Matmul::Reducing) => ", Matrix Reducing",
+            Some(Matmul::Packed) | None => "",
         };
         vec![
             Cell::text(self.task.title()),
@@ -253,7 +253,7 @@ impl Row<'_> {
     /// What HESV's error would be on everything: it predicts what SecSV predicts.
     fn error_of_all(&self) -> Option<f64> {
         let Self { study, task, protocol, .. } = *self;
-        let of = |repetition| secure(&study.scope, task, repetition, ProtocolName::Secsv, false);
+        let of = |repetition| secure(&study.scope, task, repetition, ProtocolName::SECSV, false);
         (protocol == Protocol::Hesv)
             .then(|| study.repeated(of).ok())
             .flatten()

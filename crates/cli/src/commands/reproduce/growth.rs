@@ -38,12 +38,12 @@ struct Sweep<'a> {
 }
 
 fn of_share(scope: &Scope, task: Task, share: f64, skip: bool) -> Measurement {
-    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::Secsv);
+    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::SECSV);
     Measurement { share, skip, ..whole }
 }
 
 fn of_rounds(scope: &Scope, task: Task, rounds: f64, skip: bool) -> Measurement {
-    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::Secsv);
+    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::SECSV);
     Measurement { share: scope.studied(task), rounds: rounds as u32, skip, ..whole }
 }
 

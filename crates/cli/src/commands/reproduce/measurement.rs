@@ -1,7 +1,7 @@
 //! One measurement: a federation, how it is valued, and the file its result is kept in.
 
 use secsv_federation::{RunDirectory, skip::SkipMode};
-use secsv_protocol::decryptors::Protocol;
+use secsv_protocol::{decryptors::Protocol, session::Matmul};
 use secsv_runtime::{EvaluationResult, EvaluationSettings};
 use secsv_shapley::{Method, Settings};
 use secsv_training::ModelKind;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{machine::reset_peak_memory, runs::Runs, runs::Trained, tasks::Task};
 use crate::commands::{
     plan::planned_seconds,
-    protocols::{EncryptionArgs, MatmulName, ProtocolName, evaluate_run},
+    protocols::{EncryptionArgs, ProtocolName, evaluate_run},
 };
 
 /// Where not even one round fits a limit, these shares of the samples are tried.
@@ -50,7 +50,7 @@ pub struct Measured {
     pub planned_s: Option<f64>,
     /// HESV: the paper's matrix method that the plan found faster.
     #[serde(default)]
-    pub matmul: Option<MatmulName>,
+    pub matmul: Option<Matmul>,
     /// HESV on fewer samples or rounds: the distance of the values from NSSV's on the same.
     #[serde(default)]
     pub own_error: Option<f64>,
@@ -108,7 +108,7 @@ impl Measurement {
     /// The cell's name.
     pub fn key(&self) -> String {
         let Self { share, rounds, method, .. } = self;
-        let protocol = format!("{:?}", self.protocol).to_lowercase();
+        let protocol = self.protocol.name();
         let skip = if self.skip { "-skip" } else { "" };
         let samples = self.estimator_samples.map_or(String::new(), |samples| format!("{samples}"));
         let limit = self.limit.map_or(String::new(), |seconds| format!("-limit{seconds}"));
@@ -125,8 +125,8 @@ impl Measurement {
         };
         let per_sample = match self.protocol {
             ProtocolName::Nssv => 1.0,
-            ProtocolName::Hesv => 200.0 * layers,
-            ProtocolName::Secsv | ProtocolName::Secretsv => 10.0 * layers,
+            ProtocolName::HESV => 200.0 * layers,
+            ProtocolName::SECSV | ProtocolName::SECRETSV => 10.0 * layers,
         };
         let skipped = if self.skip { 0.4 } else { 1.0 };
         let samples = super::paper::samples(self.task()).unwrap_or(300.0) * self.trained.scale * self.share;
@@ -155,7 +155,7 @@ impl Measurement {
         }
         let mut own_error = None;
         let is_cut = self.share * share < 1.0 || rounds < self.rounds;
-        if is_cut && self.protocol == ProtocolName::Hesv {
+        if is_cut && self.protocol == ProtocolName::HESV {
             let exact = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
             own_error = Some(distance(&result, &exact));
         }
@@ -173,11 +173,11 @@ impl Measurement {
         let (Some(limit), Some(protocol)) = (self.limit, self.protocol.secure()) else {
             return Ok(choice);
         };
-        let methods: &[Option<MatmulName>] = match protocol {
-            Protocol::Hesv => &[Some(MatmulName::Squaring), Some(MatmulName::Reducing)],
+        let methods: &[Option<Matmul>] = match protocol {
+            Protocol::Hesv => &[Some(Matmul::Squaring), Some(Matmul::Reducing)],
             Protocol::SecSv | Protocol::SecretSv => &[None],
         };
-        let plan = |share: f64, rounds: u32| -> anyhow::Result<(f64, Option<MatmulName>)> {
+        let plan = |share: f64, rounds: u32| -> anyhow::Result<(f64, Option<Matmul>)> {
             let run = runs.cut(whole, self.share * share, rounds)?;
             let mut fastest = (f64::INFINITY, None);
             for &matmul in methods {
@@ -216,7 +216,7 @@ struct Choice {
     share: f64,
     rounds: u32,
     planned_s: Option<f64>,
-    matmul: Option<MatmulName>,
+    matmul: Option<Matmul>,
 }
 
 fn distance(found: &EvaluationResult, exact: &EvaluationResult) -> f64 {
@@ -226,7 +226,7 @@ fn distance(found: &EvaluationResult, exact: &EvaluationResult) -> f64 {
 
 /// The three secure protocols in the order of the paper's table.
 pub const SECURE: [(ProtocolName, Protocol, &str); 3] = [
-    (ProtocolName::Hesv, Protocol::Hesv, "HESV"),
-    (ProtocolName::Secsv, Protocol::SecSv, "SecSV"),
-    (ProtocolName::Secretsv, Protocol::SecretSv, "SecretSV"),
+    (ProtocolName::HESV, Protocol::Hesv, "HESV"),
+    (ProtocolName::SECSV, Protocol::SecSv, "SecSV"),
+    (ProtocolName::SECRETSV, Protocol::SecretSv, "SecretSV"),
 ];

@@ -114,7 +114,7 @@ fn deep(scope: &Scope, task: Task, layers: usize) -> Trained {
 fn deep_secure(scope: &Scope, task: Task, layers: usize) -> Measurement {
     let trained = deep(scope, task, layers);
     let (share, limit) = (scope.tenth(), Some(scope.sweep_limit(trained.model)));
-    let plain = Measurement::new(trained, ProtocolName::Secsv);
+    let plain = Measurement::new(trained, ProtocolName::SECSV);
     Measurement { share, limit, method: Method::Exact, ..plain }
 }
 
