@@ -18,18 +18,18 @@ impl Matrix<Ring64> {
             return Err(AlgebraError::Shape { operation: "product", expected, found: other.shape() });
         }
         let mut product = vec![0; self.rows() * other.columns()];
-        Arch::new().dispatch(Product { left: self, right: other, product: &mut product });
+        Arch::new().dispatch(RingProduct { left: self, right: other, product: &mut product });
         Matrix::new(Ring64, self.rows(), other.columns(), product)
     }
 }
 
-struct Product<'a> {
+struct RingProduct<'a> {
     left: &'a Matrix<Ring64>,
     right: &'a Matrix<Ring64>,
     product: &'a mut [u64],
 }
 
-impl WithSimd for Product<'_> {
+impl WithSimd for RingProduct<'_> {
     type Output = ();
 
     #[inline(always)]

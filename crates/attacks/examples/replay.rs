@@ -4,7 +4,7 @@
 
 use std::{env, error::Error, path::PathBuf};
 
-use secsv_attacks::{View, directory::Directory, equations, images, linear::correlation, models};
+use secsv_attacks::{ClientView, directory::Directory, equations, images, linear::correlation, models};
 use secsv_federation::{ClientId, RoundId, RunDirectory};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Equations about an owner's samples and, where there are enough, the samples.
 fn samples(
-    view: &View,
+    view: &ClientView,
     owner: usize,
     name: &ClientId,
     run: Option<&RunDirectory>,

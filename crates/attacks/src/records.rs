@@ -22,7 +22,7 @@ pub struct Candidate {
 }
 
 /// The search for the records behind one system.
-pub struct Search<'a> {
+pub struct RecordSearch<'a> {
     system: &'a System,
     schema: &'a Schema,
     /// Orthonormal: the columns of numbers first, then their complement.
@@ -48,7 +48,7 @@ struct Half {
 /// Lattice points looked at for one record, at most.
 const MAX_POINTS: usize = 4096;
 
-impl<'a> Search<'a> {
+impl<'a> RecordSearch<'a> {
     /// Prepares what does not depend on a sample; nothing if there are no more equations than columns of numbers.
     pub fn new(system: &'a System, schema: &'a Schema) -> Option<Self> {
         let (equations, numbers) = (system.matrix.nrows(), schema.grids.len());

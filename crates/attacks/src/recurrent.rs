@@ -19,11 +19,11 @@ use secsv_protocol::precision::shares;
 
 use crate::{
     linear::least_squares,
-    view::{Outputs, View},
+    view::{ClientView, DecryptedOutputs},
 };
 
 /// What the gate decryptor of one coalition's model knows on the samples of one owner, step by step from the second.
-pub struct Unit {
+pub struct DecryptedGates {
     /// W h + b: a row for each sample, a column for each of the 3 x hidden outputs.
     hidden: Vec<DMatrix<f64>>,
     /// The update gates z: a row for each sample.
@@ -32,22 +32,23 @@ pub struct Unit {
     new: Vec<DMatrix<f64>>,
 }
 
-impl Unit {
+impl DecryptedGates {
     /// From the view of a client; nothing if it did not decrypt the gates of this model on these samples.
-    pub fn read(view: &View, round: RoundId, coalition: Coalition, owner: usize) -> Option<Self> {
+    pub fn read(view: &ClientView, round: RoundId, coalition: Coalition, owner: usize) -> Option<Self> {
         let gru = view.program.gru?;
-        let is_meant = |o: &&Outputs| (o.round, o.coalition, o.owner) == (round, coalition, owner);
-        let mine: Vec<&Outputs> = view.outputs.iter().filter(is_meant).collect();
+        let is_meant = |o: &&DecryptedOutputs| (o.round, o.coalition, o.owner) == (round, coalition, owner);
+        let mine: Vec<&DecryptedOutputs> = view.outputs.iter().filter(is_meant).collect();
         let inputs = mine.iter().find(|o| o.operator == 0 && o.first == 1)?;
         let total: f64 = coalition.members().map(|i| shares(&view.sizes[&round])[i]).sum();
         let rows = 3 * gru.hidden;
-        let numbers = |outputs: &Outputs, position: usize| {
+        let numbers = |outputs: &DecryptedOutputs, position: usize| {
             let bits = view.precision.operators[outputs.operator].product_bits();
             let scale = f64::powi(0.5, bits as i32) / total;
             let number = |k, j| outputs.at(j, rows, position, k) as f64 * scale;
             DMatrix::from_fn(outputs.samples.len(), rows, number)
         };
-        let mut gates: Vec<&&Outputs> = mine.iter().filter(|o| o.operator == gru.hidden_operator).collect();
+        let mut gates: Vec<&&DecryptedOutputs> =
+            mine.iter().filter(|o| o.operator == gru.hidden_operator).collect();
         gates.sort_by_key(|outputs| outputs.hop);
         let hidden: Vec<DMatrix<f64>> = gates.iter().map(|outputs| numbers(outputs, 0)).collect();
         if hidden.len() + 1 != gru.steps {

@@ -7,7 +7,7 @@ use secsv_protocol::{Program, precision::Precision};
 
 /// A client's view of a session. Nothing in it comes from anybody else's files.
 #[derive(Clone)]
-pub struct View {
+pub struct ClientView {
     /// The client, by position.
     pub client: usize,
     /// The model's operators, as everybody has them.
@@ -23,12 +23,12 @@ pub struct View {
     /// Its own test samples.
     pub own: TestSet,
     /// What it decrypted.
-    pub outputs: Vec<Outputs>,
+    pub outputs: Vec<DecryptedOutputs>,
 }
 
 /// Outputs of one operator of one coalition's model on samples of one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outputs {
+pub struct DecryptedOutputs {
     /// The round.
     pub round: RoundId,
     /// Whose model: the plain sum of the members' encoded models.
@@ -47,7 +47,7 @@ pub struct Outputs {
     pub numbers: Vec<i64>,
 }
 
-impl Outputs {
+impl DecryptedOutputs {
     /// Output `row` at a position (counted from the first) for the sample at a place of the list.
     pub fn at(&self, row: usize, rows: usize, position: usize, place: usize) -> i64 {
         self.numbers[(position * rows + row) * self.samples.len() + place]
@@ -59,7 +59,7 @@ impl Outputs {
     }
 }
 
-impl View {
+impl ClientView {
     /// Who took part in a round.
     pub fn participants(&self, round: RoundId) -> Coalition {
         let sizes = self.sizes.get(&round).map_or(&[][..], |sizes| sizes);
@@ -67,8 +67,8 @@ impl View {
     }
 
     /// Layer-1 outputs of a round on an owner's samples, from a position on.
-    pub fn first_layer(&self, round: RoundId, owner: usize, first: usize) -> Vec<&Outputs> {
-        let is_meant = |outputs: &&Outputs| {
+    pub fn first_layer(&self, round: RoundId, owner: usize, first: usize) -> Vec<&DecryptedOutputs> {
+        let is_meant = |outputs: &&DecryptedOutputs| {
             outputs.round == round
                 && outputs.owner == owner
                 && outputs.operator == 0

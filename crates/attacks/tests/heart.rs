@@ -6,7 +6,7 @@
 mod support;
 
 use nalgebra::DMatrix;
-use secsv_attacks::{View, equations, grid::Schema, models, records::Search};
+use secsv_attacks::{ClientView, equations, grid::Schema, models, records::RecordSearch};
 use secsv_federation::RoundId;
 use secsv_protocol::{decryptors::Protocol, exposure::Can};
 use secsv_training::{DatasetSource, ModelKind};
@@ -38,10 +38,10 @@ struct Score {
 }
 
 /// Rebuilds the records of Cleveland; `tolerances` are widened until candidates appear.
-fn rebuild(view: &View, rounds: &[RoundId], tolerances: &[f64]) -> Option<Vec<Vec<Vec<f64>>>> {
+fn rebuild(view: &ClientView, rounds: &[RoundId], tolerances: &[f64]) -> Option<Vec<Vec<Vec<f64>>>> {
     let system = equations::known(view, CLEVELAND, rounds).unwrap()?;
     let schema = Schema::learn(view.own.features(), FEATURES, &CATEGORIES, &NUMBERS);
-    let search = Search::new(&system, &schema)?;
+    let search = RecordSearch::new(&system, &schema)?;
     let records = |place| search.widening(place, tolerances).into_iter().map(|found| found.record).collect();
     Some((0..system.samples.len()).map(records).collect())
 }
@@ -60,7 +60,7 @@ fn score(found: &[Vec<Vec<f64>>], truth: &[f32]) -> Score {
 }
 
 /// The largest error of any weight or bias of any other hospital, over all rounds, and how many models there are.
-fn steal_models(trained: &Trained, view: &View, records: &DMatrix<f64>) -> (usize, f64) {
+fn steal_models(trained: &Trained, view: &ClientView, records: &DMatrix<f64>) -> (usize, f64) {
     let (mut count, mut largest) = (0, 0.0f64);
     for round in trained.run.spec().round_ids() {
         for (client, layer) in models::first_layers(view, CLEVELAND, round, records).unwrap() {

@@ -4,7 +4,7 @@
 
 mod support;
 
-use secsv_attacks::{View, span};
+use secsv_attacks::{ClientView, span};
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::decryptors::Protocol;
 use secsv_training::{DatasetSource, ModelKind};
@@ -12,7 +12,7 @@ use support::{Trained, Training};
 
 /// How many times a client's replies about one owner's samples in one round add up to outputs of its own model, and how many views
 /// there are.
-fn own_models(one: &[View], other: &[View], rounds: &[RoundId]) -> (usize, usize) {
+fn own_models(one: &[ClientView], other: &[ClientView], rounds: &[RoundId]) -> (usize, usize) {
     let (mut own, mut all) = (0, 0);
     for (one, other) in one.iter().zip(other) {
         for (&round, owner) in rounds.iter().flat_map(|round| (0..5).map(move |owner| (round, owner))) {

@@ -103,8 +103,13 @@ impl Architecture {
         spec_file: &Path,
         model_file: &Path,
     ) -> Result<Self, Error> {
-        let mut walk =
-            Walk { shapes, spec_file, model_file, tensors: BTreeMap::new(), current: spec.input.clone() };
+        let mut walk = ShapeWalk {
+            shapes,
+            spec_file,
+            model_file,
+            tensors: BTreeMap::new(),
+            current: spec.input.clone(),
+        };
         element_count(&spec.input).map_err(|d| Error::defect(spec_file, "model.input", d))?;
         let mut layers = Vec::with_capacity(spec.layers.len());
         for (index, layer) in spec.layers.iter().enumerate() {
@@ -219,7 +224,7 @@ impl Layer {
 }
 
 /// One sample's way through the layers.
-struct Walk<'a> {
+struct ShapeWalk<'a> {
     shapes: &'a BTreeMap<String, Vec<usize>>,
     spec_file: &'a Path,
     model_file: &'a Path,
@@ -227,7 +232,7 @@ struct Walk<'a> {
     current: Vec<usize>,
 }
 
-impl Walk<'_> {
+impl ShapeWalk<'_> {
     fn step(&mut self, field: &str, layer: &LayerSpec) -> Result<Option<Layer>, Error> {
         let size = element_count(&self.current).map_err(|d| Error::defect(self.spec_file, field, d))?;
         let layer = match layer {

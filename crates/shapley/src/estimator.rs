@@ -52,14 +52,14 @@ pub struct StopRule {
 }
 
 /// What a plan may look at: what is known, and what is on its way.
-pub(crate) struct Known<'a> {
+pub(crate) struct KnownUtilities<'a> {
     pub(crate) table: &'a UtilityTable,
     asked: &'a CoalitionSet,
     /// How many more coalitions may be asked for.
     pub(crate) room: usize,
 }
 
-impl Known<'_> {
+impl KnownUtilities<'_> {
     /// How many of these would have to be asked for, a repeated one counted once.
     pub(crate) fn missing(&self, wanted: &[u128]) -> usize {
         let mut fresh: Vec<u128> =
@@ -71,10 +71,10 @@ impl Known<'_> {
 }
 
 /// The part of a method that is its own: which utilities, and what they make. Coalitions are in the plan's numbering.
-pub(crate) trait Plan: Send {
+pub(crate) trait SamplingPlan: Send {
     /// The next piece of work, known utilities included, or `None` if nothing more is wanted or fits the room.
     /// A piece whose utilities are all known may follow another: pieces count, not tests.
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error>;
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error>;
 
     /// Everything proposed so far is now in the table.
     fn settle(&mut self, table: &UtilityTable) -> Result<(), Error>;
@@ -99,7 +99,7 @@ pub(crate) trait Plan: Send {
 const MAX_IDLE_PIECES: usize = 16;
 
 /// A plan together with its utilities: asks for each coalition once and applies the stopping rule.
-pub(crate) struct Session<P> {
+pub(crate) struct EstimatorSession<P> {
     plan: P,
     table: UtilityTable,
     asked: CoalitionSet,
@@ -109,7 +109,7 @@ pub(crate) struct Session<P> {
     batch: usize,
 }
 
-impl<P: Plan> Session<P> {
+impl<P: SamplingPlan> EstimatorSession<P> {
     pub(crate) fn new(plan: P, players: Coalition, stop: StopRule, batch: usize) -> Result<Self, Error> {
         let table = UtilityTable::new(players)?;
         let asked = CoalitionSet::new(players.len());
@@ -129,7 +129,7 @@ impl<P: Plan> Session<P> {
     }
 }
 
-impl<P: Plan> Estimator for Session<P> {
+impl<P: SamplingPlan> Estimator for EstimatorSession<P> {
     fn players(&self) -> Coalition {
         self.table.players()
     }
@@ -146,7 +146,7 @@ impl<P: Plan> Estimator for Session<P> {
                 break;
             }
             let room = self.stop.tests.unwrap_or(usize::MAX).saturating_sub(self.tests + batch.len());
-            let known = Known { table: &self.table, asked: &self.asked, room };
+            let known = KnownUtilities { table: &self.table, asked: &self.asked, room };
             let Some(piece) = self.plan.propose(&known)? else { break };
             let before = batch.len();
             batch.extend(piece.into_iter().filter(|&packed| self.asked.insert(packed)));

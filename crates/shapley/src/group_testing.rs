@@ -6,8 +6,8 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
-    solver::Program,
+    estimator::{KnownUtilities, SamplingPlan},
+    solver::QuadraticProgram,
     spread::Spread,
     utility::everybody,
     values::Estimate,
@@ -111,7 +111,7 @@ impl GroupTests {
         let miss = n;
         let mut slope = vec![0.0; n];
         slope.push(if self.variant == Variant::Proposed { 1.0 } else { 0.0 });
-        let mut program = Program::new(vec![0.0; n + 1], slope);
+        let mut program = QuadraticProgram::new(vec![0.0; n + 1], slope);
         program.equal((0..n).map(|client| (client, 1.0)).collect(), total);
         program.at_most(vec![(miss, -1.0)], 0.0);
         program.at_most(vec![(miss, 1.0)], self.epsilon / (2.0 * (n as f64).sqrt()));
@@ -129,8 +129,8 @@ impl GroupTests {
     }
 }
 
-impl Plan for GroupTests {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for GroupTests {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         let ends = vec![0, everybody(self.clients)];
         let missing = known.missing(&ends);
         if missing > known.room {

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     permutation::random_order,
     semivalue::{Weighting, all_or_budget, semivalues},
     utility::MAX_EXACT_CLIENTS,
@@ -46,8 +46,8 @@ impl Grouped {
     }
 }
 
-impl Plan for Grouped {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for Grouped {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         if std::mem::replace(&mut self.asked, true) {
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     utility::everybody,
     values::Estimate,
 };
@@ -98,8 +98,8 @@ impl Kernel {
     }
 }
 
-impl Plan for Kernel {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for Kernel {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         self.settled = false;
         let ends = vec![0, everybody(self.clients)];
         let missing = known.missing(&ends);

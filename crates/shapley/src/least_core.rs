@@ -11,9 +11,9 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     semivalue::all_or_budget,
-    solver::Program,
+    solver::QuadraticProgram,
     utility::{MAX_EXACT_CLIENTS, everybody},
     values::Estimate,
 };
@@ -70,8 +70,8 @@ fn sample(clients: usize, tests: usize, rng: &mut impl Rng) -> Vec<u128> {
     wanted
 }
 
-impl Plan for LeastCore {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for LeastCore {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         if std::mem::replace(&mut self.asked, true) {
             return Ok(None);
         }
@@ -148,8 +148,8 @@ impl Core {
     }
 
     /// x(S) + shortfall >= v(S) for the claims taken in; the shortfall is the last variable unless given.
-    fn program(&self, curvature: Vec<f64>, slope: Vec<f64>, shortfall: Option<f64>) -> Program {
-        let mut program = Program::new(curvature, slope);
+    fn program(&self, curvature: Vec<f64>, slope: Vec<f64>, shortfall: Option<f64>) -> QuadraticProgram {
+        let mut program = QuadraticProgram::new(curvature, slope);
         program.equal((0..self.clients).map(|client| (client, 1.0)).collect(), self.total);
         for &place in &self.taken {
             let (coalition, claim) = self.claims[place];

@@ -3,7 +3,7 @@
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     semivalue::all_or_budget,
     utility::everybody,
     values::Estimate,
@@ -22,8 +22,8 @@ impl LeaveOneOut {
     }
 }
 
-impl Plan for LeaveOneOut {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for LeaveOneOut {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         if std::mem::replace(&mut self.asked, true) {
             return Ok(None);
         }

@@ -7,7 +7,7 @@ use secsv_federation::{Coalition, MAX_CLIENTS};
 
 use crate::{
     Error, Estimator, Settings, UtilityTable, Values,
-    estimator::{Plan, Session},
+    estimator::{EstimatorSession, SamplingPlan},
     group_testing::{GroupTests, Variant, group_tests_needed},
     grouped::Grouped,
     kernel::{Kernel, paper::KernelOfThePaper},
@@ -140,7 +140,7 @@ impl Method {
         }
         let mut rng = ChaCha20Rng::seed_from_u64(settings.seed);
         rng.set_stream(stream);
-        let game = Game { method: self.name(), players, settings };
+        let game = EstimatorSetup { method: self.name(), players, settings };
         match self {
             Self::Exact | Self::ContributionIndexOneRound | Self::ContributionIndexMultiRound => {
                 game.start(EveryCoalition::new(self.name(), n, Weighting::Shapley)?)
@@ -188,16 +188,16 @@ impl Method {
     }
 }
 
-struct Game<'a> {
+struct EstimatorSetup<'a> {
     method: &'static str,
     players: Coalition,
     settings: &'a Settings,
 }
 
-impl Game<'_> {
-    fn start(&self, plan: impl Plan + 'static) -> Result<Box<dyn Estimator>, Error> {
+impl EstimatorSetup<'_> {
+    fn start(&self, plan: impl SamplingPlan + 'static) -> Result<Box<dyn Estimator>, Error> {
         debug_assert!(self.players.len() <= MAX_CLIENTS);
-        Ok(Box::new(Session::new(plan, self.players, self.settings.stop, self.settings.batch)?))
+        Ok(Box::new(EstimatorSession::new(plan, self.players, self.settings.stop, self.settings.batch)?))
     }
 
     fn group_tests(&self, variant: Variant, rng: ChaCha20Rng) -> GroupTests {

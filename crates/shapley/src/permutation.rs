@@ -6,7 +6,7 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     spread::Spread,
     values::Estimate,
 };
@@ -87,8 +87,8 @@ impl Permutations {
     }
 }
 
-impl Plan for Permutations {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for Permutations {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         if self.left == 0 {
             return Ok(None);
         }

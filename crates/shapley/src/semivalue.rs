@@ -3,7 +3,7 @@
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     utility::MAX_EXACT_CLIENTS,
     values::Estimate,
 };
@@ -82,8 +82,8 @@ impl EveryCoalition {
     }
 }
 
-impl Plan for EveryCoalition {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for EveryCoalition {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         if std::mem::replace(&mut self.asked, true) {
             return Ok(None);
         }
@@ -111,7 +111,7 @@ impl Plan for EveryCoalition {
 pub(crate) fn all_or_budget(
     method: &'static str,
     wanted: Vec<u128>,
-    known: &Known<'_>,
+    known: &KnownUtilities<'_>,
 ) -> Result<Vec<u128>, Error> {
     if known.room < wanted.len() {
         let missing = known.missing(&wanted);

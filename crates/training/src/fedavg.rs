@@ -20,7 +20,7 @@ use crate::{Samples, TrainingError};
 /// threads at once.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum TrainingEvent<'a> {
     /// A round begins.
     RoundStarted {
         /// The round.
@@ -67,7 +67,7 @@ pub struct RoundOutcome {
 
 /// A finished training.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct TrainingOutcome {
     /// The run directory that was written.
     pub directory: RunDirectory,
     /// The clients in order.
@@ -92,9 +92,9 @@ pub fn train(
     silos: &[Silo],
     recipe: &Recipe,
     out: &Path,
-    observe: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<Outcome, TrainingError> {
-    let federation = Federation::new(dataset, silos, recipe)?;
+    observe: &(dyn Fn(TrainingEvent<'_>) + Sync),
+) -> Result<TrainingOutcome, TrainingError> {
+    let federation = FederationInTraining::new(dataset, silos, recipe)?;
     let writer = RunWriter::create(out, &federation.spec())?;
     let initial = federation.blueprint.initial(recipe.seed)?;
     writer.initial_model(&initial)?;
@@ -105,20 +105,20 @@ pub fn train(
     let mut rounds = Vec::new();
     for round in (1..=recipe.rounds).map(RoundId) {
         let participants = recipe.participation.in_round(round.0, &federation.ids, recipe.seed);
-        observe(Event::RoundStarted { round, clients: participants.len() });
+        observe(TrainingEvent::RoundStarted { round, clients: participants.len() });
         global = federation.round(round, participants, &global, &writer, observe)?;
         writer.global_model(round, &global)?;
         let (correct, total) = (federation.correct(&global)?, federation.test.len());
         let outcome = RoundOutcome { round, participants, correct, total };
-        observe(Event::RoundFinished(&outcome));
+        observe(TrainingEvent::RoundFinished(&outcome));
         rounds.push(outcome);
     }
     let directory = writer.finish()?;
-    Ok(Outcome { directory, clients: federation.clients(), initial_correct, rounds })
+    Ok(TrainingOutcome { directory, clients: federation.clients(), initial_correct, rounds })
 }
 
 /// Everything that stays the same from round to round.
-struct Federation<'a> {
+struct FederationInTraining<'a> {
     recipe: &'a Recipe,
     blueprint: Blueprint,
     ids: Vec<ClientId>,
@@ -131,7 +131,7 @@ struct Federation<'a> {
     offsets: Vec<Option<Vec<f32>>>,
 }
 
-impl<'a> Federation<'a> {
+impl<'a> FederationInTraining<'a> {
     fn new(dataset: &Dataset, silos: &[Silo], recipe: &'a Recipe) -> Result<Self, TrainingError> {
         let ids: Vec<ClientId> = silos.iter().map(|silo| silo.id.clone()).collect();
         recipe.check(&ids)?;
@@ -193,7 +193,7 @@ impl<'a> Federation<'a> {
         participants: Coalition,
         global: &Weights,
         writer: &RunWriter,
-        observe: &(dyn Fn(Event<'_>) + Sync),
+        observe: &(dyn Fn(TrainingEvent<'_>) + Sync),
     ) -> Result<Weights, TrainingError> {
         let members: Vec<usize> = participants.members().collect();
         let locals = members
@@ -216,7 +216,7 @@ impl<'a> Federation<'a> {
         round: RoundId,
         client: usize,
         global: &Weights,
-        observe: &(dyn Fn(Event<'_>) + Sync),
+        observe: &(dyn Fn(TrainingEvent<'_>) + Sync),
     ) -> Result<Weights, TrainingError> {
         let id = &self.ids[client];
         let mut random = generator(self.recipe.seed, Purpose::Local { round: round.0, client });
@@ -227,7 +227,7 @@ impl<'a> Federation<'a> {
         if let Some(noise) = rides_free {
             return free_ride(global, noise, &mut random);
         }
-        let after_epoch = |epoch| observe(Event::EpochFinished { round, client: id, epoch });
+        let after_epoch = |epoch| observe(TrainingEvent::EpochFinished { round, client: id, epoch });
         let (spec, local) = (self.blueprint.spec(), self.recipe.local);
         let offsets = self.offsets[client].as_deref();
         let trained =

@@ -40,7 +40,7 @@ mod split;
 pub use datasets::{BankAgeCodes, Dataset, DatasetSource, LoadOptions, Silo};
 pub use error::TrainingError;
 pub use faults::Fault;
-pub use fedavg::{ClientOutcome, Event, Outcome, RoundOutcome, train};
+pub use fedavg::{ClientOutcome, RoundOutcome, TrainingEvent, TrainingOutcome, train};
 pub use local::{LocalTraining, Loss};
 pub use models::{Blueprint, ModelKind};
 pub use participation::Participation;

@@ -6,7 +6,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use secsv_federation::{ModelSpec, Weights};
 
-use crate::network::Network;
+use crate::network::TrainableNetwork;
 use crate::{Samples, TrainingError};
 
 /// How a client trains.
@@ -47,7 +47,7 @@ impl Loss {
 }
 
 /// What training made of a model: new weights, or the name of the tensor that is no longer finite.
-pub(crate) type Trained = Result<Weights, String>;
+pub(crate) type TrainedWeights = Result<Weights, String>;
 
 /// Adam on cross-entropy of the raw scores, from `weights`, over freshly shuffled samples in every epoch (the
 /// authors do not shuffle; without it a client whose samples lie class by class forgets the first ones).
@@ -59,8 +59,8 @@ pub(crate) fn train(
     offsets: Option<&[f32]>,
     random: &mut impl Rng,
     after_epoch: impl Fn(u32),
-) -> Result<Trained, TrainingError> {
-    let network = Network::new(spec, weights)?;
+) -> Result<TrainedWeights, TrainingError> {
+    let network = TrainableNetwork::new(spec, weights)?;
     // Without decay AdamW is Adam.
     let settings = ParamsAdamW { lr: training.learning_rate, weight_decay: 0.0, ..ParamsAdamW::default() };
     let mut optimiser = AdamW::new(network.variables(), settings)?;
@@ -90,7 +90,7 @@ pub(crate) fn correct(
     samples: &Samples,
 ) -> Result<usize, TrainingError> {
     const BATCH: usize = 500;
-    let network = Network::new(spec, weights)?;
+    let network = TrainableNetwork::new(spec, weights)?;
     let rows: Vec<usize> = (0..samples.len()).collect();
     let mut correct = 0;
     for batch in rows.chunks(BATCH) {

@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use candle_core::{D, Device, Tensor, Var};
+use candle_core::{D, Device, Result, Tensor, Var};
 use candle_nn::ops::{sigmoid, softmax};
 use secsv_federation::{LayerSpec, ModelSpec, Weights};
 
 use crate::product::times_transposed;
 use crate::{Samples, TrainingError};
 
-type Result<T> = std::result::Result<T, candle_core::Error>;
-
 /// Parameters that are being trained, and the layers that use them.
-pub(crate) struct Network<'a> {
+pub(crate) struct TrainableNetwork<'a> {
     spec: &'a ModelSpec,
     parameters: BTreeMap<String, Var>,
 }
 
-impl<'a> Network<'a> {
+impl<'a> TrainableNetwork<'a> {
     /// A copy of `weights`, ready to be trained.
     pub(crate) fn new(spec: &'a ModelSpec, weights: &Weights) -> Result<Self> {
         let parameters = weights
@@ -232,7 +230,7 @@ mod tests {
     }
 
     fn loss(spec: &ModelSpec, weights: &Weights, samples: &Samples) -> (Tensor, Vec<(String, Var)>) {
-        let network = Network::new(spec, weights).unwrap();
+        let network = TrainableNetwork::new(spec, weights).unwrap();
         let rows: Vec<usize> = (0..samples.len()).collect();
         let labels = Tensor::from_slice(samples.labels(), samples.len(), &Device::Cpu).unwrap();
         let loss = cross_entropy(&network.scores(samples, &rows).unwrap(), &labels).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use secsv_federation::{ClientId, CollectiveTestSet, RoundId, RunDirectory, SampleSet, Weights, clear};
 use secsv_training::{
-    DatasetSource, Fault, LoadOptions, Loss, ModelKind, Outcome, Recipe, Split, TrainingError, train,
+    DatasetSource, Fault, LoadOptions, Loss, ModelKind, Recipe, Split, TrainingError, TrainingOutcome, train,
 };
 
 type Tested<T> = Result<T, Box<dyn Error>>;
@@ -16,7 +16,7 @@ fn run(
     model: ModelKind,
     out: &Path,
     adjust: impl FnOnce(&mut Recipe),
-) -> Tested<Outcome> {
+) -> Tested<TrainingOutcome> {
     let mut recipe = Recipe::new(source, model, 3);
     adjust(&mut recipe);
     let dataset = source.load(&LoadOptions { seed: recipe.seed, ..LoadOptions::default() })?;
@@ -161,8 +161,9 @@ fn planted_faults_show_in_the_uploads() -> Tested<()> {
         faulty.clients[2].train_size, faulty.clients[1].train_size,
         "a copy is as large as its original"
     );
-    let right =
-        |outcome: &Outcome| right(&outcome.directory, &outcome.directory.local_model(&id(5)?, RoundId(1))?);
+    let right = |outcome: &TrainingOutcome| {
+        right(&outcome.directory, &outcome.directory.local_model(&id(5)?, RoundId(1))?)
+    };
     let (flipped, kept) = (right(&faulty)?, right(&honest)?);
     assert!(flipped * 3 < kept, "flipped labels teach nothing: {flipped} right against {kept}");
     Ok(())

@@ -7,7 +7,7 @@ use std::{
 };
 
 use nalgebra::DMatrix;
-use secsv_attacks::{View, directory::Directory, linear::correlation, operators::numbers};
+use secsv_attacks::{ClientView, directory::Directory, linear::correlation, operators::numbers};
 use secsv_federation::{RunDirectory, Weights};
 use secsv_protocol::{
     Preset, Program, Seed,
@@ -120,7 +120,7 @@ impl Trained {
 
 /// What the parties of a run hold.
 pub struct Views {
-    pub clients: Vec<View>,
+    pub clients: Vec<ClientView>,
     pub directory: Directory,
     pub exposure: Exposure,
     _place: TempDir,

@@ -30,7 +30,7 @@ pub struct CompareArgs {
 
 /// One protocol's row.
 #[derive(Serialize)]
-struct Row {
+struct ComparisonRow {
     /// Euclidean distance of the values from NSSV's; null if NSSV was not run.
     error: Option<f64>,
     /// Largest difference of one client's value.
@@ -47,7 +47,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     }
     let run = RunDirectory::open(&args.run)?;
     run.check()?;
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<ComparisonRow> = Vec::new();
     for &protocol in &args.protocols {
         let can_skip = args.skip && protocol != ProtocolName::HESV;
         let skip = if can_skip { SkipMode::On } else { SkipMode::Off };
@@ -55,7 +55,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
         let encryption =
             if protocol == ProtocolName::HESV { args.encryption.for_hesv() } else { args.encryption };
         let result = evaluate_run(&run, protocol, encryption, &settings)?;
-        rows.push(Row { error: None, largest_error: None, differing_counts: None, result });
+        rows.push(ComparisonRow { error: None, largest_error: None, differing_counts: None, result });
     }
     let clear = rows
         .iter()
@@ -82,7 +82,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[ComparisonRow]) -> String {
     let mut text = String::new();
     let Some(first) = rows.first() else { return text };
     let width = first.result.clients.iter().map(|id| id.as_str().len()).max().unwrap_or(0).max(26);
@@ -98,7 +98,7 @@ fn table(rows: &[Row]) -> String {
         }
         text.push('\n');
     }
-    let mut line = |name: &str, cell: &dyn Fn(&Row) -> String| {
+    let mut line = |name: &str, cell: &dyn Fn(&ComparisonRow) -> String| {
         let _ = write!(text, "{name:width$}");
         rows.iter().for_each(|row| {
             let _ = write!(text, "  {:>12}", cell(row));

@@ -29,7 +29,7 @@ const CORRUPTED: &str = "west";
 const SEED: u64 = 1;
 
 #[derive(Serialize)]
-struct Outcome {
+struct DemoOutcome {
     train_s: f64,
     corrupted: &'static str,
     secsv: EvaluationResult,
@@ -48,7 +48,7 @@ pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
     let secsv = evaluate_run(&run, ProtocolName::SECSV, EncryptionArgs::USUAL, &settings)?;
     let nssv = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
     output_file::write(&args.report, render(&secsv, &run.spec().name).as_bytes())?;
-    let outcome = Outcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };
+    let outcome = DemoOutcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };
     match format {
         Format::Json => println!("{}", serde_json::to_string(&outcome)?),
         Format::Text => tell(&outcome, started.elapsed().as_secs_f64()),
@@ -75,7 +75,7 @@ fn train_hospitals(out: &std::path::Path) -> Result<RunDirectory> {
     Ok(run)
 }
 
-fn tell(outcome: &Outcome, elapsed: f64) {
+fn tell(outcome: &DemoOutcome, elapsed: f64) {
     let result = &outcome.secsv;
     let samples = result.utilities.first().map_or(0, |utility| utility.total);
     println!(

@@ -13,7 +13,7 @@ use secsv_runtime::{
 use super::evaluate::table;
 use crate::{
     failure::BadInput,
-    output::{Format, Progress},
+    output::{Format, ProgressReport},
     output_file,
     report::render,
 };
@@ -104,7 +104,7 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     let name = kit.federation.federation.name.clone();
     let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
     let options = PrincipalOptions { node, away_after, wait_to_deliver: DELIVERY };
-    let bar = Progress::new("coalitions", 0);
+    let bar = ProgressReport::new("coalitions", 0);
     let observe = |progress: secsv_runtime::Progress| {
         bar.advance(progress.tested as u64, progress.asked as u64);
         let secsv_runtime::Progress { round, tested, asked } = progress;

@@ -17,7 +17,7 @@ use secsv_runtime::{
 use secsv_shapley::Method;
 use serde::Serialize;
 
-use crate::{failure::BadInput, output::Progress};
+use crate::{failure::BadInput, output::ProgressReport};
 
 /// How models are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,10 +130,10 @@ pub fn evaluate_with_views(
     settings: &EvaluationSettings,
     views: Option<&Path>,
 ) -> anyhow::Result<EvaluationResult> {
-    let bar = Progress::new("coalitions", 0);
+    let bar = ProgressReport::new("coalitions", 0);
     let observe = |progress: secsv_runtime::Progress| {
         #[derive(Serialize)]
-        struct Step {
+        struct TestedNote {
             event: &'static str,
             round: u32,
             tested: usize,
@@ -141,7 +141,7 @@ pub fn evaluate_with_views(
         }
         let secsv_runtime::Progress { round, tested, asked } = progress;
         bar.advance(tested as u64, asked as u64);
-        bar.note(format!("round {round}"), &Step { event: "tested", round: round.0, tested, asked });
+        bar.note(format!("round {round}"), &TestedNote { event: "tested", round: round.0, tested, asked });
     };
     let result = match protocol.secure() {
         None => nssv(run, settings, observe)?,

@@ -7,9 +7,9 @@ use secsv_federation::{ClientId, RoundId};
 use secsv_runtime::EvaluationResult;
 
 /// Clients by round.
-pub struct Attendance<'a>(BTreeMap<RoundId, BTreeSet<&'a ClientId>>);
+pub struct RoundAttendance<'a>(BTreeMap<RoundId, BTreeSet<&'a ClientId>>);
 
-impl<'a> Attendance<'a> {
+impl<'a> RoundAttendance<'a> {
     /// Reads the coalitions.
     pub fn of(result: &'a EvaluationResult) -> Self {
         let mut largest: BTreeMap<RoundId, &[ClientId]> = BTreeMap::new();

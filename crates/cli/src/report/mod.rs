@@ -11,7 +11,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use attendance::Attendance;
+use attendance::RoundAttendance;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use secsv_runtime::EvaluationResult;
@@ -20,7 +20,7 @@ const STYLE: &str = include_str!("style.css");
 
 /// The whole file. Everything that comes from outside (`title`, names, parameters) is escaped.
 pub fn render(result: &EvaluationResult, title: &str) -> String {
-    let attendance = Attendance::of(result);
+    let attendance = RoundAttendance::of(result);
     let page = html! {
         (DOCTYPE)
         html lang="en" {

@@ -8,7 +8,7 @@ use secsv_shapley::Method;
 
 use super::{
     amounts::{count, counted, percent, points},
-    attendance::Attendance,
+    attendance::RoundAttendance,
     section,
 };
 use crate::commands::protocols::ProtocolName;
@@ -27,7 +27,7 @@ pub fn at_a_glance(result: &EvaluationResult) -> Markup {
 }
 
 /// What was measured, what the numbers mean, what they do not.
-pub fn in_words(result: &EvaluationResult, attendance: &Attendance<'_>) -> Markup {
+pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
     section(
         "summary",
         "In plain words",
@@ -78,7 +78,7 @@ fn question(estimator: &str) -> &'static str {
     }
 }
 
-fn tested(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
+fn tested(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> String {
     let tests = counted(result.utilities.len() as u64, "such model");
     match (result.standard_error.is_some(), tried_all(result, attendance)) {
         (false, true) => format!("All {tests} were tested."),
@@ -99,7 +99,7 @@ fn tested(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
 }
 
 /// Whether every combination of every round was tested.
-fn tried_all(result: &EvaluationResult, attendance: &Attendance<'_>) -> bool {
+fn tried_all(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> bool {
     let of_round = |round: RoundId| 2f64.powi(attendance.count(round) as i32);
     let possible: f64 = result.ssv.iter().map(|values| of_round(values.round)).sum();
     result.utilities.len() as f64 >= possible
@@ -165,7 +165,7 @@ fn meaning(estimator: &str) -> &'static str {
     }
 }
 
-fn findings(result: &EvaluationResult, attendance: &Attendance<'_>) -> Vec<String> {
+fn findings(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some((before, after)) = ends(result, attendance) {
         let total: f64 = result.fsv.values().sum();
@@ -200,7 +200,7 @@ fn findings(result: &EvaluationResult, attendance: &Attendance<'_>) -> Vec<Strin
 }
 
 /// Accuracy of the model before the first round and after the last, if both were tested.
-fn ends(result: &EvaluationResult, attendance: &Attendance<'_>) -> Option<(f64, f64)> {
+fn ends(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Option<(f64, f64)> {
     let accuracy = |round: RoundId, size: usize| {
         let is_it = |utility: &&UtilityResult| {
             utility.round == round && utility.coalition.len() == size && utility.total > 0
@@ -213,7 +213,7 @@ fn ends(result: &EvaluationResult, attendance: &Attendance<'_>) -> Option<(f64, 
     Some((accuracy(first, 0)?, accuracy(last, attendance.count(last))?))
 }
 
-fn uncertainty(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
+fn uncertainty(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> String {
     if let Some(errors) = &result.standard_error {
         let worst = errors.values().copied().fold(0.0, f64::max);
         let left_early = match result.estimator.as_str() {

@@ -9,7 +9,8 @@ use std::{arch::x86_64::*, borrow::BorrowMut};
 use secsv_algebra::Modulus;
 
 use super::{
-    Avx2Token, BLOCK, Ciphertext, FOLD_AFTER, Group, Line, Place, SUMS, Sums, TILE, Words, complement,
+    Avx2Token, BLOCK, CacheLine, Ciphertext, FOLD_AFTER, GroupAddress, SUMS, Sums, TILE, TileGroup, Words,
+    complement,
     roots::Roots,
     tiles::{LOW_BITS, LOW_MASK},
 };
@@ -17,8 +18,8 @@ use super::{
 pub(super) fn group(
     _: Avx2Token,
     modulus: Modulus,
-    group: Group<'_>,
-    place: Place,
+    group: TileGroup<'_>,
+    place: GroupAddress,
     width: usize,
     products: &mut [Ciphertext],
 ) {
@@ -27,7 +28,13 @@ pub(super) fn group(
 }
 
 #[target_feature(enable = "avx2")]
-fn group_avx2(modulus: Modulus, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
+fn group_avx2(
+    modulus: Modulus,
+    group: TileGroup<'_>,
+    place: GroupAddress,
+    width: usize,
+    products: &mut [Ciphertext],
+) {
     let tiles = group.inner.div_ceil(TILE);
     let pairs = group.rows.len() * group.columns.len();
     let mut first = 0;
@@ -40,7 +47,7 @@ fn group_avx2(modulus: Modulus, group: Group<'_>, place: Place, width: usize, pr
                 let ciphers =
                     row.stretch(group.first_tile + tile, place.limb, place.first_block, place.blocks);
                 for (column, sums) in group.columns.iter().zip(&mut pair_sums) {
-                    let mut plains = [&[] as &[Line]; TILE];
+                    let mut plains = [&[] as &[CacheLine]; TILE];
                     for (i, plain) in plains.iter_mut().enumerate().take(ciphers.1) {
                         *plain = column.stretch(tile * TILE + i, place.limb, place.first_block, place.blocks);
                     }
@@ -216,7 +223,7 @@ fn product(a: __m256i, b: __m256i) -> [__m256i; 3] {
 /// Adds the products of one tile at one block.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn accumulate(sums: &mut Sums, ciphers: &[[Line; 2]], plains: &[&[Line]; TILE], block: usize) {
+fn accumulate(sums: &mut Sums, ciphers: &[[CacheLine; 2]], plains: &[&[CacheLine]; TILE], block: usize) {
     let mask = _mm256_set1_epi64x(LOW_MASK as i64);
     for (half, sums) in sums.0.iter_mut().enumerate() {
         let [[mut low0, mut high0, mut cross0], [mut low1, mut high1, mut cross1]] = [

@@ -1,10 +1,10 @@
 //! Large pages for operands, which are read in long runs over more memory than the translation buffers cover.
 #![expect(unsafe_code, reason = "advice to the system about pages is given by address")]
 
-use super::Line;
+use super::CacheLine;
 
 /// Asks the system for large pages where lines cover whole ones.
-pub(super) fn prefer_large_pages(lines: &mut [Line]) {
+pub(super) fn prefer_large_pages(lines: &mut [CacheLine]) {
     const LARGE: usize = 2 << 20;
     let start = lines.as_mut_ptr().cast::<u8>();
     let skipped = start.align_offset(LARGE);

@@ -20,8 +20,8 @@ mod transform;
 pub use ciphertext::Ciphertext;
 pub use limb::Limb;
 pub(crate) use limb::product_bits;
+pub(crate) use tiles::{CacheLine, join, split};
 pub use tiles::{CipherTiles, PlainRows};
-pub(crate) use tiles::{Line, join, split};
 pub(crate) use transform::Transform;
 
 use std::borrow::BorrowMut;
@@ -119,14 +119,14 @@ pub(crate) fn multiply_part(
         for first in (0..blocks).step_by(stretch) {
             for (r, row_group) in rows.chunks(PARTNERS).enumerate() {
                 for (c, column_group) in columns.chunks(PARTNERS).enumerate() {
-                    let place = Place {
+                    let place = GroupAddress {
                         limb: l,
                         first_block: first,
                         blocks: stretch.min(blocks - first),
                         row: r * PARTNERS,
                         column: c * PARTNERS,
                     };
-                    let group = Group { rows: row_group, columns: column_group, first_tile, inner };
+                    let group = TileGroup { rows: row_group, columns: column_group, first_tile, inner };
                     match backend {
                         #[cfg(target_arch = "x86_64")]
                         Backend::Avx2(token) => {
@@ -143,7 +143,7 @@ pub(crate) fn multiply_part(
 
 /// Where a group's sums belong.
 #[derive(Clone, Copy)]
-struct Place {
+struct GroupAddress {
     limb: usize,
     first_block: usize,
     blocks: usize,
@@ -153,7 +153,7 @@ struct Place {
 
 /// Rows and columns that meet in so many inputs: those of the rows from a tile on.
 #[derive(Clone, Copy)]
-struct Group<'a> {
+struct TileGroup<'a> {
     rows: &'a [&'a CipherTiles],
     columns: &'a [&'a PlainRows],
     first_tile: usize,
@@ -269,7 +269,7 @@ pub(crate) fn weighted_tiles(
     }
     for tile in 0..sum.tiles() {
         for (l, limb) in limbs.iter().enumerate() {
-            let sources: Vec<(u32, &[Line])> =
+            let sources: Vec<(u32, &[CacheLine])> =
                 terms.iter().map(|&(w, t)| (w, t.limb_lines(tile, l))).collect();
             weighted_sum(backend, limb, Words::Split, &sources, sum.limb_lines_mut(tile, l));
         }

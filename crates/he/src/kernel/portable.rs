@@ -5,12 +5,14 @@ use std::borrow::BorrowMut;
 
 use secsv_algebra::Modulus;
 
-use super::{BLOCK, CipherTiles, Ciphertext, FOLD_AFTER, Group, Place, PlainRows, TILE, Words, join, split};
+use super::{
+    BLOCK, CipherTiles, Ciphertext, FOLD_AFTER, GroupAddress, PlainRows, TILE, TileGroup, Words, join, split,
+};
 
 pub(super) fn group(
     modulus: Modulus,
-    group: Group<'_>,
-    place: Place,
+    group: TileGroup<'_>,
+    place: GroupAddress,
     width: usize,
     products: &mut [Ciphertext],
 ) {
@@ -33,7 +35,7 @@ pub(super) fn group(
 /// Both parts of one output at one limb and block.
 fn sum(
     modulus: Modulus,
-    group: Group<'_>,
+    group: TileGroup<'_>,
     row: &CipherTiles,
     column: &PlainRows,
     at: (usize, usize),

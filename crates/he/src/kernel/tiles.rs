@@ -21,15 +21,15 @@ pub(crate) const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
 /// One cache line of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C, align(64))]
-pub(crate) struct Line(pub [u64; BLOCK]);
+pub(crate) struct CacheLine(pub [u64; BLOCK]);
 
-impl Borrow<[u64; BLOCK]> for Line {
+impl Borrow<[u64; BLOCK]> for CacheLine {
     fn borrow(&self) -> &[u64; BLOCK] {
         &self.0
     }
 }
 
-impl BorrowMut<[u64; BLOCK]> for Line {
+impl BorrowMut<[u64; BLOCK]> for CacheLine {
     fn borrow_mut(&mut self) -> &mut [u64; BLOCK] {
         &mut self.0
     }
@@ -49,7 +49,7 @@ pub(crate) const fn join(x: u64) -> u64 {
 
 /// Memory of operands that are gone, kept for the next ones of their size: fresh memory costs as much as what is
 /// computed in it.
-struct Spare(Mutex<Vec<Vec<Line>>>);
+struct Spare(Mutex<Vec<Vec<CacheLine>>>);
 
 /// Of wiped plaintexts: all zero.
 static WIPED: Spare = Spare(Mutex::new(Vec::new()));
@@ -61,7 +61,7 @@ impl Spare {
     const KEPT: usize = 1 << 30;
 
     /// So many lines, from here or fresh.
-    fn take(&self, lines: usize) -> Vec<Line> {
+    fn take(&self, lines: usize) -> Vec<CacheLine> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept.iter().rposition(|room| room.len() == lines).map(|at| kept.remove(at));
         drop(kept);
@@ -69,8 +69,8 @@ impl Spare {
     }
 
     /// Keeps memory; what was kept longest makes place for it.
-    fn give_back(&self, room: Vec<Line>) {
-        let bytes = |room: &Vec<Line>| room.len() * size_of::<Line>();
+    fn give_back(&self, room: Vec<CacheLine>) {
+        let bytes = |room: &Vec<CacheLine>| room.len() * size_of::<CacheLine>();
         if room.is_empty() || bytes(&room) > Self::KEPT {
             return;
         }
@@ -85,7 +85,7 @@ impl Spare {
 
 /// So many lines, zero, on large pages where the system has them: operands are read in long runs over more memory
 /// than the translation buffers cover.
-fn room(lines: usize) -> Vec<Line> {
+fn room(lines: usize) -> Vec<CacheLine> {
     #[cfg_attr(not(target_os = "linux"), expect(unused_mut))]
     let mut room = bytemuck::zeroed_vec(lines);
     #[cfg(target_os = "linux")]
@@ -99,7 +99,7 @@ pub struct CipherTiles {
     inner: usize,
     limbs: usize,
     degree: usize,
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
 }
 
 impl Drop for CipherTiles {
@@ -133,7 +133,7 @@ impl CipherTiles {
 
     /// Memory taken.
     pub fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
+        self.lines.len() * size_of::<CacheLine>()
     }
 
     /// Index of the first line of this tile, limb and block, and the number of ciphertexts in the tile.
@@ -153,7 +153,7 @@ impl CipherTiles {
         limb: usize,
         first: usize,
         blocks: usize,
-    ) -> (&[[Line; 2]], usize) {
+    ) -> (&[[CacheLine; 2]], usize) {
         let (start, width) = self.locate(tile, limb, first);
         (self.lines[start..start + 2 * width * blocks].as_chunks().0, width)
     }
@@ -180,13 +180,13 @@ impl CipherTiles {
     }
 
     /// All lines of one tile at one limb, in memory order: for sums that treat every word alike.
-    pub(crate) fn limb_lines(&self, tile: usize, limb: usize) -> &[Line] {
+    pub(crate) fn limb_lines(&self, tile: usize, limb: usize) -> &[CacheLine] {
         let (start, width) = self.locate(tile, limb, 0);
         &self.lines[start..start + 2 * width * self.degree / BLOCK]
     }
 
     /// The same, to be written.
-    pub(crate) fn limb_lines_mut(&mut self, tile: usize, limb: usize) -> &mut [Line] {
+    pub(crate) fn limb_lines_mut(&mut self, tile: usize, limb: usize) -> &mut [CacheLine] {
         let (start, width) = self.locate(tile, limb, 0);
         &mut self.lines[start..start + 2 * width * self.degree / BLOCK]
     }
@@ -204,12 +204,12 @@ pub struct PlainRows {
     inner: usize,
     limbs: usize,
     degree: usize,
-    words: Vec<Line>,
+    words: Vec<CacheLine>,
 }
 
 impl Drop for PlainRows {
     fn drop(&mut self) {
-        bytemuck::cast_slice_mut::<Line, u64>(&mut self.words).zeroize();
+        bytemuck::cast_slice_mut::<CacheLine, u64>(&mut self.words).zeroize();
         WIPED.give_back(std::mem::take(&mut self.words));
     }
 }
@@ -233,7 +233,7 @@ impl PlainRows {
 
     /// One limb of one plaintext, a stretch of blocks.
     #[inline(always)]
-    pub(super) fn stretch(&self, input: usize, limb: usize, first: usize, blocks: usize) -> &[Line] {
+    pub(super) fn stretch(&self, input: usize, limb: usize, first: usize, blocks: usize) -> &[CacheLine] {
         let start = (input * self.limbs + limb) * Self::stride(self.degree) + first;
         &self.words[start..start + blocks]
     }

@@ -38,7 +38,7 @@ pub use packed::BlockShape;
 pub use sums::Terms;
 
 use crate::{HeError, Packing, Parameters, flood::NoiseBound};
-use {packed::Packed, reducing::Reducing, squaring::Squaring};
+use {packed::PackedPlacement, reducing::Reducing, squaring::Squaring};
 
 /// Outputs and inputs of a linear layer: the shape of its weight matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,7 +98,7 @@ pub(crate) trait Placement {
 enum AnyPlacement {
     Squaring(Squaring),
     Reducing(Reducing),
-    Packed(Packed),
+    Packed(PackedPlacement),
 }
 
 /// Sum over i below `copies` of the slots rotated by `i * step`.
@@ -128,7 +128,7 @@ impl Layout {
         let placement = match method {
             Method::Squaring => AnyPlacement::Squaring(Squaring::new(shape, degree)),
             Method::Reducing => AnyPlacement::Reducing(Reducing::new(shape, degree)?),
-            Method::Packed(block) => AnyPlacement::Packed(Packed::new(shape, block, degree)?),
+            Method::Packed(block) => AnyPlacement::Packed(PackedPlacement::new(shape, block, degree)?),
         };
         let digest = digest(parameters, shape, method);
         Ok(Self { parameters: parameters.clone(), shape, method, placement, digest })

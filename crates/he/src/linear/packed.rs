@@ -19,12 +19,12 @@ pub struct BlockShape {
 }
 
 #[derive(Clone)]
-pub(super) struct Packed {
+pub(super) struct PackedPlacement {
     shape: LayerShape,
     block: BlockShape,
 }
 
-impl Packed {
+impl PackedPlacement {
     /// Samples fill the first w s coefficients.
     pub(super) fn sample_extent(&self) -> usize {
         self.block.columns * self.block.samples
@@ -40,7 +40,7 @@ impl Packed {
     }
 }
 
-impl Packed {
+impl PackedPlacement {
     /// Rows of AB in one output.
     pub(super) fn height(&self, row: usize) -> usize {
         self.block.rows.min(self.shape.d_out.saturating_sub(row * self.block.rows))
@@ -57,7 +57,7 @@ impl Packed {
     }
 }
 
-impl Placement for Packed {
+impl Placement for PackedPlacement {
     fn packing(&self) -> Packing {
         Packing::Coefficients
     }

@@ -1,7 +1,7 @@
 //! Whether bytes are an object of the wire, without making it: they are read once and nothing is kept. What passes a check
 //! decodes.
 
-use super::{Kind, Reader, SEED, open};
+use super::{ObjectKind, SEED, WordReader, open};
 use crate::{
     Ciphertext, EncryptedSlots, Parameters, Reply, WireError,
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout},
@@ -10,24 +10,24 @@ use crate::{
 impl EncryptedMatrix {
     /// Checks the encoding of a matrix of this layout.
     pub fn check_bytes(layout: &Layout, bytes: &[u8]) -> Result<(), WireError> {
-        let body = open(layout.digest(), Kind::Matrix, Self::encoded_len(layout), bytes)?;
-        Reader::new(layout.parameters(), body).check_seeded(layout.weight_ciphertexts())
+        let body = open(layout.digest(), ObjectKind::Matrix, Self::encoded_len(layout), bytes)?;
+        WordReader::new(layout.parameters(), body).check_seeded(layout.weight_ciphertexts())
     }
 }
 
 impl EncryptedBatch {
     /// Checks the encoding of a batch of this layout.
     pub fn check_bytes(layout: &Layout, bytes: &[u8]) -> Result<(), WireError> {
-        let body = open(layout.digest(), Kind::Batch, Self::encoded_len(layout), bytes)?;
-        Reader::new(layout.parameters(), body).check_seeded(layout.inner())
+        let body = open(layout.digest(), ObjectKind::Batch, Self::encoded_len(layout), bytes)?;
+        WordReader::new(layout.parameters(), body).check_seeded(layout.inner())
     }
 }
 
 impl EncryptedBias {
     /// Checks the encoding of biases of this layout.
     pub fn check_bytes(layout: &Layout, bytes: &[u8]) -> Result<(), WireError> {
-        let body = open(layout.digest(), Kind::Bias, Self::encoded_len(layout), bytes)?;
-        Reader::new(layout.parameters(), body).check_seeded(layout.rows())
+        let body = open(layout.digest(), ObjectKind::Bias, Self::encoded_len(layout), bytes)?;
+        WordReader::new(layout.parameters(), body).check_seeded(layout.rows())
     }
 }
 
@@ -35,16 +35,16 @@ impl EncryptedSlots {
     /// Checks the encoding of a vector of so many elements.
     pub fn check_bytes(parameters: &Parameters, elements: usize, bytes: &[u8]) -> Result<(), WireError> {
         let expected = Self::encoded_len(parameters, elements);
-        let body = open(parameters.digest(), Kind::Slots, expected, bytes)?;
-        Reader::new(parameters, body).check_seeded(elements.div_ceil(parameters.degree()))
+        let body = open(parameters.digest(), ObjectKind::Slots, expected, bytes)?;
+        WordReader::new(parameters, body).check_seeded(elements.div_ceil(parameters.degree()))
     }
 }
 
 impl Ciphertext {
     /// Checks the encoding of a ciphertext at full modulus.
     pub fn check_bytes(parameters: &Parameters, bytes: &[u8]) -> Result<(), WireError> {
-        let body = open(parameters.digest(), Kind::Ciphertext, Self::encoded_len(parameters), bytes)?;
-        let mut reader = Reader::new(parameters, body);
+        let body = open(parameters.digest(), ObjectKind::Ciphertext, Self::encoded_len(parameters), bytes)?;
+        let mut reader = WordReader::new(parameters, body);
         let mut words = vec![0; parameters.degree()];
         (0..2).try_for_each(|_| reader.check_polynomial(&mut words))
     }
@@ -58,7 +58,7 @@ impl Reply {
     }
 }
 
-impl Reader<'_> {
+impl WordReader<'_> {
     fn check_seeded(&mut self, count: usize) -> Result<(), WireError> {
         let mut words = vec![0; self.parameters.degree()];
         (0..count).try_for_each(|_| {

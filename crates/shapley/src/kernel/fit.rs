@@ -16,7 +16,7 @@ pub(super) fn fit(kernel: &Kernel, table: &UtilityTable) -> Result<Estimate, Err
         return Ok(Estimate::exact(vec![total]));
     }
     let undetermined = || Error::Undetermined { method: kernel.method, clients: n, found: table.len() };
-    let game = Game { n, empty, total, table };
+    let game = FitProblem { n, empty, total, table };
     let mut weighted = Vec::new();
     for stratum in kernel.strata.iter().filter(|stratum| !stratum.drawn.is_empty()) {
         let weight = stratum.mass / stratum.drawn.len() as f64 / 2.0;
@@ -37,7 +37,7 @@ pub(super) fn fit_weighted(
 ) -> Result<Option<Vec<f64>>, Error> {
     let (empty, all) = table.ends()?;
     let total = all - empty;
-    let fitted = solve(&Game { n, empty, total, table }, weighted)?;
+    let fitted = solve(&FitProblem { n, empty, total, table }, weighted)?;
     Ok(fitted.map(|(_, psi)| psi.iter().map(|value| value + total / n as f64).collect()))
 }
 
@@ -45,7 +45,7 @@ pub(super) fn fit_weighted(
 type Fitted = (DMatrix<f64>, DVector<f64>);
 
 /// `None` where the coalitions do not determine the fit.
-fn solve(game: &Game<'_>, weighted: &[(u128, f64)]) -> Result<Option<Fitted>, Error> {
+fn solve(game: &FitProblem<'_>, weighted: &[(u128, f64)]) -> Result<Option<Fitted>, Error> {
     let n = game.n;
     let mut normal = DMatrix::from_element(n, n, 1.0 / n as f64);
     let mut right = DVector::zeros(n);
@@ -60,14 +60,14 @@ fn solve(game: &Game<'_>, weighted: &[(u128, f64)]) -> Result<Option<Fitted>, Er
     }))
 }
 
-struct Game<'a> {
+struct FitProblem<'a> {
     n: usize,
     empty: f64,
     total: f64,
     table: &'a UtilityTable,
 }
 
-impl Game<'_> {
+impl FitProblem<'_> {
     fn both(&self, pair: u128) -> [u128; 2] {
         [pair, everybody(self.n) & !pair]
     }
@@ -95,7 +95,7 @@ fn invert(normal: DMatrix<f64>) -> Option<DMatrix<f64>> {
 /// finite-population factor of each size).
 fn standard_errors(
     kernel: &Kernel,
-    game: &Game<'_>,
+    game: &FitProblem<'_>,
     inverse: &DMatrix<f64>,
     psi: &DVector<f64>,
 ) -> Result<Vec<f64>, Error> {
@@ -121,7 +121,7 @@ fn standard_errors(
 }
 
 /// Sum over the pairs drawn of (score - mean)(score - mean)', a pair's score being the mean of row times residual.
-fn scatter(stratum: &Stratum, game: &Game<'_>, psi: &DVector<f64>) -> Result<DMatrix<f64>, Error> {
+fn scatter(stratum: &Stratum, game: &FitProblem<'_>, psi: &DVector<f64>) -> Result<DMatrix<f64>, Error> {
     let mut scores = Vec::with_capacity(stratum.drawn.len());
     for &pair in &stratum.drawn {
         let mut score = DVector::zeros(game.n);

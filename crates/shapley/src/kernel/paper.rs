@@ -13,7 +13,7 @@ use rand_chacha::ChaCha20Rng;
 use super::fit::fit_weighted;
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     utility::everybody,
     values::Estimate,
 };
@@ -141,8 +141,8 @@ fn of_size(clients: usize, size: usize) -> Vec<u128> {
     found.into_iter().map(|(set, _)| set).collect()
 }
 
-impl Plan for KernelOfThePaper {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for KernelOfThePaper {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         self.settled = false;
         let ends = vec![0, everybody(self.clients)];
         let missing = known.missing(&ends);

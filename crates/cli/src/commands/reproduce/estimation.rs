@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     eval,
     measurement::{Measured, Measurement},
-    paper::{self, Estimator},
-    runs::{Trained, Training},
-    study::{CLIENTS, Scope, Section, Study, mean},
-    table::{Cell, Table, figure},
-    tasks::Task,
+    paper::{self, PaperEstimator},
+    runs::{TrainedCell, Training},
+    study::{CLIENTS, Section, Study, StudyScope, mean},
+    table::{Cell, ResultTable, figure},
+    tasks::PaperTask,
 };
 use crate::commands::protocols::ProtocolName;
 
@@ -23,23 +23,23 @@ const SEEDS: u64 = 10;
 const KERNEL_TESTS: usize = 2 * CLIENTS + 16;
 
 /// One row of the table.
-struct Entry {
+struct EstimatorRow {
     title: &'static str,
     method: Method,
     samples: Option<usize>,
-    printed: Option<Estimator>,
+    printed: Option<PaperEstimator>,
 }
 
-const ENTRIES: [Entry; 8] = [
-    entry("SecSV, exact", Method::Exact, None, Some(Estimator::Exact)),
+const ENTRIES: [EstimatorRow; 8] = [
+    entry("SecSV, exact", Method::Exact, None, Some(PaperEstimator::Exact)),
     entry(
         "SecSV+PS, the authors' (with repeats)",
         Method::PermutationWithRepeats,
         None,
-        Some(Estimator::Permutations),
+        Some(PaperEstimator::Permutations),
     ),
-    entry("SecSV+GT, the authors'", Method::GroupTestingOfThePaper, None, Some(Estimator::GroupTesting)),
-    entry("SecSV+KS, the authors'", Method::KernelShapOfThePaper, None, Some(Estimator::KernelShap)),
+    entry("SecSV+GT, the authors'", Method::GroupTestingOfThePaper, None, Some(PaperEstimator::GroupTesting)),
+    entry("SecSV+KS, the authors'", Method::KernelShapOfThePaper, None, Some(PaperEstimator::KernelShap)),
     entry("SecSV+PS as proposed", Method::Permutation, None, None),
     entry("SecSV+GT as proposed", Method::GroupTesting, None, None),
     entry("SecSV+KS as proposed, 26 tests", Method::KernelShap, Some(KERNEL_TESTS), None),
@@ -50,18 +50,18 @@ const fn entry(
     title: &'static str,
     method: Method,
     samples: Option<usize>,
-    printed: Option<Estimator>,
-) -> Entry {
-    Entry { title, method, samples, printed }
+    printed: Option<PaperEstimator>,
+) -> EstimatorRow {
+    EstimatorRow { title, method, samples, printed }
 }
 
-impl Entry {
+impl EstimatorRow {
     /// Whether fewer models than all are tested, so that the time has to be measured by itself.
     fn saves_tests(&self) -> bool {
         self.method == Method::KernelShapOfThePaper || self.samples.is_some()
     }
 
-    fn measurement(&self, scope: &Scope, task: Task, skip: bool) -> Measurement {
+    fn measurement(&self, scope: &StudyScope, task: PaperTask, skip: bool) -> Measurement {
         let exact = exact(scope, task, skip);
         if !self.saves_tests() {
             return exact;
@@ -71,23 +71,23 @@ impl Entry {
 }
 
 /// Every model tested under SecSV on all samples: what errors are computed from.
-fn whole(scope: &Scope, task: Task, skip: bool) -> Measurement {
+fn whole(scope: &StudyScope, task: PaperTask, skip: bool) -> Measurement {
     eval::secure(scope, task, 0, ProtocolName::SECSV, skip)
 }
 
 /// The same on as many samples as estimators are timed on.
-fn exact(scope: &Scope, task: Task, skip: bool) -> Measurement {
+fn exact(scope: &StudyScope, task: PaperTask, skip: bool) -> Measurement {
     Measurement { share: scope.studied(task), ..whole(scope, task, skip) }
 }
 
 /// The same of models that were trained as the paper's authors do, under SecSV or in the clear.
-fn as_the_authors(scope: &Scope, task: Task, protocol: ProtocolName) -> Measurement {
-    let trained = Trained { training: Training::OfTheAuthors, ..scope.federation(task, 0) };
+fn as_the_authors(scope: &StudyScope, task: PaperTask, protocol: ProtocolName) -> Measurement {
+    let trained = TrainedCell { training: Training::OfTheAuthors, ..scope.federation(task, 0) };
     Measurement { share: scope.studied(task), ..Measurement::new(trained, protocol) }
 }
 
 /// What has to be measured: estimators that ask for every model anyway share the exact run.
-pub fn measurements(scope: &Scope) -> Vec<Measurement> {
+pub fn measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     for &task in &scope.tasks {
         let mut wanted =
@@ -126,7 +126,7 @@ pub fn section(study: &Study) -> Section {
         "The authors' variants: PS draws 737 orders with repeats (120 exist); GT takes any point that fits, and utilities as they are instead of above the empty coalition's (the latter is our inference: it gives errors of the paper's size, whatever the data set); KS counts repeats of complements as new and lets sampled coalitions weigh 1. \"As proposed\" are the methods of the papers that propose them: with every order or coalition at hand PS and KS are exact.".to_owned(),
         "How far KS errs depends on how far apart the clients' models are, and so on their local training. Ours (docs/DATASETS.md) keeps them close, most of all on the GRU: one epoch a round where the authors take ten, and a loss that corrects for label skew. So the order of the errors is given for the authors' epochs, learning rates and loss as well.".to_owned(),
     ];
-    let mut table = Table::new("table-estimation", &COLUMNS);
+    let mut table = ResultTable::new("table-estimation", &COLUMNS);
     for &task in &study.scope.tasks {
         match task_rows(study, task, &mut section.lines) {
             Ok(rows) => {
@@ -162,7 +162,7 @@ const COLUMNS: [&str; 10] = [
     "Error, on",
 ];
 
-fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<Vec<Cell>>, String> {
+fn task_rows(study: &Study, task: PaperTask, lines: &mut Vec<String>) -> Result<Vec<Vec<Cell>>, String> {
     let scope = &study.scope;
     let clear = study.get(&eval::clear(scope, task, 0))?;
     let hesv = study.get(&eval::secure(scope, task, 0, ProtocolName::HESV, false));
@@ -211,11 +211,11 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
 }
 
 /// Errors of all methods where clients train as the paper's authors have them, and on how many samples.
-fn authors_errors(study: &Study, task: Task) -> Result<(Errors, f64), String> {
+fn authors_errors(study: &Study, task: PaperTask) -> Result<(Errors, f64), String> {
     let [clear, exact] = [ProtocolName::Nssv, ProtocolName::SECSV]
         .map(|protocol| as_the_authors(&study.scope, task, protocol));
     let clear = study.get(&clear)?;
-    let error = |entry: &Entry| {
+    let error = |entry: &EstimatorRow| {
         replay(study, &exact, entry, &clear).map(|found| (entry.method, entry.samples, found.error))
     };
     Ok((ENTRIES.iter().map(error).collect::<Result<_, _>>()?, clear.samples()))
@@ -246,7 +246,12 @@ fn order(title: &str, errors: &Errors) -> String {
     )
 }
 
-fn replay(study: &Study, exact: &Measurement, entry: &Entry, clear: &Measured) -> Result<Replayed, String> {
+fn replay(
+    study: &Study,
+    exact: &Measurement,
+    entry: &EstimatorRow,
+    clear: &Measured,
+) -> Result<Replayed, String> {
     let samples = entry.samples.map_or(String::new(), |samples| samples.to_string());
     let key = format!("replay-{}-{}{samples}", exact.key(), entry.method);
     if let Some(found) = study.store.get(&key) {
@@ -254,7 +259,7 @@ fn replay(study: &Study, exact: &Measurement, entry: &Entry, clear: &Measured) -
     }
     let begun = Instant::now();
     let run = study.get(exact)?;
-    let game = Game::of(&run)?;
+    let game = RecordedGame::of(&run)?;
     let mut all = Vec::new();
     for seed in 0..SEEDS {
         let settings = Settings { seed, samples: entry.samples, ..Settings::default() };
@@ -270,13 +275,13 @@ fn replay(study: &Study, exact: &Measurement, entry: &Entry, clear: &Measured) -
 }
 
 /// Every utility of an exact run.
-struct Game<'a> {
+struct RecordedGame<'a> {
     run: &'a Measured,
     rounds: Vec<(RoundId, Coalition)>,
     utilities: BTreeMap<(RoundId, Coalition), f64>,
 }
 
-impl<'a> Game<'a> {
+impl<'a> RecordedGame<'a> {
     fn of(run: &'a Measured) -> Result<Self, String> {
         let mut utilities = BTreeMap::new();
         let mut players: BTreeMap<RoundId, Coalition> = BTreeMap::new();

@@ -5,9 +5,9 @@ use secsv_protocol::{decryptors::Protocol, session::Matmul};
 use super::{
     measurement::{Measured, Measurement, SECURE},
     paper,
-    study::{Scope, Section, Study, mean},
-    table::{Cell, Table, figure},
-    tasks::Task,
+    study::{Section, Study, StudyScope, mean},
+    table::{Cell, ResultTable, figure},
+    tasks::PaperTask,
 };
 use crate::commands::protocols::ProtocolName;
 
@@ -17,12 +17,18 @@ const BYTES_PER_SECOND: f64 = 134_217_728.0;
 const PAPER_ROUNDS: f64 = 10.0;
 
 /// In the clear, the reference of every error.
-pub fn clear(scope: &Scope, task: Task, repetition: u32) -> Measurement {
+pub fn clear(scope: &StudyScope, task: PaperTask, repetition: u32) -> Measurement {
     Measurement::new(scope.federation(task, repetition), ProtocolName::Nssv)
 }
 
 /// A secure protocol. HESV tests CNN and GRU on a tenth, and as many rounds as fit the limit: all of it takes hours.
-pub fn secure(scope: &Scope, task: Task, repetition: u32, protocol: ProtocolName, skip: bool) -> Measurement {
+pub fn secure(
+    scope: &StudyScope,
+    task: PaperTask,
+    repetition: u32,
+    protocol: ProtocolName,
+    skip: bool,
+) -> Measurement {
     let whole = Measurement::new(scope.federation(task, repetition), protocol);
     match protocol {
         ProtocolName::HESV => {
@@ -39,7 +45,7 @@ fn rows() -> impl Iterator<Item = (ProtocolName, Protocol, &'static str, bool)> 
 }
 
 /// What has to be measured.
-pub fn measurements(scope: &Scope) -> Vec<Measurement> {
+pub fn measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     for &task in &scope.tasks {
         for repetition in 0..scope.runs {
@@ -60,7 +66,7 @@ pub fn section(study: &Study) -> Section {
         format!("Communication is bytes / {BYTES_PER_SECOND} B/s, as the authors compute it; parties here share a process, so it is not part of the total. Arithmetic is linear layers; other is flooding and re-randomising replies, activations, packing of messages and tests that owners do themselves, which the paper's columns do not have."),
         "HESV multiplies by whichever of the paper's two matrix methods is planned to be faster; the row names it. CNN and GRU take it hours, so it tests them on a tenth of the samples, and as many rounds as fit the limit. Batches of a tenth are less full: its total for all M and T, extrapolated by samples and rounds, and speedups with respect to it are upper bounds there. Error is the Euclidean distance of the FSVs from NSSV's on the same samples and rounds; FSVs add up over rounds, so one of fewer rounds is not compared with the paper's. Against the authors' code: their counted total on 2 virtual EPYC cores over our wall clock, per test sample and round. Memory is the process's peak, all parties together.".to_owned(),
     ];
-    let mut table = Table::new("table-eval", &COLUMNS);
+    let mut table = ResultTable::new("table-eval", &COLUMNS);
     for &task in &study.scope.tasks {
         let reference = study.repeated(|repetition| clear(&study.scope, task, repetition));
         let hesv =
@@ -69,7 +75,7 @@ pub fn section(study: &Study) -> Section {
             let found = study.repeated(|repetition| secure(&study.scope, task, repetition, name, skip));
             let row = match (&found, &reference) {
                 (Ok(found), Ok(reference)) => {
-                    let row = Row {
+                    let row = MeasuredRow {
                         study,
                         task,
                         protocol,
@@ -121,7 +127,7 @@ fn padded(mut row: Vec<Cell>) -> Vec<Cell> {
     row
 }
 
-fn nssv(task: Task, found: &[Measured]) -> Vec<Cell> {
+fn nssv(task: PaperTask, found: &[Measured]) -> Vec<Cell> {
     let seconds = mean(found, |m| m.result.timing.wall_s);
     let mut row = vec![
         Cell::text(task.title()),
@@ -137,15 +143,15 @@ fn nssv(task: Task, found: &[Measured]) -> Vec<Cell> {
 }
 
 /// The share of the paper's work (samples times rounds) that was done.
-fn per_unit(task: Task, found: &[Measured]) -> f64 {
+fn per_unit(task: PaperTask, found: &[Measured]) -> f64 {
     let rounds = mean(found, Measured::rounds);
     paper::samples(task)
         .map_or(1.0, |samples| mean(found, Measured::samples) * rounds / (samples * PAPER_ROUNDS))
 }
 
-struct Row<'a> {
+struct MeasuredRow<'a> {
     study: &'a Study,
-    task: Task,
+    task: PaperTask,
     protocol: Protocol,
     title: &'static str,
     skip: bool,
@@ -154,7 +160,7 @@ struct Row<'a> {
     hesv: Option<&'a [Measured]>,
 }
 
-impl Row<'_> {
+impl MeasuredRow<'_> {
     fn seconds(&self) -> f64 {
         mean(self.found, |m| m.result.timing.wall_s)
     }

@@ -8,9 +8,9 @@ use super::{
     fit::LineFit,
     linear_growth::{add_estimated, add_products},
     measurement::{Measured, Measurement},
-    study::{CLIENTS, Scope, Section, Study},
-    table::{Cell, Table, figure},
-    tasks::Task,
+    study::{CLIENTS, Section, Study, StudyScope},
+    table::{Cell, ResultTable, figure},
+    tasks::PaperTask,
 };
 use crate::commands::protocols::ProtocolName;
 
@@ -30,24 +30,24 @@ struct Sweep<'a> {
     /// What x counts.
     x: &'static str,
     /// The measurement at each place, without and with SampleSkip.
-    at: &'a dyn Fn(Task, f64, bool) -> Measurement,
-    places: &'a dyn Fn(Task) -> Vec<f64>,
+    at: &'a dyn Fn(PaperTask, f64, bool) -> Measurement,
+    places: &'a dyn Fn(PaperTask) -> Vec<f64>,
     skips: &'static [bool],
     /// What seconds are divided by.
     per_sample: bool,
 }
 
-fn of_share(scope: &Scope, task: Task, share: f64, skip: bool) -> Measurement {
+fn of_share(scope: &StudyScope, task: PaperTask, share: f64, skip: bool) -> Measurement {
     let whole = Measurement::new(scope.federation(task, 0), ProtocolName::SECSV);
     Measurement { share, skip, ..whole }
 }
 
-fn of_rounds(scope: &Scope, task: Task, rounds: f64, skip: bool) -> Measurement {
+fn of_rounds(scope: &StudyScope, task: PaperTask, rounds: f64, skip: bool) -> Measurement {
     let whole = Measurement::new(scope.federation(task, 0), ProtocolName::SECSV);
     Measurement { share: scope.studied(task), rounds: rounds as u32, skip, ..whole }
 }
 
-fn share_places(scope: &Scope, task: Task) -> Vec<f64> {
+fn share_places(scope: &StudyScope, task: PaperTask) -> Vec<f64> {
     let studied = scope.studied(task);
     if studied == 1.0 {
         return SHARES.to_vec();
@@ -56,14 +56,14 @@ fn share_places(scope: &Scope, task: Task) -> Vec<f64> {
 }
 
 /// Five places up to T.
-fn round_places(scope: &Scope) -> Vec<f64> {
+fn round_places(scope: &StudyScope) -> Vec<f64> {
     let mut places: Vec<u32> = (1..=5).map(|fifth| (scope.rounds * fifth).div_ceil(5)).collect();
     places.dedup();
     places.into_iter().map(f64::from).collect()
 }
 
 /// Hands on the sweeps over M and T.
-fn with_sample_sweeps(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
+fn with_sample_sweeps(scope: &StudyScope, mut take: impl FnMut(&Sweep<'_>)) {
     take(&Sweep {
         name: "fig-samples",
         x: "M (test samples)",
@@ -83,7 +83,7 @@ fn with_sample_sweeps(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
 }
 
 /// Hands on the sweep over n.
-fn with_client_sweep(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
+fn with_client_sweep(scope: &StudyScope, mut take: impl FnMut(&Sweep<'_>)) {
     take(&Sweep {
         name: "fig-clients",
         x: "n (clients)",
@@ -95,7 +95,7 @@ fn with_client_sweep(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
 }
 
 impl Sweep<'_> {
-    fn measurements(&self, tasks: &[Task]) -> Vec<Measurement> {
+    fn measurements(&self, tasks: &[PaperTask]) -> Vec<Measurement> {
         let mut all = Vec::new();
         for &task in tasks {
             for &skip in self.skips {
@@ -114,7 +114,7 @@ impl Sweep<'_> {
     }
 
     /// x is what was really used.
-    fn points(&self, study: &Study, task: Task, skip: bool) -> Vec<Result<Point, String>> {
+    fn points(&self, study: &Study, task: PaperTask, skip: bool) -> Vec<Result<Point, String>> {
         let point = |place: f64| {
             let found = study.get(&(self.at)(task, place, skip))?;
             let x = if self.name == "fig-samples" { found.samples() } else { place };
@@ -139,7 +139,7 @@ impl Sweep<'_> {
             "Speedup by SampleSkip",
             "Memory GiB",
         ];
-        let mut table = Table::new(self.name, &columns);
+        let mut table = ResultTable::new(self.name, &columns);
         let mut series = Vec::new();
         for &task in &study.scope.tasks {
             let plain = self.points(study, task, false);
@@ -185,7 +185,7 @@ impl Sweep<'_> {
 
     fn row(
         &self,
-        task: Task,
+        task: PaperTask,
         skip: bool,
         place: f64,
         point: &Result<Point, String>,
@@ -225,7 +225,7 @@ impl Sweep<'_> {
 }
 
 /// What "Effect of M" needs.
-pub fn sample_measurements(scope: &Scope) -> Vec<Measurement> {
+pub fn sample_measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     with_sample_sweeps(scope, |sweep| all.extend(sweep.measurements(&scope.tasks)));
     all
@@ -244,7 +244,7 @@ pub fn sample_section(study: &Study) -> Section {
 }
 
 /// What "Effect of n" needs.
-pub fn client_measurements(scope: &Scope) -> Vec<Measurement> {
+pub fn client_measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     with_client_sweep(scope, |sweep| all.extend(sweep.measurements(&scope.tasks)));
     for &task in scope.tasks.iter().filter(|task| task.is_linear()) {

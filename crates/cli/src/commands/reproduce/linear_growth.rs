@@ -8,13 +8,13 @@ use super::{
     fit::LineFit,
     measurement::Measured,
     study::{Section, Study},
-    table::{Cell, Table},
+    table::{Cell, ResultTable},
 };
 
 /// What a client more costs logistic models where the number of tests is not exponential.
 pub(super) fn add_estimated(section: &mut Section, study: &Study) {
     let columns = ["Data set (model)", "n (clients)", "M", "T", "Models tested", "Wall s", "Memory GiB"];
-    let mut table = Table::new("fig-clients-estimated", &columns);
+    let mut table = ResultTable::new("fig-clients-estimated", &columns);
     let mut series = Vec::new();
     for &task in study.scope.tasks.iter().filter(|task| task.is_linear()) {
         let mut points = Vec::new();
@@ -75,7 +75,7 @@ const PRODUCT_COLUMNS: [&str; 9] = [
 
 /// Work of logistic models that grows with the clients, beside what grows with the coalitions.
 pub(super) fn add_products(section: &mut Section, study: &Study) {
-    let mut table = Table::new("fig-clients-products", &PRODUCT_COLUMNS);
+    let mut table = ResultTable::new("fig-clients-products", &PRODUCT_COLUMNS);
     let mut series = Vec::new();
     for &task in study.scope.tasks.iter().filter(|task| task.is_linear()) {
         let (mut points, mut encrypted) = (Vec::new(), Vec::new());

@@ -3,7 +3,7 @@
 use super::{
     paper::{MATMUL, MatmulColumn},
     study::{Section, Study},
-    table::{Cell, Table, figure},
+    table::{Cell, ResultTable, figure},
 };
 use crate::commands::bench::{MatmulTimes, ProductTime};
 
@@ -23,8 +23,8 @@ pub fn section(study: &Study) -> Section {
         MATMUL.iter().map(|column| format!("{}x{}", column.shape[0], column.shape[1])).collect();
     let mut head = vec!["Speedup"];
     head.extend(columns.iter().map(String::as_str));
-    let mut table = Table::new("table-matmul", &head);
-    let mut times = Table::new("table-matmul-times", &head);
+    let mut table = ResultTable::new("table-matmul", &head);
+    let mut times = ResultTable::new("table-matmul-times", &head);
     match study.store.get::<MatmulTimes>(CELL) {
         Some(found) => fill(&found, &mut table, &mut times, &mut section.lines),
         None => {
@@ -112,7 +112,7 @@ const TIMED: [(&str, &str); 5] = [
     ("packed", "half"),
 ];
 
-fn fill(found: &MatmulTimes, table: &mut Table, times: &mut Table, lines: &mut Vec<String>) {
+fn fill(found: &MatmulTimes, table: &mut ResultTable, times: &mut ResultTable, lines: &mut Vec<String>) {
     let shapes: Vec<Shape<'_>> = MATMUL.iter().map(|column| Shape { found, column }).collect();
     for (name, figure, printed) in SPEEDUPS {
         let cell = |shape: &Shape<'_>| Cell::Compared {

@@ -7,7 +7,7 @@ use secsv_shapley::{Method, Settings};
 use secsv_training::ModelKind;
 use serde::{Deserialize, Serialize};
 
-use super::{machine::reset_peak_memory, runs::Runs, runs::Trained, tasks::Task};
+use super::{machine::reset_peak_memory, runs::Runs, runs::TrainedCell, tasks::PaperTask};
 use crate::commands::{
     plan::planned_seconds,
     protocols::{EncryptionArgs, ProtocolName, evaluate_run},
@@ -26,7 +26,7 @@ const FEWEST_SAMPLES: f64 = 20.0;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     /// The federation.
-    pub trained: Trained,
+    pub trained: TrainedCell,
     /// The share of its test samples.
     pub share: f64,
     /// How many of its rounds.
@@ -87,7 +87,7 @@ impl Measured {
 
 impl Measurement {
     /// All samples and rounds of a federation, exact, nothing skipped.
-    pub fn new(trained: Trained, protocol: ProtocolName) -> Self {
+    pub fn new(trained: TrainedCell, protocol: ProtocolName) -> Self {
         Self {
             trained,
             share: 1.0,
@@ -101,7 +101,7 @@ impl Measurement {
     }
 
     /// The data set.
-    pub fn task(&self) -> Task {
+    pub fn task(&self) -> PaperTask {
         self.trained.task
     }
 

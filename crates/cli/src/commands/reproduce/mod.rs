@@ -36,14 +36,14 @@ use serde_json::json;
 use super::bench;
 use crate::{
     failure::{BadInput, is_bad_input},
-    output::{Format, Progress},
+    output::{Format, ProgressReport},
 };
 use machine::Machine;
 use measurement::Measurement;
-use runs::{Runs, Trained};
-use store::Store;
-use study::{Scope, Section, Study};
-use tasks::Task;
+use runs::{Runs, TrainedCell};
+use store::CellStore;
+use study::{Section, Study, StudyScope};
+use tasks::PaperTask;
 
 /// How often matrix products are timed; the fastest counts.
 const MATMUL_ROUNDS: usize = 4;
@@ -70,7 +70,7 @@ pub struct ReproduceArgs {
     out: PathBuf,
     /// The tasks; breast-cancer and digits are embedded stand-ins that the paper does not have
     #[arg(long, value_enum, value_delimiter = ',', default_value = "agnews,bank,mnist,mirna")]
-    tasks: Vec<Task>,
+    tasks: Vec<PaperTask>,
     /// Rounds of training (the paper's T)
     #[arg(long, default_value_t = 10)]
     rounds: u32,
@@ -122,7 +122,7 @@ impl Target {
         if self == Self::All { Self::EACH.to_vec() } else { vec![self] }
     }
 
-    fn measurements(self, scope: &Scope) -> Vec<Measurement> {
+    fn measurements(self, scope: &StudyScope) -> Vec<Measurement> {
         match self {
             Self::TableEval => eval::measurements(scope),
             Self::TableEstimation => estimation::measurements(scope),
@@ -148,12 +148,12 @@ impl Target {
 }
 
 /// One cell to be filled.
-enum Job {
+enum CellJob {
     Measure(Measurement),
     MatmulTimes,
 }
 
-impl Job {
+impl CellJob {
     fn key(&self) -> String {
         match self {
             Self::Measure(measurement) => measurement.key(),
@@ -169,7 +169,7 @@ impl Job {
     }
 
     /// The federation that it needs.
-    fn trained(&self) -> Option<&Trained> {
+    fn trained(&self) -> Option<&TrainedCell> {
         match self {
             Self::Measure(measurement) => Some(&measurement.trained),
             Self::MatmulTimes => None,
@@ -182,13 +182,13 @@ pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
     let scope = scope(args)?;
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("{}: cannot be created", args.out.display()))?;
-    let store = Store::open(&args.out, Machine::this(), args.reuse)?;
+    let store = CellStore::open(&args.out, Machine::this(), args.reuse)?;
     let parts = args.what.parts();
-    let mut jobs: Vec<Job> = Vec::new();
+    let mut jobs: Vec<CellJob> = Vec::new();
     for part in &parts {
-        let wanted = part.measurements(&scope).into_iter().map(Job::Measure);
+        let wanted = part.measurements(&scope).into_iter().map(CellJob::Measure);
         jobs.extend(wanted);
-        jobs.extend((*part == Target::TableMatmul).then_some(Job::MatmulTimes));
+        jobs.extend((*part == Target::TableMatmul).then_some(CellJob::MatmulTimes));
     }
     let runs = Runs { out: &args.out, data: args.data.as_deref() };
     let (failures, first) = work(jobs, &store, &runs)?;
@@ -226,7 +226,7 @@ fn named(part: Target, study: &Study) -> Section {
     section
 }
 
-fn scope(args: &ReproduceArgs) -> Result<Scope, BadInput> {
+fn scope(args: &ReproduceArgs) -> Result<StudyScope, BadInput> {
     let bad = |setting, expected, found: String| Err(BadInput { setting, expected, found });
     if !(args.scale > 0.0 && args.scale <= 1.0) {
         return bad("--scale", "more than 0 and at most 1", args.scale.to_string());
@@ -251,7 +251,7 @@ fn scope(args: &ReproduceArgs) -> Result<Scope, BadInput> {
     tasks.sort_unstable();
     tasks.dedup();
     let ReproduceArgs { scale, runs, rounds, seed, limit, .. } = *args;
-    Ok(Scope { tasks, scale, runs, rounds, seed, limit })
+    Ok(StudyScope { tasks, scale, runs, rounds, seed, limit })
 }
 
 /// What makes the same page again.
@@ -269,22 +269,22 @@ fn command(args: &ReproduceArgs) -> String {
 type Failures = (BTreeMap<String, String>, Option<anyhow::Error>);
 
 /// Fills every cell that is not there, the cheapest first, and goes on after those that cannot be.
-fn work(jobs: Vec<Job>, store: &Store, runs: &Runs<'_>) -> anyhow::Result<Failures> {
-    let mut open: BTreeMap<String, Job> = jobs.into_iter().map(|job| (job.key(), job)).collect();
+fn work(jobs: Vec<CellJob>, store: &CellStore, runs: &Runs<'_>) -> anyhow::Result<Failures> {
+    let mut open: BTreeMap<String, CellJob> = jobs.into_iter().map(|job| (job.key(), job)).collect();
     let asked = open.len();
     open.retain(|key, _| !store.has(key));
-    let mut open: Vec<(String, Job)> = open.into_iter().collect();
+    let mut open: Vec<(String, CellJob)> = open.into_iter().collect();
     open.sort_by(|(_, a), (_, b)| a.seconds().total_cmp(&b.seconds()));
-    let mut clock = Clock::new(asked, &open, runs);
+    let mut clock = TimeLeft::new(asked, &open, runs);
     let (mut failures, mut first): Failures = (BTreeMap::new(), None);
     for (place, (key, job)) in open.iter().enumerate() {
         clock.tell(key);
         let begun = Instant::now();
         let done = match job {
-            Job::Measure(measurement) => {
+            CellJob::Measure(measurement) => {
                 measurement.take(runs).and_then(|found| store.put(key, begun.elapsed().as_secs_f64(), &found))
             }
-            Job::MatmulTimes => bench::matmul(MATMUL_ROUNDS)
+            CellJob::MatmulTimes => bench::matmul(MATMUL_ROUNDS)
                 .and_then(|found| store.put(key, begun.elapsed().as_secs_f64(), &found)),
         };
         clock.done(place);
@@ -304,8 +304,8 @@ fn work(jobs: Vec<Job>, store: &Store, runs: &Runs<'_>) -> anyhow::Result<Failur
 const TRUST_S: f64 = 120.0;
 
 /// Progress over cells and the time left.
-struct Clock {
-    bar: Progress,
+struct TimeLeft {
+    bar: ProgressReport,
     begun: Instant,
     asked: usize,
     finished: usize,
@@ -314,15 +314,15 @@ struct Clock {
     guessed_done: f64,
 }
 
-impl Clock {
-    fn new(asked: usize, open: &[(String, Job)], runs: &Runs<'_>) -> Self {
+impl TimeLeft {
+    fn new(asked: usize, open: &[(String, CellJob)], runs: &Runs<'_>) -> Self {
         let mut trained = BTreeSet::new();
         let guessed = open.iter().map(|(_, job)| {
-            let is_first = |run: &&Trained| !runs.is_trained(run) && trained.insert(run.key());
-            job.seconds() + job.trained().filter(is_first).map_or(0.0, Trained::seconds)
+            let is_first = |run: &&TrainedCell| !runs.is_trained(run) && trained.insert(run.key());
+            job.seconds() + job.trained().filter(is_first).map_or(0.0, TrainedCell::seconds)
         });
         let (guessed, finished) = (guessed.collect(), asked - open.len());
-        let bar = Progress::new("cells", asked as u64);
+        let bar = ProgressReport::new("cells", asked as u64);
         Self { bar, begun: Instant::now(), asked, finished, guessed, guessed_done: 0.0 }
     }
 
@@ -334,7 +334,7 @@ impl Clock {
 
     fn tell(&self, cell: &str) {
         #[derive(Serialize)]
-        struct Step<'a> {
+        struct CellNote<'a> {
             event: &'static str,
             cell: &'a str,
             finished: usize,
@@ -343,7 +343,7 @@ impl Clock {
         }
         let left_s = self.left().round() as u64;
         self.bar.advance(self.finished as u64, self.asked as u64);
-        let step = Step { event: "cell", cell, finished: self.finished, cells: self.asked, left_s };
+        let step = CellNote { event: "cell", cell, finished: self.finished, cells: self.asked, left_s };
         self.bar.note(format!("{cell}, about {} min left", left_s.div_ceil(60)), &step);
     }
 

@@ -12,7 +12,7 @@ use super::{
     Target,
     measurement::{SHORT_S, TIMES},
     study::{Section, Study},
-    table::{Cell, Table},
+    table::{Cell, ResultTable},
 };
 use crate::output_file;
 use clap::ValueEnum as _;
@@ -88,7 +88,7 @@ fn whole(parts: &Path, study: &Study) -> String {
 /// The few columns of table-eval that a README has room for.
 fn headline(section: &Section, study: &Study, command: &str) -> String {
     let picked = ["Data set (model)", "Protocol", "M", "Total, wall s", "Against the authors' code", "Error"];
-    let mut short = Table::new("headline", &picked);
+    let mut short = ResultTable::new("headline", &picked);
     for table in &section.tables {
         let places: Vec<usize> =
             picked.iter().filter_map(|name| table.columns.iter().position(|column| column == name)).collect();

@@ -8,10 +8,10 @@ use super::{
     fit::LineFit,
     measurement::{Measured, Measurement},
     paper,
-    runs::Trained,
-    study::{CLIENTS, Scope, Section, Study, mean},
-    table::{Cell, Table, figure},
-    tasks::Task,
+    runs::TrainedCell,
+    study::{CLIENTS, Section, Study, StudyScope, mean},
+    table::{Cell, ResultTable, figure},
+    tasks::PaperTask,
 };
 use crate::commands::protocols::ProtocolName;
 
@@ -19,7 +19,7 @@ use crate::commands::protocols::ProtocolName;
 const LAYERS: std::ops::RangeInclusive<usize> = 1..=10;
 
 /// Skipping in the clear, every skipped sample tested after all.
-fn verified(trained: Trained) -> Measurement {
+fn verified(trained: TrainedCell) -> Measurement {
     Measurement { skip: true, ..Measurement::new(trained, ProtocolName::Nssv) }
 }
 
@@ -35,9 +35,10 @@ fn shares(found: &Measured) -> [f64; 2] {
 }
 
 /// What "Skipped samples" needs.
-pub fn skip_measurements(scope: &Scope) -> Vec<Measurement> {
-    let of_task =
-        |&task: &Task| (0..scope.runs).map(move |repetition| verified(scope.federation(task, repetition)));
+pub fn skip_measurements(scope: &StudyScope) -> Vec<Measurement> {
+    let of_task = |&task: &PaperTask| {
+        (0..scope.runs).map(move |repetition| verified(scope.federation(task, repetition)))
+    };
     scope.tasks.iter().flat_map(of_task).collect()
 }
 
@@ -48,7 +49,7 @@ pub fn skip_section(study: &Study) -> Section {
         "Shares of the predictions of aggregated models (two members or more), all rounds; skipped samples were tested after all to find the wrong ones. In the clear: secure runs skip by the same rule. The paper prints no numbers; beside ours is the authors' rule and training on the same data, counted in the clear.".to_owned(),
     ];
     let columns = ["Data set (model)", "M", "Skipped", "Wrongly skipped", "Left to test"];
-    let mut table = Table::new("fig-skipped", &columns);
+    let mut table = ResultTable::new("fig-skipped", &columns);
     let mut points = [Vec::new(), Vec::new()];
     for (place, &task) in study.scope.tasks.iter().enumerate() {
         let row = match study.repeated(|repetition| verified(study.scope.federation(task, repetition))) {
@@ -94,7 +95,7 @@ pub fn skip_section(study: &Study) -> Section {
     section
 }
 
-fn judge(task: Task, wrong: f64) -> Option<String> {
+fn judge(task: PaperTask, wrong: f64) -> Option<String> {
     (task.is_linear() && wrong > 0.0).then(|| {
         format!(
             "Worse: {}: {} wrongly skipped, where the paper's theorem says none.",
@@ -105,13 +106,13 @@ fn judge(task: Task, wrong: f64) -> Option<String> {
 }
 
 /// A DNN of L linear layers; one layer is a logistic model.
-fn deep(scope: &Scope, task: Task, layers: usize) -> Trained {
+fn deep(scope: &StudyScope, task: PaperTask, layers: usize) -> TrainedCell {
     let model = if layers == 1 { ModelKind::Logistic } else { ModelKind::Dnn { layers } };
     scope.with(task, model, CLIENTS, 0)
 }
 
 /// Its secure test on a tenth of the samples.
-fn deep_secure(scope: &Scope, task: Task, layers: usize) -> Measurement {
+fn deep_secure(scope: &StudyScope, task: PaperTask, layers: usize) -> Measurement {
     let trained = deep(scope, task, layers);
     let (share, limit) = (scope.tenth(), Some(scope.sweep_limit(trained.model)));
     let plain = Measurement::new(trained, ProtocolName::SECSV);
@@ -119,8 +120,8 @@ fn deep_secure(scope: &Scope, task: Task, layers: usize) -> Measurement {
 }
 
 /// What "Effect of L" needs.
-pub fn layer_measurements(scope: &Scope) -> Vec<Measurement> {
-    let of_task = |&task: &Task| {
+pub fn layer_measurements(scope: &StudyScope) -> Vec<Measurement> {
+    let of_task = |&task: &PaperTask| {
         LAYERS.flat_map(move |layers| [verified(deep(scope, task, layers)), deep_secure(scope, task, layers)])
     };
     scope.tasks.iter().flat_map(of_task).collect()
@@ -137,7 +138,7 @@ pub fn layer_section(study: &Study) -> Section {
     )];
     let columns =
         ["Data set", "L", "Skipped", "Wrongly skipped", "SecSV: M", "T", "Wall ms per sample and round"];
-    let mut table = Table::new("fig-layers", &columns);
+    let mut table = ResultTable::new("fig-layers", &columns);
     let (mut wrong, mut cost) = (Vec::new(), Vec::new());
     for &task in &study.scope.tasks {
         let (mut wrong_points, mut cost_points) = (Vec::new(), Vec::new());

@@ -85,7 +85,7 @@ pub fn figure(value: f64) -> String {
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Table {
+pub struct ResultTable {
     /// Its file's name without `.csv`.
     pub name: String,
     /// What the columns hold.
@@ -94,7 +94,7 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
-impl Table {
+impl ResultTable {
     /// An empty table.
     pub fn new(name: &str, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_compared_column_has_ours_the_papers_and_the_ratio() {
-        let mut table = Table::new("t", &["task", "total s"]);
+        let mut table = ResultTable::new("t", &["task", "total s"]);
         table.rows.push(vec![Cell::text("BANK, \"x\""), Cell::less_is_better(0.5, Some(137.0))]);
         table.rows.push(vec![Cell::text("digits"), Cell::less_is_better(0.25, None)]);
         table.rows.push(vec![Cell::text("MNIST"), Cell::gap("no data")]);
