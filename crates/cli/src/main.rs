@@ -6,6 +6,7 @@ mod failure;
 mod logs;
 mod output;
 mod output_file;
+mod protocol_name;
 mod report;
 
 use std::process::ExitCode;

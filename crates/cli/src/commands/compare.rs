@@ -7,8 +7,8 @@ use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_runtime::{EvaluationResult, EvaluationSettings};
 use serde::Serialize;
 
-use super::protocols::{EncryptionArgs, ProtocolName, evaluate_run};
-use crate::{output::Format, output_file};
+use super::protocols::{EncryptionArgs, evaluate_run};
+use crate::{output::Format, output_file, protocol_name::ProtocolName};
 
 /// Arguments of `secsv compare`.
 #[derive(Args)]

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::{
     evaluate::protection,
-    protocols::{EncryptionArgs, ProtocolName, evaluate_run},
+    protocols::{EncryptionArgs, evaluate_run},
 };
-use crate::{output::Format, output_file, report::render};
+use crate::{output::Format, output_file, protocol_name::ProtocolName, report::render};
 
 /// Arguments of `secsv demo`.
 #[derive(Args)]

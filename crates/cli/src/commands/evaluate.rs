@@ -11,10 +11,10 @@ use secsv_federation::RunDirectory;
 use secsv_runtime::{EvaluationResult, EvaluationSettings, SecurityResult, views::check_target};
 
 use super::{
-    protocols::{EncryptionArgs, ProtocolName, evaluate_with_views},
+    protocols::{EncryptionArgs, evaluate_with_views},
     valuation::ValuationArgs,
 };
-use crate::{failure::BadInput, output::Format, output_file, report::render};
+use crate::{failure::BadInput, output::Format, output_file, protocol_name::ProtocolName, report::render};
 
 /// Arguments of `secsv evaluate`.
 #[derive(Args)]

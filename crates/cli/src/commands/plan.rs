@@ -13,8 +13,8 @@ use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_runtime::Plan;
 use secsv_shapley::Method;
 
-use super::protocols::{EncryptionArgs, ProtocolName};
-use crate::{failure::BadInput, output::Format};
+use super::protocols::EncryptionArgs;
+use crate::{failure::BadInput, output::Format, protocol_name::ProtocolName};
 use seconds::{Rates, stopwatch};
 
 /// How long an exact evaluation of a run that has been checked would take on this machine, by its plan.

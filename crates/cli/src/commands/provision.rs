@@ -8,10 +8,10 @@ use secsv_protocol::exposure::NO_AGGREGATOR;
 use secsv_runtime::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
 
 use super::{
-    protocols::{EncryptionArgs, ProtocolName, check_estimator},
+    protocols::{EncryptionArgs, check_estimator},
     valuation::ValuationArgs,
 };
-use crate::{failure::BadInput, output::Format};
+use crate::{failure::BadInput, output::Format, protocol_name::ProtocolName};
 
 /// Arguments of `secsv provision`.
 #[derive(Args)]

@@ -11,7 +11,7 @@ use super::{
     attendance::RoundAttendance,
     section,
 };
-use crate::commands::protocols::ProtocolName;
+use crate::protocol_name::ProtocolName;
 
 /// Who, how, how much, in one line each.
 pub fn at_a_glance(result: &EvaluationResult) -> Markup {

@@ -3,7 +3,7 @@
 use secsv_shapley::Method;
 
 use super::{measurement::Measurement, study::StudyScope, tasks::PaperTask};
-use crate::commands::protocols::ProtocolName;
+use crate::protocol_name::ProtocolName;
 
 /// The paper's figure goes from 4 to 10.
 pub(super) const CLIENT_COUNTS: std::ops::RangeInclusive<usize> = 4..=10;

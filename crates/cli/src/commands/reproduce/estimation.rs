@@ -15,7 +15,7 @@ use super::{
     table::{Cell, ResultTable, figure},
     tasks::PaperTask,
 };
-use crate::commands::protocols::ProtocolName;
+use crate::protocol_name::ProtocolName;
 
 /// Seeds that an estimator's error is averaged over.
 const SEEDS: u64 = 10;

@@ -9,7 +9,7 @@ use super::{
     table::{Cell, ResultTable, figure},
     tasks::PaperTask,
 };
-use crate::commands::protocols::ProtocolName;
+use crate::protocol_name::ProtocolName;
 
 /// The paper's channel, as its authors count it: 1 Gbit/s of 2^30 bits, no latency.
 const BYTES_PER_SECOND: f64 = 134_217_728.0;

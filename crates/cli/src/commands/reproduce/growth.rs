@@ -12,7 +12,7 @@ use super::{
     table::{Cell, ResultTable, figure},
     tasks::PaperTask,
 };
-use crate::commands::protocols::ProtocolName;
+use crate::protocol_name::ProtocolName;
 
 /// The shares of test samples that are used; the authors' are these without the last.
 const SHARES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 1.0];

@@ -8,9 +8,12 @@ use secsv_training::ModelKind;
 use serde::{Deserialize, Serialize};
 
 use super::{machine::reset_peak_memory, runs::Runs, runs::TrainedCell, tasks::PaperTask};
-use crate::commands::{
-    plan::planned_seconds,
-    protocols::{EncryptionArgs, ProtocolName, evaluate_run},
+use crate::{
+    commands::{
+        plan::planned_seconds,
+        protocols::{EncryptionArgs, evaluate_run},
+    },
+    protocol_name::ProtocolName,
 };
 
 /// Where not even one round fits a limit, these shares of the samples are tried.

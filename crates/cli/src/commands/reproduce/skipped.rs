@@ -13,7 +13,7 @@ use super::{
     table::{Cell, ResultTable, figure},
     tasks::PaperTask,
 };
-use crate::commands::protocols::ProtocolName;
+use crate::protocol_name::ProtocolName;
 
 /// The layers of the paper's figure.
 const LAYERS: std::ops::RangeInclusive<usize> = 1..=10;
