@@ -9,7 +9,7 @@ use std::sync::Arc;
 use secsv_algebra::{Field, Matrix, Modulus, Prg, Seed};
 
 use crate::{
-    linear::{BlockShape, EncodedBatch, LayerShape, Layout, Method, PreparedMatrix, multiply},
+    linear::{BlockShape, EncodedBatch, LayerShape, Layout, MatrixMethod, PreparedMatrix, multiply},
     *,
 };
 
@@ -36,7 +36,7 @@ fn scene(models: usize) -> Scene {
     let key = SecretKey::generate(&parameters, &mut rng);
     let block = BlockShape { rows: 1, columns: 1, samples: parameters.degree() };
     let layout =
-        Layout::new(&parameters, LayerShape { d_out: 1, d_in: INPUTS }, Method::Packed(block)).unwrap();
+        Layout::new(&parameters, LayerShape { d_out: 1, d_in: INPUTS }, MatrixMethod::Packed(block)).unwrap();
     let mut ops = Operations::default();
     let share: Matrix<Field> = Matrix::uniform(parameters.field(), INPUTS, layout.batch(), &mut rng);
     let encrypted: Vec<_> = (0..models)

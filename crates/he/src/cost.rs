@@ -7,7 +7,7 @@ use secsv_algebra::{Field, Matrix, Prg, Ring, Seed};
 use crate::{
     Ciphertext, Flooding, HeError, NoiseBound, Operations, Packing, Parameters, SecretKey,
     clock::Clock,
-    linear::{BlockShape, LayerShape, Layout, Method, multiply_into},
+    linear::{BlockShape, LayerShape, Layout, MatrixMethod, multiply_into},
 };
 
 /// Seconds of processor time, one thread.
@@ -112,7 +112,8 @@ fn products(
 ) -> Result<Products, HeError> {
     let timed = |inner: usize, rng: &mut Prg| -> Result<(f64, f64, f64), HeError> {
         let block = BlockShape { rows: 1, columns: 1, samples: parameters.degree() };
-        let layout = Layout::new(parameters, LayerShape { d_out: 1, d_in: inner }, Method::Packed(block))?;
+        let layout =
+            Layout::new(parameters, LayerShape { d_out: 1, d_in: inner }, MatrixMethod::Packed(block))?;
         let mut ops = Operations::default();
         let weights: Matrix<Field> = Matrix::uniform(parameters.field(), 1, inner, rng);
         let samples = Matrix::uniform(parameters.field(), inner, layout.batch(), rng);

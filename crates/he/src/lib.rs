@@ -11,7 +11,7 @@
 //! ```
 //! use secsv_algebra::{Matrix, Prg, Seed};
 //! use secsv_he::{Operations, Parameters, Preset, SecretKey};
-//! use secsv_he::linear::{BlockShape, LayerShape, Layout, Method, multiply};
+//! use secsv_he::linear::{BlockShape, LayerShape, Layout, MatrixMethod, multiply};
 //!
 //! # fn main() -> Result<(), secsv_he::HeError> {
 //! let parameters = Parameters::preset(Preset::Compact)?;
@@ -20,7 +20,7 @@
 //! let layout = Layout::new(
 //!     &parameters,
 //!     LayerShape { d_out: 2, d_in: 3 },
-//!     Method::Packed(BlockShape { rows: 2, columns: 1, samples: 2048 }),
+//!     MatrixMethod::Packed(BlockShape { rows: 2, columns: 1, samples: 2048 }),
 //! )?;
 //! let weights = Matrix::uniform(parameters.field(), 2, 3, &mut rng);
 //! let samples = Matrix::uniform(parameters.field(), 3, 5, &mut rng);

@@ -18,7 +18,8 @@ mod tests {
         Ciphertext, EncryptedSlots, EvaluationKey, Flooding, Operations, Parameters, Preset, PublicKey,
         Reply, SecretKey, WireError,
         linear::{
-            BlockShape, EncodedBatch, EncryptedBatch, EncryptedMatrix, LayerShape, Layout, Method, multiply,
+            BlockShape, EncodedBatch, EncryptedBatch, EncryptedMatrix, LayerShape, Layout, MatrixMethod,
+            multiply,
         },
     };
 
@@ -76,7 +77,7 @@ mod tests {
         let key = SecretKey::generate(&parameters, &mut rng);
         let block = BlockShape { rows: 1, columns: 1, samples: parameters.degree() };
         let layout =
-            Layout::new(&parameters, LayerShape { d_out: 1, d_in: 2 }, Method::Packed(block)).unwrap();
+            Layout::new(&parameters, LayerShape { d_out: 1, d_in: 2 }, MatrixMethod::Packed(block)).unwrap();
         let a = Matrix::uniform(parameters.field(), 1, 2, &mut rng);
         let b = Matrix::uniform(parameters.field(), 2, 9, &mut rng);
         let encrypted = layout.encrypt(&key, &a, &mut rng, &mut ops).unwrap();

@@ -138,7 +138,7 @@ impl Plan {
         let cost = |prediction: &Prediction| {
             let (cpu_s, wall_s) = seconds(prediction);
             PlannedCost {
-                operations: prediction.operations.into(),
+                operations: prediction.operations,
                 traffic: traffic(&prediction.traffic, run.spec()),
                 messages: messages(&prediction.traffic),
                 cpu_s,

@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use secsv_federation::Coalition;
 
-use crate::{Error, UtilityTable, Values, utility::MAX_EXACT_CLIENTS, values::Estimate};
+use crate::{ClientValues, Error, UtilityTable, utility::MAX_EXACT_CLIENTS, values::Estimate};
 
 /// A method at work on one game. It never learns how a utility was computed.
 ///
@@ -27,7 +27,7 @@ pub trait Estimator: Send {
     fn absorb(&mut self, coalition: Coalition, utility: f64) -> Result<(), Error>;
 
     /// The values from what has been absorbed so far.
-    fn finish(&self) -> Result<Values, Error>;
+    fn finish(&self) -> Result<ClientValues, Error>;
 
     /// Everything absorbed so far.
     fn utilities(&self) -> &UtilityTable;
@@ -173,9 +173,9 @@ impl<P: SamplingPlan> Estimator for EstimatorSession<P> {
         Ok(())
     }
 
-    fn finish(&self) -> Result<Values, Error> {
+    fn finish(&self) -> Result<ClientValues, Error> {
         let estimate = self.plan.estimate(&self.table)?;
-        Ok(Values::new(self.table.players(), estimate, self.tests))
+        Ok(ClientValues::new(self.table.players(), estimate, self.tests))
     }
 
     fn utilities(&self) -> &UtilityTable {

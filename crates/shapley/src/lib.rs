@@ -9,12 +9,12 @@
 //! ```
 //! use std::time::Duration;
 //! use secsv_federation::{Coalition, RoundId};
-//! use secsv_shapley::{Federated, Method, Settings};
+//! use secsv_shapley::{EstimatorSettings, Federated, Method};
 //!
 //! // Three clients, one round: the third is worth nothing, the first two only matter together.
 //! let utility = |s: Coalition| if s.contains(0) && s.contains(1) { 0.9 } else { 0.5 };
 //! let rounds = [(RoundId(1), Coalition::first(3))];
-//! let mut plan = Federated::new(Method::Exact, &rounds, &Settings::default())?;
+//! let mut plan = Federated::new(Method::Exact, &rounds, &EstimatorSettings::default())?;
 //! loop {
 //!     let batch = plan.next_batch(Duration::ZERO)?;
 //!     if batch.is_empty() { break }
@@ -54,6 +54,6 @@ pub use group_testing::group_tests_needed;
 pub use method::Method;
 pub use permutation::permutations_needed;
 pub use rounds::{Federated, FederatedValues, RoundValues, RoundWeights};
-pub use settings::Settings;
+pub use settings::EstimatorSettings;
 pub use utility::{MAX_EXACT_CLIENTS, UtilityTable};
-pub use values::{Values, combine};
+pub use values::{ClientValues, combine};

@@ -6,7 +6,7 @@ use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
 use secsv_federation::{Coalition, MAX_CLIENTS};
 
 use crate::{
-    Error, Estimator, Settings, UtilityTable, Values,
+    ClientValues, Error, Estimator, EstimatorSettings, UtilityTable,
     estimator::{EstimatorSession, SamplingPlan},
     group_testing::{GroupTests, Variant, group_tests_needed},
     grouped::Grouped,
@@ -49,7 +49,7 @@ pub enum Method {
     /// such accumulated models.
     ContributionIndexOneRound,
     /// Contribution Index by multi-round reconstruction (MR, Song et al. 2019): Shapley values per round, summed over
-    /// rounds with weights that decay (`Settings::decay`; without decay this is the paper's FSV).
+    /// rounds with weights that decay (`EstimatorSettings::decay`; without decay this is the paper's FSV).
     ContributionIndexMultiRound,
     /// Random groups valued exactly, members share equally (Group SV, Ma et al. 2021).
     GroupSv,
@@ -131,7 +131,7 @@ impl Method {
         self,
         players: Coalition,
         stream: u64,
-        settings: &Settings,
+        settings: &EstimatorSettings,
     ) -> Result<Box<dyn Estimator>, Error> {
         settings.check()?;
         let n = players.len();
@@ -173,7 +173,11 @@ impl Method {
     }
 
     /// The values of a table that holds every utility the method asks for.
-    pub fn values_of(self, table: &UtilityTable, settings: &Settings) -> Result<Values, Error> {
+    pub fn values_of(
+        self,
+        table: &UtilityTable,
+        settings: &EstimatorSettings,
+    ) -> Result<ClientValues, Error> {
         let mut estimator = self.estimator(table.players(), 0, settings)?;
         loop {
             let batch = estimator.next_batch(std::time::Duration::ZERO)?;
@@ -191,7 +195,7 @@ impl Method {
 struct EstimatorSetup<'a> {
     method: &'static str,
     players: Coalition,
-    settings: &'a Settings,
+    settings: &'a EstimatorSettings,
 }
 
 impl EstimatorSetup<'_> {
@@ -201,14 +205,14 @@ impl EstimatorSetup<'_> {
     }
 
     fn group_tests(&self, variant: Variant, rng: ChaCha20Rng) -> GroupTests {
-        let Settings { epsilon, delta, utility_range, samples, .. } = *self.settings;
+        let EstimatorSettings { epsilon, delta, utility_range, samples, .. } = *self.settings;
         let n = self.players.len();
         let tests = samples.unwrap_or_else(|| group_tests_needed(n, epsilon, delta, utility_range));
         GroupTests::new(self.method, n, epsilon, tests, variant, rng)
     }
 
     fn orders(&self) -> usize {
-        let Settings { epsilon, delta, utility_range, .. } = *self.settings;
+        let EstimatorSettings { epsilon, delta, utility_range, .. } = *self.settings;
         let needed = || permutations_needed(self.players.len(), epsilon, delta, utility_range);
         self.settings.samples.unwrap_or_else(needed).max(2)
     }

@@ -4,7 +4,7 @@ use crate::{Error, StopRule};
 
 /// Settings of all methods; each reads its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct EstimatorSettings {
     /// Everything random follows from it.
     pub seed: u64,
     /// Permutation sampling and group testing take as many samples as make the Euclidean error of a round's values
@@ -34,7 +34,7 @@ pub struct Settings {
     pub batch: usize,
 }
 
-impl Default for Settings {
+impl Default for EstimatorSettings {
     /// Epsilon and delta are those of the paper's experiments, the tolerances those of GTG-Shapley's, Beta(16, 1) that
     /// of Beta-Shapley's.
     fn default() -> Self {
@@ -56,7 +56,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl EstimatorSettings {
     /// Every number in its range.
     pub fn check(&self) -> Result<(), Error> {
         let positive = |found: f64| found > 0.0 && found.is_finite();

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, error::Error, fs, path::Path};
 
 use secsv_federation::Coalition;
-use secsv_shapley::{Method, Settings, UtilityTable};
+use secsv_shapley::{EstimatorSettings, Method, UtilityTable};
 
 #[derive(serde::Deserialize)]
 struct Record {
@@ -28,7 +28,7 @@ fn records() -> Result<Vec<(String, Record)>, Box<dyn Error>> {
 fn ours(name: &str, utilities: &[f64]) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut words = name.split(' ');
     let method: Method = words.next().ok_or("a name")?.parse()?;
-    let mut settings = Settings::default();
+    let mut settings = EstimatorSettings::default();
     if let (Some(alpha), Some(beta)) = (words.next(), words.next()) {
         settings.beta = (alpha.parse()?, beta.parse()?);
     }

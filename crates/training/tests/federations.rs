@@ -44,7 +44,7 @@ fn files(directory: &Path) -> Tested<BTreeMap<String, Vec<u8>>> {
 /// How many of all clients' test samples a model gets right, by the inference that evaluation uses.
 fn right(run: &RunDirectory, model: &Weights) -> Tested<usize> {
     let tests = CollectiveTestSet::read(run)?;
-    let parameters = clear::Parameters::new(run.architecture(), model);
+    let parameters = clear::ModelParameters::new(run.architecture(), model);
     let all = SampleSet::all(tests.len());
     Ok(clear::correct_samples(run.architecture(), &parameters, &tests, &all).len())
 }

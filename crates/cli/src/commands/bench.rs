@@ -8,9 +8,9 @@ use secsv_algebra::{Field, Matrix, Prg, Seed};
 use secsv_he::{
     HeError, Operations, Parameters, Preset, SecretKey, UnitCosts,
     clock::{Clock, fastest},
-    linear::{LayerShape, Layout, Method, multiply_into},
+    linear::{LayerShape, Layout, MatrixMethod, multiply_into},
     measure::{Implementation, KernelRow, kernel_rows},
-    planner::{LayerTask, Scope, plan_packed, predict},
+    planner::{LayerTask, PlannedWork, plan_packed, predict},
 };
 use serde::{Deserialize, Serialize};
 
@@ -152,7 +152,7 @@ impl Bench {
     /// All methods at one shape, each at its best batch size.
     fn shape(&self, shape: LayerShape, rows: &mut Vec<ProductTime>) -> Result<(), HeError> {
         let mut contenders = Vec::new();
-        for method in [Method::Squaring, Method::Reducing] {
+        for method in [MatrixMethod::Squaring, MatrixMethod::Reducing] {
             let layout = Layout::new(&self.parameters, shape, method)?;
             contenders.push(self.half(&layout)?);
             // `compact` has no room for products of two ciphertexts.
@@ -162,7 +162,7 @@ impl Bench {
             }
         }
         let task = LayerTask { shape, samples: 1 << 20, models: 1, sums: 1, weight_bits: 0, memory: MEMORY };
-        let layout = plan_packed(&self.parameters, task, Scope::Products, &self.costs)?.layout;
+        let layout = plan_packed(&self.parameters, task, PlannedWork::Products, &self.costs)?.layout;
         contenders.push(self.half(&layout)?);
         for contender in &mut contenders {
             contender.seconds = fastest(&mut contender.once);
@@ -201,7 +201,7 @@ impl Bench {
             weight_bits: 0,
             memory: MEMORY,
         };
-        let predicted = predict(layout, task, Scope::Products, &self.costs).operations;
+        let predicted = predict(layout, task, PlannedWork::Products, &self.costs).operations;
         if predicted != counted {
             return Err(HeError::Count {
                 what: "predicted transforms",

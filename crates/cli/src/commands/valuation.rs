@@ -3,7 +3,7 @@
 use clap::Args;
 use secsv_federation::skip::SkipMode;
 use secsv_runtime::EvaluationSettings;
-use secsv_shapley::{Method, Settings, StopRule};
+use secsv_shapley::{EstimatorSettings, Method, StopRule};
 
 /// Arguments about skipping and estimating.
 #[derive(Args)]
@@ -17,10 +17,10 @@ pub struct ValuationArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Euclidean error of a round's values that permutation sampling and group testing aim for ...
-    #[arg(long, default_value_t = Settings::default().epsilon)]
+    #[arg(long, default_value_t = EstimatorSettings::default().epsilon)]
     epsilon: f64,
     /// ... except with this probability.
-    #[arg(long, default_value_t = Settings::default().delta)]
+    #[arg(long, default_value_t = EstimatorSettings::default().delta)]
     delta: f64,
     /// Samples that the estimator takes in each round, instead of what it would.
     #[arg(long)]
@@ -47,7 +47,8 @@ impl ValuationArgs {
     pub fn settings(&self) -> EvaluationSettings {
         let stop = StopRule { standard_error: self.max_error, elapsed: None, tests: self.max_tests };
         let (seed, epsilon, delta, samples) = (self.seed, self.epsilon, self.delta, self.samples);
-        let estimator = Settings { seed, epsilon, delta, samples, stop, ..Settings::default() };
+        let estimator =
+            EstimatorSettings { seed, epsilon, delta, samples, stop, ..EstimatorSettings::default() };
         EvaluationSettings { method: self.estimator, estimator, skip: self.skip, verify_skip: false }
     }
 }

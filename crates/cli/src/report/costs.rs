@@ -138,7 +138,7 @@ fn link_table(links: &[&Traffic]) -> Markup {
 
 /// Operations on ciphertexts.
 pub fn operations(result: &EvaluationResult) -> Markup {
-    let Operations { ct_pt_mul, ct_ct_mul, rotate, ntt, encrypt, decrypt } = result.operations.clone();
+    let Operations { ct_pt_mul, ct_ct_mul, rotate, ntt, encrypt, decrypt } = result.operations;
     let rows = [
         ("encrypted times plain", ct_pt_mul),
         ("encrypted times encrypted", ct_ct_mul),

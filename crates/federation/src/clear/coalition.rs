@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 
 use super::{
-    BLOCK, Parameters, correct_samples,
+    BLOCK, ModelParameters, correct_samples,
     first_layer::FirstLayerOutputs,
     forward::{Scratch, linear_size},
     partial_sums::PartialSums,
@@ -116,7 +116,7 @@ impl<'a> ClearRound<'a> {
 
     fn test_whole_model(&self, coalition: Coalition, samples: &SampleSet) -> SampleSet {
         let members = self.models.members_of(coalition).map(|member| (&member.parameters, member.size));
-        match Parameters::mean(members) {
+        match ModelParameters::mean(members) {
             Some(mean) => correct_samples(self.models.architecture, &mean, self.models.test_set, samples),
             None => SampleSet::none(samples.total()),
         }

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::{
     BLOCK,
     forward::{Scratch, linear_product, linear_rows, linear_size, rest},
-    parameters::Parameters,
+    parameters::ModelParameters,
 };
 use crate::{CollectiveTestSet, Layer};
 
@@ -28,7 +28,7 @@ impl FirstLayerOutputs {
     pub(super) fn new(
         layers: &[Layer],
         first: usize,
-        models: &[(&Parameters, u64)],
+        models: &[(&ModelParameters, u64)],
         test_set: &CollectiveTestSet,
     ) -> Self {
         let (layer, samples) = (&layers[first], test_set.len());

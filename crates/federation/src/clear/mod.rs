@@ -22,7 +22,7 @@ pub use activation::{activate, sigmoid, tanh};
 pub use coalition::{ClearRound, cost};
 pub use cumulative::CumulativeModels;
 use forward::{Scratch, forward};
-pub use parameters::Parameters;
+pub use parameters::ModelParameters;
 pub use round_models::up_to_scores;
 
 /// Samples that pass the layers together: enough for the matrix products, few enough for the cache.
@@ -31,7 +31,7 @@ const BLOCK: usize = 128;
 /// One model's scores, row by row: as many numbers for every sample as there are classes. Every layer is computed,
 /// those behind the last scores too.
 pub fn scores(architecture: &Architecture, weights: &Weights, features: &[f32]) -> Vec<f64> {
-    let parameters = Parameters::new(architecture, weights);
+    let parameters = ModelParameters::new(architecture, weights);
     let size = architecture.input_size();
     let blocks: Vec<Vec<f64>> = features
         .par_chunks(BLOCK * size)
@@ -48,7 +48,7 @@ pub fn scores(architecture: &Architecture, weights: &Weights, features: &[f32]) 
 /// The samples that one model predicts right, every layer computed from the samples up.
 pub fn correct_samples(
     architecture: &Architecture,
-    parameters: &Parameters,
+    parameters: &ModelParameters,
     test_set: &CollectiveTestSet,
     samples: &SampleSet,
 ) -> SampleSet {

@@ -4,13 +4,13 @@ use crate::{Architecture, Layer, Weights};
 
 /// All parameters of a model, layer by layer, in double precision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameters {
+pub struct ModelParameters {
     values: Vec<f64>,
     /// Where each layer's parameters begin; one more entry for the end.
     begins: Vec<usize>,
 }
 
-impl Parameters {
+impl ModelParameters {
     /// The parameters of a model that [`Architecture::check`] has passed. A tensor that is missing counts as zero.
     pub fn new(architecture: &Architecture, weights: &Weights) -> Self {
         let mut values = Vec::new();
@@ -93,7 +93,7 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// A layer's tensors in the order [`Parameters`] holds them: weights first, then biases.
+/// A layer's tensors in the order [`ModelParameters`] holds them: weights first, then biases.
 fn tensor_names(layer: &Layer) -> Vec<&str> {
     let (weights, biases): (Vec<&String>, Vec<&Option<String>>) = match layer {
         Layer::Linear(l) => (vec![&l.weight], vec![&l.bias]),

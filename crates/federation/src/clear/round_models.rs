@@ -1,7 +1,7 @@
 //! The local models of one round, with what is needed to finish a forward pass from first-layer outputs.
 
 use super::{
-    Parameters,
+    ModelParameters,
     forward::{Scratch, forward, rest},
     parameters::Tail,
 };
@@ -34,7 +34,7 @@ pub(super) struct RoundModels<'a> {
 pub(super) struct MemberModel {
     pub(super) position: usize,
     pub(super) size: u64,
-    pub(super) parameters: Parameters,
+    pub(super) parameters: ModelParameters,
     /// The parameters that are needed after the first layer's linear part.
     pub(super) tail: Vec<f64>,
 }
@@ -53,7 +53,7 @@ impl<'a> RoundModels<'a> {
         let mut members: Vec<MemberModel> = models
             .into_iter()
             .map(|(position, size, weights)| {
-                let parameters = Parameters::new(architecture, &weights);
+                let parameters = ModelParameters::new(architecture, &weights);
                 let begin = parameters.begins()[if keeps_first { first } else { first + 1 }];
                 let tail = parameters.values()[begin..].iter().map(|v| size as f64 * v).collect();
                 MemberModel { position, size, parameters, tail }

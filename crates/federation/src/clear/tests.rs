@@ -320,7 +320,7 @@ fn ties_go_to_the_lowest_class_and_saturation_makes_none() {
     let weights = Weights::from_iter([("a.weight".to_owned(), Tensor::new(vec![3, 5], values).unwrap())]);
     let test_set = TestSet::new(vec![5], vec![1.0, 0.0, 0.0, 0.0, 0.0], vec![1]).unwrap();
     let test_set = CollectiveTestSet::new(5, [&test_set]).unwrap();
-    let parameters = Parameters::new(&architecture, &weights);
+    let parameters = ModelParameters::new(&architecture, &weights);
     assert!(correct_samples(&architecture, &parameters, &test_set, &SampleSet::all(1)).is_all());
     let round = ClearRound::new(&architecture, &test_set, [(2, 7, weights)]);
     assert!(round.correct_samples(&[(Coalition::EMPTY.with(2), SampleSet::all(1))])[0].is_all());

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::{
         Parameters, Preset,
-        linear::{BlockShape, LayerShape, Method, multiply},
+        linear::{BlockShape, LayerShape, MatrixMethod, multiply},
     };
 
     #[test]
@@ -66,9 +66,9 @@ mod tests {
         let b = Matrix::uniform(field, d_in, samples, &mut rng);
         let bias = Matrix::uniform(field, 1, d_out, &mut rng);
         for method in [
-            Method::Squaring,
-            Method::Reducing,
-            Method::Packed(BlockShape { rows: 3, columns: 2, samples: 600 }),
+            MatrixMethod::Squaring,
+            MatrixMethod::Reducing,
+            MatrixMethod::Packed(BlockShape { rows: 3, columns: 2, samples: 600 }),
         ] {
             let layout = Layout::new(&parameters, LayerShape { d_out, d_in }, method).unwrap();
             let evaluation = key.evaluation_key(&layout.rotation_steps(), &mut rng);

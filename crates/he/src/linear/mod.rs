@@ -35,7 +35,7 @@ pub use bias::EncryptedBias;
 pub use full::{EncryptedBatch, ExtendedMatrix};
 pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply, multiply_into, multiply_samples};
 pub use packed::BlockShape;
-pub use sums::Terms;
+pub use sums::MatrixTerms;
 
 use crate::{HeError, Packing, Parameters, flood::NoiseBound};
 use {packed::PackedPlacement, reducing::Reducing, squaring::Squaring};
@@ -51,7 +51,7 @@ pub struct LayerShape {
 
 /// How matrices are laid out in ciphertexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
+pub enum MatrixMethod {
     /// E2DM with the paper's extension by splitting.
     Squaring,
     /// The paper's Matrix Reducing.
@@ -60,7 +60,7 @@ pub enum Method {
     Packed(BlockShape),
 }
 
-impl Method {
+impl MatrixMethod {
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -113,22 +113,26 @@ pub(crate) struct Fold {
 pub struct Layout {
     parameters: Arc<Parameters>,
     shape: LayerShape,
-    method: Method,
+    method: MatrixMethod,
     placement: AnyPlacement,
     digest: u64,
 }
 
 impl Layout {
     /// Checks that the method holds the layer.
-    pub fn new(parameters: &Arc<Parameters>, shape: LayerShape, method: Method) -> Result<Self, HeError> {
+    pub fn new(
+        parameters: &Arc<Parameters>,
+        shape: LayerShape,
+        method: MatrixMethod,
+    ) -> Result<Self, HeError> {
         if shape.d_out == 0 || shape.d_in == 0 {
             return Err(HeError::Shape { what: "layer", expected: (1, 1), found: (shape.d_out, shape.d_in) });
         }
         let degree = parameters.degree();
         let placement = match method {
-            Method::Squaring => AnyPlacement::Squaring(Squaring::new(shape, degree)),
-            Method::Reducing => AnyPlacement::Reducing(Reducing::new(shape, degree)?),
-            Method::Packed(block) => AnyPlacement::Packed(PackedPlacement::new(shape, block, degree)?),
+            MatrixMethod::Squaring => AnyPlacement::Squaring(Squaring::new(shape, degree)),
+            MatrixMethod::Reducing => AnyPlacement::Reducing(Reducing::new(shape, degree)?),
+            MatrixMethod::Packed(block) => AnyPlacement::Packed(PackedPlacement::new(shape, block, degree)?),
         };
         let digest = digest(parameters, shape, method);
         Ok(Self { parameters: parameters.clone(), shape, method, placement, digest })
@@ -140,7 +144,7 @@ impl Layout {
     }
 
     /// The method.
-    pub fn method(&self) -> Method {
+    pub fn method(&self) -> MatrixMethod {
         self.method
     }
 
@@ -342,8 +346,8 @@ impl Layout {
     }
 }
 
-fn digest(parameters: &Parameters, shape: LayerShape, method: Method) -> u64 {
-    let block = if let Method::Packed(block) = method {
+fn digest(parameters: &Parameters, shape: LayerShape, method: MatrixMethod) -> u64 {
+    let block = if let MatrixMethod::Packed(block) = method {
         block
     } else {
         BlockShape { rows: 0, columns: 0, samples: 0 }

@@ -2,7 +2,7 @@
 
 use secsv_federation::skip::SkipMode;
 use secsv_protocol::session::Settings;
-use secsv_shapley::{Method, Settings as EstimatorSettings, StopRule};
+use secsv_shapley::{EstimatorSettings, Method, StopRule};
 use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, value::StrDeserializer},

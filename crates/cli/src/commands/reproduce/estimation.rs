@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use secsv_federation::{Coalition, RoundId};
-use secsv_shapley::{Federated, Method, Settings};
+use secsv_shapley::{EstimatorSettings, Federated, Method};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -262,7 +262,7 @@ fn replay(
     let game = RecordedGame::of(&run)?;
     let mut all = Vec::new();
     for seed in 0..SEEDS {
-        let settings = Settings { seed, samples: entry.samples, ..Settings::default() };
+        let settings = EstimatorSettings { seed, samples: entry.samples, ..EstimatorSettings::default() };
         all.push(game.play(entry.method, &settings, clear).map_err(|error| error.to_string())?);
     }
     let found = Replayed {
@@ -299,7 +299,7 @@ impl<'a> RecordedGame<'a> {
     fn play(
         &self,
         method: Method,
-        settings: &Settings,
+        settings: &EstimatorSettings,
         clear: &Measured,
     ) -> Result<Replayed, secsv_shapley::Error> {
         let begun = Instant::now();

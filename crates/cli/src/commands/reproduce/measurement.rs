@@ -3,7 +3,7 @@
 use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_protocol::{decryptors::Protocol, session::Matmul};
 use secsv_runtime::{EvaluationResult, EvaluationSettings};
-use secsv_shapley::{Method, Settings};
+use secsv_shapley::{EstimatorSettings, Method};
 use secsv_training::ModelKind;
 use serde::{Deserialize, Serialize};
 
@@ -145,7 +145,8 @@ impl Measurement {
         let encryption = EncryptionArgs::with(matmul);
         run.check()?;
         let seed = self.trained.seed;
-        let estimator = Settings { seed, samples: self.estimator_samples, ..Settings::default() };
+        let estimator =
+            EstimatorSettings { seed, samples: self.estimator_samples, ..EstimatorSettings::default() };
         let skip = self.skip_mode();
         let verify_skip = self.skip && self.protocol == ProtocolName::Nssv;
         let settings = EvaluationSettings { method: self.method, estimator, skip, verify_skip };
