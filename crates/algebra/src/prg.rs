@@ -78,7 +78,7 @@ impl Prg {
         Self { core, block: Default::default(), used: usize::MAX }
     }
 
-    /// What is left of the block, of a new one if nothing is.
+    /// The rest of the block, or of a new one if nothing is left of it.
     fn rest(&mut self) -> &[u32] {
         if self.used >= self.block.as_ref().len() {
             self.core.generate(&mut self.block);

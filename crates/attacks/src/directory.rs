@@ -36,16 +36,16 @@ pub enum DirectoryError {
     Unexpected {
         /// In which file.
         file: PathBuf,
-        /// What.
+        /// The field or file.
         what: &'static str,
-        /// What should be there.
+        /// The value that is expected.
         expected: &'static str,
-        /// What is there.
+        /// The value that was found.
         found: String,
     },
 }
 
-/// What everybody knows, as far as attacks use it.
+/// Facts that everybody knows, as far as attacks use them.
 #[derive(Deserialize)]
 struct CommonListing {
     protocol: String,
@@ -131,7 +131,7 @@ impl Directory {
         &self.index.protocol
     }
 
-    /// What a client holds.
+    /// The view of a client.
     pub fn client(&self, client: usize) -> Result<ClientView, DirectoryError> {
         let file = self.path.join("index.json");
         let missing = |found: String| {
@@ -242,7 +242,7 @@ impl Directory {
             coalition: members?,
             owner: self.position(entry.owner.as_ref()?)?,
             samples: entry.samples.as_ref()?.iter().flat_map(|&(first, end)| first..end).collect(),
-            hop: entry.hop?,
+            step: entry.hop?,
             operator: entry.operator?,
             first: entry.first_position.unwrap_or(0),
             numbers,
@@ -250,7 +250,7 @@ impl Directory {
     }
 }
 
-/// What a client knew before.
+/// Samples and models that a client knew before.
 struct ClientKnowledge {
     own: TestSet,
     local: BTreeMap<RoundId, Weights>,

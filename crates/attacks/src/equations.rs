@@ -100,7 +100,7 @@ fn of_round(view: &ClientView, owner: usize, round: RoundId, first: usize) -> Re
     Ok(Some((equations, samples)))
 }
 
-/// What the client knows of a round's first layers: all models together, and its own, as they were encoded.
+/// First layers of a round that the client knows: all models together, and its own, as they were encoded.
 struct Models {
     inputs: usize,
     grand: (Vec<f64>, Vec<f64>),

@@ -22,7 +22,7 @@ pub struct Grid {
     pub range: (i64, i64),
 }
 
-/// What an attacker expects of a record.
+/// The form that an attacker expects of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
     /// Categories.

@@ -4,7 +4,7 @@ use nalgebra::DMatrix;
 
 use crate::{equations::System, linear::least_squares};
 
-/// What is added to keep small directions from drowning in rounding: its share of the largest.
+/// Regularisation that keeps small directions from drowning in rounding, as a fraction of the largest.
 const RIDGE: f64 = 1e-11;
 
 /// The pixels of each sample (a column each) that fit the equations best; where equations are missing, those nearest to the mean

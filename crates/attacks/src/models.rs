@@ -125,7 +125,7 @@ pub fn second_layer(view: &ClientView, meeting: &Meeting) -> Result<Option<Layer
     Ok(least_squares(&matrix, &values, 1e-13).map(|layer| layer.transpose()))
 }
 
-/// What the first decryptor of a coalition shared, from replies that add up to the coalition's.
+/// Activations that the first decryptor of a coalition shared, from replies that add up to the coalition's.
 fn second_inputs(view: &ClientView, meeting: &Meeting) -> Result<Option<Matrix<Ring64>>, Error> {
     let Meeting { round, coalition, owner, .. } = *meeting;
     let replies = view.first_layer(round, owner, 0);

@@ -75,12 +75,12 @@ impl<'a> RecordSearch<'a> {
         Some(Self { system, schema, basis, triangle, origin, left, right, noise })
     }
 
-    /// How many sums both halves have.
+    /// Number of sums of both halves.
     pub fn sizes(&self) -> (usize, usize) {
         (self.left.sums.len(), self.right.sums.len())
     }
 
-    /// Records that fit the equations of the sample at a place, best first: off by at most so many deviations.
+    /// Records that fit the equations of the sample at a place, best first: off by at most `tolerance` deviations.
     pub fn candidates(&self, place: usize, tolerance: f64) -> Vec<Candidate> {
         let values = self.system.values.column(place) - &self.origin;
         let numbers = self.schema.grids.len();

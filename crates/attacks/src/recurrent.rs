@@ -22,7 +22,7 @@ use crate::{
     view::{ClientView, DecryptedOutputs},
 };
 
-/// What the gate decryptor of one coalition's model knows on the samples of one owner, step by step from the second.
+/// Outputs that the gate decryptor of one coalition's model knows on the samples of one owner, step by step from the second.
 pub struct DecryptedGates {
     /// W h + b: a row for each sample, a column for each of the 3 x hidden outputs.
     hidden: Vec<DMatrix<f64>>,
@@ -49,7 +49,7 @@ impl DecryptedGates {
         };
         let mut gates: Vec<&&DecryptedOutputs> =
             mine.iter().filter(|o| o.operator == gru.hidden_operator).collect();
-        gates.sort_by_key(|outputs| outputs.hop);
+        gates.sort_by_key(|outputs| outputs.step);
         let hidden: Vec<DMatrix<f64>> = gates.iter().map(|outputs| numbers(outputs, 0)).collect();
         if hidden.len() + 1 != gru.steps {
             return None;

@@ -1,4 +1,4 @@
-//! What one client holds: what it decrypted, and what it knew beforehand.
+//! One client's knowledge: the outputs it decrypted, and the models and samples it knew beforehand.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct ClientView {
     pub global: BTreeMap<RoundId, Weights>,
     /// Its own test samples.
     pub own: TestSet,
-    /// What it decrypted.
+    /// Outputs that it decrypted.
     pub outputs: Vec<DecryptedOutputs>,
 }
 
@@ -37,8 +37,8 @@ pub struct DecryptedOutputs {
     pub owner: usize,
     /// Which of them.
     pub samples: Vec<usize>,
-    /// The hop at which they came.
-    pub hop: usize,
+    /// The decryption step (`hop` in docs/VIEWS.md) at which they came.
+    pub step: usize,
     /// The operator.
     pub operator: usize,
     /// The first position.
@@ -53,7 +53,7 @@ impl DecryptedOutputs {
         self.numbers[(position * rows + row) * self.samples.len() + place]
     }
 
-    /// How many positions.
+    /// Number of positions.
     pub fn positions(&self, rows: usize) -> usize {
         self.numbers.len().checked_div(rows * self.samples.len()).unwrap_or(0)
     }

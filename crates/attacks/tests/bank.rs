@@ -17,7 +17,7 @@ const CUSTOMERS: usize = 40;
 /// Tried one after the other, until candidates appear.
 const TOLERANCES: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
-/// What every bank knows of the columns: categories, and which columns go together (the month with the economy's figures, the
+/// Facts that every bank knows of the columns: categories, and which columns go together (the month with the economy's figures, the
 /// last campaign's outcome with its days and contacts); call seconds and contacts are whole numbers.
 fn schema(view: &ClientView) -> Schema {
     let range = |first: usize, end: usize| (first..end).collect::<Vec<usize>>();

@@ -28,7 +28,7 @@ fn is_right(record: &[f64], row: &[f32]) -> bool {
     record.iter().zip(row).all(|(found, truth)| (found - f64::from(*truth)).abs() < 1e-3)
 }
 
-/// What became of a search: right by the best candidate, a single candidate, no candidate, a wrong best one.
+/// The outcome of searches: right by the best candidate, a single candidate, no candidate, a wrong best one.
 #[derive(Debug, Default, PartialEq)]
 struct Score {
     right: usize,

@@ -10,7 +10,7 @@ use secsv_protocol::decryptors::Protocol;
 use secsv_training::{DatasetSource, ModelKind};
 use support::{Trained, Training};
 
-/// How many times a client's replies about one owner's samples in one round add up to outputs of its own model, and how many views
+/// Number of times that a client's replies about one owner's samples in one round add up to outputs of its own model, and how many views
 /// there are.
 fn own_models(one: &[ClientView], other: &[ClientView], rounds: &[RoundId]) -> (usize, usize) {
     let (mut own, mut all) = (0, 0);

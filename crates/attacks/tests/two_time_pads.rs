@@ -54,7 +54,7 @@ impl Interceptor for Listener {
     }
 }
 
-/// What the first client sends to the auxiliary: the parties' seed is always the same, as after a restart.
+/// Messages of the first client to the auxiliary: the parties' seed is always the same, as after a restart.
 fn sent(trained: &Trained, inputs: Vec<ClientInput>) -> Heard {
     let settings = Settings {
         protocol: Protocol::SecSv,

@@ -1,4 +1,4 @@
-//! What goes where: results to standard output, progress and logs to standard error.
+//! Output of the commands: results to standard output, progress and logs to standard error.
 
 use std::io::{IsTerminal, stderr};
 

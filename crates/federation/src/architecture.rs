@@ -33,7 +33,7 @@ pub struct Linear {
     pub weight: String,
     /// Tensor `[outputs]`.
     pub bias: Option<String>,
-    /// How many vectors one sample has (1 unless the layer meets a matrix).
+    /// Vectors of one sample (1 unless the layer meets a matrix).
     pub positions: usize,
     /// Numbers in.
     pub inputs: usize,
@@ -140,7 +140,7 @@ impl Architecture {
         self.input.iter().product()
     }
 
-    /// How many classes are told apart.
+    /// Number of classes that are told apart.
     pub fn classes(&self) -> usize {
         self.classes
     }

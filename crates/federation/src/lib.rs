@@ -1,4 +1,4 @@
-//! What a federation leaves behind: who took part in which round, their models and test sets.
+//! The files that a federation leaves behind: who took part in which round, their models and test sets.
 //!
 //! Receives a run directory (or the part of it one silo holds) and hands on checked models, test sets and
 //! coalitions, and the floating-point answer that every secure protocol is measured against ([`clear`]). Which samples

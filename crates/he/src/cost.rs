@@ -1,4 +1,4 @@
-//! What the operations of a layer cost on this machine.
+//! Costs of a layer's operations on this machine.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct UnitCosts {
     pub prepare: f64,
     /// Encoding one plaintext of coefficients for a product.
     pub encode: f64,
-    /// What slots take on top: one transform modulo p and the permutation.
+    /// Cost of slots on top: one transform modulo p and the permutation.
     pub slots: f64,
     /// One ciphertext-plaintext product, accumulated, while the operands stay in cache.
     pub product: f64,

@@ -83,7 +83,7 @@ impl Parameters {
         ops.ntt += 1;
     }
 
-    /// What `round(q m / p)` is computed from: with q m = p round(q m / p) + r, the centred r.
+    /// The remainders that `round(q m / p)` is computed from: with q m = p round(q m / p) + r, the centred r.
     pub(crate) fn scaling_remainders(&self, coefficients: &[u64]) -> Secret<Vec<i64>> {
         let (in_field, field) = (self.modulus_in_field(), self.field());
         Secret::new(coefficients.iter().map(|&m| field.centre(in_field.multiply(m))).collect())

@@ -96,7 +96,7 @@ fn switching(parameters: &Parameters) -> f64 {
 /// needs to be written down modulo the whole modulus: limb by limb it decides whether the quotient is rounded up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flooding {
-    /// How many values h has.
+    /// Number of values of h.
     high: u64,
     /// Bits of D.
     unit_bits: u32,
@@ -188,7 +188,7 @@ fn round_up_by(modulus: Modulus, draws: &[u64], remainders: &mut [u64]) {
     });
 }
 
-/// What rounding the two parts of a ciphertext to one limb adds to its noise, in units of that limb: up to one from c0,
+/// Noise that rounding the two parts of a ciphertext to one limb adds, in units of that limb: up to one from c0,
 /// which is rounded down, and half of one from every coefficient of c1 times one of s; the limbs dropped before the last
 /// add nearly nothing. One more for an interval that is not centred.
 fn rounding_bound(parameters: &Parameters) -> u64 {

@@ -168,7 +168,7 @@ impl SecretKey {
     }
 }
 
-/// What a server needs to re-randomise a reply.
+/// The key that a server re-randomises replies with.
 pub struct PublicKey {
     pub(crate) parameters: Arc<Parameters>,
     pub(crate) seeded: SeededCiphertext,
@@ -228,7 +228,7 @@ impl SwitchKey {
     }
 }
 
-/// What a server needs to multiply and rotate ciphertexts.
+/// The keys that a server multiplies and rotates ciphertexts with.
 pub struct EvaluationKey {
     pub(crate) relinearise: SwitchKey,
     pub(crate) rotations: BTreeMap<usize, SwitchKey>,
@@ -314,7 +314,7 @@ pub(crate) fn padded(parameters: &Parameters, elements: &[u64]) -> Result<Secret
     Ok(padded)
 }
 
-/// Bits that a small coefficient counts: a centred binomial number of so many has the scheme's variance.
+/// Bits that a small coefficient counts: a centred binomial number of this many has the scheme's variance.
 const BINOMIAL: u32 = 4 * VARIANCE as u32;
 
 /// Small coefficients: centred binomial of the scheme's variance.

@@ -10,7 +10,7 @@ use crate::{
 /// Weights beyond this many bytes are taken to come from memory for every batch.
 const CACHE: usize = 10 << 20;
 
-/// What one layer has to do.
+/// The work of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerTask {
     /// Outputs and inputs.
@@ -28,7 +28,7 @@ pub struct LayerTask {
     pub memory: usize,
 }
 
-/// What is counted and timed.
+/// The steps that are counted and timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlannedWork {
     /// Encoding, products and rotations of one server, as `bench linear` measures them.
@@ -109,7 +109,7 @@ fn keeps_its_distance(layout: &Layout, task: LayerTask) -> bool {
     Flooding::new(layout.parameters(), noise).is_ok()
 }
 
-/// What a layout costs for a task.
+/// Operations and seconds of a layout for a task.
 pub fn predict(layout: &Layout, task: LayerTask, scope: PlannedWork, costs: &UnitCosts) -> LayerPlan {
     let limbs = layout.parameters().limbs().len() as u64;
     let slots = u64::from(layout.packing() == Packing::Slots);

@@ -22,7 +22,7 @@ const VERSION: u8 = 2;
 const HEAD: usize = 13;
 const SEED: usize = 32;
 
-/// What follows the head.
+/// The kind of object that follows the head.
 #[derive(Clone, Copy)]
 enum ObjectKind {
     Matrix = 1,
@@ -126,7 +126,7 @@ impl EncryptedBias {
 }
 
 impl EncryptedSlots {
-    /// Length of the encoding of so many elements.
+    /// Length of the encoding of this many elements.
     pub fn encoded_len(parameters: &Parameters, elements: usize) -> usize {
         HEAD + elements.div_ceil(parameters.degree()) * seeded_len(parameters)
     }
@@ -136,7 +136,7 @@ impl EncryptedSlots {
         WordWriter::new(parameters, self.parameters, ObjectKind::Slots).seeded(&self.ciphertexts).bytes
     }
 
-    /// Decodes a vector of so many elements.
+    /// Decodes a vector of this many elements.
     pub fn from_bytes(parameters: &Parameters, elements: usize, bytes: &[u8]) -> Result<Self, WireError> {
         let expected = Self::encoded_len(parameters, elements);
         let body = open(parameters.digest(), ObjectKind::Slots, expected, bytes)?;
@@ -169,7 +169,7 @@ impl Ciphertext {
 }
 
 impl Reply {
-    /// Length of the encoding of one that carries so many coefficients of its first part.
+    /// Length of the encoding of a reply that carries `carried` coefficients of its first part.
     pub fn encoded_len(parameters: &Parameters, carried: usize) -> usize {
         HEAD + words_len(parameters, 0, carried.next_multiple_of(8)) + limb_len(parameters, 0)
     }
@@ -182,7 +182,7 @@ impl Reply {
         writer.limb(0, &c0).limb(0, &self.c1).bytes
     }
 
-    /// Decodes a reply that carries so many coefficients of its first part.
+    /// Decodes a reply that carries `carried` coefficients of its first part.
     pub fn from_bytes(parameters: &Parameters, carried: usize, bytes: &[u8]) -> Result<Self, WireError> {
         let expected = Self::encoded_len(parameters, carried);
         let body = open(parameters.digest(), ObjectKind::Reply, expected, bytes)?;
@@ -221,7 +221,7 @@ impl PublicKey {
 }
 
 impl EvaluationKey {
-    /// Length of the encoding of a key for so many rotations.
+    /// Length of the encoding of a key for this many rotations.
     pub fn encoded_len(parameters: &Parameters, rotations: usize) -> usize {
         HEAD + (1 + rotations) * parameters.limbs().len() * seeded_len(parameters)
     }
@@ -275,7 +275,7 @@ impl SecretKey {
     }
 }
 
-/// Bytes of so many words of a limb: multiples of 8, so nothing is padded.
+/// Bytes of `words` words of a limb: multiples of 8, so nothing is padded.
 fn words_len(parameters: &Parameters, limb: usize, words: usize) -> usize {
     words / 8 * parameters.limbs()[limb].bits() as usize
 }

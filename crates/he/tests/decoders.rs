@@ -28,7 +28,7 @@ mod tests {
     /// Peaks are of the whole process: one target at a time.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// What happens to an honest encoding on its way.
+    /// A change to an honest encoding on its way.
     #[derive(Debug, TypeGenerator)]
     enum Damage {
         Flip { at: u32, bit: u8 },

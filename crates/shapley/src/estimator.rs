@@ -51,16 +51,16 @@ pub struct StopRule {
     pub tests: Option<usize>,
 }
 
-/// What a plan may look at: what is known, and what is on its way.
+/// Utilities that a plan may look at: those that are known, and those on their way.
 pub(crate) struct KnownUtilities<'a> {
     pub(crate) table: &'a UtilityTable,
     asked: &'a CoalitionSet,
-    /// How many more coalitions may be asked for.
+    /// Number of coalitions that may still be asked for.
     pub(crate) room: usize,
 }
 
 impl KnownUtilities<'_> {
-    /// How many of these would have to be asked for, a repeated one counted once.
+    /// Number of the `wanted` coalitions that would have to be asked for, a repeated one counted once.
     pub(crate) fn missing(&self, wanted: &[u128]) -> usize {
         let mut fresh: Vec<u128> =
             wanted.iter().copied().filter(|&bits| !self.asked.contains(bits)).collect();

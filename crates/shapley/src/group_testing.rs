@@ -65,7 +65,7 @@ pub fn group_tests_needed(clients: usize, epsilon: f64, delta: f64, range: f64) 
     (8.0 * (n * (n - 1.0) / (2.0 * delta)).ln() / (apart * bennett(deviation))).ceil() as usize
 }
 
-/// What a test's utility is measured from, and which of the points that fit is taken.
+/// The point that a test's utility is measured from, and which of the points that fit is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// From the empty coalition's, as Jia et al. have it (their game gives nobody nothing); the point that fits best.

@@ -24,7 +24,7 @@ struct Stratum {
     size: usize,
     /// The kernel's weight of all coalitions of this size and of the complementary size.
     mass: f64,
-    /// How many pairs exist.
+    /// Number of pairs that exist.
     pairs: f64,
     drawn: Vec<u128>,
     seen: HashSet<u128>,

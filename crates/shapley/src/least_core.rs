@@ -20,7 +20,7 @@ use crate::{
 
 /// A coalition may be short of its utility by this much of the largest utility beyond the least shortfall.
 const SLACK: f64 = 1e-9;
-/// How many violated coalitions are taken in at once.
+/// Violated coalitions that are taken in at once.
 const TAKEN_IN: usize = 64;
 /// Each pass takes in new coalitions, so the passes end; this only guards against rounding that never settles.
 const MAX_PASSES: usize = 200;

@@ -110,7 +110,7 @@ impl Federated {
         estimator.absorb(coalition, utility)
     }
 
-    /// What has been absorbed of a round.
+    /// Utilities of a round that have been absorbed.
     pub fn utilities(&self, round: RoundId) -> Option<&UtilityTable> {
         self.rounds.get(&round).map(|estimator| estimator.utilities())
     }

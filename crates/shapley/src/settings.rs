@@ -1,4 +1,4 @@
-//! What a method can be told.
+//! Settings of the estimators.
 
 use crate::{Error, StopRule};
 
@@ -26,7 +26,7 @@ pub struct EstimatorSettings {
     pub convergence: f64,
     /// Alpha and beta of `beta-shapley`.
     pub beta: (f64, f64),
-    /// How many groups `group-sv` forms.
+    /// Number of groups that `group-sv` forms.
     pub groups: usize,
     /// `contribution-index-mr` weighs round t by this to the power t - 1.
     pub decay: f64,

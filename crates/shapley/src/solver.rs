@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
+    fn an_infeasible_program_is_reported() {
         let mut program = QuadraticProgram::new(vec![0.0], vec![1.0]);
         program.at_most(vec![(0, 1.0)], -1.0);
         program.at_most(vec![(0, -1.0)], -1.0);

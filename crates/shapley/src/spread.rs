@@ -9,7 +9,7 @@ pub(crate) struct Spread {
     count: u64,
     means: Vec<f64>,
     squares: Vec<f64>,
-    /// How many different observations exist, where they are drawn without repeats.
+    /// Number of different observations that exist, where they are drawn without repeats.
     population: Option<u64>,
 }
 

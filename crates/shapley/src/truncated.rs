@@ -30,7 +30,7 @@ pub(crate) struct WalkRules {
     pub(crate) convergence: Option<f64>,
     /// The most walks.
     pub(crate) walks: usize,
-    /// How many walks go side by side, so that a batch is worth testing in parallel.
+    /// Walks that go side by side, so that a batch is worth testing in parallel.
     pub(crate) abreast: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What each coalition's model is worth: the game that every method values.
+//! The utility of each coalition's model: the game that every method values.
 
 use std::collections::HashMap;
 
@@ -90,7 +90,7 @@ impl UtilityTable {
         self.players.set()
     }
 
-    /// How many utilities are known.
+    /// Number of known utilities.
     pub fn len(&self) -> usize {
         match &self.store {
             UtilityStore::Dense { known, .. } => *known,

@@ -1,4 +1,4 @@
-//! What comes out: a value per client, and how sure it is.
+//! The result of an estimation: a value per client, and how sure it is.
 
 use secsv_federation::Coalition;
 
@@ -52,7 +52,7 @@ impl ClientValues {
         self.exact
     }
 
-    /// How many utilities were asked for and absorbed.
+    /// Number of utilities that were asked for and absorbed.
     pub fn tests(&self) -> usize {
         self.tests
     }
@@ -74,7 +74,7 @@ impl ClientValues {
     }
 }
 
-/// What a plan computes, in its own numbering.
+/// Values as a plan computes them, in its own numbering.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Estimate {
     pub(crate) values: Vec<f64>,

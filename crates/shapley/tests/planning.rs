@@ -55,7 +55,7 @@ fn every_coalition_is_asked_for_at_most_once() {
 }
 
 #[test]
-fn what_is_known_beforehand_is_not_asked_for() {
+fn utilities_known_beforehand_are_not_asked_for() {
     for method in Method::all() {
         let players = Coalition::first(6);
         let mut estimator = method.estimator(players, 1, &few_samples(3)).unwrap();

@@ -1,4 +1,4 @@
-//! What a fair split promises, on games drawn at random.
+//! Promises of a fair split, on games drawn at random.
 
 use proptest::prelude::*;
 use secsv_federation::Coalition;

@@ -133,7 +133,7 @@ fn groups_share_equally_and_split_everything() {
 }
 
 #[test]
-fn one_client_gets_what_it_brings() {
+fn a_single_client_gets_the_whole_gain() {
     let table = UtilityTable::from_fn(Coalition::EMPTY.with(4), |s| 0.25 + 0.5 * s.len() as f64).unwrap();
     let settings = EstimatorSettings { tolerance: 0.0, ..EstimatorSettings::default() };
     for method in Method::all() {

@@ -15,7 +15,7 @@ pub enum Fault {
     FlippedLabels {
         /// Whose labels.
         client: ClientId,
-        /// How many of them, from 0 to 1.
+        /// The fraction of them, from 0 to 1.
         fraction: f64,
     },
     /// It trains on a copy of another client's training samples (with that client's flipped labels, if any).
@@ -123,7 +123,7 @@ fn flip_labels(labels: &mut [u32], fraction: f64, classes: usize, random: &mut i
     }
 }
 
-/// What a free rider uploads.
+/// The model that a free rider uploads.
 pub(crate) fn free_ride(
     global: &Weights,
     noise: f64,

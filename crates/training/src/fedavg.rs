@@ -16,7 +16,7 @@ use crate::recipe::Recipe;
 use crate::seeds::{Purpose, generator};
 use crate::{Samples, TrainingError};
 
-/// What happens during training, for progress bars and logs. Events of different clients may come from different
+/// A step of training, for progress bars and logs. Events of different clients may come from different
 /// threads at once.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -25,7 +25,7 @@ pub enum TrainingEvent<'a> {
     RoundStarted {
         /// The round.
         round: RoundId,
-        /// How many clients take part.
+        /// Number of clients that take part.
         clients: usize,
     },
     /// A client has gone over its samples once more.
@@ -127,7 +127,7 @@ struct FederationInTraining<'a> {
     /// Test samples of all clients, client after client.
     test: Samples,
     test_sizes: Vec<usize>,
-    /// What each client's training adds to its scores.
+    /// Numbers that each client's training adds to its scores.
     offsets: Vec<Option<Vec<f32>>>,
 }
 

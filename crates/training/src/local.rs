@@ -1,4 +1,4 @@
-//! What one client does in one round: train the global model on its own samples.
+//! The work of one client in one round: train the global model on its own samples.
 
 use candle_core::{Device, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, loss::cross_entropy};
@@ -18,11 +18,11 @@ pub struct LocalTraining {
     pub learning_rate: f64,
     /// Samples per step.
     pub batch: usize,
-    /// What is minimised.
+    /// The loss that is minimised.
     pub loss: Loss,
 }
 
-/// What local training minimises: cross-entropy of the raw scores, as they are or corrected for label skew.
+/// The loss of local training: cross-entropy of the raw scores, as they are or corrected for label skew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
     /// As the paper's authors do. A client that holds one class learns to answer nothing else.
@@ -36,7 +36,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// What training adds to the scores of each class. One imagined sample per class keeps the logarithm finite.
+    /// Numbers that training adds to the scores of each class. One imagined sample per class keeps the logarithm finite.
     pub(crate) fn offsets(self, own: &[usize], everybody: &[usize]) -> Option<Vec<f32>> {
         let share = |counts: &[usize], class: usize| {
             (counts[class] + 1) as f64 / (counts.iter().sum::<usize>() + counts.len()) as f64
@@ -46,7 +46,7 @@ impl Loss {
     }
 }
 
-/// What training made of a model: new weights, or the name of the tensor that is no longer finite.
+/// The result of training a model: new weights, or the name of the tensor that is no longer finite.
 pub(crate) type TrainedWeights = Result<Weights, String>;
 
 /// Adam on cross-entropy of the raw scores, from `weights`, over freshly shuffled samples in every epoch (the
@@ -83,7 +83,7 @@ pub(crate) fn train(
     network.weights()
 }
 
-/// How many samples a model gets right; the lowest of equal scores decides.
+/// Number of samples that a model gets right; the lowest of equal scores decides.
 pub(crate) fn correct(
     spec: &ModelSpec,
     weights: &Weights,

@@ -28,7 +28,7 @@ impl<'a> TrainableNetwork<'a> {
         Ok(Self { spec, parameters })
     }
 
-    /// What an optimiser changes, by name.
+    /// The parameters that an optimiser changes, by name.
     pub(crate) fn variables(&self) -> Vec<Var> {
         self.parameters.values().cloned().collect()
     }

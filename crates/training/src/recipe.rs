@@ -11,7 +11,7 @@ use crate::{DatasetSource, TrainingError};
 /// How a federation trains. The same recipe, seed and samples give the same run directory, byte for byte.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// What people call the federation.
+    /// The federation's name, for people.
     pub name: String,
     /// The model.
     pub model: ModelKind,
@@ -21,7 +21,7 @@ pub struct Recipe {
     pub local: LocalTraining,
     /// Who takes part in which round.
     pub participation: Participation,
-    /// What is wrong with whom.
+    /// Faults that are planted, by client.
     pub faults: Vec<Fault>,
     /// Drives initial values, sample order, selection and faults.
     pub seed: u64,

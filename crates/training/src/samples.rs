@@ -35,7 +35,7 @@ impl Samples {
         self.shape.iter().product()
     }
 
-    /// How many samples.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }

@@ -41,7 +41,7 @@ fn files(directory: &Path) -> Tested<BTreeMap<String, Vec<u8>>> {
     Ok(found)
 }
 
-/// How many of all clients' test samples a model gets right, by the inference that evaluation uses.
+/// Number of all clients' test samples that a model gets right, by the inference that evaluation uses.
 fn right(run: &RunDirectory, model: &Weights) -> Tested<usize> {
     let tests = CollectiveTestSet::read(run)?;
     let parameters = clear::ModelParameters::new(run.architecture(), model);

@@ -90,7 +90,7 @@ impl Trained {
         self.run.local_model(&self.run.spec().clients[client].id, secsv_federation::RoundId(round)).unwrap()
     }
 
-    /// What the table says of it, before a run.
+    /// The table's sentence about it, before a run.
     pub fn exposure(&self, protocol: Protocol, together: bool) -> Exposure {
         let (run, settings) = (&self.run, settings(protocol, together));
         let federation = Federation::new(run.spec(), run.architecture(), |r| run.participants(r), settings);
@@ -118,7 +118,7 @@ impl Trained {
     }
 }
 
-/// What the parties of a run hold.
+/// Views of the parties of a run.
 pub struct Views {
     pub clients: Vec<ClientView>,
     pub directory: Directory,

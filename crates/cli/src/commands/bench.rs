@@ -21,7 +21,7 @@ const SHAPES: [(usize, usize); 7] = [(4, 300), (2, 48), (64, 256), (10, 64), (32
 /// How often everything is timed, all of it before anything is timed again: a shared machine is slow for seconds on
 /// end, and the least of several times is what counts.
 const ROUNDS: usize = 4;
-/// What one model's weights may take when ready to multiply.
+/// Bytes that one model's weights may take when ready to multiply.
 const MEMORY: usize = 300 << 20;
 
 /// Arguments of `secsv bench`.

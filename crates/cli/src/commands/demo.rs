@@ -51,7 +51,7 @@ pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
     let outcome = DemoOutcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };
     match format {
         Format::Json => println!("{}", serde_json::to_string(&outcome)?),
-        Format::Text => tell(&outcome, started.elapsed().as_secs_f64()),
+        Format::Text => print_outcome(&outcome, started.elapsed().as_secs_f64()),
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ fn train_hospitals(out: &std::path::Path) -> Result<RunDirectory> {
     Ok(run)
 }
 
-fn tell(outcome: &DemoOutcome, elapsed: f64) {
+fn print_outcome(outcome: &DemoOutcome, elapsed: f64) {
     let result = &outcome.secsv;
     let samples = result.utilities.first().map_or(0, |utility| utility.total);
     println!(

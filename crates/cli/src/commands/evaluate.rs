@@ -140,7 +140,7 @@ fn errors_head(result: &EvaluationResult) -> &'static str {
     if result.standard_error.is_some() { "  standard error" } else { "" }
 }
 
-/// What a secure run cost, and whom it exposed to whom.
+/// Costs of a secure run, and whom it exposed to whom.
 pub fn protection(result: &EvaluationResult, security: &SecurityResult) -> String {
     let mut text = String::new();
     let bytes: u64 = result.traffic.iter().map(|link| link.bytes).sum();

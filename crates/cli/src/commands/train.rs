@@ -254,7 +254,7 @@ fn observe(event: &TrainingEvent<'_>, progress: &ProgressReport, format: Format)
     }
 }
 
-/// What `--format json` prints.
+/// The document that `--format json` prints.
 #[derive(Serialize)]
 struct Report {
     out: PathBuf,

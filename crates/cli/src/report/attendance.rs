@@ -27,7 +27,7 @@ impl<'a> RoundAttendance<'a> {
         self.0.get(&round).is_some_and(|present| present.contains(client))
     }
 
-    /// How many took part.
+    /// Number of clients that took part.
     pub fn count(&self, round: RoundId) -> usize {
         self.0.get(&round).map_or(0, BTreeSet::len)
     }

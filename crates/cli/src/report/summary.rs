@@ -26,7 +26,7 @@ pub fn at_a_glance(result: &EvaluationResult) -> Markup {
     }
 }
 
-/// What was measured, what the numbers mean, what they do not.
+/// Sentences on what was measured, what the numbers mean, and what they do not.
 pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
     section(
         "summary",

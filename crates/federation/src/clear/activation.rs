@@ -42,7 +42,7 @@ pub(super) struct GatedStep<'a> {
     pub(super) inputs: &'a [f64],
     /// Size of the hidden state.
     pub(super) hidden: usize,
-    /// How many steps there are.
+    /// Number of steps.
     pub(super) steps: usize,
     /// Which step this is.
     pub(super) step: usize,

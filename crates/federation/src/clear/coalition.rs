@@ -25,7 +25,7 @@ const FIRST_LAYER_BYTES: usize = 2 << 30;
 /// Tasks for each thread: enough to balance them, few enough to share partial sums within each.
 const TASKS_PER_THREAD: usize = 8;
 
-/// What a test of a coalition on so many of all samples costs, in multiplications: `skip auto` weighs it against the
+/// Cost of a test of `coalition` on `samples` of `all` samples, in multiplications: `skip auto` weighs it against the
 /// search for samples to skip.
 pub fn cost(architecture: &Architecture, all: usize, coalition: Coalition, samples: usize) -> f64 {
     let layers = up_to_scores(architecture.layers());

@@ -55,7 +55,7 @@ pub(super) fn linear_product(layer: &Layer, parameters: &[f64], scratch: &mut Sc
     }
 }
 
-/// What is left of a layer after its linear part.
+/// The rest of a layer after its linear part.
 pub(super) fn rest(layer: &Layer, parameters: &[f64], samples: usize, scratch: &mut Scratch) {
     match layer {
         Layer::Linear(_) | Layer::Conv2d(_) => {}

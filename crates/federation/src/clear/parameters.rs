@@ -77,7 +77,7 @@ pub(super) struct Tail<'a> {
     pub(super) values: &'a [f64],
     /// Where each of the layers asked for begins among all parameters, and where the last one ends.
     pub(super) begins: &'a [usize],
-    /// How many parameters of earlier layers are not there.
+    /// Number of parameters of earlier layers that are left out.
     pub(super) left_out: usize,
 }
 

@@ -232,7 +232,7 @@ impl Case {
         Self { architecture, test_set, models }
     }
 
-    /// What plain loops give for one coalition: right samples, and those too close to call.
+    /// Results of plain loops for one coalition: right samples, and those too close to call.
     fn plain(&self, coalition: Coalition) -> (SampleSet, SampleSet) {
         let members: Vec<_> =
             self.models.iter().filter(|(position, ..)| coalition.contains(*position)).collect();
@@ -267,7 +267,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn coalitions_by_sums_are_what_one_model_at_a_time_gives(
+    fn coalitions_by_sums_equal_models_tested_one_at_a_time(
         seed: u64, kind in 0..6usize, clients in 4..=8usize, samples in 1..200usize,
     ) {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);

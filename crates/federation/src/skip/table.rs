@@ -111,7 +111,7 @@ impl SkipTable {
         Some(unsettled)
     }
 
-    /// What [`SkipTable::skippable`] costs at most, in operations on 64 samples at a time.
+    /// Cost of [`SkipTable::skippable`], at most, in operations on 64 samples at a time.
     pub fn search_cost(&self, coalition: Coalition) -> f64 {
         let looked_at = match &self.store {
             CorrectSets::Dense(_) => divisions(coalition),

@@ -45,11 +45,12 @@ fn group_avx2(
             let mut pair_sums = sums.chunks_exact_mut(place.blocks);
             for row in group.rows {
                 let ciphers =
-                    row.stretch(group.first_tile + tile, place.limb, place.first_block, place.blocks);
+                    row.block_run(group.first_tile + tile, place.limb, place.first_block, place.blocks);
                 for (column, sums) in group.columns.iter().zip(&mut pair_sums) {
                     let mut plains = [&[] as &[CacheLine]; TILE];
                     for (i, plain) in plains.iter_mut().enumerate().take(ciphers.1) {
-                        *plain = column.stretch(tile * TILE + i, place.limb, place.first_block, place.blocks);
+                        *plain =
+                            column.block_run(tile * TILE + i, place.limb, place.first_block, place.blocks);
                     }
                     let blocks = ciphers.0.chunks_exact(ciphers.1).enumerate();
                     for (sums, (block, ciphers)) in sums.iter_mut().zip(blocks) {

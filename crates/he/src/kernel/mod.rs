@@ -34,7 +34,7 @@ use crate::HeError;
 pub(crate) const TILE: usize = 8;
 /// NTT points in one block: one cache line of words.
 pub(crate) const BLOCK: usize = 8;
-/// How many products are summed before a reduction: with words split at 27 bits, 128 products of 55-bit
+/// Products that are summed before a reduction: with words split at 27 bits, 128 products of 55-bit
 /// residues leave room for the carries of the reduction.
 pub(crate) const FOLD_AFTER: usize = 128;
 /// Rows and columns that meet while their tiles are in the first-level cache.
@@ -114,15 +114,15 @@ pub(crate) fn multiply_part(
     let blocks = products.first().map_or(0, |p| p.degree()) / BLOCK;
     // As many blocks at a time as there is room for sums: long runs of memory are read in order.
     let partners = rows.len().min(PARTNERS) * columns.len().min(PARTNERS);
-    let stretch = (SUMS / partners.max(1)).clamp(1, blocks.max(1));
+    let run_length = (SUMS / partners.max(1)).clamp(1, blocks.max(1));
     for (l, limb) in limbs.iter().enumerate() {
-        for first in (0..blocks).step_by(stretch) {
+        for first in (0..blocks).step_by(run_length) {
             for (r, row_group) in rows.chunks(PARTNERS).enumerate() {
                 for (c, column_group) in columns.chunks(PARTNERS).enumerate() {
                     let place = GroupAddress {
                         limb: l,
                         first_block: first,
-                        blocks: stretch.min(blocks - first),
+                        blocks: run_length.min(blocks - first),
                         row: r * PARTNERS,
                         column: c * PARTNERS,
                     };
@@ -151,7 +151,7 @@ struct GroupAddress {
     column: usize,
 }
 
-/// Rows and columns that meet in so many inputs: those of the rows from a tile on.
+/// Rows and columns that meet in `inner` inputs: those of the rows from tile `first_tile` on.
 #[derive(Clone, Copy)]
 struct TileGroup<'a> {
     rows: &'a [&'a CipherTiles],

@@ -45,9 +45,9 @@ fn sum(
     for tiles in tiles.chunks(FOLD_AFTER / TILE) {
         let mut sums = [[0u128; BLOCK]; 2];
         for &tile in tiles {
-            let (ciphers, _) = row.stretch(group.first_tile + tile, at.0, at.1, 1);
+            let (ciphers, _) = row.block_run(group.first_tile + tile, at.0, at.1, 1);
             for (i, parts) in ciphers.iter().enumerate() {
-                let plain = column.stretch(tile * TILE + i, at.0, at.1, 1)[0];
+                let plain = column.block_run(tile * TILE + i, at.0, at.1, 1)[0];
                 for (sum, part) in sums.iter_mut().zip(parts) {
                     for (s, (&a, &b)) in sum.iter_mut().zip(part.0.iter().zip(&plain.0)) {
                         *s += u128::from(join(a)) * u128::from(b);

@@ -60,7 +60,7 @@ impl Spare {
     /// Bytes kept at most.
     const KEPT: usize = 1 << 30;
 
-    /// So many lines, from here or fresh.
+    /// Memory of `lines` cache lines, from here or fresh.
     fn take(&self, lines: usize) -> Vec<CacheLine> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept.iter().rposition(|room| room.len() == lines).map(|at| kept.remove(at));
@@ -83,7 +83,7 @@ impl Spare {
     }
 }
 
-/// So many lines, zero, on large pages where the system has them: operands are read in long runs over more memory
+/// Memory of `lines` cache lines, zero, on large pages where the system has them: operands are read in long runs over more memory
 /// than the translation buffers cover.
 fn room(lines: usize) -> Vec<CacheLine> {
     #[cfg_attr(not(target_os = "linux"), expect(unused_mut))]
@@ -121,7 +121,7 @@ impl CipherTiles {
         Self { inner, limbs, degree, lines }
     }
 
-    /// How many ciphertexts.
+    /// Number of ciphertexts.
     pub fn inner(&self) -> usize {
         self.inner
     }
@@ -147,7 +147,7 @@ impl CipherTiles {
     /// The lines of one tile at one limb and some blocks, and the number of ciphertexts in the tile: for each
     /// block, for each ciphertext, its parts.
     #[inline(always)]
-    pub(super) fn stretch(
+    pub(super) fn block_run(
         &self,
         tile: usize,
         limb: usize,
@@ -191,7 +191,7 @@ impl CipherTiles {
         &mut self.lines[start..start + 2 * width * self.degree / BLOCK]
     }
 
-    /// How many tiles.
+    /// Number of tiles.
     pub(crate) fn tiles(&self) -> usize {
         self.inner.div_ceil(TILE)
     }
@@ -231,9 +231,9 @@ impl PlainRows {
         (self.inner, self.limbs, self.degree)
     }
 
-    /// One limb of one plaintext, a stretch of blocks.
+    /// One limb of one plaintext, a run of blocks.
     #[inline(always)]
-    pub(super) fn stretch(&self, input: usize, limb: usize, first: usize, blocks: usize) -> &[CacheLine] {
+    pub(super) fn block_run(&self, input: usize, limb: usize, first: usize, blocks: usize) -> &[CacheLine] {
         let start = (input * self.limbs + limb) * Self::stride(self.degree) + first;
         &self.words[start..start + blocks]
     }

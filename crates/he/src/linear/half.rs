@@ -233,7 +233,7 @@ pub fn multiply_into(
     Ok(())
 }
 
-/// Inputs that are encoded at a time, of so many: few take little memory, many are multiplied faster.
+/// Inputs of `inner` that are encoded at a time: few take little memory, many are multiplied faster.
 fn inputs_at_once(inner: usize) -> usize {
     inner.div_ceil(4).next_multiple_of(kernel::TILE).clamp(2 * kernel::TILE, kernel::FOLD_AFTER)
 }

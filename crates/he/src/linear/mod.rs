@@ -79,7 +79,7 @@ pub(crate) trait Placement {
     fn batch(&self) -> usize;
     /// Output ciphertexts per batch.
     fn rows(&self) -> usize;
-    /// Products summed in one output ciphertext; the plaintexts of a row are the first so many of a batch.
+    /// Products summed in one output ciphertext; the plaintexts of a row are as many from the beginning of a batch.
     fn inner(&self, row: usize) -> usize;
     /// The entry of A at each position of one weight polynomial.
     fn weight(&self, row: usize, input: usize, place: impl FnMut(usize, usize, usize));
@@ -201,7 +201,7 @@ impl Layout {
         (0..self.rows()).map(|r| self.row_inner(r)).sum()
     }
 
-    /// Batches that so many samples fill.
+    /// Batches that this many samples fill.
     pub fn batches(&self, samples: usize) -> usize {
         samples.div_ceil(self.batch())
     }
@@ -257,7 +257,7 @@ impl Layout {
         Ok(planned)
     }
 
-    /// Coefficients that a reply with one output carries of its first part, so many columns being wanted.
+    /// Coefficients that a reply with output row `row` carries of its first part where `columns` columns are wanted.
     pub fn carried(&self, row: usize, columns: usize) -> usize {
         match &self.placement {
             AnyPlacement::Packed(packed) => packed.height(row) * columns,

@@ -46,7 +46,7 @@ impl PackedPlacement {
         self.block.rows.min(self.shape.d_out.saturating_sub(row * self.block.rows))
     }
 
-    /// What [`Placement::sample`] says, for rows of B that hold the samples of one batch.
+    /// Places samples as [`Placement::sample`] does, for rows of B that hold the samples of one batch.
     pub(super) fn place_rows<'a>(&self, input: usize, out: &mut [u64], row: impl Fn(usize) -> &'a [u64]) {
         let BlockShape { columns: w, .. } = self.block;
         for o in 0..w.min(self.shape.d_in - input * w) {

@@ -22,7 +22,7 @@ pub(super) fn batches_at_once(layout: &Layout, models: usize) -> Result<usize, H
 }
 
 impl Layout {
-    /// Checks that full products of this layout are exact: the larger basis holds so many products and no more.
+    /// Checks that full products of this layout are exact: the larger basis holds `MAX_PRODUCTS` products and no more.
     pub fn check_full(&self) -> Result<(), HeError> {
         self.parameters.extension()?;
         let (expected, found) = (MAX_PRODUCTS, self.inner());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_for_another_layout_is_refused() {
+    fn operands_of_another_layout_are_refused() {
         let mut ops = Operations::default();
         let mut rng = Prg::new(&Seed::from_bytes([1; 32]));
         let [layout, other] = [4, 5].map(|d_in| {

@@ -25,7 +25,7 @@ fn party(preset: Preset) -> Party {
 static STANDARD: LazyLock<Party> = LazyLock::new(|| party(Preset::Standard));
 static COMPACT: LazyLock<Party> = LazyLock::new(|| party(Preset::Compact));
 
-/// What entries are drawn from.
+/// Distributions that entries are drawn from.
 #[derive(Clone, Copy, Debug)]
 enum Entries {
     Uniform,
@@ -314,7 +314,7 @@ fn a_large_layer_is_ready_to_multiply_within_300_mib() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_by_name() {
+fn blocks_and_operands_that_do_not_fit_are_refused_by_name() {
     let parameters = &STANDARD.parameters;
     let shape = LayerShape { d_out: 4, d_in: 10 };
     let block = |r, w, s| {

@@ -32,7 +32,7 @@ impl EncryptedBias {
 }
 
 impl EncryptedSlots {
-    /// Checks the encoding of a vector of so many elements.
+    /// Checks the encoding of a vector of this many elements.
     pub fn check_bytes(parameters: &Parameters, elements: usize, bytes: &[u8]) -> Result<(), WireError> {
         let expected = Self::encoded_len(parameters, elements);
         let body = open(parameters.digest(), ObjectKind::Slots, expected, bytes)?;
@@ -51,7 +51,7 @@ impl Ciphertext {
 }
 
 impl Reply {
-    /// Checks the encoding of a reply that carries so many coefficients of its first part.
+    /// Checks the encoding of a reply that carries `carried` coefficients of its first part.
     pub fn check_bytes(parameters: &Parameters, carried: usize, bytes: &[u8]) -> Result<(), WireError> {
         // It is as small as what it is read into.
         Self::from_bytes(parameters, carried, bytes).map(drop)

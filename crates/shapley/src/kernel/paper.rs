@@ -79,7 +79,7 @@ impl Sampling {
         weighted
     }
 
-    /// What is drawn of the sizes above `whole`, weighing 1 together.
+    /// Coalitions drawn of the sizes above `whole`, weighing 1 together.
     fn drawn(&mut self, whole: usize, rng: &mut ChaCha20Rng) -> Vec<(u128, f64)> {
         let halved = |place: usize| self.shares[place] / if place < self.paired { 2.0 } else { 1.0 };
         let shares: Vec<f64> = (whole..self.shares.len()).map(halved).collect();

@@ -27,7 +27,7 @@ const REHEARSED: usize = 128;
 /// Elements that are shared for the same purpose.
 const SHARED: usize = 1 << 16;
 
-/// What pieces of work take, in seconds of processor time.
+/// Seconds of processor time that pieces of work take.
 pub struct Rates {
     /// Reading the run and publishing ranges, which an evaluation does as well.
     reading: f64,

@@ -22,13 +22,13 @@ const COLOURS: [&str; 8] =
 pub struct Chart {
     /// Its heading.
     pub title: String,
-    /// What x counts.
+    /// The name of x.
     pub x: &'static str,
-    /// What y counts.
+    /// The name of y.
     pub y: &'static str,
     /// Whether y is drawn by its logarithm.
     pub logarithmic: bool,
-    /// What x = 1, 2 and so on stand for: bars instead of lines. Empty for lines.
+    /// Names for x = 1, 2 and so on: bars instead of lines. Empty for lines.
     pub categories: Vec<String>,
     /// The lines, or bars of one colour.
     pub series: Vec<Series>,

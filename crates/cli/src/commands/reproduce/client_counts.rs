@@ -1,4 +1,4 @@
-//! What is measured for each number of clients.
+//! Measurements for each number of clients.
 
 use secsv_shapley::Method;
 

@@ -86,7 +86,7 @@ fn as_the_authors(scope: &StudyScope, task: PaperTask, protocol: ProtocolName) -
     Measurement { share: scope.studied(task), ..Measurement::new(trained, protocol) }
 }
 
-/// What has to be measured: estimators that ask for every model anyway share the exact run.
+/// Measurements of the table: estimators that ask for every model anyway share the exact run.
 pub fn measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     for &task in &scope.tasks {
@@ -221,7 +221,7 @@ fn authors_errors(study: &Study, task: PaperTask) -> Result<(Errors, f64), Strin
     Ok((ENTRIES.iter().map(error).collect::<Result<_, _>>()?, clear.samples()))
 }
 
-/// The error of each method with so many samples, or its own number of them.
+/// The error of each method, with its number of samples where that is not its own.
 type Errors = Vec<(Method, Option<usize>, f64)>;
 
 /// Whether the authors' variants err in the paper's order, and where KernelSHAP proper lands.

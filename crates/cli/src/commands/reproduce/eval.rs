@@ -44,7 +44,7 @@ fn rows() -> impl Iterator<Item = (ProtocolName, Protocol, &'static str, bool)> 
     plain.chain([(ProtocolName::SECSV, Protocol::SecSv, "SecSV + SampleSkip", true)])
 }
 
-/// What has to be measured.
+/// Measurements of the table.
 pub fn measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     for &task in &scope.tasks {
@@ -256,7 +256,7 @@ impl MeasuredRow<'_> {
         Cell::less_is_better(self.error(), self.paper().filter(|_| !self.is_cut()).map(|p| p.error))
     }
 
-    /// What HESV's error would be on everything: it predicts what SecSV predicts.
+    /// HESV's error if it tested everything: it predicts what SecSV predicts.
     fn error_of_all(&self) -> Option<f64> {
         let Self { study, task, protocol, .. } = *self;
         let of = |repetition| secure(&study.scope, task, repetition, ProtocolName::SECSV, false);

@@ -27,13 +27,13 @@ struct Point {
 /// A line of a figure: what is measured at each place.
 struct Sweep<'a> {
     name: &'static str,
-    /// What x counts.
+    /// The name of x.
     x: &'static str,
     /// The measurement at each place, without and with SampleSkip.
     at: &'a dyn Fn(PaperTask, f64, bool) -> Measurement,
     places: &'a dyn Fn(PaperTask) -> Vec<f64>,
     skips: &'static [bool],
-    /// What seconds are divided by.
+    /// Whether seconds are divided by samples and rounds.
     per_sample: bool,
 }
 
@@ -224,7 +224,7 @@ impl Sweep<'_> {
     }
 }
 
-/// What "Effect of M" needs.
+/// Measurements of "Effect of M".
 pub fn sample_measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     with_sample_sweeps(scope, |sweep| all.extend(sweep.measurements(&scope.tasks)));
@@ -243,7 +243,7 @@ pub fn sample_section(study: &Study) -> Section {
     section
 }
 
-/// What "Effect of n" needs.
+/// Measurements of "Effect of n".
 pub fn client_measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     with_client_sweep(scope, |sweep| all.extend(sweep.measurements(&scope.tasks)));

@@ -1,4 +1,4 @@
-//! What of the cost of one-layer models grows with the clients, and what with their coalitions.
+//! Costs of one-layer models that grow with the clients, and those that grow with their coalitions.
 
 use secsv_runtime::Timing;
 
@@ -11,7 +11,7 @@ use super::{
     table::{Cell, ResultTable},
 };
 
-/// What a client more costs logistic models where the number of tests is not exponential.
+/// Cost of each further client for logistic models where the number of tests is not exponential.
 pub(super) fn add_estimated(section: &mut Section, study: &Study) {
     let columns = ["Data set (model)", "n (clients)", "M", "T", "Models tested", "Wall s", "Memory GiB"];
     let mut table = ResultTable::new("fig-clients-estimated", &columns);

@@ -20,19 +20,19 @@ use crate::{
 const SHARES: [f64; 6] = [0.5, 0.25, 0.1, 0.05, 0.025, 0.01];
 /// Seconds below which a run on all samples is taken several times, because what else the machine does shows most there ...
 pub const SHORT_S: f64 = 30.0;
-/// ... so many times; the fastest counts.
+/// ... this many times; the fastest counts.
 pub const TIMES: usize = 3;
 /// Fewer samples than this say nothing about a cost per sample.
 const FEWEST_SAMPLES: f64 = 20.0;
 
-/// What is to be measured.
+/// A measurement to be taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     /// The federation.
     pub trained: TrainedCell,
     /// The share of its test samples.
     pub share: f64,
-    /// How many of its rounds.
+    /// Number of its rounds.
     pub rounds: u32,
     /// How models are tested.
     pub protocol: ProtocolName,
@@ -46,10 +46,10 @@ pub struct Measurement {
     pub limit: Option<f64>,
 }
 
-/// What was measured.
+/// A measurement that was taken.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// What the plan said it would take with all of them, where it was asked.
+    /// Planned seconds with all rounds and samples, where there is a plan.
     pub planned_s: Option<f64>,
     /// HESV: the paper's matrix method that the plan found faster.
     #[serde(default)]
@@ -170,7 +170,7 @@ impl Measurement {
         if self.skip { SkipMode::On } else { SkipMode::Off }
     }
 
-    /// How many rounds and samples fit the limit. Rounds cost the same each, so they go first; samples by the plan for just
+    /// Numbers of rounds and samples that fit the limit. Rounds cost the same each, so they go first; samples by the plan for just
     /// these, because batches that are not full cost as much as full ones.
     fn choose(&self, runs: &Runs<'_>, whole: &RunDirectory) -> anyhow::Result<Choice> {
         let mut choice = Choice { share: 1.0, rounds: self.rounds, planned_s: None, matmul: None };
@@ -215,7 +215,7 @@ impl Measurement {
     }
 }
 
-/// What a measurement with a limit is made with.
+/// Rounds, samples and method of a measurement with a limit.
 struct Choice {
     share: f64,
     rounds: u32,

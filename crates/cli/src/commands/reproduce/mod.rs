@@ -254,7 +254,7 @@ fn scope(args: &ReproduceArgs) -> Result<StudyScope, BadInput> {
     Ok(StudyScope { tasks, scale, runs, rounds, seed, limit })
 }
 
-/// What makes the same page again.
+/// The command that makes the same page again.
 fn command(args: &ReproduceArgs) -> String {
     let what = args.what.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
     let tasks: Vec<&str> = args.tasks.iter().map(|task| task.name()).collect();
@@ -278,7 +278,7 @@ fn work(jobs: Vec<CellJob>, store: &CellStore, runs: &Runs<'_>) -> anyhow::Resul
     let mut clock = TimeLeft::new(asked, &open, runs);
     let (mut failures, mut first): Failures = (BTreeMap::new(), None);
     for (place, (key, job)) in open.iter().enumerate() {
-        clock.tell(key);
+        clock.report(key);
         let begun = Instant::now();
         let done = match job {
             CellJob::Measure(measurement) => {
@@ -309,7 +309,7 @@ struct TimeLeft {
     begun: Instant,
     asked: usize,
     finished: usize,
-    /// What each open cell is guessed to take, with the training where it is the first that needs it.
+    /// Seconds that each open cell is guessed to take, with the training where it is the first that needs it.
     guessed: Vec<f64>,
     guessed_done: f64,
 }
@@ -332,7 +332,7 @@ impl TimeLeft {
         pace * (self.guessed.iter().sum::<f64>() - self.guessed_done)
     }
 
-    fn tell(&self, cell: &str) {
+    fn report(&self, cell: &str) {
         #[derive(Serialize)]
         struct CellNote<'a> {
             event: &'static str,

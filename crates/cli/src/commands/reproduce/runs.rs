@@ -144,7 +144,7 @@ impl Runs<'_> {
     }
 }
 
-/// Every so many samples one: samples lie class by class, so a prefix would not do.
+/// One sample at regular distances: samples lie class by class, so a prefix would not do.
 fn thinned(test_set: &TestSet, share: f64) -> Result<TestSet, secsv_federation::Defect> {
     let width: usize = test_set.input().iter().product();
     let is_kept = |row: &usize| ((row + 1) as f64 * share).floor() > (*row as f64 * share).floor();

@@ -34,7 +34,7 @@ fn shares(found: &Measured) -> [f64; 2] {
     [skipped, wrong].map(|count| count as f64 / all.max(1) as f64)
 }
 
-/// What "Skipped samples" needs.
+/// Measurements of "Skipped samples".
 pub fn skip_measurements(scope: &StudyScope) -> Vec<Measurement> {
     let of_task = |&task: &PaperTask| {
         (0..scope.runs).map(move |repetition| verified(scope.federation(task, repetition)))
@@ -119,7 +119,7 @@ fn deep_secure(scope: &StudyScope, task: PaperTask, layers: usize) -> Measuremen
     Measurement { share, limit, method: Method::Exact, ..plain }
 }
 
-/// What "Effect of L" needs.
+/// Measurements of "Effect of L".
 pub fn layer_measurements(scope: &StudyScope) -> Vec<Measurement> {
     let of_task = |&task: &PaperTask| {
         LAYERS.flat_map(move |layers| [verified(deep(scope, task, layers)), deep_secure(scope, task, layers)])

@@ -1,4 +1,4 @@
-//! What is asked for, what has been measured, and what could not be.
+//! A study: its scope, finished measurements, and failures.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -19,7 +19,7 @@ pub const CLIENTS: usize = 5;
 /// A cell of a sweep over larger models gets this part of the limit.
 const SWEEP_PART: f64 = 28.0;
 
-/// What the user asked for.
+/// The scope that the user asked for.
 #[derive(Clone, Debug, Serialize)]
 pub struct StudyScope {
     /// The data sets.
@@ -70,7 +70,7 @@ impl StudyScope {
 
 /// Finished and failed measurements.
 pub struct Study {
-    /// What was asked for.
+    /// The scope.
     pub scope: StudyScope,
     /// The finished ones.
     pub store: CellStore,
@@ -104,11 +104,11 @@ pub struct Section {
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
-    /// What the figures mean.
+    /// Notes on the meaning of the figures.
     pub about: Vec<String>,
     /// The figures.
     pub tables: Vec<ResultTable>,
-    /// What the figures say, where ours are worse, where the data differ.
+    /// Findings: what the figures say, where ours are worse, where the data differ.
     pub lines: Vec<String>,
     /// The drawings, by file name.
     #[serde(skip)]

@@ -12,7 +12,7 @@ pub enum Cell {
     Text(String),
     /// A figure of ours alone.
     Number(f64),
-    /// How many of something: printed whole.
+    /// A count: printed whole.
     Count(u64),
     /// A figure of ours beside the paper's.
     Compared {
@@ -20,7 +20,7 @@ pub enum Cell {
         ours: f64,
         /// The paper's.
         paper: Option<f64>,
-        /// How many times better ours is.
+        /// Factor by which ours is better.
         ratio: Option<f64>,
     },
     /// Nothing, with a reason.
@@ -36,7 +36,7 @@ impl Cell {
         Self::Text(text.into())
     }
 
-    /// How many of something; a mean that is not whole keeps its decimals.
+    /// A count; a mean of counts that is not whole keeps its decimals.
     pub fn count(count: f64) -> Self {
         if count >= 0.0 && count.fract() == 0.0 { Self::Count(count as u64) } else { Self::Number(count) }
     }
@@ -88,7 +88,7 @@ pub fn figure(value: f64) -> String {
 pub struct ResultTable {
     /// Its file's name without `.csv`.
     pub name: String,
-    /// What the columns hold.
+    /// Heads of the columns.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,

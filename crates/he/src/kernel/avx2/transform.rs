@@ -38,7 +38,7 @@ pub(super) fn backward(modulus: Modulus, roots: &Roots, words: &mut [u64]) {
     }
 }
 
-/// Constants of a prime of so many bits, of which HIGH lie above the low half of a split word.
+/// Constants of a prime of BITS bits, of which HIGH lie above the low half of a split word.
 #[derive(Clone, Copy)]
 struct Prime<const BITS: i32, const HIGH: i32> {
     modulus: __m256i,
