@@ -11,8 +11,7 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{KnownUtilities, SamplingPlan},
-    semivalue::all_or_budget,
+    ask_once::FixedPlan,
     solver::QuadraticProgram,
     utility::{MAX_EXACT_CLIENTS, everybody},
     values::Estimate,
@@ -30,7 +29,6 @@ pub(crate) struct LeastCore {
     method: &'static str,
     clients: usize,
     wanted: Vec<u128>,
-    asked: bool,
 }
 
 impl LeastCore {
@@ -47,7 +45,7 @@ impl LeastCore {
         } else {
             sample(clients, tests.unwrap_or(20 * clients + 2), &mut rng)
         };
-        Self { method, clients, wanted, asked: false }
+        Self { method, clients, wanted }
     }
 }
 
@@ -70,24 +68,13 @@ fn sample(clients: usize, tests: usize, rng: &mut impl Rng) -> Vec<u128> {
     wanted
 }
 
-impl SamplingPlan for LeastCore {
-    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
-        if std::mem::replace(&mut self.asked, true) {
-            return Ok(None);
-        }
-        all_or_budget(self.method, self.wanted.clone(), known).map(Some)
+impl FixedPlan for LeastCore {
+    fn method(&self) -> &'static str {
+        self.method
     }
 
-    fn settle(&mut self, _table: &UtilityTable) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn worst_error(&self, _table: &UtilityTable) -> Option<f64> {
-        None
-    }
-
-    fn has_values(&self) -> bool {
-        false
+    fn wanted(&self) -> Vec<u128> {
+        self.wanted.clone()
     }
 
     fn estimate(&self, table: &UtilityTable) -> Result<Estimate, Error> {

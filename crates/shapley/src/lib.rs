@@ -29,6 +29,7 @@
 //! random number that does not follow from the seed. Methods that span rounds (the Contribution Index, GTG-Shapley,
 //! WT-Shapley) are [`Federated`] plans; those that value accumulated models take one table ([`Method::values_of`]).
 
+mod ask_once;
 mod error;
 mod estimator;
 mod group_testing;

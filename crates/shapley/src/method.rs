@@ -7,6 +7,7 @@ use secsv_federation::{Coalition, MAX_CLIENTS};
 
 use crate::{
     ClientValues, Error, Estimator, EstimatorSettings, UtilityTable,
+    ask_once::{AskOnce, FixedPlan},
     estimator::{EstimatorSession, SamplingPlan},
     group_testing::{GroupTests, Variant, group_tests_needed},
     grouped::Grouped,
@@ -143,18 +144,18 @@ impl Method {
         let game = EstimatorSetup { method: self.name(), players, settings };
         match self {
             Self::Exact | Self::ContributionIndexOneRound | Self::ContributionIndexMultiRound => {
-                game.start(EveryCoalition::new(self.name(), n, Weighting::Shapley)?)
+                game.ask_once(EveryCoalition::new(self.name(), n, Weighting::Shapley)?)
             }
-            Self::Banzhaf => game.start(EveryCoalition::new(self.name(), n, Weighting::Banzhaf)?),
+            Self::Banzhaf => game.ask_once(EveryCoalition::new(self.name(), n, Weighting::Banzhaf)?),
             Self::BetaShapley => {
                 let (alpha, beta) = settings.beta;
-                game.start(EveryCoalition::new(self.name(), n, Weighting::Beta { alpha, beta })?)
+                game.ask_once(EveryCoalition::new(self.name(), n, Weighting::Beta { alpha, beta })?)
             }
-            Self::LeaveOneOut => game.start(LeaveOneOut::new(self.name(), n)),
+            Self::LeaveOneOut => game.ask_once(LeaveOneOut::new(self.name(), n)),
             Self::LeastCore => {
-                game.start(LeastCore::new(self.name(), n, settings.samples.or(settings.stop.tests), rng))
+                game.ask_once(LeastCore::new(self.name(), n, settings.samples.or(settings.stop.tests), rng))
             }
-            Self::GroupSv => game.start(Grouped::new(self.name(), n, settings.groups, rng)?),
+            Self::GroupSv => game.ask_once(Grouped::new(self.name(), n, settings.groups, rng)?),
             Self::KernelShap => game.start(Kernel::new(self.name(), n, game.kernel_tests(), rng)),
             Self::KernelShapOfThePaper => {
                 let samples = settings.samples.or(settings.stop.tests).unwrap_or(2 * n + 16);
@@ -202,6 +203,10 @@ impl EstimatorSetup<'_> {
     fn start(&self, plan: impl SamplingPlan + 'static) -> Result<Box<dyn Estimator>, Error> {
         debug_assert!(self.players.len() <= MAX_CLIENTS);
         Ok(Box::new(EstimatorSession::new(plan, self.players, self.settings.stop, self.settings.batch)?))
+    }
+
+    fn ask_once(&self, plan: impl FixedPlan + 'static) -> Result<Box<dyn Estimator>, Error> {
+        self.start(AskOnce::new(plan))
     }
 
     fn group_tests(&self, variant: Variant, rng: ChaCha20Rng) -> GroupTests {

@@ -129,14 +129,7 @@ impl SamplingPlan for Permutations {
     }
 
     fn estimate(&self, _table: &UtilityTable) -> Result<Estimate, Error> {
-        if !self.spread.has_values() {
-            return Err(Error::Budget {
-                method: self.method,
-                expected: 2,
-                found: self.spread.count() as usize,
-            });
-        }
-        Ok(Estimate::sampled(self.spread.means().to_vec(), self.spread.standard_errors()))
+        self.spread.estimate(self.method)
     }
 }
 

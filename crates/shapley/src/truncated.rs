@@ -221,14 +221,7 @@ impl SamplingPlan for Walks {
         if self.is_round_skipped {
             return Ok(Estimate::sampled(vec![0.0; self.clients], Some(vec![0.0; self.clients])));
         }
-        if !self.spread.has_values() {
-            return Err(Error::Budget {
-                method: self.rules.method,
-                expected: 2,
-                found: self.spread.count() as usize,
-            });
-        }
-        Ok(Estimate::sampled(self.spread.means().to_vec(), self.spread.standard_errors()))
+        self.spread.estimate(self.rules.method)
     }
 
     fn is_round_skipped(&self) -> bool {
