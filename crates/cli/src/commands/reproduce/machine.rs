@@ -18,7 +18,7 @@ pub struct Machine {
     pub memory_mib: Option<u64>,
     /// Operating system and architecture.
     pub system: String,
-    /// This program's version, and a digest of its file: another build gives other times.
+    /// This program's version and commit, and a digest of its file: another build gives other times.
     pub build: String,
 }
 
@@ -37,7 +37,7 @@ impl Machine {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory_mib: memory_kib.map(|kib| kib / 1024),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-            build: format!("secsv {} {:016x}", env!("CARGO_PKG_VERSION"), digest()),
+            build: format!("secsv {}, file {:016x}", crate::VERSION, digest()),
         }
     }
 }
