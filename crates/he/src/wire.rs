@@ -36,24 +36,39 @@ enum ObjectKind {
     Slots = 9,
 }
 
-impl EncryptedMatrix {
-    /// Length of the encoding of a matrix of this layout.
-    pub fn encoded_len(layout: &Layout) -> usize {
-        HEAD + layout.weight_ciphertexts() * seeded_len(layout.parameters())
-    }
+/// The encoding of seeded ciphertexts whose number follows from their layout.
+macro_rules! seeded_of_layout {
+    ($type:ty, $kind:expr, $count:expr) => {
+        impl $type {
+            /// Length of the encoding of one of this layout.
+            pub fn encoded_len(layout: &Layout) -> usize {
+                HEAD + $count(layout) * seeded_len(layout.parameters())
+            }
 
-    /// Encodes the matrix.
-    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        WordWriter::new(parameters, self.layout, ObjectKind::Matrix).seeded(&self.ciphertexts).bytes
-    }
+            /// Encodes it.
+            pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
+                WordWriter::new(parameters, self.layout, $kind).seeded(&self.ciphertexts).bytes
+            }
 
-    /// Decodes a matrix of this layout.
-    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(layout.digest(), ObjectKind::Matrix, Self::encoded_len(layout), bytes)?;
-        let mut reader = WordReader::new(layout.parameters(), body);
-        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.weight_ciphertexts())? })
-    }
+            /// Decodes one of this layout.
+            pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
+                let body = open(layout.digest(), $kind, Self::encoded_len(layout), bytes)?;
+                let ciphertexts = WordReader::new(layout.parameters(), body).seeded($count(layout))?;
+                Ok(Self { layout: layout.digest(), ciphertexts })
+            }
+
+            /// Checks the encoding of one of this layout.
+            pub fn check_bytes(layout: &Layout, bytes: &[u8]) -> Result<(), WireError> {
+                let body = open(layout.digest(), $kind, Self::encoded_len(layout), bytes)?;
+                WordReader::new(layout.parameters(), body).check_seeded($count(layout))
+            }
+        }
+    };
 }
+
+seeded_of_layout!(EncryptedMatrix, ObjectKind::Matrix, Layout::weight_ciphertexts);
+seeded_of_layout!(EncryptedBatch, ObjectKind::Batch, Layout::inner);
+seeded_of_layout!(EncryptedBias, ObjectKind::Bias, Layout::rows);
 
 impl PreparedMatrix {
     /// Decodes an encrypted matrix of this layout and makes it ready to multiply, ciphertext by ciphertext.
@@ -84,44 +99,6 @@ impl Layout {
         writer.bytes.reserve(EncryptedMatrix::encoded_len(self));
         self.encrypt_each(key, a, rng, ops, |ciphertext| writer.add_seeded(&ciphertext))?;
         Ok(writer.bytes)
-    }
-}
-
-impl EncryptedBatch {
-    /// Length of the encoding of a batch of this layout.
-    pub fn encoded_len(layout: &Layout) -> usize {
-        HEAD + layout.inner() * seeded_len(layout.parameters())
-    }
-
-    /// Encodes the batch.
-    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        WordWriter::new(parameters, self.layout, ObjectKind::Batch).seeded(&self.ciphertexts).bytes
-    }
-
-    /// Decodes a batch of this layout.
-    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(layout.digest(), ObjectKind::Batch, Self::encoded_len(layout), bytes)?;
-        let mut reader = WordReader::new(layout.parameters(), body);
-        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.inner())? })
-    }
-}
-
-impl EncryptedBias {
-    /// Length of the encoding of biases of this layout.
-    pub fn encoded_len(layout: &Layout) -> usize {
-        HEAD + layout.rows() * seeded_len(layout.parameters())
-    }
-
-    /// Encodes the biases.
-    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        WordWriter::new(parameters, self.layout, ObjectKind::Bias).seeded(&self.ciphertexts).bytes
-    }
-
-    /// Decodes biases of this layout.
-    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(layout.digest(), ObjectKind::Bias, Self::encoded_len(layout), bytes)?;
-        let mut reader = WordReader::new(layout.parameters(), body);
-        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.rows())? })
     }
 }
 

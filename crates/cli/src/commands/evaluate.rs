@@ -153,17 +153,22 @@ pub fn protection(result: &EvaluationResult, security: &SecurityResult) -> Strin
         bytes as f64 / (1 << 20) as f64,
         result.messages.iter().map(|m| m.messages).sum::<u64>()
     );
-    if let Some(bits) = security.statistical_bits_per_reply.filter(|_| security.statistical_claim) {
-        let run = f64::from(bits) - (security.replies.max(1) as f64).log2();
-        let _ = writeln!(
-            text,
-            "statistical distance: {bits} bits per reply, {run:.0} bits for all {} replies",
-            security.replies
-        );
-    } else if security.statistical_bits_per_reply.is_some() {
-        let _ =
-            writeln!(text, "statistical distance: these parameters make no claim (--preset standard does)");
-    }
+    text.push_str(&statistical_distance(security));
     let _ = write!(text, "{}", security.exposure);
     text
+}
+
+/// The line on flooding, where replies are flooded.
+pub fn statistical_distance(security: &SecurityResult) -> String {
+    match security.statistical_bits_per_reply {
+        None => String::new(),
+        Some(bits) if security.statistical_claim => {
+            let run = f64::from(bits) - (security.replies.max(1) as f64).log2();
+            let replies = security.replies;
+            format!("statistical distance: {bits} bits per reply, {run:.0} bits for all {replies} replies\n")
+        }
+        Some(_) => {
+            "statistical distance: these parameters make no claim (--preset standard does)\n".to_owned()
+        }
+    }
 }

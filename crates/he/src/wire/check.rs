@@ -2,34 +2,7 @@
 //! decodes.
 
 use super::{ObjectKind, SEED, WordReader, open};
-use crate::{
-    Ciphertext, EncryptedSlots, Parameters, Reply, WireError,
-    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout},
-};
-
-impl EncryptedMatrix {
-    /// Checks the encoding of a matrix of this layout.
-    pub fn check_bytes(layout: &Layout, bytes: &[u8]) -> Result<(), WireError> {
-        let body = open(layout.digest(), ObjectKind::Matrix, Self::encoded_len(layout), bytes)?;
-        WordReader::new(layout.parameters(), body).check_seeded(layout.weight_ciphertexts())
-    }
-}
-
-impl EncryptedBatch {
-    /// Checks the encoding of a batch of this layout.
-    pub fn check_bytes(layout: &Layout, bytes: &[u8]) -> Result<(), WireError> {
-        let body = open(layout.digest(), ObjectKind::Batch, Self::encoded_len(layout), bytes)?;
-        WordReader::new(layout.parameters(), body).check_seeded(layout.inner())
-    }
-}
-
-impl EncryptedBias {
-    /// Checks the encoding of biases of this layout.
-    pub fn check_bytes(layout: &Layout, bytes: &[u8]) -> Result<(), WireError> {
-        let body = open(layout.digest(), ObjectKind::Bias, Self::encoded_len(layout), bytes)?;
-        WordReader::new(layout.parameters(), body).check_seeded(layout.rows())
-    }
-}
+use crate::{Ciphertext, EncryptedSlots, Parameters, Reply, WireError};
 
 impl EncryptedSlots {
     /// Checks the encoding of a vector of this many elements.
@@ -59,7 +32,8 @@ impl Reply {
 }
 
 impl WordReader<'_> {
-    fn check_seeded(&mut self, count: usize) -> Result<(), WireError> {
+    /// Checks this many seeded ciphertexts.
+    pub(super) fn check_seeded(&mut self, count: usize) -> Result<(), WireError> {
         let mut words = vec![0; self.parameters.degree()];
         (0..count).try_for_each(|_| {
             self.take(SEED)?;

@@ -76,6 +76,11 @@ impl AxisScale {
 }
 
 impl Chart {
+    /// Lines on linear axes.
+    pub fn linear(title: &str, x: &'static str, y: &'static str, series: Vec<Series>) -> Self {
+        Self { title: title.to_owned(), x, y, logarithmic: false, categories: Vec::new(), series }
+    }
+
     /// The drawing, complete in itself.
     pub fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);

@@ -3,7 +3,7 @@
 use secsv_protocol::{decryptors::Protocol, session::Matmul};
 
 use super::{
-    measurement::{Measured, Measurement, SECURE},
+    measurement::{Measured, Measurement},
     paper,
     study::{Section, Study, StudyScope, mean},
     table::{Cell, ResultTable, figure},
@@ -38,11 +38,13 @@ pub fn secure(
     }
 }
 
-/// The rows of a task: protocol, its name, whether samples are skipped.
-fn rows() -> impl Iterator<Item = (ProtocolName, Protocol, &'static str, bool)> {
-    let plain = SECURE.into_iter().map(|(name, protocol, title)| (name, protocol, title, false));
-    plain.chain([(ProtocolName::SECSV, Protocol::SecSv, "SecSV + SampleSkip", true)])
-}
+/// The rows of a task in the order of the paper's table: protocol, its title, whether samples are skipped.
+const ROWS: [(Protocol, &str, bool); 4] = [
+    (Protocol::Hesv, "HESV", false),
+    (Protocol::SecSv, "SecSV", false),
+    (Protocol::SecretSv, "SecretSV", false),
+    (Protocol::SecSv, "SecSV + SampleSkip", true),
+];
 
 /// Measurements of the table.
 pub fn measurements(scope: &StudyScope) -> Vec<Measurement> {
@@ -50,7 +52,9 @@ pub fn measurements(scope: &StudyScope) -> Vec<Measurement> {
     for &task in &scope.tasks {
         for repetition in 0..scope.runs {
             all.push(clear(scope, task, repetition));
-            all.extend(rows().map(|(name, _, _, skip)| secure(scope, task, repetition, name, skip)));
+            let secure =
+                |(protocol, _, skip)| secure(scope, task, repetition, ProtocolName::Secure(protocol), skip);
+            all.extend(ROWS.map(secure));
         }
     }
     all
@@ -71,7 +75,8 @@ pub fn section(study: &Study) -> Section {
         let reference = study.repeated(|repetition| clear(&study.scope, task, repetition));
         let hesv =
             study.repeated(|repetition| secure(&study.scope, task, repetition, ProtocolName::HESV, false));
-        for (name, protocol, title, skip) in rows() {
+        for (protocol, title, skip) in ROWS {
+            let name = ProtocolName::Secure(protocol);
             let found = study.repeated(|repetition| secure(&study.scope, task, repetition, name, skip));
             let row = match (&found, &reference) {
                 (Ok(found), Ok(reference)) => {

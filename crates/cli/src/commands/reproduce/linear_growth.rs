@@ -45,14 +45,12 @@ pub(super) fn add_estimated(section: &mut Section, study: &Study) {
     }
     section.tables.push(table);
     section.about.push("With KernelSHAP's 2n + 16 tests a round (third table; as many as the paper's KernelSHAP takes, for n = 4 all there are) nothing is exponential, and the whole run grows with n.".to_owned());
-    let chart = Chart {
-        title: "SecSV with KernelSHAP of 2n + 16 tests, logistic models: wall s over n".to_owned(),
-        x: "n (clients)",
-        y: "wall s",
-        logarithmic: false,
-        categories: Vec::new(),
+    let chart = Chart::linear(
+        "SecSV with KernelSHAP of 2n + 16 tests, logistic models: wall s over n",
+        "n (clients)",
+        "wall s",
         series,
-    };
+    );
     section.charts.push(("fig-clients-estimated.svg", chart));
 }
 
@@ -110,14 +108,12 @@ pub(super) fn add_products(section: &mut Section, study: &Study) {
     }
     section.tables.push(table);
     section.about.push("Of logistic models (second table) everything under encryption grows with n, not with 2^n: a coalition's outputs are sums of its members', and a decryptor adds up those that follow from others. What is left for each of the 2^n - 1 models is to take the class of each sample and to compare it blind, a few bits a sample.".to_owned());
-    let chart = Chart {
-        title: "SecSV, logistic models: encrypted products per test sample and round".to_owned(),
-        x: "n (clients)",
-        y: "products per test sample and round",
-        logarithmic: false,
-        categories: Vec::new(),
+    let chart = Chart::linear(
+        "SecSV, logistic models: encrypted products per test sample and round",
+        "n (clients)",
+        "products per test sample and round",
         series,
-    };
+    );
     section.charts.push(("fig-clients-products.svg", chart));
 }
 

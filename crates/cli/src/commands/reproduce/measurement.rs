@@ -227,10 +227,3 @@ fn distance(found: &EvaluationResult, exact: &EvaluationResult) -> f64 {
     let off = |(id, value): (_, &f64)| found.fsv.get(id).map_or(0.0, |found| found - value);
     exact.fsv.iter().map(off).map(|d| d * d).sum::<f64>().sqrt()
 }
-
-/// The three secure protocols in the order of the paper's table.
-pub const SECURE: [(ProtocolName, Protocol, &str); 3] = [
-    (ProtocolName::HESV, Protocol::Hesv, "HESV"),
-    (ProtocolName::SECSV, Protocol::SecSv, "SecSV"),
-    (ProtocolName::SECRETSV, Protocol::SecretSv, "SecretSV"),
-];

@@ -83,12 +83,13 @@ pub fn skip_section(study: &Study) -> Section {
     let [skipped, wrong] = points;
     let series = |name: &str, points| Series { name: name.to_owned(), points, fit: None };
     let chart = Chart {
-        title: "Skipped samples, %".to_owned(),
-        x: "task",
-        y: "% of predictions of aggregated models",
-        logarithmic: false,
         categories: study.scope.tasks.iter().map(|task| task.name().to_owned()).collect(),
-        series: vec![series("skipped", skipped), series("wrongly skipped", wrong)],
+        ..Chart::linear(
+            "Skipped samples, %",
+            "task",
+            "% of predictions of aggregated models",
+            vec![series("skipped", skipped), series("wrongly skipped", wrong)],
+        )
     };
     section.charts.push(("fig-skipped.svg", chart));
     section.note_differences(&study.scope.tasks);
@@ -173,18 +174,11 @@ pub fn layer_section(study: &Study) -> Section {
         cost.push(Series { name: task.name().to_owned(), points: cost_points, fit });
     }
     section.tables.push(table);
-    let chart = |title: &str, y, series| Chart {
-        title: title.to_owned(),
-        x: "L",
-        y,
-        logarithmic: false,
-        categories: Vec::new(),
-        series,
-    };
-    section.charts.push(("fig-layers.svg", chart("Wrongly skipped samples, %", "%", wrong)));
-    section
-        .charts
-        .push(("fig-layers-time.svg", chart("SecSV, wall ms per test sample and round", "ms", cost)));
+    section.charts.push(("fig-layers.svg", Chart::linear("Wrongly skipped samples, %", "L", "%", wrong)));
+    section.charts.push((
+        "fig-layers-time.svg",
+        Chart::linear("SecSV, wall ms per test sample and round", "L", "ms", cost),
+    ));
     section.note_differences(&study.scope.tasks);
     section
 }
