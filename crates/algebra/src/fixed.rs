@@ -61,8 +61,8 @@ impl FixedPoint {
         Ok(numbers.iter().map(|x| ring.embed((x * scale).round_ties_even() as i64)).collect())
     }
 
-    /// Encodes numbers of magnitude at most `most`, which need not be a power of two: it may come closer to half the modulus
-    /// than the format's own range.
+    /// Encodes numbers of magnitude at most `most`, which need not be a power of two: it may come closer to
+    /// half the modulus than the format's own range.
     pub fn encode_within(
         self,
         ring: impl Ring,

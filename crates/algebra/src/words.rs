@@ -1,5 +1,5 @@
-//! Matrix products modulo 2^64, fast. Vector units multiply 32-bit halves, so a product of words is three of those:
-//! low times low, and the two mixed ones, whose sum moves up by 32 bits once, at the end.
+//! Matrix products modulo 2^64, fast. Vector units multiply 32-bit halves, so a product of words is three of
+//! those: low times low, and the two mixed ones, whose sum moves up by 32 bits once, at the end.
 
 use pulp::{Arch, Simd, WithSimd};
 

@@ -1,6 +1,6 @@
-//! Runs the attacks that need no knowledge of the columns on a directory that `secsv evaluate --views DIR` wrote, and says what
-//! every client could rebuild: `cargo run -p secsv-attacks --example replay -- DIR [RUN]`. With the run directory the findings
-//! are scored.
+//! Runs the attacks that need no knowledge of the columns on a directory that `secsv evaluate --views DIR`
+//! wrote, and says what every client could rebuild: `cargo run -p secsv-attacks --example replay -- DIR
+//! [RUN]`. With the run directory the findings are scored.
 
 use std::{env, error::Error, path::PathBuf};
 

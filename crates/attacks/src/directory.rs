@@ -156,7 +156,8 @@ impl Directory {
         entry.map_or(Ok(Vec::new()), |entry| self.outputs(&self.path.join(&entry.directory)))
     }
 
-    /// A server's shares of each owner's samples: a row for each number of a sample, a column for each sample.
+    /// A server's shares of each owner's samples: a row for each number of a sample, a column for each
+    /// sample.
     pub fn data_shares(&self, party: &str) -> Result<BTreeMap<usize, Vec<i64>>, DirectoryError> {
         let mut found = BTreeMap::new();
         let Some(entry) = self.index.parties.iter().find(|entry| entry.party == party) else {

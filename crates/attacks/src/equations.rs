@@ -25,8 +25,8 @@ pub struct System {
     pub rounding: f64,
 }
 
-/// Everything that a client can say about an owner's samples by models that it knows, in some rounds; nothing if its replies
-/// add up to none.
+/// Everything that a client can say about an owner's samples by models that it knows, in some rounds; nothing
+/// if its replies add up to none.
 pub fn known(view: &ClientView, owner: usize, rounds: &[RoundId]) -> Result<Option<System>, Error> {
     let (mut rows, mut values) = (Vec::new(), Vec::new());
     let (mut samples, mut exposed): (Option<Vec<usize>>, Vec<RoundId>) = (None, Vec::new());

@@ -21,8 +21,9 @@ use crate::{
 /// A layer's weights and biases: a row for each output, the bias last.
 pub type LayerMatrix = DMatrix<f64>;
 
-/// First layers of all single models of a round, once an owner's samples are known: with the outputs of its own model, which it
-/// computes, a client takes its replies apart. `samples` has a column for each of the owner's samples that it decrypted for.
+/// First layers of all single models of a round, once an owner's samples are known: with the outputs of its
+/// own model, which it computes, a client takes its replies apart. `samples` has a column for each of the
+/// owner's samples that it decrypted for.
 pub fn first_layers(
     view: &ClientView,
     owner: usize,
@@ -77,8 +78,8 @@ pub struct Meeting {
     pub operator: usize,
 }
 
-/// All meetings of layer-1 outputs that the client can add up with outputs of a later layer that it decrypted: everything
-/// between them lies open if it is a single layer.
+/// All meetings of layer-1 outputs that the client can add up with outputs of a later layer that it
+/// decrypted: everything between them lies open if it is a single layer.
 pub fn meetings(view: &ClientView) -> Vec<Meeting> {
     let later = view.outputs.iter().filter(|outputs| outputs.operator > 0);
     let is_held = |outputs: &&DecryptedOutputs| {

@@ -1,9 +1,9 @@
-//! Discrete records from few sharp equations: categories by meeting in the middle, numbers on grids by the nearest points of a
-//! lattice.
+//! Discrete records from few sharp equations: categories by meeting in the middle, numbers on grids by the
+//! nearest points of a lattice.
 //!
-//! Numbers are taken out first: in the complement of their columns an equation holds of categories alone. There the
-//! categories' blocks are split in two halves whose sums must meet; what meets is completed by the grid points near the
-//! least-squares solution, and judged by all equations.
+//! Numbers are taken out first: in the complement of their columns an equation holds of categories alone.
+//! There the categories' blocks are split in two halves whose sums must meet; what meets is completed by the
+//! grid points near the least-squares solution, and judged by all equations.
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
@@ -49,7 +49,8 @@ struct Half {
 const MAX_POINTS: usize = 4096;
 
 impl<'a> RecordSearch<'a> {
-    /// Prepares what does not depend on a sample; nothing if there are no more equations than columns of numbers.
+    /// Prepares what does not depend on a sample; nothing if there are no more equations than columns of
+    /// numbers.
     pub fn new(system: &'a System, schema: &'a Schema) -> Option<Self> {
         let (equations, numbers) = (system.matrix.nrows(), schema.grids.len());
         if equations <= numbers {
@@ -80,7 +81,8 @@ impl<'a> RecordSearch<'a> {
         (self.left.sums.len(), self.right.sums.len())
     }
 
-    /// Records that fit the equations of the sample at a place, best first: off by at most `tolerance` deviations.
+    /// Records that fit the equations of the sample at a place, best first: off by at most `tolerance`
+    /// deviations.
     pub fn candidates(&self, place: usize, tolerance: f64) -> Vec<Candidate> {
         let values = self.system.values.column(place) - &self.origin;
         let numbers = self.schema.grids.len();
@@ -137,7 +139,8 @@ impl<'a> RecordSearch<'a> {
     }
 }
 
-/// Grid points whose image is within a radius of a target, and how far (squared), coordinate by coordinate from the last.
+/// Grid points whose image is within a radius of a target, and how far (squared), coordinate by coordinate
+/// from the last.
 fn near_points(
     triangle: &DMatrix<f64>,
     grids: &[Grid],

@@ -1,8 +1,9 @@
 //! A recurrent unit's hidden weights, from what its gate decryptor gets.
 //!
-//! Of every later step t it has a_t = W h_(t-1) + b and the input gates, so the update gate z_t and the candidate n_t, and
-//! h_t = (1 - z_t) n_t + z_t h_(t-1). All a_t lie in a plane of as many dimensions as there are states. With coordinates y_t in it
-//! every state is h_(t-1) = A y_t + p, and the update is linear in A and p, unit by unit:
+//! Of every later step t it has a_t = W h_(t-1) + b and the input gates, so the update gate z_t and the
+//! candidate n_t, and h_t = (1 - z_t) n_t + z_t h_(t-1). All a_t lie in a plane of as many dimensions as
+//! there are states. With coordinates y_t in it every state is h_(t-1) = A y_t + p, and the update is linear
+//! in A and p, unit by unit:
 //!
 //! ```text
 //! A_i (y_(t+1) - z_ti y_t) + (1 - z_ti) p_i = (1 - z_ti) n_ti
@@ -22,7 +23,8 @@ use crate::{
     view::{ClientView, DecryptedOutputs},
 };
 
-/// Outputs that the gate decryptor of one coalition's model knows on the samples of one owner, step by step from the second.
+/// Outputs that the gate decryptor of one coalition's model knows on the samples of one owner, step by step
+/// from the second.
 pub struct DecryptedGates {
     /// W h + b: a row for each sample, a column for each of the 3 x hidden outputs.
     hidden: Vec<DMatrix<f64>>,
@@ -60,7 +62,8 @@ impl DecryptedGates {
         Some(Self { hidden, update, new })
     }
 
-    /// Hidden weights with the biases in the last column; nothing if there are fewer than three steps or too few samples.
+    /// Hidden weights with the biases in the last column; nothing if there are fewer than three steps or too
+    /// few samples.
     pub fn layer(&self) -> Option<DMatrix<f64>> {
         let size = self.update.first()?.ncols();
         let (plane, mean) = self.plane(size)?;

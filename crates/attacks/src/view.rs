@@ -43,7 +43,8 @@ pub struct DecryptedOutputs {
     pub operator: usize,
     /// The first position.
     pub first: usize,
-    /// As docs/VIEWS.md has them: position by position, within a position output by output, within an output sample by sample.
+    /// As docs/VIEWS.md has them: position by position, within a position output by output, within an output
+    /// sample by sample.
     pub numbers: Vec<i64>,
 }
 

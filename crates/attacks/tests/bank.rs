@@ -1,4 +1,5 @@
-//! Customers' records from the scores that another bank decrypts: the paper's task, ten equations beside 48 features.
+//! Customers' records from the scores that another bank decrypts: the paper's task, ten equations beside 48
+//! features.
 
 #![cfg(test)]
 
@@ -17,8 +18,9 @@ const CUSTOMERS: usize = 40;
 /// Tried one after the other, until candidates appear.
 const TOLERANCES: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
-/// Facts that every bank knows of the columns: categories, and which columns go together (the month with the economy's figures, the
-/// last campaign's outcome with its days and contacts); call seconds and contacts are whole numbers.
+/// Facts that every bank knows of the columns: categories, and which columns go together (the month with the
+/// economy's figures, the last campaign's outcome with its days and contacts); call seconds and contacts are
+/// whole numbers.
 fn schema(view: &ClientView) -> Schema {
     let range = |first: usize, end: usize| (first..end).collect::<Vec<usize>>();
     let economy = [range(19, 29), range(43, 48)].concat();

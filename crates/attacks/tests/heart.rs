@@ -1,5 +1,5 @@
-//! Patients' records, and with them everybody's models, from the scores that one hospital decrypts: four real hospitals, one
-//! score a round.
+//! Patients' records, and with them everybody's models, from the scores that one hospital decrypts: four real
+//! hospitals, one score a round.
 
 #![cfg(test)]
 
@@ -17,7 +17,8 @@ const CLEVELAND: usize = 0;
 const BUDAPEST: usize = 1;
 /// Sex, chest pain, fasting sugar, resting ECG, exercise angina.
 const CATEGORIES: [&[usize]; 5] = [&[1], &[2, 3, 4], &[7], &[8, 9], &[11]];
-/// Age, blood pressure, cholesterol, heart rate, ST depression: recorded in tenths, where Budapest has halves.
+/// Age, blood pressure, cholesterol, heart rate, ST depression: recorded in tenths, where Budapest has
+/// halves.
 const NUMBERS: [(usize, u32); 5] = [(0, 1), (5, 1), (6, 1), (10, 1), (12, 5)];
 /// Tried one after the other, until candidates appear.
 const TOLERANCES: [f64; 9] = [2.0, 4.0, 6.0, 10.0, 16.0, 32.0, 64.0, 128.0, 256.0];
@@ -59,7 +60,8 @@ fn score(found: &[Vec<Vec<f64>>], truth: &[f32]) -> Score {
     score
 }
 
-/// The largest error of any weight or bias of any other hospital, over all rounds, and how many models there are.
+/// The largest error of any weight or bias of any other hospital, over all rounds, and how many models there
+/// are.
 fn steal_models(trained: &Trained, view: &ClientView, records: &DMatrix<f64>) -> (usize, f64) {
     let (mut count, mut largest) = (0, 0.0f64);
     for round in trained.run.spec().round_ids() {

@@ -1,4 +1,5 @@
-//! Randomness that is used twice: whoever gets two messages made with it subtracts them and has the change in the clear.
+//! Randomness that is used twice: whoever gets two messages made with it subtracts them and has the change in
+//! the clear.
 
 #![cfg(test)]
 

@@ -18,8 +18,8 @@ use output::Format;
 /// The version and the commit it was built from.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SECSV_COMMIT"), ")");
 
-/// What each organisation contributed to a federated model, with models and test data encrypted or shared; who can rebuild
-/// them all the same is what `plan` says.
+/// What each organisation contributed to a federated model, with models and test data encrypted or shared;
+/// who can rebuild them all the same is what `plan` says.
 #[derive(Parser)]
 #[command(version = VERSION, arg_required_else_help = true)]
 struct Args {

@@ -28,7 +28,8 @@ fn trained(out: &Path) -> Outcome<String> {
     Ok(out.to_owned())
 }
 
-/// Whoever plans reads the same sentences as whoever evaluates and whoever gets the report: the exposed clients can rebuild.
+/// Whoever plans reads the same sentences as whoever evaluates and whoever gets the report: the exposed
+/// clients can rebuild.
 fn says_who_can_rebuild(exposure: &Value, told: &[String]) -> Outcome<()> {
     let rows = exposure["rows"].as_array().ok_or("rows")?;
     let is_exposed = |row: &&Value| row["samples"] == "can rebuild" && row["models"] == "can rebuild";

@@ -95,8 +95,8 @@ pub enum Activation {
 }
 
 impl Architecture {
-    /// Follows one sample through the layers. Sizes that only a tensor knows (how many outputs a layer has) are
-    /// taken from `shapes`. Errors name `spec_file` for the layers and `model_file` for the tensors.
+    /// Follows one sample through the layers. Sizes that only a tensor knows (how many outputs a layer has)
+    /// are taken from `shapes`. Errors name `spec_file` for the layers and `model_file` for the tensors.
     pub fn new(
         spec: &ModelSpec,
         shapes: &BTreeMap<String, Vec<usize>>,

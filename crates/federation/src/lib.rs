@@ -1,8 +1,8 @@
 //! The files that a federation leaves behind: who took part in which round, their models and test sets.
 //!
 //! Receives a run directory (or the part of it one silo holds) and hands on checked models, test sets and
-//! coalitions, and the floating-point answer that every secure protocol is measured against ([`clear`]). Which samples
-//! may be skipped ([`skip`]) is decided here too, for tests in the clear and secure ones alike.
+//! coalitions, and the floating-point answer that every secure protocol is measured against ([`clear`]).
+//! Which samples may be skipped ([`skip`]) is decided here too, for tests in the clear and secure ones alike.
 //!
 //! ```
 //! use secsv_federation::{CollectiveTestSet, RoundId, RunDirectory, SampleSet, clear::ClearRound};

@@ -65,7 +65,8 @@ pub enum LayerSpec {
         #[serde(default)]
         padding: usize,
     },
-    /// A gated recurrent unit over `[steps, features]` that hands its last hidden state on. Gate order r, z, n.
+    /// A gated recurrent unit over `[steps, features]` that hands its last hidden state on. Gate order r, z,
+    /// n.
     Gru {
         /// `[3 hidden, features]`.
         weight_ih: String,

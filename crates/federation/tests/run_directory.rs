@@ -1,5 +1,5 @@
-//! Run directories as they are written, read back, and refused with the file, the field, what was expected and what was
-//! found.
+//! Run directories as they are written, read back, and refused with the file, the field, what was expected
+//! and what was found.
 
 use std::{
     error::Error as StdError,

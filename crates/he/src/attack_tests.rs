@@ -1,8 +1,8 @@
 //! Two attacks on replies that are not sanitised, and that they fail on those that are.
 //!
-//! A product is linear in the shares it was computed from. Whoever knows the model ciphertexts, or the seeds of
-//! their second parts, collects equations at one transform point and solves them for the shares. The tests run
-//! the same solver on raw products, where it must succeed, and on what really leaves a server.
+//! A product is linear in the shares it was computed from. Whoever knows the model ciphertexts, or the seeds
+//! of their second parts, collects equations at one transform point and solves them for the shares. The tests
+//! run the same solver on raw products, where it must succeed, and on what really leaves a server.
 
 use std::sync::Arc;
 
@@ -114,8 +114,8 @@ fn the_principal_cannot_solve_the_auxiliarys_replies() {
     assert!(solved.iter().zip(&scene.wanted).all(|(a, b)| a != b), "no share is recovered");
 }
 
-/// A decryptor may know the seeds of the models' second parts; the second part of a raw product is then linear
-/// in the shares, and re-randomising is what ends that, before anything is switched.
+/// A decryptor may know the seeds of the models' second parts; the second part of a raw product is then
+/// linear in the shares, and re-randomising is what ends that, before anything is switched.
 #[test]
 fn a_decryptor_cannot_solve_re_randomised_products() {
     let mut scene = scene(INPUTS);
@@ -133,8 +133,8 @@ fn a_decryptor_cannot_solve_re_randomised_products() {
     assert!(solved.iter().zip(&scene.wanted).all(|(a, b)| a != b), "no share is recovered");
 }
 
-/// Switching alone does not hide: who guesses the share computes the second part of the reply and sees whether it
-/// is the one sent. On a sanitised reply the right guess looks like any other.
+/// Switching alone does not hide: who guesses the share computes the second part of the reply and sees
+/// whether it is the one sent. On a sanitised reply the right guess looks like any other.
 #[test]
 fn a_decryptor_cannot_confirm_a_guessed_share_on_a_sanitised_reply() {
     let mut scene = scene(1);

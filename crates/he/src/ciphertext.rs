@@ -29,7 +29,8 @@ impl Ciphertext {
         Ok(())
     }
 
-    /// The weighted sum of ciphertexts; weights are public non-negative integers that add up to less than 2^32.
+    /// The weighted sum of ciphertexts; weights are public non-negative integers that add up to less than
+    /// 2^32.
     pub fn weighted_sum(limbs: &[Limb], terms: &[(u32, &Self)]) -> Result<Self, HeError> {
         check_weights(terms.iter().map(|t| t.0))?;
         let degree = terms.first().map(|t| t.1.degree()).ok_or(HeError::Count {

@@ -102,8 +102,8 @@ struct Products {
     output: f64,
 }
 
-/// Fills in what products cost: outputs of 1 and 9 products, whose operands stay in cache, tell the cost of a product
-/// from that of an output; those of 128 come from memory.
+/// Fills in what products cost: outputs of 1 and 9 products, whose operands stay in cache, tell the cost of a
+/// product from that of an output; those of 128 come from memory.
 fn products(
     parameters: &Arc<Parameters>,
     key: &SecretKey,

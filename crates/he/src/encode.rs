@@ -1,4 +1,5 @@
-//! Plaintexts: field elements in slots or coefficients, lifted for a product (centred) or scaled for encryption.
+//! Plaintexts: field elements in slots or coefficients, lifted for a product (centred) or scaled for
+//! encryption.
 
 use secsv_algebra::{Ring, Secret};
 

@@ -38,8 +38,8 @@ struct Lift {
 const MARGIN_BITS: u32 = 20;
 
 impl Extension {
-    /// The extension of a ciphertext modulus, given by its limbs, for polynomials of this degree and plaintexts
-    /// of this field.
+    /// The extension of a ciphertext modulus, given by its limbs, for polynomials of this degree and
+    /// plaintexts of this field.
     pub(crate) fn new(base_limbs: &[Limb], degree: usize, field: Field) -> Result<Self, HeError> {
         check_budget(base_limbs, degree, field)?;
         let moduli = primes_of(base_limbs);
@@ -61,9 +61,9 @@ impl Extension {
         &self.limbs
     }
 
-    /// One part of a ciphertext, at points, to the larger basis, limb by limb. The numbers are lifted centred;
-    /// whether one next to q/2 is lifted as itself or as itself less q does not matter, both are the same
-    /// ciphertext: 32 bits of each digit decide.
+    /// One part of a ciphertext, at points, to the larger basis, limb by limb. The numbers are lifted
+    /// centred; whether one next to q/2 is lifted as itself or as itself less q does not matter, both are the
+    /// same ciphertext: 32 bits of each digit decide.
     pub(crate) fn extend<'a>(
         &self,
         points: &[u64],

@@ -29,8 +29,8 @@ impl SecretKey {
         Self::from_seed(parameters, Seed::random(rng))
     }
 
-    /// The key that a seed stands for. The draw is the library's own, so that the library, given the same seed,
-    /// has the same key.
+    /// The key that a seed stands for. The draw is the library's own, so that the library, given the same
+    /// seed, has the same key.
     pub fn from_seed(parameters: &Arc<Parameters>, seed: Seed) -> Self {
         let drawn = sample_vec_cbd(parameters.degree(), VARIANCE, &mut Prg::new(&seed))
             .expect("the variance lies in the sampler's range");
@@ -85,7 +85,8 @@ impl SecretKey {
             let limb = &self.parameters.limbs()[l];
             message(l, words);
             points.fill(limb, &mut a);
-            // Minus a, so that nothing but the sum is ever written down: who has a s and the public a has the key.
+            // Minus a, so that nothing but the sum is ever written down: who has a s and the public a has the
+            // key.
             let modulus = limb.modulus();
             vectorised(|| a.iter_mut().for_each(|a| *a = modulus.neg(*a)));
             kernel::multiply_add(Backend::detect(), limb, &a, s, words);
@@ -103,8 +104,9 @@ impl SecretKey {
         PublicKey::from_seeded(&self.parameters, zero)
     }
 
-    /// Whether a public key is an encryption of zero under this key, with no larger an error than [`Self::public_key`] ever draws. Anything
-    /// else would not re-randomise: with a first part of zero, what a server adds its fresh mask to would leave it as it is.
+    /// Whether a public key is an encryption of zero under this key, with no larger an error than
+    /// [`Self::public_key`] ever draws. Anything else would not re-randomise: with a first part of zero, what
+    /// a server adds its fresh mask to would leave it as it is.
     pub fn check_public_key(&self, public: &PublicKey) -> Result<(), HeError> {
         let (parameters, degree) = (&self.parameters, self.parameters.degree());
         if public.parameters.digest() != parameters.digest() {

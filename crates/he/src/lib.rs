@@ -1,13 +1,13 @@
 //! Encrypted matrix times shared or clear matrix: the one operation every protocol stands on.
 //!
-//! Receives weight matrices, samples (or one party's share of them) as matrices over Z_p, and randomness; hands on
-//! ciphertexts, sanitised replies and, to the holder of the key, products that equal the clear ones modulo p. The
-//! scheme is BFV with plaintext modulus p; keys, encoders, ciphertexts, the multiply-accumulate kernel and the
-//! wire format are ours on top of `tfhe-ntt`'s transforms.
+//! Receives weight matrices, samples (or one party's share of them) as matrices over Z_p, and randomness;
+//! hands on ciphertexts, sanitised replies and, to the holder of the key, products that equal the clear ones
+//! modulo p. The scheme is BFV with plaintext modulus p; keys, encoders, ciphertexts, the multiply-accumulate
+//! kernel and the wire format are ours on top of `tfhe-ntt`'s transforms.
 //!
-//! No message passes through the `fhe` library. Given the same key it is the oracle of the tests, and the opponent of
-//! `secsv bench linear` ([`measure`]); of its parts, `fhe-math` scales sums of full products down and `fhe-util` draws
-//! centred binomial numbers.
+//! No message passes through the `fhe` library. Given the same key it is the oracle of the tests, and the
+//! opponent of `secsv bench linear` ([`measure`]); of its parts, `fhe-math` scales sums of full products down
+//! and `fhe-util` draws centred binomial numbers.
 //!
 //! It knows no messages, roles or files, and decides nothing about who may decrypt.
 //!

@@ -7,15 +7,16 @@ use crate::{
     parameters::Parameters,
 };
 
-/// Scales coefficients from the whole modulus to its first limb, dropping one limb after the other and rounding.
+/// Scales coefficients from the whole modulus to its first limb, dropping one limb after the other and
+/// rounding.
 pub(crate) fn switch(parameters: &Parameters, words: &mut [u64]) -> Vec<u64> {
     switch_with(parameters, words, |modulus, remainders| {
         vectorised(|| remainders.iter_mut().for_each(|r| *r = modulus.centre(*r) as u64));
     })
 }
 
-/// The same, with the rounding left to the caller: it turns the remainders of a limb to be dropped into the signed
-/// numbers, below that limb in magnitude, that are subtracted before the division.
+/// The same, with the rounding left to the caller: it turns the remainders of a limb to be dropped into the
+/// signed numbers, below that limb in magnitude, that are subtracted before the division.
 pub(crate) fn switch_with(
     parameters: &Parameters,
     words: &mut [u64],

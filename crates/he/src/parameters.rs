@@ -25,8 +25,8 @@ pub(crate) const VARIANCE: usize = 10;
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
 pub enum Preset {
-    /// Degree 8192, three 54-bit limbs, a 41-bit field: replies are flooded to at least 40 bits of statistical
-    /// distance.
+    /// Degree 8192, three 54-bit limbs, a 41-bit field: replies are flooded to at least 40 bits of
+    /// statistical distance.
     Standard,
     /// Degree 4096, 54 + 55 bits, a 40-bit field: half the size; replies are re-randomised and flooded as far
     /// as it fits, with no statistical claim.
@@ -76,8 +76,8 @@ impl Parameters {
         made.clone()
     }
 
-    /// The parameters of a preset where ciphertexts meet ciphertexts: one limb more, because products and rotations
-    /// bring noise that replies must be flooded above. `compact` has no room for it and is refused.
+    /// The parameters of a preset where ciphertexts meet ciphertexts: one limb more, because products and
+    /// rotations bring noise that replies must be flooded above. `compact` has no room for it and is refused.
     pub fn for_full_products(preset: Preset) -> Result<Arc<Self>, HeError> {
         static STANDARD: OnceLock<Result<Arc<Parameters>, HeError>> = OnceLock::new();
         let made = || {
@@ -169,8 +169,8 @@ impl Parameters {
         self.digest
     }
 
-    /// Bits of statistical distance that replies under these parameters must keep: 40 where the modulus leaves
-    /// room for it, none for shorter ones, which make no statistical claim.
+    /// Bits of statistical distance that replies under these parameters must keep: 40 where the modulus
+    /// leaves room for it, none for shorter ones, which make no statistical claim.
     pub fn statistical_floor(&self) -> u32 {
         if self.modulus_bits() >= 160 { 40 } else { 0 }
     }

@@ -19,8 +19,8 @@ pub struct LayerTask {
     pub samples: usize,
     /// Encrypted models that share the data.
     pub models: usize,
-    /// Model outputs, or weighted sums of them, that are sent to a decryptor: as many as models, or for a first
-    /// layer as many as coalitions.
+    /// Model outputs, or weighted sums of them, that are sent to a decryptor: as many as models, or for a
+    /// first layer as many as coalitions.
     pub sums: usize,
     /// Coalition weights add up to at most two to this power.
     pub weight_bits: u32,
@@ -33,8 +33,8 @@ pub struct LayerTask {
 pub enum PlannedWork {
     /// Encoding, products and rotations of one server, as `bench linear` measures them.
     Products,
-    /// Everything: models encrypted and prepared at two servers, both halves of the data encoded and multiplied,
-    /// the auxiliary's outputs re-randomised, replies sanitised and decrypted.
+    /// Everything: models encrypted and prepared at two servers, both halves of the data encoded and
+    /// multiplied, the auxiliary's outputs re-randomised, replies sanitised and decrypted.
     TwoServers,
 }
 

@@ -1,6 +1,6 @@
-//! Sanitised replies. A product is linear in the shares it was computed from, so it never leaves a server as it
-//! is: what is not asked for is drowned in uniform field elements, the ciphertext is re-randomised and flooded
-//! at full modulus, then switched to one limb.
+//! Sanitised replies. A product is linear in the shares it was computed from, so it never leaves a server as
+//! it is: what is not asked for is drowned in uniform field elements, the ciphertext is re-randomised and
+//! flooded at full modulus, then switched to one limb.
 
 use rand::CryptoRng;
 use secsv_algebra::{Prg, Secret, Seed};
@@ -20,20 +20,21 @@ use crate::{
 /// A ciphertext under one limb, as coefficients: what a decryptor gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Of the first part those that are asked for: each coefficient of the message needs its own of this part, and all of
-    /// the second.
+    /// Of the first part those that are asked for: each coefficient of the message needs its own of this
+    /// part, and all of the second.
     pub(crate) c0: Vec<u64>,
     pub(crate) c1: Vec<u64>,
 }
 
-/// Which coefficients of the first part a reply carries: what is planned is public. All slots depend on all coefficients.
+/// Which coefficients of the first part a reply carries: what is planned is public. All slots depend on all
+/// coefficients.
 pub(crate) fn carried(packing: Packing, planned: &[bool]) -> Vec<u32> {
     (0..).zip(planned).filter(|(_, p)| **p || packing == Packing::Slots).map(|(k, _)| k).collect()
 }
 
 impl PublicKey {
-    /// Re-randomises a ciphertext in place: what the auxiliary does before the principal, who has no key, sees
-    /// it (SECURITY.md, replies).
+    /// Re-randomises a ciphertext in place: what the auxiliary does before the principal, who has no key,
+    /// sees it (SECURITY.md, replies).
     pub fn rerandomise(
         &self,
         ciphertext: &mut Ciphertext,
@@ -62,8 +63,9 @@ impl PublicKey {
         Ok(())
     }
 
-    /// Turns a product into a reply for a decryptor: nothing where `planned` is false (no coefficients, uniform elements
-    /// in slots), a fresh encryption of zero, flooding, one limb. `planned` has one entry per slot or coefficient.
+    /// Turns a product into a reply for a decryptor: nothing where `planned` is false (no coefficients,
+    /// uniform elements in slots), a fresh encryption of zero, flooding, one limb. `planned` has one entry
+    /// per slot or coefficient.
     pub fn sanitise(
         &self,
         product: &Ciphertext,
@@ -105,13 +107,14 @@ impl PublicKey {
         }
         let mut c0 = flooding.switch(parameters, &mut c0, &mut prg);
         c0.truncate(positions.len());
-        // The second part needs no error of its own: one of variance 10 changes what rounding to one limb leaves
-        // with a probability below 2^-80 (`standard`), so it may as well not be added. Flooding covers the first's.
+        // The second part needs no error of its own: one of variance 10 changes what rounding to one limb
+        // leaves with a probability below 2^-80 (`standard`), so it may as well not be added. Flooding covers
+        // the first's.
         Ok(Reply { c0, c1: switch(parameters, &mut c1) })
     }
 
-    /// The sum of the terms and u times the public key for a fresh small u, as coefficients, limb after limb: of the first
-    /// part those at the positions, padded to whole vectors of the kernel.
+    /// The sum of the terms and u times the public key for a fresh small u, as coefficients, limb after limb:
+    /// of the first part those at the positions, padded to whole vectors of the kernel.
     fn add_zero(
         &self,
         terms: &[(u32, &Ciphertext)],

@@ -1,6 +1,6 @@
-//! Our own wire format: a 13-byte head (magic, version, kind, digest of the parameters or the layout), then residues packed to the
-//! length of their prime. The length of every object follows from the parameters and what is expected, so it is
-//! checked before anything is allocated; every residue is checked to be reduced.
+//! Our own wire format: a 13-byte head (magic, version, kind, digest of the parameters or the layout), then
+//! residues packed to the length of their prime. The length of every object follows from the parameters and
+//! what is expected, so it is checked before anything is allocated; every residue is checked to be reduced.
 
 mod check;
 

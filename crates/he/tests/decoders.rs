@@ -1,5 +1,5 @@
-//! Every decoder against hostile bytes: a typed error or an object that encodes to the same bytes, no panic, no
-//! allocation beyond what an honest object takes.
+//! Every decoder against hostile bytes: a typed error or an object that encodes to the same bytes, no panic,
+//! no allocation beyond what an honest object takes.
 //!
 //! Each target runs as a plain test for a bounded time and count, and under a coverage-guided fuzzer with
 //! `cargo bolero test`.

@@ -17,13 +17,13 @@ pub trait Estimator: Send {
     /// Everybody the game is about.
     fn players(&self) -> Coalition;
 
-    /// The coalitions whose utilities are wanted next, in an order that puts subsets first; none when the plan is
-    /// complete or the stopping rule holds. A coalition is asked for at most once, and never if it is known already.
-    /// `elapsed` is the caller's clock since the start, for the stopping rule.
+    /// The coalitions whose utilities are wanted next, in an order that puts subsets first; none when the
+    /// plan is complete or the stopping rule holds. A coalition is asked for at most once, and never if it is
+    /// known already. `elapsed` is the caller's clock since the start, for the stopping rule.
     fn next_batch(&mut self, elapsed: Duration) -> Result<Vec<Coalition>, Error>;
 
-    /// Takes one utility, in any order within a batch. Utilities that are known beforehand (the empty coalition's,
-    /// say) may be handed over without being asked for; they are not counted as tests.
+    /// Takes one utility, in any order within a batch. Utilities that are known beforehand (the empty
+    /// coalition's, say) may be handed over without being asked for; they are not counted as tests.
     fn absorb(&mut self, coalition: Coalition, utility: f64) -> Result<(), Error>;
 
     /// The values from what has been absorbed so far.
@@ -32,8 +32,8 @@ pub trait Estimator: Send {
     /// Everything absorbed so far.
     fn utilities(&self) -> &UtilityTable;
 
-    /// Whether the method's own criterion says that this round decides nothing (GTG-Shapley's truncation between
-    /// rounds).
+    /// Whether the method's own criterion says that this round decides nothing (GTG-Shapley's truncation
+    /// between rounds).
     fn is_round_skipped(&self) -> bool {
         false
     }
@@ -70,10 +70,11 @@ impl KnownUtilities<'_> {
     }
 }
 
-/// The part of a method that is its own: which utilities, and what they make. Coalitions are in the plan's numbering.
+/// The part of a method that is its own: which utilities, and what they make. Coalitions are in the plan's
+/// numbering.
 pub(crate) trait SamplingPlan: Send {
-    /// The next piece of work, known utilities included, or `None` if nothing more is wanted or fits the room.
-    /// A piece whose utilities are all known may follow another: pieces count, not tests.
+    /// The next piece of work, known utilities included, or `None` if nothing more is wanted or fits the
+    /// room. A piece whose utilities are all known may follow another: pieces count, not tests.
     fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error>;
 
     /// Everything proposed so far is now in the table.
@@ -94,8 +95,8 @@ pub(crate) trait SamplingPlan: Send {
     }
 }
 
-/// With an error to stop at, a batch goes out after this many pieces that need nothing new: what is known by then
-/// may be enough.
+/// With an error to stop at, a batch goes out after this many pieces that need nothing new: what is known by
+/// then may be enough.
 const MAX_IDLE_PIECES: usize = 16;
 
 /// A plan together with its utilities: asks for each coalition once and applies the stopping rule.

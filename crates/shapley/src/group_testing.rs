@@ -1,5 +1,5 @@
-//! Group testing (the paper's GT; Jia et al. 2019): random coalitions give estimates of all pairwise differences
-//! of values, and the values are a point that fits the differences and the known total.
+//! Group testing (the paper's GT; Jia et al. 2019): random coalitions give estimates of all pairwise
+//! differences of values, and the values are a point that fits the differences and the known total.
 
 use rand::{Rng, seq::index};
 use rand_chacha::ChaCha20Rng;
@@ -68,11 +68,12 @@ pub fn group_tests_needed(clients: usize, epsilon: f64, delta: f64, range: f64) 
 /// The point that a test's utility is measured from, and which of the points that fit is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
-    /// From the empty coalition's, as Jia et al. have it (their game gives nobody nothing); the point that fits best.
+    /// From the empty coalition's, as Jia et al. have it (their game gives nobody nothing); the point that
+    /// fits best.
     Proposed,
-    /// From zero, any point that fits: the experiments of the SecSV paper. An accuracy is far from zero even for
-    /// nobody's model, so every test carries that much more noise. That its utilities are taken from zero is inferred:
-    /// it gives errors of the size the paper prints, which hardly depend on the data set.
+    /// From zero, any point that fits: the experiments of the SecSV paper. An accuracy is far from zero even
+    /// for nobody's model, so every test carries that much more noise. That its utilities are taken from zero
+    /// is inferred: it gives errors of the size the paper prints, which hardly depend on the data set.
     OfThePaper,
 }
 
@@ -86,7 +87,8 @@ pub(crate) struct GroupTests {
     left: usize,
     proposed: Vec<u128>,
     variant: Variant,
-    /// Per test and client Z u (member - |S|/n): its mean is the client's value less the equal share of the total.
+    /// Per test and client Z u (member - |S|/n): its mean is the client's value less the equal share of the
+    /// total.
     spread: Spread,
 }
 
@@ -104,8 +106,8 @@ impl GroupTests {
         Self { method, clients, sizes, epsilon, rng, left, proposed, variant, spread }
     }
 
-    /// Values that sum to the total and whose differences miss the estimated ones by as little as possible, and
-    /// by at most epsilon / (2 sqrt n) as the method asks.
+    /// Values that sum to the total and whose differences miss the estimated ones by as little as possible,
+    /// and by at most epsilon / (2 sqrt n) as the method asks.
     fn fit(&self, total: f64) -> Result<Vec<f64>, Error> {
         let n = self.clients;
         let miss = n;

@@ -1,6 +1,6 @@
-//! Group SV (Ma et al. 2021): clients are put into random groups, the groups are valued exactly, and the members
-//! of a group share its value equally. 2^groups tests; the values sum to v(I) - v(empty), but clients of one group
-//! cannot be told apart in that round.
+//! Group SV (Ma et al. 2021): clients are put into random groups, the groups are valued exactly, and the
+//! members of a group share its value equally. 2^groups tests; the values sum to v(I) - v(empty), but clients
+//! of one group cannot be told apart in that round.
 
 use rand_chacha::ChaCha20Rng;
 

@@ -1,9 +1,9 @@
-//! KernelSHAP (the paper's KS; Lundberg and Lee 2017): the Shapley values are the weighted least-squares fit of an
-//! additive game, under the constraint that the values sum to v(I) - v(empty).
+//! KernelSHAP (the paper's KS; Lundberg and Lee 2017): the Shapley values are the weighted least-squares fit
+//! of an additive game, under the constraint that the values sum to v(I) - v(empty).
 //!
-//! Coalitions come with their complements (Covert and Lee 2021) and are drawn without repeats, size by size, each
-//! size getting tests by its share of the kernel's mass. A size's whole mass is spread over what was drawn of
-//! it, so with every coalition tested the weights are the kernel's and the values exact.
+//! Coalitions come with their complements (Covert and Lee 2021) and are drawn without repeats, size by size,
+//! each size getting tests by its share of the kernel's mass. A size's whole mass is spread over what was
+//! drawn of it, so with every coalition tested the weights are the kernel's and the values exact.
 
 mod fit;
 pub(crate) mod paper;

@@ -1,6 +1,6 @@
-//! Least core (Maschler et al. 1979; for data, Yan and Procaccia 2021): the split of v(I) - v(empty) that leaves
-//! the unhappiest coalition as little to complain about as possible, and of all such splits the one of least
-//! Euclidean length (the egalitarian one), which is unique.
+//! Least core (Maschler et al. 1979; for data, Yan and Procaccia 2021): the split of v(I) - v(empty) that
+//! leaves the unhappiest coalition as little to complain about as possible, and of all such splits the one of
+//! least Euclidean length (the egalitarian one), which is unique.
 //!
 //! Up to 20 clients all coalitions count. The programs start from few coalitions and take in those that are
 //! violated until none is. With a limit on tests, or more clients, random coalitions stand for all (Yan
@@ -21,7 +21,8 @@ use crate::{
 const SLACK: f64 = 1e-9;
 /// Violated coalitions that are taken in at once.
 const TAKEN_IN: usize = 64;
-/// Each pass takes in new coalitions, so the passes end; this only guards against rounding that never settles.
+/// Each pass takes in new coalitions, so the passes end; this only guards against rounding that never
+/// settles.
 const MAX_PASSES: usize = 200;
 
 /// Coalitions under way.

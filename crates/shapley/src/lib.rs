@@ -1,10 +1,10 @@
 //! Contribution values from coalition utilities: exact and sampled, plan, absorb, finish.
 //!
-//! Receives the utility v(S) of coalitions (the accuracy of the model aggregated from S), one game per training
-//! round, and hands on a value per client with its standard error. A method says which utilities it wants next
-//! ([`Estimator::next_batch`]), takes them in ([`Estimator::absorb`]) and computes the values
-//! ([`Estimator::finish`]); it never learns how a utility was computed, so the same code values models in the clear,
-//! under encryption or from a file.
+//! Receives the utility v(S) of coalitions (the accuracy of the model aggregated from S), one game per
+//! training round, and hands on a value per client with its standard error. A method says which utilities it
+//! wants next ([`Estimator::next_batch`]), takes them in ([`Estimator::absorb`]) and computes the values
+//! ([`Estimator::finish`]); it never learns how a utility was computed, so the same code values models in the
+//! clear, under encryption or from a file.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,8 +26,9 @@
 //! ```
 //!
 //! It does no cryptography and no testing of models, knows no clock (the caller tells the time) and draws no
-//! random number that does not follow from the seed. Methods that span rounds (the Contribution Index, GTG-Shapley,
-//! WT-Shapley) are [`Federated`] plans; those that value accumulated models take one table ([`Method::values_of`]).
+//! random number that does not follow from the seed. Methods that span rounds (the Contribution Index,
+//! GTG-Shapley, WT-Shapley) are [`Federated`] plans; those that value accumulated models take one table
+//! ([`Method::values_of`]).
 
 mod ask_once;
 mod error;

@@ -25,17 +25,18 @@ use crate::{
 pub enum Method {
     /// The Shapley value (Shapley 1953) from every coalition.
     Exact,
-    /// Shapley values from random orders of arrival, the paper's PS (Maleki et al. 2013). Up to 8 clients no order is
-    /// used twice, and once all have been used the values are exact.
+    /// Shapley values from random orders of arrival, the paper's PS (Maleki et al. 2013). Up to 8 clients no
+    /// order is used twice, and once all have been used the values are exact.
     Permutation,
     /// The same, each order together with its reverse (Mitchell et al. 2022).
     Antithetic,
-    /// Random orders that are left once the utility is near everybody's (truncated Monte Carlo, Ghorbani and Zou 2019).
-    /// The standard error does not cover what the truncation changes.
+    /// Random orders that are left once the utility is near everybody's (truncated Monte Carlo, Ghorbani and
+    /// Zou 2019). The standard error does not cover what the truncation changes.
     Truncated,
     /// Shapley values from random coalitions by group testing, the paper's GT (Jia et al. 2019).
     GroupTesting,
-    /// Shapley values as a weighted least-squares fit, the paper's KS (Lundberg and Lee 2017, Covert and Lee 2021).
+    /// Shapley values as a weighted least-squares fit, the paper's KS (Lundberg and Lee 2017, Covert and Lee
+    /// 2021).
     KernelShap,
     /// What everybody together loses without the client.
     LeaveOneOut,
@@ -46,28 +47,31 @@ pub enum Method {
     /// The split that leaves no coalition much to complain about (Yan and Procaccia 2021).
     LeastCore,
     /// Contribution Index by one-round reconstruction (OR, Song et al. 2019): the Shapley values of one game,
-    /// played by models of each coalition rebuilt from the updates of all rounds. The utilities absorbed have to be of
-    /// such accumulated models.
+    /// played by models of each coalition rebuilt from the updates of all rounds. The utilities absorbed have
+    /// to be of such accumulated models.
     ContributionIndexOneRound,
-    /// Contribution Index by multi-round reconstruction (MR, Song et al. 2019): Shapley values per round, summed over
-    /// rounds with weights that decay (`EstimatorSettings::decay`; without decay this is the paper's FSV).
+    /// Contribution Index by multi-round reconstruction (MR, Song et al. 2019): Shapley values per round,
+    /// summed over rounds with weights that decay (`EstimatorSettings::decay`; without decay this is the
+    /// paper's FSV).
     ContributionIndexMultiRound,
     /// Random groups valued exactly, members share equally (Group SV, Ma et al. 2021).
     GroupSv,
     /// Guided orders, truncated within a round and between rounds (GTG-Shapley, Liu et al. 2022).
     GtgShapley,
-    /// Truncated orders within a round, rounds weighted by how good the round's aggregate is (WT-Shapley, Yang et al.
-    /// 2022, as far as its summaries tell: see [`RoundWeights::ByUtility`](crate::RoundWeights::ByUtility)).
+    /// Truncated orders within a round, rounds weighted by how good the round's aggregate is (WT-Shapley,
+    /// Yang et al. 2022, as far as its summaries tell: see
+    /// [`RoundWeights::ByUtility`](crate::RoundWeights::ByUtility)).
     WtShapley,
-    /// Permutation sampling with repeats, as in the experiments of the SecSV paper: 737 orders of 5 clients, of
-    /// which only 120 exist.
+    /// Permutation sampling with repeats, as in the experiments of the SecSV paper: 737 orders of 5 clients,
+    /// of which only 120 exist.
     PermutationWithRepeats,
-    /// Group testing as in the experiments of the SecSV paper: utilities as they are instead of above the empty
-    /// coalition's (inferred), and any point that fits. To compare with the paper only: it needs the same tests and errs
-    /// more.
+    /// Group testing as in the experiments of the SecSV paper: utilities as they are instead of above the
+    /// empty coalition's (inferred), and any point that fits. To compare with the paper only: it needs the
+    /// same tests and errs more.
     GroupTestingOfThePaper,
-    /// KernelSHAP as in the experiments of the SecSV paper: 2n + 16 samples, repeats of complements counted as new,
-    /// sampled coalitions weighing 1 together whatever the kernel gives them. To compare with the paper only.
+    /// KernelSHAP as in the experiments of the SecSV paper: 2n + 16 samples, repeats of complements counted
+    /// as new, sampled coalitions weighing 1 together whatever the kernel gives them. To compare with the
+    /// paper only.
     KernelShapOfThePaper,
 }
 
@@ -126,8 +130,8 @@ impl Method {
         )
     }
 
-    /// The method at work on one game: a round's participants, or everybody. `stream` separates the random numbers of
-    /// games with the same seed (the round's number).
+    /// The method at work on one game: a round's participants, or everybody. `stream` separates the random
+    /// numbers of games with the same seed (the round's number).
     pub fn estimator(
         self,
         players: Coalition,

@@ -1,5 +1,6 @@
-//! Permutation sampling (the paper's PS; Maleki et al. 2013, Castro et al. 2009): average what each client adds
-//! over random orders of arrival. With `antithetic`, every order comes with its reverse (Mitchell et al. 2022).
+//! Permutation sampling (the paper's PS; Maleki et al. 2013, Castro et al. 2009): average what each client
+//! adds over random orders of arrival. With `antithetic`, every order comes with its reverse (Mitchell et al.
+//! 2022).
 
 use rand::{Rng, seq::SliceRandom};
 use rand_chacha::ChaCha20Rng;
@@ -15,8 +16,8 @@ use crate::{
 const MAX_LISTED_CLIENTS: usize = 8;
 
 /// Orders needed so that the Euclidean error of all values is at most epsilon with probability 1 - delta, if
-/// utilities lie within `range` of each other: ceil(2 range^2 n / epsilon^2 ln(2n / delta)) (Maleki et al. 2013 by
-/// Hoeffding's inequality, for the Euclidean norm in Jia et al. 2019).
+/// utilities lie within `range` of each other: ceil(2 range^2 n / epsilon^2 ln(2n / delta)) (Maleki et al.
+/// 2013 by Hoeffding's inequality, for the Euclidean norm in Jia et al. 2019).
 pub fn permutations_needed(clients: usize, epsilon: f64, delta: f64, range: f64) -> usize {
     let n = clients as f64;
     (2.0 * range * range * n / (epsilon * epsilon) * (2.0 * n / delta).ln()).ceil() as usize

@@ -13,8 +13,8 @@ pub enum RoundWeights {
     Equal,
     /// The t-th round counts decay^(t-1) (Song et al. 2019).
     Decay(f64),
-    /// A round counts v(I) of that round over the mean v(I) of all rounds, so the rounds that end in better models
-    /// count more (the round weighting of WT-Shapley, Yang et al. 2022; its text was not at hand, so
+    /// A round counts v(I) of that round over the mean v(I) of all rounds, so the rounds that end in better
+    /// models count more (the round weighting of WT-Shapley, Yang et al. 2022; its text was not at hand, so
     /// this follows the idea and not a formula of theirs). Weights average to 1.
     ByUtility,
 }
@@ -70,9 +70,10 @@ pub struct RoundValues {
 }
 
 impl Federated {
-    /// A plan for each round over those who took part in it. Methods that value accumulated models take one round, of
-    /// which every coalition's utility is that of its accumulated model. The stopping rule is for the whole federation: tests
-    /// are divided equally among the rounds, the standard error by the square root of their number.
+    /// A plan for each round over those who took part in it. Methods that value accumulated models take one
+    /// round, of which every coalition's utility is that of its accumulated model. The stopping rule is for
+    /// the whole federation: tests are divided equally among the rounds, the standard error by the square
+    /// root of their number.
     pub fn new(
         method: Method,
         rounds: &[(RoundId, Coalition)],
@@ -95,7 +96,8 @@ impl Federated {
         Ok(Self { rounds: plans, weights: RoundWeights::of(method, settings) })
     }
 
-    /// The coalitions wanted next, of all rounds; none when every round is done. See [`Estimator::next_batch`].
+    /// The coalitions wanted next, of all rounds; none when every round is done. See
+    /// [`Estimator::next_batch`].
     pub fn next_batch(&mut self, elapsed: Duration) -> Result<Vec<(RoundId, Coalition)>, Error> {
         let mut batch = Vec::new();
         for (&round, estimator) in &mut self.rounds {

@@ -8,10 +8,11 @@ use crate::{Error, UtilityTable, ask_once::FixedPlan, utility::MAX_EXACT_CLIENTS
 pub(crate) enum Weighting {
     /// Shapley 1953: every order of arrival counts the same, |S|!(n-|S|-1)!/n!.
     Shapley,
-    /// Banzhaf 1965: every coalition counts the same, 1/2^(n-1). The values need not add up to v(I) - v(empty).
+    /// Banzhaf 1965: every coalition counts the same, 1/2^(n-1). The values need not add up to v(I) -
+    /// v(empty).
     Banzhaf,
-    /// Kwon and Zou 2022: the share of coalitions of each size follows a Beta(beta, alpha) density, so a large
-    /// alpha favours joining small coalitions. Beta(1, 1) is Shapley's.
+    /// Kwon and Zou 2022: the share of coalitions of each size follows a Beta(beta, alpha) density, so a
+    /// large alpha favours joining small coalitions. Beta(1, 1) is Shapley's.
     Beta {
         /// The first parameter.
         alpha: f64,

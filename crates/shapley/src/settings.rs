@@ -7,14 +7,15 @@ use crate::{Error, StopRule};
 pub struct EstimatorSettings {
     /// Everything random follows from it.
     pub seed: u64,
-    /// Permutation sampling and group testing take as many samples as make the Euclidean error of a round's values
-    /// at most this ...
+    /// Permutation sampling and group testing take as many samples as make the Euclidean error of a round's
+    /// values at most this ...
     pub epsilon: f64,
     /// ... except with this probability.
     pub delta: f64,
     /// The largest difference between two utilities: 1 for accuracies.
     pub utility_range: f64,
-    /// Orders (permutation methods), tests (group testing, KernelSHAP, least core) to use instead of what the method would.
+    /// Orders (permutation methods), tests (group testing, KernelSHAP, least core) to use instead of what the
+    /// method would.
     pub samples: Option<usize>,
     /// When sampling ends early.
     pub stop: StopRule,
@@ -35,8 +36,8 @@ pub struct EstimatorSettings {
 }
 
 impl Default for EstimatorSettings {
-    /// Epsilon and delta are those of the paper's experiments, the tolerances those of GTG-Shapley's, Beta(16, 1) that
-    /// of Beta-Shapley's.
+    /// Epsilon and delta are those of the paper's experiments, the tolerances those of GTG-Shapley's,
+    /// Beta(16, 1) that of Beta-Shapley's.
     fn default() -> Self {
         Self {
             seed: 0,

@@ -58,7 +58,8 @@ impl QuadraticProgram {
             .map_err(|_| Error::Solver { method, found: SolverStatus::Unsolved })?;
         solver.solve();
         match solver.solution.status {
-            // The tolerances asked for are near what doubles give: a result at the library's reduced ones will do.
+            // The tolerances asked for are near what doubles give: a result at the library's reduced ones
+            // will do.
             SolverStatus::Solved | SolverStatus::AlmostSolved => Ok(solver.solution.x.clone()),
             found => Err(Error::Solver { method, found }),
         }

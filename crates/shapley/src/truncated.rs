@@ -121,8 +121,8 @@ impl Walks {
             && self.last_means.iter().all(|means| drift(means) <= limit)
     }
 
-    /// Starts as many walks as fit, whatever they turn out to need: leaving out those that turn out long would
-    /// favour the short ones.
+    /// Starts as many walks as fit, whatever they turn out to need: leaving out those that turn out long
+    /// would favour the short ones.
     fn start(&mut self, known: &KnownUtilities<'_>) -> Result<bool, Error> {
         let stride = self.stride();
         let done = self.spread.count() as usize * stride;

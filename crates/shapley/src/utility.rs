@@ -9,8 +9,8 @@ use crate::{Error, players::Players};
 /// Up to this many clients every coalition has a place in one vector; the exact methods end here too.
 pub const MAX_EXACT_CLIENTS: usize = 20;
 
-/// Utilities by coalition, v(S) in the paper. Nothing is assumed: v(empty) is an entry like any other, because
-/// the model before the round has an accuracy of its own.
+/// Utilities by coalition, v(S) in the paper. Nothing is assumed: v(empty) is an entry like any other,
+/// because the model before the round has an accuracy of its own.
 #[derive(Clone, Debug)]
 pub struct UtilityTable {
     players: Players,

@@ -30,8 +30,8 @@ impl ClientValues {
         self.place(client).map_or(0.0, |place| self.values[place])
     }
 
-    /// The standard error of that value: `None` where the values are exact or the method has no such statement to
-    /// make (the least core of sampled coalitions), 0 for somebody who took no part.
+    /// The standard error of that value: `None` where the values are exact or the method has no such
+    /// statement to make (the least core of sampled coalitions), 0 for somebody who took no part.
     pub fn standard_error(&self, client: usize) -> Option<f64> {
         let errors = self.standard_errors.as_ref()?;
         Some(self.place(client).map_or(0.0, |place| errors[place]))

@@ -117,8 +117,9 @@ fn truncation_saves_tests_for_a_small_error() {
     }
 }
 
-/// The table "Comparisons of SV estimation methods" of the SecSV paper: permutation samples err least, its KernelSHAP
-/// most. As proposed, group testing beats them and KernelSHAP on the same number of tests beats its variant.
+/// The table "Comparisons of SV estimation methods" of the SecSV paper: permutation samples err least, its
+/// KernelSHAP most. As proposed, group testing beats them and KernelSHAP on the same number of tests beats
+/// its variant.
 #[test]
 fn the_papers_variants_err_in_the_papers_order() {
     let table = UtilityTable::from_fn(Coalition::first(5), |s| {

@@ -61,7 +61,8 @@ proptest! {
         }
     }
 
-    /// A client who never changes a utility is worth nothing, exactly so where marginal contributions are added up.
+    /// A client who never changes a utility is worth nothing, exactly so where marginal contributions are
+    /// added up.
     #[test]
     fn who_changes_nothing_gets_nothing(game in games(), null in 0usize..6) {
         let clients = game.len().ilog2() as usize;

@@ -1,5 +1,5 @@
-//! Values of recorded utility tables equal those of pyDVL and shapiq (bench/peers/record_values.py, versions inside
-//! each file).
+//! Values of recorded utility tables equal those of pyDVL and shapiq (bench/peers/record_values.py, versions
+//! inside each file).
 
 use std::{collections::BTreeMap, error::Error, fs, path::Path};
 
@@ -49,8 +49,8 @@ fn values_equal_the_peers() {
         for (peer, (name, expected)) in
             record.pydvl.iter().map(|r| ("pydvl", r)).chain(record.shapiq.iter().map(|r| ("shapiq", r)))
         {
-            // Their least core is an interior-point solution like ours, their KernelSHAP gives the ends a large
-            // finite weight instead of a constraint.
+            // Their least core is an interior-point solution like ours, their KernelSHAP gives the ends a
+            // large finite weight instead of a constraint.
             let tolerance = match name.as_str() {
                 "least-core" => 1e-5,
                 "kernelshap" => 1e-6,

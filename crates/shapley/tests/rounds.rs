@@ -5,8 +5,8 @@ use std::time::Duration;
 use secsv_federation::{Coalition, RoundId};
 use secsv_shapley::{Error, EstimatorSettings, Federated, FederatedValues, Method, StopRule};
 
-/// Round t adds t/10 per member; everybody's utility is what the next round starts from. Clients 0, 2, 3 take part in
-/// round 1, 1, 2, 3 in round 2, all four in round 3.
+/// Round t adds t/10 per member; everybody's utility is what the next round starts from. Clients 0, 2, 3 take
+/// part in round 1, 1, 2, 3 in round 2, all four in round 3.
 fn rounds() -> [(RoundId, Coalition); 3] {
     [
         (RoundId(1), [0, 2, 3].into_iter().collect()),

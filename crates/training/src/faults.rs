@@ -25,7 +25,8 @@ pub enum Fault {
         /// From whom.
         of: ClientId,
     },
-    /// It does not train: it uploads the global model it was given, with normally distributed noise or without.
+    /// It does not train: it uploads the global model it was given, with normally distributed noise or
+    /// without.
     FreeRider {
         /// Who.
         client: ClientId,

@@ -1,4 +1,5 @@
-//! Federated averaging: rounds of local training and weighted means, written to a run directory as they happen.
+//! Federated averaging: rounds of local training and weighted means, written to a run directory as they
+//! happen.
 
 use std::path::Path;
 
@@ -85,8 +86,8 @@ impl RoundOutcome {
     }
 }
 
-/// Trains a federation on the samples that `silos` hold of `dataset` and writes its run directory to `out`, which
-/// must be absent or empty; nothing is left there if training fails.
+/// Trains a federation on the samples that `silos` hold of `dataset` and writes its run directory to `out`,
+/// which must be absent or empty; nothing is left there if training fails.
 pub fn train(
     dataset: &Dataset,
     silos: &[Silo],
@@ -185,8 +186,9 @@ impl<'a> FederationInTraining<'a> {
         Ok(())
     }
 
-    /// Local models, written as they come, and their mean. Clients train at the same time; each draws from a stream
-    /// of its own, and the sum is taken in their order, so the result does not depend on who finishes first.
+    /// Local models, written as they come, and their mean. Clients train at the same time; each draws from a
+    /// stream of its own, and the sum is taken in their order, so the result does not depend on who finishes
+    /// first.
     fn round(
         &self,
         round: RoundId,

@@ -27,16 +27,17 @@ pub struct LocalTraining {
 pub enum Loss {
     /// As the paper's authors do. A client that holds one class learns to answer nothing else.
     Plain,
-    /// The scores of class c get the logarithm of (the client's share of c / the federation's share of c) added
-    /// during training. When clients differ in how often classes occur and in nothing else, as a Dirichlet split
-    /// makes them, every client then aims at the same model, and averages do not drift towards the larger clients'
-    /// favourite class.
+    /// The scores of class c get the logarithm of (the client's share of c / the federation's share of c)
+    /// added during training. When clients differ in how often classes occur and in nothing else, as a
+    /// Dirichlet split makes them, every client then aims at the same model, and averages do not drift
+    /// towards the larger clients' favourite class.
     #[default]
     Calibrated,
 }
 
 impl Loss {
-    /// Numbers that training adds to the scores of each class. One imagined sample per class keeps the logarithm finite.
+    /// Numbers that training adds to the scores of each class. One imagined sample per class keeps the
+    /// logarithm finite.
     pub(crate) fn offsets(self, own: &[usize], everybody: &[usize]) -> Option<Vec<f32>> {
         let share = |counts: &[usize], class: usize| {
             (counts[class] + 1) as f64 / (counts.iter().sum::<usize>() + counts.len()) as f64

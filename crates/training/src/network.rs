@@ -33,7 +33,8 @@ impl<'a> TrainableNetwork<'a> {
         self.parameters.values().cloned().collect()
     }
 
-    /// The parameters as they are now; the name of the first one with a value that is no finite number, if any.
+    /// The parameters as they are now; the name of the first one with a value that is no finite number, if
+    /// any.
     pub(crate) fn weights(&self) -> std::result::Result<std::result::Result<Weights, String>, TrainingError> {
         let mut weights = Weights::new();
         for (name, variable) in &self.parameters {
@@ -106,8 +107,8 @@ fn add_bias(scores: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     bias.map_or_else(|| Ok(scores.clone()), |bias| scores.broadcast_add(bias))
 }
 
-/// Convolution as one matrix product over copied patches when the input is data: the library's own kernel would
-/// also compute the gradient of the images, which nobody needs.
+/// Convolution as one matrix product over copied patches when the input is data: the library's own kernel
+/// would also compute the gradient of the images, which nobody needs.
 fn convolve(
     images: &Tensor,
     weight: &Tensor,
@@ -173,8 +174,8 @@ impl Gates {
             .ok_or_else(|| candle_core::Error::Msg("a sequence without steps".to_owned()))
     }
 
-    /// r = s(W_r x + U_r h), z = s(W_z x + U_z h), n = tanh(W_n x + r * (U_n h)), h' = n + z * (h - n); the first
-    /// hidden state is zero.
+    /// r = s(W_r x + U_r h), z = s(W_z x + U_z h), n = tanh(W_n x + r * (U_n h)), h' = n + z * (h - n); the
+    /// first hidden state is zero.
     fn step(&self, input: &Tensor, hidden: Option<&Tensor>) -> Result<Tensor> {
         let from_input = |gate| part(Some(input), &self.input, &self.input_bias, gate);
         let from_hidden = |gate| part(hidden, &self.hidden, &self.hidden_bias, gate);

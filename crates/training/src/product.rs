@@ -1,8 +1,9 @@
 //! The matrix product of all layers, with its gradient.
 //!
-//! The machine-learning library's own product asks the operating system for its processors in every call and hands
-//! small products to a thread pool; with many clients training at once on matrices of 64 rows that costs more than
-//! the arithmetic. This one runs on the calling thread, so its sums do not depend on how many processors there are.
+//! The machine-learning library's own product asks the operating system for its processors in every call and
+//! hands small products to a thread pool; with many clients training at once on matrices of 64 rows that
+//! costs more than the arithmetic. This one runs on the calling thread, so its sums do not depend on how many
+//! processors there are.
 
 use candle_core::{CpuStorage, CustomOp2, Error, Layout, Result, Shape, Tensor};
 use ndarray::{ArrayView2, ShapeBuilder};

@@ -62,8 +62,8 @@ impl Recipe {
 }
 
 impl LocalTraining {
-    /// Batches of 64 and what reached the best accuracy in ten rounds: fewer and larger steps than the paper's
-    /// authors take (docs/DATASETS.md has theirs), because long local training pulls clients apart.
+    /// Batches of 64 and what reached the best accuracy in ten rounds: fewer and larger steps than the
+    /// paper's authors take (docs/DATASETS.md has theirs), because long local training pulls clients apart.
     pub fn suited_to(source: &DatasetSource, model: ModelKind) -> Self {
         let (epochs, learning_rate) = match (model, source) {
             (ModelKind::Dnn { .. }, source) if source.is_large() => (5, 1e-3),

@@ -78,8 +78,8 @@ fn equal_seeds_give_equal_files() -> Tested<()> {
     Ok(())
 }
 
-/// The clear inference of `secsv_federation` (in double precision) reads the files and agrees with what training
-/// measured (in single precision), up to near-ties.
+/// The clear inference of `secsv_federation` (in double precision) reads the files and agrees with what
+/// training measured (in single precision), up to near-ties.
 #[test]
 fn written_models_score_as_they_did_in_training() -> Tested<()> {
     let place = tempfile::tempdir()?;

@@ -97,8 +97,8 @@ impl Trained {
         Exposure::new(&federation.unwrap()).unwrap()
     }
 
-    /// Runs a protocol on all coalitions of all rounds and has every party write down what it holds. `together` as exact values
-    /// are computed; otherwise round by round, as estimators and SampleSkip ask.
+    /// Runs a protocol on all coalitions of all rounds and has every party write down what it holds.
+    /// `together` as exact values are computed; otherwise round by round, as estimators and SampleSkip ask.
     pub fn views(&self, protocol: Protocol, together: bool) -> Views {
         let settings = settings(protocol, together);
         let costs = Some(typical_costs(settings.preset));
@@ -151,7 +151,8 @@ impl Views {
 }
 
 impl Trained {
-    /// A server's share of samples has nothing to do with the samples: the attacks that succeed on outputs find noise in it.
+    /// A server's share of samples has nothing to do with the samples: the attacks that succeed on outputs
+    /// find noise in it.
     pub fn assert_shares_are_noise(&self, views: &Views) {
         for server in ["principal", "auxiliary"] {
             let shares = views.directory.data_shares(server).unwrap();

@@ -18,8 +18,8 @@ use crate::output::Format;
 
 /// The shapes of the paper's Matrix Reducing table.
 const SHAPES: [(usize, usize); 7] = [(4, 300), (2, 48), (64, 256), (10, 64), (32, 64), (32, 32), (2, 32)];
-/// How often everything is timed, all of it before anything is timed again: a shared machine is slow for seconds on
-/// end, and the least of several times is what counts.
+/// How often everything is timed, all of it before anything is timed again: a shared machine is slow for
+/// seconds on end, and the least of several times is what counts.
 const ROUNDS: usize = 4;
 /// Bytes that one model's weights may take when ready to multiply.
 const MEMORY: usize = 300 << 20;

@@ -1,5 +1,5 @@
-//! `secsv demo`: the main job on embedded data, with every party: five hospitals train a model together, one of them
-//! with corrupted labels, and learn what each contributed, and who could do what with whose patients.
+//! `secsv demo`: the main job on embedded data, with every party: five hospitals train a model together, one
+//! of them with corrupted labels, and learn what each contributed, and who could do what with whose patients.
 
 use std::{path::PathBuf, time::Instant};
 

@@ -40,8 +40,8 @@ pub struct EvaluateArgs {
     /// Also write a report for people to this file: HTML that needs nothing else.
     #[arg(long)]
     report: Option<PathBuf>,
-    /// Also write what each party saw, as files that NumPy reads (docs/VIEWS.md), to this directory, new or empty. They hold
-    /// samples, models and activations: as sensitive as the run directory.
+    /// Also write what each party saw, as files that NumPy reads (docs/VIEWS.md), to this directory, new or
+    /// empty. They hold samples, models and activations: as sensitive as the run directory.
     #[arg(long, value_name = "DIR")]
     views: Option<PathBuf>,
 }

@@ -29,8 +29,8 @@ pub struct PrincipalArgs {
     /// Listen here instead of at the address in the federation file.
     #[arg(long)]
     listen: Option<String>,
-    /// Where the status pages are (/, /metrics, /status.json, /healthz): a port of loopback unless told otherwise; 0 lets the
-    /// system choose one, which the log names.
+    /// Where the status pages are (/, /metrics, /status.json, /healthz): a port of loopback unless told
+    /// otherwise; 0 lets the system choose one, which the log names.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     status: Option<SocketAddr>,
     /// Seconds after which others decrypt what a client that stays away was to decrypt.
@@ -71,8 +71,8 @@ pub struct ClientArgs {
     /// Where it keeps what it must not forget: killed and started again with the same directory, it goes on.
     #[arg(long)]
     state: PathBuf,
-    /// The word by which the owner accepts what others can do with its samples and models: without it the client says what
-    /// that is, and the word, and ends.
+    /// The word by which the owner accepts what others can do with its samples and models: without it the
+    /// client says what that is, and the word, and ends.
     #[arg(long, value_name = "WORD")]
     accept_exposure: Option<String>,
     /// The word by which the owner accepts another session over samples that were in one before.

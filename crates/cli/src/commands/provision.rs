@@ -21,7 +21,8 @@ pub struct ProvisionArgs {
     /// The directory with everybody's requests (*.request.toml).
     #[arg(long, required_unless_present = "generate_keys", conflicts_with = "generate_keys")]
     requests: Option<PathBuf>,
-    /// Make everybody's private keys here as well: for trials, because whoever has them can speak for everybody.
+    /// Make everybody's private keys here as well: for trials, because whoever has them can speak for
+    /// everybody.
     #[arg(long)]
     generate_keys: bool,
     /// Where the principal will listen.

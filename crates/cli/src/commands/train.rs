@@ -18,7 +18,8 @@ use crate::output::{Format, ProgressReport};
 /// Arguments of `secsv train`.
 #[derive(Args)]
 pub struct TrainArgs {
-    /// breast-cancer, digits (embedded); mnist, bank, agnews, mirna, heart (with --data); or a .csv or .npz file
+    /// breast-cancer, digits (embedded); mnist, bank, agnews, mirna, heart (with --data); or a .csv or .npz
+    /// file
     #[arg(long)]
     dataset: DatasetSource,
     /// The model; by default the paper's for the data set (mnist: cnn, mirna: gru, otherwise logistic)

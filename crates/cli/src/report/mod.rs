@@ -1,4 +1,5 @@
-//! The report: one HTML file that needs nothing else, neither a network nor scripts, readable on a phone and on paper.
+//! The report: one HTML file that needs nothing else, neither a network nor scripts, readable on a phone and
+//! on paper.
 
 mod amounts;
 mod attendance;

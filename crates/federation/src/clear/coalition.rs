@@ -1,10 +1,10 @@
 //! All coalitions of one round, fast.
 //!
-//! A coalition's model is a weighted sum of local models, and the first layer is linear in its parameters: its
-//! outputs for any coalition are the same weighted sum of the local models' outputs. So the first layer is computed
-//! once for each local model. Coalitions are visited in an order in which each is one addition away from a partial
-//! sum that is still there. Sums run over members in ascending order whatever the path, so a coalition's result
-//! does not depend on what else is asked for.
+//! A coalition's model is a weighted sum of local models, and the first layer is linear in its parameters:
+//! its outputs for any coalition are the same weighted sum of the local models' outputs. So the first layer
+//! is computed once for each local model. Coalitions are visited in an order in which each is one addition
+//! away from a partial sum that is still there. Sums run over members in ascending order whatever the path,
+//! so a coalition's result does not depend on what else is asked for.
 
 use std::cmp::Reverse;
 
@@ -25,8 +25,8 @@ const FIRST_LAYER_BYTES: usize = 2 << 30;
 /// Tasks for each thread: enough to balance them, few enough to share partial sums within each.
 const TASKS_PER_THREAD: usize = 8;
 
-/// Cost of a test of `coalition` on `samples` of `all` samples, in multiplications: `skip auto` weighs it against the
-/// search for samples to skip.
+/// Cost of a test of `coalition` on `samples` of `all` samples, in multiplications: `skip auto` weighs it
+/// against the search for samples to skip.
 pub fn cost(architecture: &Architecture, all: usize, coalition: Coalition, samples: usize) -> f64 {
     let layers = up_to_scores(architecture.layers());
     let Some(first) = layers.iter().position(|layer| !matches!(layer, Layer::Activation(..))) else {
@@ -83,8 +83,8 @@ impl<'a> ClearRound<'a> {
         self.participants
     }
 
-    /// For each coalition and the samples to test it on, those that it predicts right. Coalitions must not be empty
-    /// and must be of participants.
+    /// For each coalition and the samples to test it on, those that it predicts right. Coalitions must not be
+    /// empty and must be of participants.
     pub fn correct_samples(&self, tests: &[(Coalition, SampleSet)]) -> Vec<SampleSet> {
         let mut correct: Vec<SampleSet> = tests.iter().map(|(_, s)| SampleSet::none(s.total())).collect();
         let Some(first_layer) = &self.first_layer else {

@@ -1,11 +1,13 @@
-//! Models of coalitions over all rounds, rebuilt from the updates that clients made in the one training that took place.
+//! Models of coalitions over all rounds, rebuilt from the updates that clients made in the one training that
+//! took place.
 
 use crate::{Coalition, Error, RoundId, RunDirectory, clear::ModelParameters};
 
 /// Every client's update of every round: its local model less the model the round began with.
 ///
-/// The model of S is the initial model plus, round after round, the mean update of those members of S who took part,
-/// weighted by their training sizes (one-round reconstruction, Song et al. 2019). Everybody's is the last aggregate.
+/// The model of S is the initial model plus, round after round, the mean update of those members of S who
+/// took part, weighted by their training sizes (one-round reconstruction, Song et al. 2019). Everybody's is
+/// the last aggregate.
 #[derive(Debug)]
 pub struct CumulativeModels {
     initial: ModelParameters,

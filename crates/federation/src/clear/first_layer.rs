@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{CollectiveTestSet, Layer};
 
-/// Outputs of the first layer's linear part times the sizes of the training sets. They lie block by block, within a
-/// block model by model: what is summed together lies together.
+/// Outputs of the first layer's linear part times the sizes of the training sets. They lie block by block,
+/// within a block model by model: what is summed together lies together.
 pub(super) struct FirstLayerOutputs {
     outputs: Vec<f64>,
     models: usize,

@@ -1,8 +1,9 @@
-//! Models tested in the clear, in double precision: the answer that every secure protocol is measured against.
+//! Models tested in the clear, in double precision: the answer that every secure protocol is measured
+//! against.
 //!
-//! A class is predicted where its score is largest; ties go to the lowest class. Sigmoid, tanh and softmax after
-//! the last scores are left out before scores are compared: they grow strictly with their input, so they cannot
-//! change which score is largest, but rounding could (a saturated sigmoid makes 40 and 50 equal).
+//! A class is predicted where its score is largest; ties go to the lowest class. Sigmoid, tanh and softmax
+//! after the last scores are left out before scores are compared: they grow strictly with their input, so
+//! they cannot change which score is largest, but rounding could (a saturated sigmoid makes 40 and 50 equal).
 
 mod activation;
 mod coalition;
@@ -28,8 +29,8 @@ pub use round_models::up_to_scores;
 /// Samples that pass the layers together: enough for the matrix products, few enough for the cache.
 const BLOCK: usize = 128;
 
-/// One model's scores, row by row: as many numbers for every sample as there are classes. Every layer is computed,
-/// those behind the last scores too.
+/// One model's scores, row by row: as many numbers for every sample as there are classes. Every layer is
+/// computed, those behind the last scores too.
 pub fn scores(architecture: &Architecture, weights: &Weights, features: &[f32]) -> Vec<f64> {
     let parameters = ModelParameters::new(architecture, weights);
     let size = architecture.input_size();

@@ -11,7 +11,8 @@ pub struct ModelParameters {
 }
 
 impl ModelParameters {
-    /// The parameters of a model that [`Architecture::check`] has passed. A tensor that is missing counts as zero.
+    /// The parameters of a model that [`Architecture::check`] has passed. A tensor that is missing counts as
+    /// zero.
     pub fn new(architecture: &Architecture, weights: &Weights) -> Self {
         let mut values = Vec::new();
         let mut begins = vec![0];

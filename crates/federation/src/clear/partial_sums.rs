@@ -3,8 +3,8 @@
 use super::{BLOCK, first_layer::FirstLayerOutputs, forward::Scratch, predicted, round_models::RoundModels};
 use crate::Coalition;
 
-/// Sums over the members of one coalition after the other, for one block of samples. Level k holds the sum over the
-/// first k + 1 members; a level is kept as long as coalitions begin with the same members.
+/// Sums over the members of one coalition after the other, for one block of samples. Level k holds the sum
+/// over the first k + 1 members; a level is kept as long as coalitions begin with the same members.
 pub(super) struct PartialSums<'a> {
     models: &'a RoundModels<'a>,
     first_layer: &'a FirstLayerOutputs,

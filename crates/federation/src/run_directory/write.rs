@@ -12,8 +12,8 @@ use crate::{
     partial_path, rename_durably,
 };
 
-/// A run directory in the making. It appears under its name when [`RunWriter::finish`] has checked it; until then
-/// it lies beside it under a hidden name, and dropping the writer removes it.
+/// A run directory in the making. It appears under its name when [`RunWriter::finish`] has checked it; until
+/// then it lies beside it under a hidden name, and dropping the writer removes it.
 ///
 /// ```
 /// # use secsv_federation::*;

@@ -1,8 +1,8 @@
-//! SampleSkip (the paper's Algorithms 5 and 6): a sample that two models predict right need not be tested on their
-//! aggregate. For linear classifiers that is a theorem, for others nearly always true.
+//! SampleSkip (the paper's Algorithms 5 and 6): a sample that two models predict right need not be tested on
+//! their aggregate. For linear classifiers that is a theorem, for others nearly always true.
 //!
-//! One implementation for tests in the clear and for secure ones: [`SkipTable`] finds the samples to skip from the
-//! sets that were predicted right, [`Lattice`] says which coalitions can be tested at the same time.
+//! One implementation for tests in the clear and for secure ones: [`SkipTable`] finds the samples to skip
+//! from the sets that were predicted right, [`Lattice`] says which coalitions can be tested at the same time.
 
 mod lattice;
 mod table;

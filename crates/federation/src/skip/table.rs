@@ -37,8 +37,8 @@ impl SkipTable {
         Self { participants, samples, recorded: 0, store }
     }
 
-    /// Notes which samples a coalition predicted right, skipped ones included. A coalition with somebody who did not
-    /// take part is not noted.
+    /// Notes which samples a coalition predicted right, skipped ones included. A coalition with somebody who
+    /// did not take part is not noted.
     pub fn record(&mut self, coalition: Coalition, correct: SampleSet) {
         let place = self.place(coalition);
         let before = match &mut self.store {
@@ -59,8 +59,8 @@ impl SkipTable {
         }
     }
 
-    /// The samples that need not be tested on a coalition (the paper's Psi, Algorithm 6): those that both parts of
-    /// some division of it in two predicted right. Divisions count if both parts were noted.
+    /// The samples that need not be tested on a coalition (the paper's Psi, Algorithm 6): those that both
+    /// parts of some division of it in two predicted right. Divisions count if both parts were noted.
     pub fn skippable(&self, coalition: Coalition) -> SampleSet {
         let mut skippable = SampleSet::none(self.samples);
         if coalition.len() < 2 {
@@ -86,8 +86,8 @@ impl SkipTable {
         skippable
     }
 
-    /// The samples that some of these coalitions may not skip, whatever the tests to come will find, if all coalitions
-    /// within them are tested before. Nothing is known of too many participants.
+    /// The samples that some of these coalitions may not skip, whatever the tests to come will find, if all
+    /// coalitions within them are tested before. Nothing is known of too many participants.
     pub fn unsettled(&self, coalitions: impl IntoIterator<Item = Coalition>) -> Option<SampleSet> {
         let CorrectSets::Dense(sets) = &self.store else { return None };
         if self.participants.len() > MAX_SETTLED {

@@ -102,7 +102,8 @@ pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
     }
 }
 
-/// Sums of weight times low half and weight times high half stay within a word: the weights add up to 32 bits.
+/// Sums of weight times low half and weight times high half stay within a word: the weights add up to 32
+/// bits.
 #[target_feature(enable = "avx2")]
 fn weighted_sum_avx2<const SPLIT: bool, B: BorrowMut<[u64; BLOCK]>>(
     modulus: Modulus,

@@ -1,4 +1,5 @@
-//! Ciphertexts as words, where the kernel writes its products: polynomials limb by limb, stored as transform points.
+//! Ciphertexts as words, where the kernel writes its products: polynomials limb by limb, stored as transform
+//! points.
 
 use super::BLOCK;
 

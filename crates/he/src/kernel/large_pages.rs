@@ -10,7 +10,8 @@ pub(super) fn prefer_large_pages(lines: &mut [CacheLine]) {
     let skipped = start.align_offset(LARGE);
     let length = size_of_val(lines).saturating_sub(skipped) / LARGE * LARGE;
     if length > 0 {
-        // SAFETY: a hint about pages that lie wholly inside the slice; it changes no byte. Refusal does no harm.
+        // SAFETY: a hint about pages that lie wholly inside the slice; it changes no byte. Refusal does no
+        // harm.
         let _ = unsafe {
             rustix::mm::madvise(start.add(skipped).cast(), length, rustix::mm::Advice::LinuxHugepage)
         };

@@ -55,7 +55,8 @@ impl Limb {
         self.forward_short(words, words.len());
     }
 
-    /// Coefficients to points, in place, where all coefficients from `filled` on count as zero, whatever is there.
+    /// Coefficients to points, in place, where all coefficients from `filled` on count as zero, whatever is
+    /// there.
     pub(crate) fn forward_short(&self, words: &mut [u64], filled: usize) {
         self.transform.forward(Backend::detect(), self.modulus, &self.plan, words, filled);
     }

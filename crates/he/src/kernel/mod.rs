@@ -1,10 +1,10 @@
-//! The multiply-accumulate kernel: at each NTT point an encrypted layer is a small modular matrix product, rows
-//! of ciphertexts by columns of plaintexts.
+//! The multiply-accumulate kernel: at each NTT point an encrypted layer is a small modular matrix product,
+//! rows of ciphertexts by columns of plaintexts.
 //!
-//! Operands are stored tile by tile so that the innermost loop reads memory in order, words split in two so that
-//! 32-bit multipliers do the work, sums are kept unreduced for up to [`FOLD_AFTER`] terms. Nothing is transformed
-//! or allocated inside the loop, and no branch or address depends on the data. Two implementations give the same
-//! bits: AVX2 where the machine has it, portable Rust elsewhere.
+//! Operands are stored tile by tile so that the innermost loop reads memory in order, words split in two so
+//! that 32-bit multipliers do the work, sums are kept unreduced for up to [`FOLD_AFTER`] terms. Nothing is
+//! transformed or allocated inside the loop, and no branch or address depends on the data. Two
+//! implementations give the same bits: AVX2 where the machine has it, portable Rust elsewhere.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -39,8 +39,8 @@ pub(crate) const BLOCK: usize = 8;
 pub(crate) const FOLD_AFTER: usize = 128;
 /// Rows and columns that meet while their tiles are in the first-level cache.
 const PARTNERS: usize = 4;
-/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time: many, because long runs
-/// of memory are read faster.
+/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time: many, because long
+/// runs of memory are read faster.
 const SUMS: usize = 128;
 
 /// Which implementation computes.
@@ -100,8 +100,8 @@ pub fn multiply(
     multiply_part(backend, limbs, rows, columns, 0, products)
 }
 
-/// The same for columns that hold only the inputs from tile number `first_tile` on, as many as they have room for:
-/// sums of further tiles are added to the products of those before.
+/// The same for columns that hold only the inputs from tile number `first_tile` on, as many as they have room
+/// for: sums of further tiles are added to the products of those before.
 pub(crate) fn multiply_part(
     backend: Backend,
     limbs: &[Limb],

@@ -1,5 +1,5 @@
-//! The portable twin: 128-bit sums, one exact reduction. Slow and obvious; the other implementation is compared
-//! with it bit for bit.
+//! The portable twin: 128-bit sums, one exact reduction. Slow and obvious; the other implementation is
+//! compared with it bit for bit.
 
 use std::borrow::BorrowMut;
 

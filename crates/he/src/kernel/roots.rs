@@ -9,8 +9,8 @@ pub(super) const TAIL: usize = 16;
 /// Where words are cut that meet a root.
 pub(super) const WORD_BITS: u32 = 30;
 
-/// The roots of one direction as a binary tree: node 1 splits the whole polynomial, nodes 2k and 2k + 1 the two
-/// halves of what node k splits. The leaves' parents come in groups of eight, those of even number first.
+/// The roots of one direction as a binary tree: node 1 splits the whole polynomial, nodes 2k and 2k + 1 the
+/// two halves of what node k splits. The leaves' parents come in groups of eight, those of even number first.
 #[derive(Clone, Debug)]
 pub(super) struct Roots {
     /// Split for 32-bit multipliers.

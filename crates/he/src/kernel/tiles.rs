@@ -1,7 +1,6 @@
-//! How operands lie in memory. Ciphertexts, prepared once and streamed often:
-//! `[tile of 8][limb][block of 8 points][ciphertext][part][8 words]`, each word split as `low 27 bits | rest << 32`,
-//! the last tile holding only what is left. Plaintexts, made anew for each batch: row by row, where the transform
-//! left them.
+//! How operands lie in memory. Ciphertexts, prepared once and streamed often: `[tile of 8][limb][block of 8
+//! points][ciphertext][part][8 words]`, each word split as `low 27 bits | rest << 32`, the last tile holding
+//! only what is left. Plaintexts, made anew for each batch: row by row, where the transform left them.
 
 use std::{
     borrow::{Borrow, BorrowMut},
@@ -47,8 +46,8 @@ pub(crate) const fn join(x: u64) -> u64 {
     (x & LOW_MASK) | (x >> 32) << LOW_BITS
 }
 
-/// Memory of operands that are gone, kept for the next ones of their size: fresh memory costs as much as what is
-/// computed in it.
+/// Memory of operands that are gone, kept for the next ones of their size: fresh memory costs as much as what
+/// is computed in it.
 struct Spare(Mutex<Vec<Vec<CacheLine>>>);
 
 /// Of wiped plaintexts: all zero.
@@ -83,8 +82,8 @@ impl Spare {
     }
 }
 
-/// Memory of `lines` cache lines, zero, on large pages where the system has them: operands are read in long runs over more memory
-/// than the translation buffers cover.
+/// Memory of `lines` cache lines, zero, on large pages where the system has them: operands are read in long
+/// runs over more memory than the translation buffers cover.
 fn room(lines: usize) -> Vec<CacheLine> {
     #[cfg_attr(not(target_os = "linux"), expect(unused_mut))]
     let mut room = bytemuck::zeroed_vec(lines);
@@ -198,8 +197,8 @@ impl CipherTiles {
 }
 
 /// One batch of encoded samples, ready to multiply: plain residues, transformed where they lie. Rows are one
-/// cache line longer than the polynomial, so that equal points of different rows fall into different cache sets.
-/// They are somebody's share: wiped on drop.
+/// cache line longer than the polynomial, so that equal points of different rows fall into different cache
+/// sets. They are somebody's share: wiped on drop.
 pub struct PlainRows {
     inner: usize,
     limbs: usize,

@@ -1,5 +1,6 @@
-//! Number-theoretic transforms modulo one limb: the tables of ours and the choice between ours and the library's.
-//! Both give the same bits: the root of unity is read off the library's transform, results are fully reduced.
+//! Number-theoretic transforms modulo one limb: the tables of ours and the choice between ours and the
+//! library's. Both give the same bits: the root of unity is read off the library's transform, results are
+//! fully reduced.
 
 use secsv_algebra::Modulus;
 use tfhe_ntt::prime64::Plan;
@@ -76,8 +77,8 @@ mod tests {
     use super::*;
     use crate::kernel::Limb;
 
-    /// Uniform words, extremes and single coefficients, both directions, both backends, all degrees in use and
-    /// around them.
+    /// Uniform words, extremes and single coefficients, both directions, both backends, all degrees in use
+    /// and around them.
     #[test]
     fn the_librarys_transform_to_the_bit() {
         let mut rng = Prg::new(&Seed::from_bytes([5; 32]));

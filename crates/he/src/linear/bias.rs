@@ -6,8 +6,8 @@ use secsv_algebra::Secret;
 use super::{AnyPlacement, Layout};
 use crate::{Ciphertext, HeError, Operations, SecretKey, SeededCiphertext};
 
-/// A layer's encrypted biases as they travel: one ciphertext for each output row, with each bias wherever an entry of
-/// its row of AB comes out.
+/// A layer's encrypted biases as they travel: one ciphertext for each output row, with each bias wherever an
+/// entry of its row of AB comes out.
 #[derive(Clone)]
 pub struct EncryptedBias {
     /// Digest of the layout it was made for.

@@ -1,4 +1,5 @@
-//! Operations of each step of a layer, known before it runs: plans add these up, tests compare them with what ran.
+//! Operations of each step of a layer, known before it runs: plans add these up, tests compare them with what
+//! ran.
 
 use super::{Layout, sums::batches_at_once};
 use crate::{EncryptedSlots, HeError, Operations, Packing, Parameters};

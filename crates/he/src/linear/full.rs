@@ -10,7 +10,8 @@ use crate::{
     kernel::{self, Backend, CipherTiles, Ciphertext, PlainRows, TILE},
 };
 
-/// Inputs of a batch that are extended and multiplied at a time: what the last-level cache holds in the larger basis.
+/// Inputs of a batch that are extended and multiplied at a time: what the last-level cache holds in the
+/// larger basis.
 pub(super) const CHUNK: usize = 2 * TILE;
 
 /// An encrypted weight matrix in the larger basis.

@@ -1,9 +1,9 @@
 //! Encrypted matrix times shared or clear matrix: three methods behind one interface.
 //!
 //! A [`Layout`] says where the entries of A (weights, d_out x d_in) and B (samples, d_in x m) go in plaintext
-//! polynomials, and where the entries of AB come out. What is encrypted, multiplied, accumulated and sanitised
-//! is the same for all methods: rows of ciphertexts times columns of plaintexts ("half", B in the clear or
-//! shared) or of ciphertexts ("full").
+//! polynomials, and where the entries of AB come out. What is encrypted, multiplied, accumulated and
+//! sanitised is the same for all methods: rows of ciphertexts times columns of plaintexts ("half", B in the
+//! clear or shared) or of ciphertexts ("full").
 
 /// Calls the method of whichever placement it is, so that its loops are compiled for each.
 macro_rules! each {
@@ -79,7 +79,8 @@ pub(crate) trait Placement {
     fn batch(&self) -> usize;
     /// Output ciphertexts per batch.
     fn rows(&self) -> usize;
-    /// Products summed in one output ciphertext; the plaintexts of a row are as many from the beginning of a batch.
+    /// Products summed in one output ciphertext; the plaintexts of a row are as many from the beginning of a
+    /// batch.
     fn inner(&self, row: usize) -> usize;
     /// The entry of A at each position of one weight polynomial.
     fn weight(&self, row: usize, input: usize, place: impl FnMut(usize, usize, usize));
@@ -153,8 +154,8 @@ impl Layout {
         &self.parameters
     }
 
-    /// A fingerprint of parameters, shape, method and packing: matrices and batches made for another layout are
-    /// refused by it.
+    /// A fingerprint of parameters, shape, method and packing: matrices and batches made for another layout
+    /// are refused by it.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -248,8 +249,8 @@ impl Layout {
         if copies > 1 { product.folded(&self.parameters, copies) } else { product }
     }
 
-    /// Positions of one output that hold entries of AB for the wanted columns of a batch: everything else in a
-    /// reply must be drowned.
+    /// Positions of one output that hold entries of AB for the wanted columns of a batch: everything else in
+    /// a reply must be drowned.
     pub fn planned(&self, row: usize, wanted: impl Fn(usize) -> bool) -> Result<Vec<bool>, HeError> {
         self.check_row(row)?;
         let mut planned = vec![false; self.parameters.degree()];
@@ -257,7 +258,8 @@ impl Layout {
         Ok(planned)
     }
 
-    /// Coefficients that a reply with output row `row` carries of its first part where `columns` columns are wanted.
+    /// Coefficients that a reply with output row `row` carries of its first part where `columns` columns are
+    /// wanted.
     pub fn carried(&self, row: usize, columns: usize) -> usize {
         match &self.placement {
             AnyPlacement::Packed(packed) => packed.height(row) * columns,

@@ -1,8 +1,8 @@
 //! Coefficient packing (not in the paper; the idea is Cheetah's, USENIX Security 2022).
 //!
-//! A block of r rows and w columns becomes the polynomial with A[j,o] at X^(j w s + o), a slice of w features of
-//! s samples the one with B[o,k] at X^(k w + w-1-o). In their product the coefficient j w s + k w + w-1 is the
-//! inner product of row j and sample k over the block; the others are cross terms.
+//! A block of r rows and w columns becomes the polynomial with A[j,o] at X^(j w s + o), a slice of w features
+//! of s samples the one with B[o,k] at X^(k w + w-1-o). In their product the coefficient j w s + k w + w-1 is
+//! the inner product of row j and sample k over the block; the others are cross terms.
 
 use super::{LayerShape, Placement};
 use crate::{HeError, Packing};

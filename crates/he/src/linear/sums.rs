@@ -1,5 +1,5 @@
-//! Full products with coalitions' models: weighted sums of encrypted matrices, summed modulo q before they are
-//! extended, so that a coalition costs no more than one model.
+//! Full products with coalitions' models: weighted sums of encrypted matrices, summed modulo q before they
+//! are extended, so that a coalition costs no more than one model.
 
 use super::{EncryptedBatch, EncryptedMatrix, ExtendedMatrix, Layout, full::CHUNK, squaring};
 use crate::{
@@ -22,7 +22,8 @@ pub(super) fn batches_at_once(layout: &Layout, models: usize) -> Result<usize, H
 }
 
 impl Layout {
-    /// Checks that full products of this layout are exact: the larger basis holds `MAX_PRODUCTS` products and no more.
+    /// Checks that full products of this layout are exact: the larger basis holds `MAX_PRODUCTS` products and
+    /// no more.
     pub fn check_full(&self) -> Result<(), HeError> {
         self.parameters.extension()?;
         let (expected, found) = (MAX_PRODUCTS, self.inner());
@@ -59,8 +60,9 @@ impl Layout {
         Ok(ExtendedMatrix { layout: self.digest, rows })
     }
 
-    /// Multiplies weighted sums of encrypted matrices with encrypted batches. Of all of them only a few inputs at a
-    /// time are held in the larger basis. For each model the rows of the first batch, then of the second, and so on.
+    /// Multiplies weighted sums of encrypted matrices with encrypted batches. Of all of them only a few
+    /// inputs at a time are held in the larger basis. For each model the rows of the first batch, then of the
+    /// second, and so on.
     pub fn multiply_sums(
         &self,
         models: &[&MatrixTerms<'_>],

@@ -185,8 +185,8 @@ fn the_widest_layer_is_exact() {
 }
 
 /// The whole way of a secure layer: weights of two clients encrypted, data shared between two servers, both
-/// halves multiplied, the auxiliary's re-randomised, a coalition's weighted sum taken of the outputs, sanitised,
-/// switched, decrypted.
+/// halves multiplied, the auxiliary's re-randomised, a coalition's weighted sum taken of the outputs,
+/// sanitised, switched, decrypted.
 #[test]
 fn shared_data_and_coalition_weights_end_in_the_weighted_product() {
     for (party, block) in [

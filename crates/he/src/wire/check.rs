@@ -1,5 +1,5 @@
-//! Whether bytes are an object of the wire, without making it: they are read once and nothing is kept. What passes a check
-//! decodes.
+//! Whether bytes are an object of the wire, without making it: they are read once and nothing is kept. What
+//! passes a check decodes.
 
 use super::{ObjectKind, SEED, WordReader, open};
 use crate::{Ciphertext, EncryptedSlots, Parameters, Reply, WireError};

@@ -5,9 +5,9 @@ use nalgebra::{DMatrix, DVector};
 use super::{Kernel, Stratum};
 use crate::{Error, UtilityTable, utility::everybody, values::Estimate};
 
-/// With psi = phi - total/n the constraint is "sums to nothing", and a coalition's row z - |S|/n is orthogonal to
-/// the constraint, so adding any multiple of the all-ones matrix makes the normal equations regular without
-/// changing their solution.
+/// With psi = phi - total/n the constraint is "sums to nothing", and a coalition's row z - |S|/n is
+/// orthogonal to the constraint, so adding any multiple of the all-ones matrix makes the normal equations
+/// regular without changing their solution.
 pub(super) fn fit(kernel: &Kernel, table: &UtilityTable) -> Result<Estimate, Error> {
     let n = kernel.clients;
     let (empty, all) = table.ends()?;
@@ -29,7 +29,8 @@ pub(super) fn fit(kernel: &Kernel, table: &UtilityTable) -> Result<Estimate, Err
     Ok(Estimate::sampled(values, standard_errors))
 }
 
-/// The values that fit coalitions of these weights, for a plan that weighs them itself; `None` if they say too little.
+/// The values that fit coalitions of these weights, for a plan that weighs them itself; `None` if they say
+/// too little.
 pub(super) fn fit_weighted(
     n: usize,
     weighted: &[(u128, f64)],
@@ -90,9 +91,9 @@ fn invert(normal: DMatrix<f64>) -> Option<DMatrix<f64>> {
     (smallest_pivot * smallest_pivot > 1e-10 * largest).then(|| cholesky.inverse())
 }
 
-/// The fit makes the weighted scores of all pairs sum to nothing; how far that sum would move with other pairs
-/// drawn, taken through the inverse of the normal matrix, is the sampling error (the sandwich formula with the
-/// finite-population factor of each size).
+/// The fit makes the weighted scores of all pairs sum to nothing; how far that sum would move with other
+/// pairs drawn, taken through the inverse of the normal matrix, is the sampling error (the sandwich formula
+/// with the finite-population factor of each size).
 fn standard_errors(
     kernel: &Kernel,
     game: &FitProblem<'_>,
@@ -120,7 +121,8 @@ fn standard_errors(
     Ok(covariance.diagonal().iter().map(|variance| variance.max(0.0).sqrt()).collect())
 }
 
-/// Sum over the pairs drawn of (score - mean)(score - mean)', a pair's score being the mean of row times residual.
+/// Sum over the pairs drawn of (score - mean)(score - mean)', a pair's score being the mean of row times
+/// residual.
 fn scatter(stratum: &Stratum, game: &FitProblem<'_>, psi: &DVector<f64>) -> Result<DMatrix<f64>, Error> {
     let mut scores = Vec::with_capacity(stratum.drawn.len());
     for &pair in &stratum.drawn {

@@ -1,9 +1,10 @@
-//! KernelSHAP as the experiments of the SecSV paper ran it, kept apart from the method itself so that the paper's table
-//! can be reproduced.
+//! KernelSHAP as the experiments of the SecSV paper ran it, kept apart from the method itself so that the
+//! paper's table can be reproduced.
 //!
-//! It samples as the `shap` package does: sizes whose coalitions the samples suffice for are taken whole, the rest is
-//! drawn, each with its complement. Two things differ. A complement counts as new each time: its repeats use up samples
-//! and begin its count anew. And what was drawn weighs 1 together, not what the kernel has left for those sizes.
+//! It samples as the `shap` package does: sizes whose coalitions the samples suffice for are taken whole, the
+//! rest is drawn, each with its complement. Two things differ. A complement counts as new each time: its
+//! repeats use up samples and begin its count anew. And what was drawn weighs 1 together, not what the kernel
+//! has left for those sizes.
 
 use std::collections::HashMap;
 
@@ -200,7 +201,8 @@ mod tests {
         Sampling::new(5, 26).weighted(ChaCha20Rng::seed_from_u64(seed))
     }
 
-    /// Five clients, 26 samples: sizes 1 and 4 whole (0.6 of the kernel's mass), 16 samples for sizes 2 and 3.
+    /// Five clients, 26 samples: sizes 1 and 4 whole (0.6 of the kernel's mass), 16 samples for sizes 2 and
+    /// 3.
     #[test]
     fn sampled_coalitions_weigh_one_where_the_kernel_leaves_two_fifths() {
         let found = weighted(1);
@@ -210,7 +212,8 @@ mod tests {
         assert!((drawn.iter().map(|(_, w)| w).sum::<f64>() - 1.0).abs() < 1e-12);
     }
 
-    /// About 24 of 32 models, empty and grand coalition included, where counting repeats rightly would give 28.
+    /// About 24 of 32 models, empty and grand coalition included, where counting repeats rightly would give
+    /// 28.
     #[test]
     fn repeats_use_up_samples() {
         let tested = |seed| 2 + weighted(seed).len();

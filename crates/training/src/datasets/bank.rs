@@ -1,9 +1,10 @@
 //! BANK: UCI Bank Marketing in the paper's 48 features.
 //!
-//! The encoding is the one of the paper's authors, recovered from their published test file: rows with an unknown
-//! job or marital state are dropped, six attributes become one-hot groups, education is ordinal, three yes/no
-//! attributes are 0 or 1, ages are binned at their deciles, and the bin and nine numbers are standardised over all
-//! rows that remain. Unknown education, default, housing and loan (none in the test rows) take the mode.
+//! The encoding is the one of the paper's authors, recovered from their published test file: rows with an
+//! unknown job or marital state are dropped, six attributes become one-hot groups, education is ordinal,
+//! three yes/no attributes are 0 or 1, ages are binned at their deciles, and the bin and nine numbers are
+//! standardised over all rows that remain. Unknown education, default, housing and loan (none in the test
+//! rows) take the mode.
 
 use std::collections::BTreeSet;
 

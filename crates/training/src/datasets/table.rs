@@ -12,8 +12,8 @@ pub(crate) struct LabelledTable {
     pub(crate) class_names: Vec<String>,
 }
 
-/// Reads a table. The delimiter (comma, semicolon or tab) and a header line are detected. `label` is a column's
-/// name or its number from 1; without it the last column holds the labels.
+/// Reads a table. The delimiter (comma, semicolon or tab) and a header line are detected. `label` is a
+/// column's name or its number from 1; without it the last column holds the labels.
 pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<LabelledTable, TrainingError> {
     let text = content.text()?.trim_start_matches('\u{feff}');
     let first = text.lines().next().unwrap_or_default();
@@ -46,8 +46,8 @@ pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<LabelledTa
     Ok(LabelledTable { samples: Samples::new(vec![width - 1], features, labels), class_names })
 }
 
-/// Takes the first line away if it is no row of numbers: it names columns, or gives counts and class names as the
-/// tables bundled with scikit-learn do (`rows,features,name,name`).
+/// Takes the first line away if it is no row of numbers: it names columns, or gives counts and class names as
+/// the tables bundled with scikit-learn do (`rows,features,name,name`).
 fn take_header(records: &mut Vec<csv::StringRecord>) -> Option<csv::StringRecord> {
     let (first, second) = (records.first()?, records.get(1)?);
     let texts =

@@ -16,7 +16,8 @@ pub(super) fn of_clients(scope: &StudyScope, task: PaperTask, clients: f64, skip
     Measurement { share: scope.studied(task), skip, limit, ..whole }
 }
 
-/// The same with as many tests as the paper's KernelSHAP takes: their number grows with n, not with 2^n. For logistic models.
+/// The same with as many tests as the paper's KernelSHAP takes: their number grows with n, not with 2^n. For
+/// logistic models.
 pub(super) fn of_clients_estimated(scope: &StudyScope, task: PaperTask, clients: usize) -> Measurement {
     let exact = of_clients(scope, task, clients as f64, false);
     let estimator_samples = Some(2 * clients + 16);

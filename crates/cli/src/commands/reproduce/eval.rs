@@ -21,7 +21,8 @@ pub fn clear(scope: &StudyScope, task: PaperTask, repetition: u32) -> Measuremen
     Measurement::new(scope.federation(task, repetition), ProtocolName::Nssv)
 }
 
-/// A secure protocol. HESV tests CNN and GRU on a tenth, and as many rounds as fit the limit: all of it takes hours.
+/// A secure protocol. HESV tests CNN and GRU on a tenth, and as many rounds as fit the limit: all of it takes
+/// hours.
 pub fn secure(
     scope: &StudyScope,
     task: PaperTask,

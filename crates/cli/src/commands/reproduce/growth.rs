@@ -123,7 +123,8 @@ impl Sweep<'_> {
         (self.places)(task).into_iter().map(point).collect()
     }
 
-    /// A place as it is printed where nothing was measured: a share of the samples, or a number of rounds or clients.
+    /// A place as it is printed where nothing was measured: a share of the samples, or a number of rounds or
+    /// clients.
     fn place_cell(&self, place: f64) -> Cell {
         if self.name == "fig-samples" { Cell::Number(place) } else { Cell::count(place) }
     }
@@ -151,7 +152,8 @@ impl Sweep<'_> {
                 }
                 let measured: Vec<(f64, f64)> =
                     points.iter().flatten().map(|point| (point.x, self.y(&point.found))).collect();
-                // All samples lie so far beyond a tenth that any line would pass through them: they test it instead.
+                // All samples lie so far beyond a tenth that any line would pass through them: they test it
+                // instead.
                 let beyond = usize::from(self.name == "fig-samples" && study.scope.studied(task) < 1.0);
                 let (near, far) = measured.split_at(measured.len().saturating_sub(beyond));
                 let fit = LineFit::through(near);

@@ -63,8 +63,8 @@ fn digest() -> u64 {
     })
 }
 
-/// Forgets the process's high-water mark and what earlier measurements left, so that each measurement has its own. Where the
-/// system cannot, marks add up.
+/// Forgets the process's high-water mark and what earlier measurements left, so that each measurement has its
+/// own. Where the system cannot, marks add up.
 pub fn reset_peak_memory() {
     crate::allocator::purge_arenas();
     // Only a finer account is lost if the system has no such file.

@@ -18,7 +18,8 @@ use crate::{
 
 /// Where not even one round fits a limit, these shares of the samples are tried.
 const SHARES: [f64; 6] = [0.5, 0.25, 0.1, 0.05, 0.025, 0.01];
-/// Seconds below which a run on all samples is taken several times, because what else the machine does shows most there ...
+/// Seconds below which a run on all samples is taken several times, because what else the machine does shows
+/// most there ...
 pub const SHORT_S: f64 = 30.0;
 /// ... this many times; the fastest counts.
 pub const TIMES: usize = 3;
@@ -170,8 +171,8 @@ impl Measurement {
         if self.skip { SkipMode::On } else { SkipMode::Off }
     }
 
-    /// Numbers of rounds and samples that fit the limit. Rounds cost the same each, so they go first; samples by the plan for just
-    /// these, because batches that are not full cost as much as full ones.
+    /// Numbers of rounds and samples that fit the limit. Rounds cost the same each, so they go first; samples
+    /// by the plan for just these, because batches that are not full cost as much as full ones.
     fn choose(&self, runs: &Runs<'_>, whole: &RunDirectory) -> anyhow::Result<Choice> {
         let mut choice = Choice { share: 1.0, rounds: self.rounds, planned_s: None, matmul: None };
         let (Some(limit), Some(protocol)) = (self.limit, self.protocol.secure()) else {

@@ -1,7 +1,8 @@
 //! `secsv reproduce`: the paper's tables and figures on this machine, each figure of ours beside the paper's.
 //!
-//! A target names what it needs measured; measurements that targets share are made once. Each finished one is a file of
-//! its own, so an interrupted run goes on where it was; what cannot be measured is a gap with a reason, and the rest goes on.
+//! A target names what it needs measured; measurements that targets share are made once. Each finished one is
+//! a file of its own, so an interrupted run goes on where it was; what cannot be measured is a gap with a
+//! reason, and the rest goes on.
 
 mod chart;
 mod client_counts;
@@ -77,8 +78,8 @@ pub struct ReproduceArgs {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// HESV takes fewer rounds, then fewer samples if a cell is planned to exceed so many seconds; so do the sweeps over
-    /// clients and layers, for CNN, GRU and DNN with a 28th of it
+    /// HESV takes fewer rounds, then fewer samples if a cell is planned to exceed so many seconds; so do the
+    /// sweeps over clients and layers, for CNN, GRU and DNN with a 28th of it
     #[arg(long, default_value_t = 1800.0)]
     limit: f64,
     /// Use cells again that another build measured on this machine; the page names them

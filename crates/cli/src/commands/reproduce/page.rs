@@ -17,7 +17,8 @@ use super::{
 use crate::output_file;
 use clap::ValueEnum as _;
 
-/// Writes everything and gives the page's path. Sections of earlier runs in the same directory stay on the page.
+/// Writes everything and gives the page's path. Sections of earlier runs in the same directory stay on the
+/// page.
 pub fn write(out: &Path, sections: &mut [Section], study: &Study, command: &str) -> anyhow::Result<PathBuf> {
     let parts = out.join("sections");
     fs::create_dir_all(&parts).with_context(|| format!("{}: cannot be created", parts.display()))?;

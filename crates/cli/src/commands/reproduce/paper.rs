@@ -64,8 +64,9 @@ pub fn eval(task: PaperTask, protocol: Protocol) -> Option<EvalRow> {
     })
 }
 
-/// The authors' code on 2 virtual cores of an AMD EPYC (Zen 3): seconds of processor time as they count them, their second server
-/// left out, for T = 10. BANK and AGNEWS were run, MNIST and miRNA are extrapolated from 64 samples.
+/// The authors' code on 2 virtual cores of an AMD EPYC (Zen 3): seconds of processor time as they count them,
+/// their second server left out, for T = 10. BANK and AGNEWS were run, MNIST and miRNA are extrapolated from
+/// 64 samples.
 pub fn authors_total(task: PaperTask, protocol: Protocol, skip: bool) -> Option<f64> {
     use Protocol::{Hesv, SecSv, SecretSv};
     match (task, protocol, skip) {
@@ -98,8 +99,8 @@ pub fn authors_nssv(task: PaperTask) -> Option<f64> {
     }
 }
 
-/// A row of the table "Comparisons of SV estimation methods under SecSV": speedup over HESV and error without and
-/// with SampleSkip.
+/// A row of the table "Comparisons of SV estimation methods under SecSV": speedup over HESV and error without
+/// and with SampleSkip.
 #[derive(Clone, Copy, Debug)]
 pub struct EstimationRow {
     pub speedup: [f64; 2],
@@ -171,8 +172,8 @@ const fn column(shape: [usize; 2], figures: [f64; 5]) -> MatmulColumn {
     MatmulColumn { shape, full, half, tenseal_half, tenseal_half_over_full, tenseal_full_fair }
 }
 
-/// Shares skipped and wrongly skipped, of the predictions of aggregated models: the authors' rule and training on the
-/// same data, counted in the clear. The paper's figure "Skipped samples" has no numbers.
+/// Shares skipped and wrongly skipped, of the predictions of aggregated models: the authors' rule and
+/// training on the same data, counted in the clear. The paper's figure "Skipped samples" has no numbers.
 pub fn skipped(task: PaperTask) -> Option<[f64; 2]> {
     match task {
         PaperTask::Bank => Some([0.853, 0.0]),

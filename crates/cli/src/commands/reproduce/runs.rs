@@ -1,4 +1,5 @@
-//! Run directories that measurements need: trained once, cut to fewer samples or rounds where a figure varies them.
+//! Run directories that measurements need: trained once, cut to fewer samples or rounds where a figure varies
+//! them.
 
 use std::{
     fs,

@@ -33,7 +33,8 @@ pub struct CellStore {
 }
 
 impl CellStore {
-    /// Cells under `out`, for figures of this machine and build; of other builds too if these are to be used again.
+    /// Cells under `out`, for figures of this machine and build; of other builds too if these are to be used
+    /// again.
     pub fn open(out: &Path, machine: Machine, reuses: bool) -> anyhow::Result<Self> {
         let directory = out.join("cells");
         fs::create_dir_all(&directory)

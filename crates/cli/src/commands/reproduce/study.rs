@@ -55,14 +55,14 @@ impl StudyScope {
         (0.1 / self.scale).min(1.0)
     }
 
-    /// The share of a task's test samples that estimators and the growth of cost are studied on: a tenth where one run
-    /// with all of them takes ten minutes.
+    /// The share of a task's test samples that estimators and the growth of cost are studied on: a tenth
+    /// where one run with all of them takes ten minutes.
     pub fn studied(&self, task: PaperTask) -> f64 {
         if task.is_linear() { 1.0 } else { self.tenth() }
     }
 
-    /// The limit of a cell of the sweeps over clients and layers. There are dozens of cells of CNN, GRU and DNN, and most
-    /// would reach it: they get a small part.
+    /// The limit of a cell of the sweeps over clients and layers. There are dozens of cells of CNN, GRU and
+    /// DNN, and most would reach it: they get a small part.
     pub fn sweep_limit(&self, model: ModelKind) -> f64 {
         if model == ModelKind::Logistic { self.limit } else { (self.limit / SWEEP_PART).ceil() }
     }

@@ -1,8 +1,8 @@
 //! Number-theoretic transforms for primes 2^BITS - c with a small c: products with a root take five 32-bit
 //! multiplications, and sums stay unreduced as long as they fit a word.
 //!
-//! Bounds, in units of 2^57 (a prime is at most 1/4): a product of a word below 8 with a root is below
-//! `1 + 7/8 + 1/4 + 1/16 < BIAS = 9/4`. A forward pass folds the one operand that is never multiplied to 1/4, so
+//! Bounds, in units of 2^57 (a prime is at most 1/4): a product of a word below 8 with a root is below `1 +
+//! 7/8 + 1/4 + 1/16 < BIAS = 9/4`. A forward pass folds the one operand that is never multiplied to 1/4, so
 //! that its results stay below `1/4 + 2 BIAS < 5` and what it multiplies below `1/4 + 3 BIAS = 7`. A backward
 //! pass folds all its results.
 
@@ -181,7 +181,8 @@ fn forward_at<const BITS: i32, const HIGH: i32>(
     filled: usize,
 ) {
     let prime = Prime::<BITS, HIGH>::new(modulus);
-    // A stage whose second half is zero copies the first: so many stages are copies, and an even number remains.
+    // A stage whose second half is zero copies the first: so many stages are copies, and an even number
+    // remains.
     let block = filled.next_power_of_two().max(TAIL);
     let block = if block.ilog2().is_multiple_of(2) { block } else { 2 * block };
     let zeros = block.min(words.len());
