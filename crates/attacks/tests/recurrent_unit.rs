@@ -6,7 +6,7 @@ mod support;
 
 use secsv_attacks::{
     linear::{correlation, median},
-    recurrent::Unit,
+    recurrent::DecryptedGates,
 };
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{decryptors::Protocol, exposure::Can};
@@ -27,7 +27,9 @@ fn the_gate_decryptor_recovers_hidden_weights_of_single_models() {
     let mut stolen = 0;
     for (client, view) in views.clients.iter().enumerate() {
         for of in 0..4 {
-            let Some(unit) = Unit::read(view, ROUND, Coalition::EMPTY.with(of), largest) else { continue };
+            let Some(unit) = DecryptedGates::read(view, ROUND, Coalition::EMPTY.with(of), largest) else {
+                continue;
+            };
             let truth = support::layer(&view.program, OPERATOR, &trained.local(of, ROUND.0));
             let (layer, known) = (unit.layer().unwrap(), &view.global[&ROUND]);
             let known = correlation(support::layer(&view.program, OPERATOR, known).iter(), truth.iter());

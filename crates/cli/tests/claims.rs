@@ -19,7 +19,7 @@ const REFUTED: [&str; 9] = [
     "quarter of the inputs",
     "quarter of a sample's unknowns",
 ];
-/// What commands, reports and the documents for their readers said of attacks.
+/// Phrases of commands, reports and their documents about attacks.
 const VERDICT: &str = "excluded";
 const DOCUMENTS: [&str; 5] =
     ["README.md", "docs/SECURITY.md", "docs/PROTOCOL.md", "docs/ARCHITECTURE.md", "docs/TLS_WALKTHROUGH.md"];

@@ -26,7 +26,7 @@ pub trait ByRoles {
 
 impl<E: ByRoles> Evaluator for E {
     fn protocol(&self) -> &'static str {
-        protocol_name(self.federation().settings.protocol)
+        self.federation().settings.protocol.name()
     }
 
     fn samples(&self) -> usize {
@@ -131,13 +131,4 @@ pub(crate) fn tests_of(request: &TestRequest) -> impl Iterator<Item = (RoundId, 
         };
         coalitions.iter().map(move |coalition| (round, test(coalition)))
     })
-}
-
-/// A protocol's name in results.
-pub(crate) fn protocol_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::SecSv => "secsv",
-        Protocol::Hesv => "hesv",
-        Protocol::SecretSv => "secretsv",
-    }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, skip::SkipMode};
-use secsv_shapley::{Federated, FederatedValues, Method, Settings, Values};
+use secsv_shapley::{ClientValues, EstimatorSettings, Federated, FederatedValues, Method};
 
 use crate::{
     Error, Evaluator,
@@ -21,7 +21,7 @@ pub struct EvaluationSettings {
     /// The estimator.
     pub method: Method,
     /// What it is told, the seed included.
-    pub estimator: Settings,
+    pub estimator: EstimatorSettings,
     /// Whether samples are skipped.
     pub skip: SkipMode,
     /// Whether skipped samples are tested after all, to count those that should not have been.
@@ -30,7 +30,7 @@ pub struct EvaluationSettings {
 
 impl Default for EvaluationSettings {
     fn default() -> Self {
-        let estimator = Settings::default();
+        let estimator = EstimatorSettings::default();
         Self { method: Method::Exact, estimator, skip: SkipMode::Off, verify_skip: false }
     }
 }
@@ -241,7 +241,7 @@ fn by_client(spec: &FederationSpec, value: impl Fn(usize) -> f64) -> BTreeMap<Cl
     spec.ids().cloned().enumerate().map(|(position, id)| (id, value(position))).collect()
 }
 
-fn standard_errors(spec: &FederationSpec, values: &Values) -> Option<BTreeMap<ClientId, f64>> {
+fn standard_errors(spec: &FederationSpec, values: &ClientValues) -> Option<BTreeMap<ClientId, f64>> {
     values
         .standard_errors()
         .is_some()

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Test, Traffic,
-    by_roles::{protocol_name, requests},
+    by_roles::requests,
     client_inputs,
     evaluate::exact_tests,
     outcomes::MOST_GATHERED,
@@ -138,7 +138,7 @@ impl Plan {
         let cost = |prediction: &Prediction| {
             let (cpu_s, wall_s) = seconds(prediction);
             PlannedCost {
-                operations: prediction.operations.into(),
+                operations: prediction.operations,
                 traffic: traffic(&prediction.traffic, run.spec()),
                 messages: messages(&prediction.traffic),
                 cpu_s,
@@ -147,7 +147,7 @@ impl Plan {
         };
         let skips = self.at_least.is_some();
         PlanResult {
-            protocol: protocol_name(self.session.federation.settings.protocol).to_owned(),
+            protocol: self.session.federation.settings.protocol.name().to_owned(),
             estimator: "exact".to_owned(),
             skip: skips,
             clients: run.spec().ids().cloned().collect(),
