@@ -48,8 +48,18 @@ fn samples(
     );
     if let (Some(run), true) = (run, equations >= unknowns) {
         let truth: Vec<f64> = run.test_set(name)?.features().iter().map(|&x| f64::from(x)).collect();
-        if let Some(found) = images::rebuild(&system, view.own.features()) {
-            print!(", rebuilt with correlation {:.5}", correlation(found.iter(), &truth));
+        // By the first rounds alone, as long as there are as many equations as unknowns, and by all.
+        for count in 1..=system.rounds.len() {
+            let Some(system) = equations::known(view, owner, &system.rounds[..count])? else { continue };
+            if system.matrix.nrows() < unknowns && count < system.rounds.len() {
+                continue;
+            }
+            if let Some(found) = images::rebuild(&system, view.own.features()) {
+                let squares: f64 = found.iter().zip(&truth).map(|(a, b)| (a - b) * (a - b)).sum();
+                let rms = (squares / truth.len().max(1) as f64).sqrt();
+                let correlation = correlation(found.iter(), &truth);
+                print!(", by {count} rounds correlation {correlation:.5}, rms error {rms:.5}");
+            }
         }
     }
     println!();
