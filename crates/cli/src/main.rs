@@ -21,7 +21,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SECSV_COMMI
 /// What each organisation contributed to a federated model, with models and test data encrypted or shared;
 /// who can rebuild them all the same is what `plan` says.
 #[derive(Parser)]
-#[command(version = VERSION, arg_required_else_help = true)]
+#[command(name = "secsv", version = VERSION, arg_required_else_help = true)]
 struct Args {
     /// How results appear on standard output; with json it is one JSON document.
     #[arg(long, value_enum, global = true, default_value_t = Format::Text)]
