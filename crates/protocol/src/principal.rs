@@ -334,7 +334,7 @@ impl Principal {
         let unexpected = message.unexpected("somebody else's part, or no such test");
         let Some(state) = self.units.get_mut(&place.unit) else { return Err(unexpected) };
         let Some(context) = state.plan.clone() else { return Err(unexpected) };
-        if !may_send(session, &context, client, kind, place.hop) {
+        if !may_send(session, &context, client, kind, place) {
             return Err(unexpected);
         }
         if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {

@@ -25,7 +25,7 @@ use crate::{
     Error, PartyId,
     error::CodecError,
     labels::Packed,
-    message::{Kind, TestPlan, UnitId, split},
+    message::{Kind, Place, TestPlan, UnitId, split},
     pass::{EVERYTHING, Pass},
     program::Receive,
     role::{Digest, Effects, Incoming, Meter, Outgoing, Phase},
@@ -439,20 +439,26 @@ pub(crate) fn waits_for(party: PartyId, missing: &[String]) -> String {
     }
 }
 
-/// Whether a client is the one to send this: the one at the hop's seat, an owner, the dealer.
+/// Whether a client is the one to send this, the one at the hop's seat, an owner, the dealer, and whether there is such a place: of each
+/// hop a client fills one.
 pub(crate) fn may_send(
     session: &Session,
     context: &UnitContext,
     client: usize,
     kind: Kind,
-    hop: usize,
+    place: Place,
 ) -> bool {
+    let (hop, last) = (place.hop, session.program().hops.len() - 1);
     let seat = |hop: usize| session.program().hops.get(hop).and_then(|step| context.client(step.seat).ok());
-    match kind {
-        Kind::Shared => seat(hop) == Some(client) && hop + 1 < session.program().hops.len(),
-        Kind::Predicted => seat(session.program().hops.len() - 1) == Some(client),
-        Kind::Truth => context.owners(session).any(|owner| owner == client),
-        Kind::Triple => context.plan.dealer == Some(client),
-        _ => false,
-    }
+    place == Place::new(context.id, hop)
+        && match kind {
+            Kind::Shared => seat(hop) == Some(client) && hop < last,
+            Kind::Predicted => seat(hop) == Some(client) && hop == last,
+            Kind::Truth => hop == 0 && context.owners(session).any(|owner| owner == client),
+            Kind::Triple => {
+                context.plan.dealer == Some(client) && updates_of(session).any(|(dealt, ..)| dealt == hop)
+            }
+            Kind::Count => hop == 0 && context.plan.counter == Some(client),
+            _ => false,
+        }
 }
