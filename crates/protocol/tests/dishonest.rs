@@ -388,4 +388,30 @@ mod tests {
         }
         assert!(shared > 0, "nobody has shared anything with the auxiliary");
     }
+
+    /// A client that has its envelope refuses another, and with it everything that the principal says after it.
+    #[test]
+    fn an_envelope_is_sent_on_once_and_not_to_its_sender() {
+        let federation = federation(Protocol::SecSv);
+        let leader = PartyId::Client(federation.leader());
+        let (note, noted) = std::sync::mpsc::channel();
+        let mut room = Room::new(
+            &federation,
+            Box::new(move |from, message| {
+                if from == leader && message.kind == Kind::ClientKeys {
+                    note.send(message.content.to_vec()).unwrap();
+                }
+            }),
+        );
+        room.run();
+        let envelopes: Vec<Vec<u8>> = noted.try_iter().collect();
+        assert!(room.failed.is_empty() && envelopes.len() == CLIENTS - 1);
+        let mut to_itself = envelopes[0].clone();
+        to_itself[..2].copy_from_slice(&(federation.leader() as u16).to_le_bytes());
+        for content in envelopes.into_iter().chain([to_itself]) {
+            let again = room.principal.handle(Incoming::new(leader, Kind::ClientKeys, content)).map(drop);
+            let (from, kind, _) = again.unwrap_err().or_blamed().unwrap();
+            assert_eq!((from, kind), (leader, Kind::ClientKeys));
+        }
+    }
 }
