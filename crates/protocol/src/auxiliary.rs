@@ -329,7 +329,7 @@ impl Auxiliary {
             self.early.keep(message, "no such test")?;
             return Ok(Effects::default());
         };
-        if !may_send(&session, &context, client, kind, place.step) {
+        if !may_send(&session, &context, client, kind, place) {
             return Err(message.unexpected("somebody else's part"));
         }
         if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {

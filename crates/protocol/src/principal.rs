@@ -53,6 +53,8 @@ pub struct Principal {
     planner: Option<Planner>,
     public: Option<Arc<PublicKey>>,
     common: Option<Seed>,
+    /// Clients to whom the leader's envelope was sent on.
+    relayed: BTreeSet<usize>,
     store: Store,
     secret: SecretServer,
     /// Stretches that are open, by their first rounds, as everything here that is about a round.
@@ -117,6 +119,7 @@ impl Principal {
             planner: None,
             public: None,
             common: None,
+            relayed: BTreeSet::new(),
             store: Store::default(),
             secret: SecretServer::default(),
             rounds: BTreeMap::new(),
@@ -236,8 +239,12 @@ impl Principal {
                 let mut r = Reader::new(content);
                 let to = r.u16().map_err(malformed)?;
                 let sealed = r.rest();
-                if to >= self.federation.clients || sealed.len() != ENVELOPE {
+                if to >= self.federation.clients || to == leader || sealed.len() != ENVELOPE {
                     return Err(malformed(CodecError::Value { what: "addressee" }));
+                }
+                // Once: whoever has one refuses another, and whatever comes behind it.
+                if !self.relayed.insert(to) {
+                    return Err(unexpected("the envelope was sent on"));
                 }
                 let mut effects = Effects::default();
                 effects.outbox.push(Outgoing::new(PartyId::Client(to), Kind::ClientKeys, sealed.to_vec()));
@@ -334,7 +341,7 @@ impl Principal {
         let unexpected = message.unexpected("somebody else's part, or no such test");
         let Some(state) = self.units.get_mut(&place.unit) else { return Err(unexpected) };
         let Some(context) = state.plan.clone() else { return Err(unexpected) };
-        if !may_send(session, &context, client, kind, place.step) {
+        if !may_send(session, &context, client, kind, place) {
             return Err(unexpected);
         }
         if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {

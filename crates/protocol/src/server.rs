@@ -26,7 +26,7 @@ use crate::{
     error::CodecError,
     first_layer_batch::{EVERYTHING, FirstLayerBatch},
     labels::Packed,
-    message::{Kind, TestPlan, UnitId, split},
+    message::{Kind, Place, TestPlan, UnitId, split},
     program::Receive,
     role::{Digest, Effects, Incoming, Meter, Outgoing, Phase},
     session::Session,
@@ -440,22 +440,28 @@ pub(crate) fn waits_for(party: PartyId, missing: &[String]) -> String {
     }
 }
 
-/// Whether a client is the one to send this: the one at the step's slot, an owner, the dealer.
+/// Whether a client is the one to send this, the one at the step's slot, an owner, the dealer, and whether there is such an address: of
+/// each step a client fills one.
 pub(crate) fn may_send(
     session: &Session,
     context: &UnitContext,
     client: usize,
     kind: Kind,
-    step: usize,
+    place: Place,
 ) -> bool {
+    let (step, last) = (place.step, session.program().steps.len() - 1);
     let slot = |step: usize| {
         session.program().steps.get(step).and_then(|decryption| context.client(decryption.slot).ok())
     };
-    match kind {
-        Kind::Shared => slot(step) == Some(client) && step + 1 < session.program().steps.len(),
-        Kind::Predicted => slot(session.program().steps.len() - 1) == Some(client),
-        Kind::Truth => context.owners(session).any(|owner| owner == client),
-        Kind::Triple => context.plan.dealer == Some(client),
-        _ => false,
-    }
+    place == Place::new(context.id, step)
+        && match kind {
+            Kind::Shared => slot(step) == Some(client) && step < last,
+            Kind::Predicted => slot(step) == Some(client) && step == last,
+            Kind::Truth => step == 0 && context.owners(session).any(|owner| owner == client),
+            Kind::Triple => {
+                context.plan.dealer == Some(client) && updates_of(session).any(|(dealt, ..)| dealt == step)
+            }
+            Kind::Count => step == 0 && context.plan.counter == Some(client),
+            _ => false,
+        }
 }

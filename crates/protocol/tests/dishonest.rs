@@ -32,7 +32,24 @@ mod tests {
     }
 
     fn federation(protocol: Protocol) -> Arc<Federation> {
-        let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];
+        federation_of(protocol, 1)
+    }
+
+    /// Names of the layers' weights.
+    const LAYERS: [&str; 2] = ["a", "b"];
+
+    /// So many numbers go into a layer.
+    fn width(layer: usize) -> usize {
+        if layer == 0 { FEATURES } else { 2 }
+    }
+
+    /// A federation whose model has so many layers.
+    fn federation_of(protocol: Protocol, depth: usize) -> Arc<Federation> {
+        let linear = |name: &&str| LayerSpec::Linear { weight: (*name).into(), bias: None };
+        let mut layers: Vec<_> = LAYERS[..depth].iter().map(linear).collect();
+        if depth > 1 {
+            layers.insert(1, LayerSpec::Relu {});
+        }
         let model = ModelSpec { input: vec![FEATURES], classes: 2, layers };
         let client = |i: usize| {
             let id = ClientId::new(format!("c{i}")).unwrap();
@@ -40,7 +57,7 @@ mod tests {
         };
         let clients = (0..CLIENTS).map(client).collect();
         let spec = FederationSpec { name: "test".into(), rounds: 1, model: model.clone(), clients };
-        let shapes = BTreeMap::from([("a".to_owned(), vec![2, FEATURES])]);
+        let shapes = (0..depth).map(|i| (LAYERS[i].to_owned(), vec![2, width(i)])).collect();
         let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
         let (preset, matmul) = match protocol {
             Protocol::Hesv => (Preset::Standard, Matmul::Squaring),
@@ -50,12 +67,16 @@ mod tests {
         Arc::new(Federation::new(&spec, &architecture, |_| Coalition::first(CLIENTS), settings).unwrap())
     }
 
-    fn weights(seed: usize) -> Weights {
-        let values = (0..2 * FEATURES).map(|i| number(seed * 100 + i)).collect();
-        Weights::from_iter([("a".to_owned(), Tensor::new(vec![2, FEATURES], values).unwrap())])
+    fn weights(seed: usize, depth: usize) -> Weights {
+        let layer = |layer: usize| {
+            let values = (0..2 * width(layer)).map(|i| number(seed * 100 + layer * 50 + i)).collect();
+            (LAYERS[layer].to_owned(), Tensor::new(vec![2, width(layer)], values).unwrap())
+        };
+        Weights::from_iter((0..depth).map(layer))
     }
 
-    fn input(position: usize) -> ClientInput {
+    fn input(position: usize, depth: usize) -> ClientInput {
+        let weights = |seed| weights(seed, depth);
         let mut mean = WeightedMean::new();
         (0..CLIENTS).for_each(|i| mean.add(&weights(i), 10));
         let features = (0..FEATURES * SAMPLES).map(|k| number(7000 + position * 500 + k)).collect();
@@ -104,7 +125,8 @@ mod tests {
 
     fn client(federation: &Arc<Federation>, position: usize, randomness: u8) -> Client {
         let keys = EnvelopeKeys::derive(&seed(100 + position as u8));
-        Client::with_envelope_keys(federation.clone(), position, input(position), seed(randomness), keys)
+        let input = input(position, federation.program.operators.len());
+        Client::with_envelope_keys(federation.clone(), position, input, seed(randomness), keys)
     }
 
     impl<'a> Room<'a> {
@@ -334,6 +356,62 @@ mod tests {
             assert!(opened > 0 && !recount.disputed.is_empty());
             let counted = recount.counts.get(&(RoundId(1), Coalition::first(2)));
             assert!(counted.is_none_or(|counted| counted.tested < CLIENTS * SAMPLES));
+        }
+    }
+
+    /// The principal begins when it has everybody's seed. A client that kept the auxiliary's to itself is refused there when it shares
+    /// something, and the auxiliary goes on.
+    #[test]
+    fn whoever_kept_its_seed_from_the_auxiliary_harms_itself_alone() {
+        let federation = federation_of(Protocol::SecretSv, 2);
+        let mut shared = 0;
+        for silent in 0..CLIENTS {
+            let id = PartyId::Client(silent);
+            let mut room = Room::new(
+                &federation,
+                Box::new(move |from, message| {
+                    let is_seed = from == id && message.kind == Kind::ServerKeys;
+                    if is_seed && message.to == PartyId::Auxiliary {
+                        // It has one of this client already, and takes no other.
+                        message.to = PartyId::Principal;
+                    }
+                }),
+            );
+            room.ask(Coalition::first(2));
+            room.run();
+            if let Some(error) = room.failed.remove(&PartyId::Auxiliary) {
+                let (from, kind, _) = error.or_blamed().unwrap();
+                assert_eq!((from, kind), (id, Kind::Shared));
+                shared += 1;
+            }
+            assert!(room.failed.is_empty(), "{:?}", room.failed);
+        }
+        assert!(shared > 0, "nobody has shared anything with the auxiliary");
+    }
+
+    /// A client that has its envelope refuses another, and with it everything that the principal says after it.
+    #[test]
+    fn an_envelope_is_sent_on_once_and_not_to_its_sender() {
+        let federation = federation(Protocol::SecSv);
+        let leader = PartyId::Client(federation.leader());
+        let (note, noted) = std::sync::mpsc::channel();
+        let mut room = Room::new(
+            &federation,
+            Box::new(move |from, message| {
+                if from == leader && message.kind == Kind::ClientKeys {
+                    note.send(message.content.to_vec()).unwrap();
+                }
+            }),
+        );
+        room.run();
+        let envelopes: Vec<Vec<u8>> = noted.try_iter().collect();
+        assert!(room.failed.is_empty() && envelopes.len() == CLIENTS - 1);
+        let mut to_itself = envelopes[0].clone();
+        to_itself[..2].copy_from_slice(&(federation.leader() as u16).to_le_bytes());
+        for content in envelopes.into_iter().chain([to_itself]) {
+            let again = room.principal.handle(Incoming::new(leader, Kind::ClientKeys, content)).map(drop);
+            let (from, kind, _) = again.unwrap_err().or_blamed().unwrap();
+            assert_eq!((from, kind), (leader, Kind::ClientKeys));
         }
     }
 }

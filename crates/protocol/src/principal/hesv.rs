@@ -134,7 +134,7 @@ impl Principal {
                 let counted = self.own_count(session, client, &message.content);
                 counted.map_err(|why| message.malformed(why))?
             }
-            Kind::Count => self.count(client, &message.content),
+            Kind::Count => self.count(session, client, &message.content),
             _ => Err(message.unexpected("testing")),
         }
     }
@@ -320,7 +320,7 @@ impl Principal {
         let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
         let id = place.unit;
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
-        let Some(context) = context.filter(|c| may_send(session, c, client, kind, place.step)) else {
+        let Some(context) = context.filter(|c| may_send(session, c, client, kind, place)) else {
             return Err(unexpected);
         };
         let samples = context.places().len();

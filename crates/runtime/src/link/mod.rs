@@ -85,18 +85,18 @@ where
         return Err(Status::invalid_argument("expected a greeting, found something else"));
     };
     check(&*host, &peer, &greeting).await?;
-    let mut stream = peer.begin();
+    let (number, mut later) = peer.begin();
     tracing::info!(peer = peer.name, due = greeting.due, "link is up");
     let sender = send::run(peer.clone(), outgoing.clone(), &greeting);
     let receiver = receive::run(host, peer.clone(), incoming, due);
     let ended = tokio::select! {
         // What the other side says tells more than that nothing can be sent to it.
         biased;
-        _ = stream.changed() => Err(Status::aborted("another stream of this party took over")),
+        _ = later.changed() => Err(Status::aborted("another stream of this party took over")),
         ended = receiver => ended,
         ended = sender => ended,
     };
-    peer.finish(&stream);
+    peer.finish(number);
     let why = ended.as_ref().err().map(Status::message);
     tracing::info!(peer = peer.name, why, "link is down");
     ended

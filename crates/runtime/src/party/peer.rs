@@ -241,22 +241,22 @@ impl Peer {
         (state.acknowledged, state.next_out)
     }
 
-    /// A new stream begins, and ends any other. Returns its number.
-    pub(crate) fn begin(&self) -> watch::Receiver<u64> {
+    /// A new stream begins, and ends any other. Returns its number, and who hears that a later one has begun.
+    pub(crate) fn begin(&self) -> (u64, watch::Receiver<u64>) {
         let mut state = self.lock();
         state.connected = Some(Instant::now());
         self.board.connected(self.id);
         state.refused = None;
         self.stream.send_modify(|number| *number += 1);
-        let mut stream = self.stream.subscribe();
-        stream.mark_unchanged();
-        stream
+        let later = self.stream.subscribe();
+        let number = *later.borrow();
+        (number, later)
     }
 
-    /// A stream has ended.
-    pub(crate) fn finish(&self, stream: &watch::Receiver<u64>) {
+    /// A stream has ended. If a later one has begun, the link is up.
+    pub(crate) fn finish(&self, number: u64) {
         let mut state = self.lock();
-        if !stream.has_changed().unwrap_or(true) {
+        if *self.stream.borrow() == number {
             state.connected = None;
             self.board.disconnected(self.id);
             state.last_seen = Some(Instant::now());
@@ -394,6 +394,23 @@ mod tests {
             };
             assert_eq!(found.number, 0);
         }
+    }
+
+    /// Whoever is there must not be taken for absent, and must hear what is refused, because an earlier stream of its ends late.
+    #[test]
+    fn a_link_is_up_until_its_last_stream_ends() {
+        let peer = peer();
+        let mut context = Context::from_waker(Waker::noop());
+        let (first, mut later) = peer.begin();
+        assert!(Box::pin(later.changed()).as_mut().poll(&mut context).is_pending());
+        let (second, _) = peer.begin();
+        assert!(Box::pin(later.changed()).as_mut().poll(&mut context).is_ready());
+        peer.finish(first);
+        assert!(peer.link_state().connected.is_some());
+        peer.refuse("no".to_owned());
+        assert!(matches!(peer.next_turn(Sent::default()), Some(Turn::Refused(reason)) if reason == "no"));
+        peer.finish(second);
+        assert!(peer.link_state().connected.is_none());
     }
 
     /// An earlier stream brought messages that are acknowledged before this one has sent them again.

@@ -51,6 +51,8 @@ pub struct Recipe {
     pub samples: usize,
     /// Numbers between two layers; one layer without.
     pub hidden: Option<usize>,
+    /// Whether the first of two layers is a recurrent unit.
+    pub recurrent: bool,
     pub skip: SkipMode,
     /// How many clients bring samples: the first ones.
     pub owners: usize,
@@ -60,13 +62,23 @@ pub struct Recipe {
 
 impl Default for Recipe {
     fn default() -> Self {
-        let (protocol, skip) = (Protocol::SecSv, SkipMode::Off);
-        Self { protocol, rounds: 1, samples: 4, hidden: None, skip, owners: CLIENTS.len(), addresses: None }
+        Self {
+            protocol: Protocol::SecSv,
+            rounds: 1,
+            samples: 4,
+            hidden: None,
+            recurrent: false,
+            skip: SkipMode::Off,
+            owners: CLIENTS.len(),
+            addresses: None,
+        }
     }
 }
 
 /// So many that two rounds of one layer are tested together.
 const FEATURES: usize = 8;
+/// Steps of a recurrent unit.
+const STEPS: usize = 2;
 
 /// Numbers that look random and are not.
 fn number(place: usize) -> f32 {
@@ -81,6 +93,11 @@ fn model(recipe: &Recipe, seed: usize) -> Weights {
     };
     match recipe.hidden {
         None => Weights::from_iter([("fc.weight".to_owned(), tensor(2, FEATURES, 0))]),
+        Some(width) if recipe.recurrent => Weights::from_iter([
+            ("unit.input".to_owned(), tensor(3 * width, FEATURES / STEPS, 0)),
+            ("unit.hidden".to_owned(), tensor(3 * width, width, 300)),
+            ("out.weight".to_owned(), tensor(2, width, 500)),
+        ]),
         Some(width) => Weights::from_iter([
             ("fc.weight".to_owned(), tensor(width, FEATURES, 0)),
             ("out.weight".to_owned(), tensor(2, width, 500)),
@@ -90,10 +107,19 @@ fn model(recipe: &Recipe, seed: usize) -> Weights {
 
 fn layers(recipe: &Recipe) -> Vec<LayerSpec> {
     let linear = |weight: &str| LayerSpec::Linear { weight: weight.into(), bias: None };
+    let (weight_ih, weight_hh) = ("unit.input".into(), "unit.hidden".into());
     match recipe.hidden {
         None => vec![linear("fc.weight")],
+        Some(_) if recipe.recurrent => {
+            let unit = LayerSpec::Gru { weight_ih, weight_hh, bias_ih: None, bias_hh: None };
+            vec![unit, linear("out.weight")]
+        }
         Some(_) => vec![linear("fc.weight"), LayerSpec::Relu {}, linear("out.weight")],
     }
+}
+
+fn input(recipe: &Recipe) -> Vec<usize> {
+    if recipe.recurrent { vec![STEPS, FEATURES / STEPS] } else { vec![FEATURES] }
 }
 
 fn written(path: &Path, recipe: &Recipe) {
@@ -101,7 +127,7 @@ fn written(path: &Path, recipe: &Recipe) {
     let spec = FederationSpec {
         name: "five".into(),
         rounds: recipe.rounds,
-        model: ModelSpec { input: vec![FEATURES], classes: 2, layers: layers(recipe) },
+        model: ModelSpec { input: input(recipe), classes: 2, layers: layers(recipe) },
         clients: CLIENTS.iter().map(client).collect(),
     };
     let writer = RunWriter::create(path, &spec).unwrap();
@@ -110,7 +136,7 @@ fn written(path: &Path, recipe: &Recipe) {
         let count = if i < recipe.owners { recipe.samples + i } else { 0 };
         let x: Vec<f32> = (0..FEATURES * count).map(|k| number(7000 + i * 500 + k)).collect();
         let y = x.chunks(FEATURES).map(|x| i64::from(x[0] + 0.3 * x[1] > x[2])).collect();
-        writer.test_set(id, &TestSet::new(vec![FEATURES], x, y).unwrap()).unwrap();
+        writer.test_set(id, &TestSet::new(input(recipe), x, y).unwrap()).unwrap();
     }
     for round in spec.round_ids() {
         let mut mean = secsv_federation::WeightedMean::new();

@@ -1,66 +1,157 @@
 //! A client that everybody knows sends what nobody can read. It is refused and named, no process ends, and when it sends what it
 //! should, the values are those of a run that nobody disturbed.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    time::Duration,
+};
 
 use secsv_protocol::{PartyId, decryptors::Protocol, message::Kind};
 
 use crate::{
     federation::{CLIENTS, Fixture, Recipe},
-    process::Processes,
-    rogue::Rogue,
+    process::{Processes, parties},
+    rogue::{Rogue, State, Tally},
 };
 
 /// How often each kind is sent malformed, to each server; more where somebody asks for it.
 fn times() -> usize {
-    std::env::var("SECSV_MALFORMED").ok().and_then(|text| text.parse().ok()).unwrap_or(6)
+    asked().unwrap_or(6)
 }
 
-/// Cut off, continued, under a name that is another's, and with numbers that are none where there are such.
+/// How often each kind is sent in each state where nobody waits for it.
+fn intrusions() -> usize {
+    asked().unwrap_or(1)
+}
+
+fn asked() -> Option<usize> {
+    std::env::var("SECSV_MALFORMED").ok().and_then(|text| text.parse().ok())
+}
+
+/// Kinds that say where in a test they belong: test, group and part, and then hop, item and chunk.
+const PLACED: [Kind; 5] = [Kind::Shared, Kind::Truth, Kind::Predicted, Kind::Triple, Kind::Count];
+
+/// Cut off, continued, under a name that is another's, with numbers that are none, and for places that are none, where there are such.
 fn damaged(to: PartyId, kind: Kind, content: &[u8], time: usize) -> (Kind, Vec<u8>) {
     let mut bytes = content.to_vec();
     let place = time.wrapping_mul(0x9e37_79b9) % content.len().max(1);
     // Seeds, labels and words modulo 2^64 may be anything.
     let has_numbers =
         kind == Kind::Model || to == PartyId::Auxiliary && matches!(kind, Kind::Data | Kind::Shared);
-    match time % 4 {
+    match time % 5 {
         0 => bytes.truncate(place.max(1)),
         1 => bytes.extend(vec![0; time + 1]),
         2 if has_numbers && bytes.len() > 1000 => bytes[600..800].fill(0xff),
         2 => bytes.truncate(content.len() - 1),
-        _ => return ([Kind::Session, Kind::Common, Kind::Values, Kind::RoundStart][time / 4 % 4], bytes),
+        3 if PLACED.contains(&kind) => bytes[[12, 14, 16][time / 5 % 3] + time % 2] ^= 0x40,
+        _ => return ([Kind::Session, Kind::Common, Kind::Values, Kind::RoundStart][time / 5 % 4], bytes),
     }
     (kind, bytes)
 }
 
-fn undisturbed(recipe: &Recipe) -> BTreeMap<Kind, usize> {
-    if std::env::var("SECSV_TRACE").is_ok() {
-        let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).try_init();
+/// Kinds that a client sends to a server, if it leads and brings samples.
+fn of_client(recipe: &Recipe, to: PartyId, is_leader: bool) -> BTreeSet<Kind> {
+    let is_principal = to == PartyId::Principal;
+    let (is_secret, is_hesv) = (recipe.protocol == Protocol::SecretSv, recipe.protocol == Protocol::Hesv);
+    if is_hesv && !is_principal {
+        return BTreeSet::new();
     }
+    let has_layers = recipe.hidden.is_some();
+    let kinds = [
+        (Kind::Hello, is_principal),
+        (Kind::ServerKeys, is_leader || is_secret),
+        (Kind::ClientKeys, is_leader && is_principal),
+        (Kind::Model, true),
+        (Kind::Data, true),
+        (Kind::OwnResult, is_principal),
+        (Kind::FirstLayer, is_secret && !is_principal),
+        (Kind::Shared, has_layers),
+        (Kind::Truth, true),
+        (Kind::Predicted, true),
+        (Kind::Triple, recipe.recurrent && !is_hesv),
+        (Kind::Count, is_hesv),
+        (Kind::OwnCount, !is_principal),
+    ];
+    kinds.into_iter().filter(|(_, is_sent)| *is_sent).map(|(kind, _)| kind).collect()
+}
+
+/// Everything that it was its part to send it has sent malformed before, and was refused by name.
+fn assert_refused(rogue: &Rogue<'_>, recipe: &Recipe, position: usize, is_leader: bool) {
+    let name = format!("client {}", position + 1);
+    let is_named = |reason: &String| reason.contains(&name) || reason.contains("expected");
+    for server in [PartyId::Principal, PartyId::Auxiliary] {
+        let kinds = of_client(recipe, server, is_leader);
+        assert_eq!(rogue.said(server), kinds, "to {server}");
+        for kind in kinds {
+            let reasons = &rogue.refused[&(server, kind)];
+            assert!(reasons.len() >= times(), "{kind} to {server}: {}", reasons.len());
+            assert_eq!(reasons.iter().find(|reason| !is_named(reason)), None, "{kind} to {server}");
+        }
+    }
+    for ((state, server, kind), tally) in &rogue.intruded {
+        let unnamed = tally.refused.iter().find(|reason| !is_named(reason));
+        assert_eq!(unnamed, None, "{kind} to {server}, {state:?}");
+        let sent = tally.refused.len() + tally.taken + tally.waited + tally.gone;
+        // The auxiliary does not wait for who has not parted.
+        let may_leave = (*state, *server) == (State::AfterValues, PartyId::Auxiliary);
+        assert!(sent == intrusions() || may_leave && sent > 0, "{kind} to {server}, {state:?}: {sent}");
+    }
+}
+
+/// What was sent and what became of it, for whoever reads along.
+fn report(rogue: &Rogue<'_>, recipe: &Recipe, is_leader: bool) {
+    let role = if is_leader { "leader" } else { "client" };
+    println!("{:?}, {role}: malformed where they were due, all refused", recipe.protocol);
+    for ((server, kind), reasons) in &rogue.refused {
+        println!("  {kind} to {server}: {}", reasons.len());
+    }
+    for state in [State::BeforeSession, State::Testing, State::AfterValues] {
+        for server in [PartyId::Principal, PartyId::Auxiliary] {
+            let tallies = rogue.intruded.iter().filter(|((s, to, _), _)| (*s, *to) == (state, server));
+            let mut sums = [0; 5];
+            for (_, Tally { refused, taken, waited, gone }) in tallies {
+                let found = [1, refused.len(), *taken, *waited, *gone];
+                sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
+            }
+            let [kinds, refused, taken, waited, gone] = sums;
+            println!(
+                "  {state:?}, {server}: {kinds} kinds; {refused} refused, {taken} taken without effect, \
+                 {waited} not looked at, {gone} to nobody"
+            );
+        }
+    }
+}
+
+/// Runs a federation of which one client attacks: nobody's process ends, and everybody learns the values of one process.
+fn undisturbed(recipe: &Recipe, is_leader: bool) {
     let fixture = Fixture::new(recipe);
-    let principal = fixture.start_principal(Duration::from_secs(300));
-    let auxiliary = fixture.start_auxiliary();
-    let others: Vec<_> = CLIENTS[..4].iter().map(|client| fixture.start_client(client)).collect();
+    let leader = fixture.kit("principal").session().unwrap().leader();
+    let position = if is_leader { leader } else { (leader + 1) % CLIENTS.len() };
+    let id = CLIENTS[position];
+    let mut processes = Processes::new(&fixture);
+    parties().iter().filter(|party| *party != id).for_each(|party| processes.start(party));
     let times = times();
-    // Of each kind the first two to each server: there are hundreds of some.
+    // Of each kind the first to each server, or the first two: there are hundreds of some.
+    let first = if asked().is_some() { 2 } else { 1 };
     let mischief = |to, kind: Kind, content: &[u8], said: usize, time| {
-        (said < 2 && time < times).then(|| damaged(to, kind, content, time))
+        (said < first && time < times).then(|| damaged(to, kind, content, time))
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut rogue = Rogue::new(&fixture, "e", &mischief);
-    runtime.block_on(rogue.take_part());
-    let result = principal.join().unwrap().unwrap();
-    fixture.assert_values(&result);
-    auxiliary.join().unwrap().unwrap();
-    others.into_iter().for_each(|client| drop(client.join().unwrap().unwrap()));
-    for (kind, reasons) in &rogue.refused {
-        let unnamed =
-            reasons.iter().find(|reason| !reason.contains("client 5") && !reason.contains("expected"));
-        assert_eq!(unnamed, None, "{kind}");
+    let mut rogue = Rogue::new(&fixture, id, &mischief);
+    rogue.intrusions = intrusions();
+    // A server that could not start is waited for no longer than this.
+    let patience = Duration::from_secs(240 + 20 * times as u64);
+    let part = async { tokio::time::timeout(patience, rogue.take_part()).await.unwrap() };
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(part)));
+    if let Err(panic) = outcome {
+        let log = |server| eprintln!("{server}:\n{}", processes.log(server));
+        ["principal", "auxiliary"].into_iter().for_each(log);
+        resume_unwind(panic);
     }
-    let counts = rogue.refused.iter().map(|(kind, reasons)| (*kind, reasons.len())).collect();
-    println!("{:?}: refused {counts:?}", recipe.protocol);
-    counts
+    processes.finish_all_but(id);
+    report(&rogue, recipe, is_leader);
+    assert_refused(&rogue, recipe, position, is_leader);
 }
 
 /// The most memory that a process has had, in bytes.
@@ -110,26 +201,24 @@ fn a_flood_of_large_messages_stays_within_the_bound_that_plans_print() {
 
 #[test]
 fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secsv() {
-    let counts = undisturbed(&Recipe { hidden: Some(6), ..Recipe::default() });
-    for kind in
-        [Kind::Hello, Kind::Data, Kind::Model, Kind::OwnResult, Kind::Shared, Kind::Truth, Kind::Predicted]
-    {
-        assert!(counts.get(&kind).is_some_and(|count| *count >= times()), "{kind}: {counts:?}");
-    }
+    undisturbed(&Recipe { samples: 2, ..Recipe::default() }, false);
+}
+
+#[test]
+fn a_leader_s_malformed_messages_of_every_kind_harm_it_alone_under_secsv() {
+    undisturbed(&Recipe { samples: 1, hidden: Some(2), recurrent: true, ..Recipe::default() }, true);
 }
 
 #[test]
 fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secretsv() {
-    let counts = undisturbed(&Recipe { protocol: Protocol::SecretSv, hidden: Some(6), ..Recipe::default() });
-    for kind in [Kind::Data, Kind::Model, Kind::FirstLayer, Kind::Shared, Kind::Truth, Kind::Predicted] {
-        assert!(counts.get(&kind).is_some_and(|count| *count >= times()), "{kind}: {counts:?}");
-    }
+    let protocol = Protocol::SecretSv;
+    undisturbed(
+        &Recipe { protocol, samples: 1, hidden: Some(2), recurrent: true, ..Recipe::default() },
+        true,
+    );
 }
 
 #[test]
 fn malformed_messages_of_every_kind_harm_their_sender_alone_under_hesv() {
-    let counts = undisturbed(&Recipe { protocol: Protocol::Hesv, samples: 2, ..Recipe::default() });
-    for kind in [Kind::Data, Kind::Model, Kind::OwnResult, Kind::Truth] {
-        assert!(counts.get(&kind).is_some_and(|count| *count >= times()), "{kind}: {counts:?}");
-    }
+    undisturbed(&Recipe { protocol: Protocol::Hesv, samples: 1, hidden: Some(2), ..Recipe::default() }, true);
 }

@@ -1,13 +1,19 @@
-//! A client with a valid kit that plays its part honestly in the end, and sends something else before each of its messages.
+//! A client with a valid kit that plays its part honestly in the end, and sends something else before each of its messages, and messages
+//! that nobody waits for.
+
+mod intrusion;
+
+pub use intrusion::{State, Tally};
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
 use secsv_federation::ClientId;
 use secsv_protocol::{
     Client, ClientInput, PartyId, Seed,
+    decryptors::Protocol,
     message::Kind,
     role::{Effects, Incoming, Meter, Phase, Probe, Role as _},
 };
@@ -21,6 +27,9 @@ use crate::{
     attacker::{Attack, greeting, honest_tls, message},
     federation::{CLIENTS, Fixture},
 };
+
+/// How long a refusal is waited for: a server that has not heard of the session does not look at a message.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Nobody;
 
@@ -41,14 +50,43 @@ struct Line {
     received: u64,
     /// A message on its way: number, kind, length, content.
     current: Option<(Kind, u64, Vec<u8>)>,
-    /// Everything it has said.
+    /// Everything it has said and the server has taken.
     sent: Vec<(Kind, Vec<u8>)>,
+    /// What it said last and heard nothing of: the server may have taken it.
+    doubtful: Option<(Kind, Vec<u8>)>,
+    /// What was its to say, by kind: how often, and the last.
+    honest: BTreeMap<Kind, (usize, Vec<u8>)>,
     is_over: bool,
+}
+
+impl Line {
+    /// Dials unless it is connected, and says again what was not heard; whether it was let in.
+    async fn connect(&mut self, kit: &Kit) -> bool {
+        if self.stream.is_some() {
+            return true;
+        }
+        let Ok(mut stream) = Attack::dial(&self.address, honest_tls(kit)).await else { return false };
+        let mut own = greeting(kit, [9; 16]);
+        own.due = self.received;
+        stream.say(Body::Greeting(own)).await;
+        let Ok(Packet { body: Some(Body::Greeting(other)) }) = stream.hear().await else { return false };
+        self.current = None;
+        let doubtful = self.doubtful.take().filter(|_| other.due as usize > self.sent.len());
+        self.sent.extend(doubtful);
+        for (number, (kind, content)) in self.sent.iter().enumerate().skip(other.due as usize) {
+            for body in message(number as u64, *kind, content) {
+                stream.say(body).await;
+            }
+        }
+        self.stream = Some(stream);
+        true
+    }
 }
 
 /// The client.
 pub struct Rogue<'a> {
     kit: Kit,
+    protocol: Protocol,
     client: Client,
     lines: Vec<Line>,
     mischief: Mischief<'a>,
@@ -56,8 +94,14 @@ pub struct Rogue<'a> {
     pub flood: usize,
     /// Of these, how many were taken and how many refused, by server.
     pub flooded: BTreeMap<PartyId, (usize, usize)>,
-    /// Refusals it has heard, by kind.
-    pub refused: BTreeMap<Kind, Vec<String>>,
+    /// Refusals it has heard, by receiver and kind.
+    pub refused: BTreeMap<(PartyId, Kind), Vec<String>>,
+    /// How often it sends each kind in each state, whether it is its to send or not.
+    pub intrusions: usize,
+    /// What became of these.
+    pub intruded: BTreeMap<(State, PartyId, Kind), Tally>,
+    /// What it has heard last, by kind.
+    heard: BTreeMap<Kind, Vec<u8>>,
 }
 
 fn input(fixture: &Fixture, id: &str) -> ClientInput {
@@ -78,7 +122,7 @@ impl<'a> Rogue<'a> {
         let keys = kit.envelope_keys.take().unwrap();
         let federation = std::sync::Arc::new(kit.session().unwrap());
         let seed = Seed::from_bytes([41; 32]);
-        let client = Client::with_envelope_keys(federation, position, input(fixture, id), seed, keys);
+        let client = Client::with_envelope_keys(federation.clone(), position, input(fixture, id), seed, keys);
         let line = |server| Line {
             server,
             address: kit.address(server).unwrap().clone(),
@@ -86,15 +130,35 @@ impl<'a> Rogue<'a> {
             received: 0,
             current: None,
             sent: Vec::new(),
+            doubtful: None,
+            honest: BTreeMap::new(),
             is_over: false,
         };
         let lines = [PartyId::Principal, PartyId::Auxiliary].map(line).into();
-        let (flood, flooded) = (0, BTreeMap::new());
-        Self { kit, client, lines, mischief, flood, flooded, refused: BTreeMap::new() }
+        Self {
+            kit,
+            protocol: federation.settings.protocol,
+            client,
+            lines,
+            mischief,
+            flood: 0,
+            flooded: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            intrusions: 0,
+            intruded: BTreeMap::new(),
+            heard: BTreeMap::new(),
+        }
+    }
+
+    /// Kinds that it has said to a server because they were its to say.
+    pub fn said(&self, server: PartyId) -> BTreeSet<Kind> {
+        let lines = self.lines.iter().filter(|line| line.server == server);
+        lines.flat_map(|line| line.honest.keys()).copied().collect()
     }
 
     /// Takes part until the values have come and the servers have said farewell.
     pub async fn take_part(&mut self) {
+        self.intrude(State::BeforeSession).await;
         let first = self.client.start();
         self.follow(first).await;
         while self.lines.iter().any(|line| !line.is_over) {
@@ -118,7 +182,12 @@ impl<'a> Rogue<'a> {
         if self.lines[line].is_over {
             return None;
         }
-        self.connect(line).await;
+        if !self.lines[line].connect(&self.kit).await {
+            // Whoever has told the values may be gone.
+            self.lines[line].is_over = self.client.values().is_some();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            return None;
+        }
         let stream = self.lines[line].stream.as_mut().unwrap();
         match timeout(Duration::from_millis(20), stream.hear()).await {
             Err(_) => None,
@@ -133,23 +202,8 @@ impl<'a> Rogue<'a> {
 
     /// Dials until it is let in, and says again what was not heard.
     async fn connect(&mut self, line: usize) {
-        while self.lines[line].stream.is_none() {
-            let address = self.lines[line].address.clone();
-            let Ok(mut stream) = Attack::dial(&address, honest_tls(&self.kit)).await else {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                continue;
-            };
-            let line = &mut self.lines[line];
-            let mut own = greeting(&self.kit, [9; 16]);
-            own.due = line.received;
-            let other = stream.meet(own).await;
-            line.current = None;
-            for (number, (kind, content)) in line.sent.iter().enumerate().skip(other.due as usize) {
-                for body in message(number as u64, *kind, content) {
-                    stream.say(body).await;
-                }
-            }
-            line.stream = Some(stream);
+        while !self.lines[line].connect(&self.kit).await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
@@ -167,13 +221,22 @@ impl<'a> Rogue<'a> {
         }
         let is_whole = |(_, length, content): &mut (Kind, u64, Vec<u8>)| content.len() as u64 == *length;
         let Some((kind, _, content)) = state.current.take_if(is_whole) else { return };
+        // Nobody has parted as long as it does not say that it has the values; they come again.
+        if kind == Kind::Values && self.intrude(State::AfterValues).await {
+            return;
+        }
+        let state = &mut self.lines[line];
         state.received += 1;
         let (from, number) = (state.server, state.received);
         if let Some(stream) = &state.stream {
             stream.say(Body::Acknowledged(number)).await;
         }
+        self.heard.insert(kind, content.clone());
         let effects = self.client.handle(Incoming::new(from, kind, content)).unwrap();
         self.follow(effects).await;
+        if kind == Kind::Test {
+            self.intrude(State::Testing).await;
+        }
     }
 
     /// Sends messages as long as any that the server takes, each for a place of its own.
@@ -227,24 +290,29 @@ impl<'a> Rogue<'a> {
     async fn say(&mut self, to: PartyId, kind: Kind, content: &[u8]) {
         let line = self.lines.iter().position(|line| line.server == to).unwrap();
         let number = self.lines[line].sent.len() as u64;
-        let said = self.lines[line].sent.iter().filter(|(sent, _)| *sent == kind).count();
+        let said = self.lines[line].honest.get(&kind).map_or(0, |(count, _)| *count);
         // What it refers to has been announced to everybody by then.
         let is_early = to == PartyId::Auxiliary && (self.mischief)(to, kind, content, said, 0).is_some();
         tokio::time::sleep(Duration::from_millis(if is_early { 300 } else { 0 })).await;
-        for time in 0.. {
-            let Some((said, bytes)) = (self.mischief)(to, kind, content, said, time) else { break };
+        let mut time = 0;
+        while let Some((said, bytes)) = (self.mischief)(to, kind, content, said, time) {
             self.connect(line).await;
             let mut stream = self.lines[line].stream.take().unwrap();
             for body in message(number, said, &bytes) {
                 stream.say(body).await;
             }
-            let refusal = timeout(Duration::from_secs(30), stream.refusal()).await;
+            let refusal = timeout(PATIENCE, stream.refusal()).await;
             let reason =
                 refusal.unwrap_or_else(|_| panic!("{said} to {to}, for {kind}, time {time}: not refused"));
-            self.refused.entry(kind).or_default().push(reason);
+            // Where the stream is lost, because an earlier one was noticed later or before the reason was heard, it is said again.
+            if !reason.starts_with("Aborted") && !reason.starts_with("Unknown") {
+                self.refused.entry((to, kind)).or_default().push(reason);
+                time += 1;
+            }
         }
         self.connect(line).await;
         let state = &mut self.lines[line];
+        state.honest.insert(kind, (said + 1, content.to_vec()));
         state.sent.push((kind, content.to_vec()));
         for body in message(number, kind, content) {
             state.stream.as_ref().unwrap().say(body).await;

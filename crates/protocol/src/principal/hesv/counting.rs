@@ -13,7 +13,7 @@ use crate::{
     hesv::slot_replies,
     message::{Kind, Place},
     role::{Effects, Incoming, Phase},
-    server::UnitContext,
+    server::{UnitContext, may_send},
     session::Session,
 };
 
@@ -75,7 +75,12 @@ impl Principal {
     }
 
     /// How many predictions of a unit are right.
-    pub(super) fn count(&mut self, client: usize, content: &[u8]) -> Result<Effects<Self>, Error> {
+    pub(super) fn count(
+        &mut self,
+        session: &Session,
+        client: usize,
+        content: &[u8],
+    ) -> Result<Effects<Self>, Error> {
         let (from, kind) = (PartyId::Client(client), Kind::Count);
         let malformed = |why| Error::Malformed { from, kind, why };
         let (place, rest) = Place::decode(content).map_err(malformed)?;
@@ -85,7 +90,7 @@ impl Principal {
         let id = place.unit;
         let compared = self.hesv.units.get(&id).is_some_and(|uploads| uploads.compared);
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
-        let Some(context) = context.filter(|c| compared && c.plan.counter == Some(client)) else {
+        let Some(context) = context.filter(|c| compared && may_send(session, c, client, kind, place)) else {
             return Err(Error::Unexpected { from, kind, state: "nothing to count, or somebody else's part" });
         };
         let expected = context.places().len() as u64;

@@ -146,7 +146,9 @@ pub(crate) fn take_shared<H: Host>(
         let found = content.len() as u64;
         return Err(malformed(CodecError::Length { expected: expected as u64, found }));
     }
-    let masks = host.secret().masks.get(&client).cloned().ok_or(Error::Local { what: "a client's masks" })?;
+    // The principal begins when it has everybody's masks: that this server has them too is up to their dealer.
+    let masks = host.secret().masks.get(&client).cloned();
+    let masks = masks.ok_or_else(|| message.unexpected("its server keys have not come"))?;
     let place = Place::new(place.unit, place.step);
     let (session, content) = (session.clone(), content.to_vec());
     let mut effects = Effects::default();
