@@ -18,7 +18,7 @@ use crate::{
     error::CodecError,
     first_layer_batch::{EVERYTHING, FirstLayerBatch, FirstLayerBatchId},
     labels,
-    message::{Kind, Place, TestPlan, UnitId, join_after},
+    message::{Kind, StepAddress, TestPlan, UnitId, join_after},
     role::{Effects, Incoming, Outgoing, Phase, Role},
     scope::Scope,
     secret::{self, SecretServer},
@@ -123,7 +123,11 @@ impl Auxiliary {
             self.session = Some(session);
             let mut effects = Effects::default();
             let common = self.seed.derive("zero sharing", 0);
-            effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Common, common.expose().to_vec()));
+            effects.outbox.push(Outgoing::new(
+                PartyId::Principal,
+                Kind::CommonSeed,
+                common.expose().to_vec(),
+            ));
             for message in self.early.take(|_| true) {
                 effects.and(self.take_early(message)?);
             }
@@ -153,7 +157,7 @@ impl Auxiliary {
                 effects.and(self.first_layers()?);
                 Ok(effects)
             }
-            (Kind::Data, PartyId::Client(owner)) if owner < session.hellos.len() => {
+            (Kind::DataShare, PartyId::Client(owner)) if owner < session.hellos.len() => {
                 self.data(&session, owner, &message)
             }
             (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, message),
@@ -201,20 +205,21 @@ impl Auxiliary {
                 }
                 Ok(Effects::default())
             }
-            (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.client_share(session, client, message)
-            }
-            (Kind::Opened, PartyId::Principal) => self.count(&session, &message.content),
+            (
+                Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::Triple,
+                PartyId::Client(client),
+            ) => self.client_share(session, client, message),
+            (Kind::OpenedSeeds, PartyId::Principal) => self.count(&session, &message.content),
             (Kind::OwnCount, PartyId::Client(owner)) => {
                 self.own_count(&session, owner, &message.content).map_err(malformed)?;
                 Ok(Effects::default())
             }
-            (Kind::Opening, PartyId::Principal) => {
-                let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
+            (Kind::MaskedFactors, PartyId::Principal) => {
+                let (address, rest) = StepAddress::decode(&message.content).map_err(malformed)?;
                 let state =
-                    self.units.get_mut(&place.unit).ok_or_else(|| message.unexpected("no such test"))?;
-                state.take_opening(&session, place, rest).map_err(malformed)?;
-                self.advance(place.unit)
+                    self.units.get_mut(&address.unit).ok_or_else(|| message.unexpected("no such test"))?;
+                state.take_opening(&session, address, rest).map_err(malformed)?;
+                self.advance(address.unit)
             }
             _ => Err(message.unexpected("testing")),
         }
@@ -231,7 +236,7 @@ impl Auxiliary {
         let matrix = unpack_matrix(session.field(), rows, columns, &message.content);
         let matrix = matrix.map_err(|why| message.malformed(why))?;
         self.store.data.insert(owner, Arc::new(Share::new(matrix)));
-        self.store.digests.insert((Kind::Data, owner), message.digest);
+        self.store.digests.insert((Kind::DataShare, owner), message.digest);
         self.first_layers()
     }
 
@@ -305,7 +310,7 @@ impl Auxiliary {
                     let content = join_after(w, &parts);
                     Ok(move |_: &mut Self| {
                         let mut effects = Effects::default();
-                        effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::FirstLayer, content));
+                        effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::FirstLayerHalf, content));
                         Ok(effects)
                     })
                 });
@@ -322,35 +327,35 @@ impl Auxiliary {
     ) -> Result<Effects<Self>, Error> {
         let kind = message.kind;
         let malformed = |why| message.malformed(why);
-        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
-        let plan = self.units.get(&place.unit).and_then(|state| state.plan.clone());
+        let (address, rest) = StepAddress::decode(&message.content).map_err(malformed)?;
+        let plan = self.units.get(&address.unit).and_then(|state| state.plan.clone());
         let Some(context) = plan else {
             // The principal's announcement is still on its way: the client could not have known without one.
             self.early.keep(message, "no such test")?;
             return Ok(Effects::default());
         };
-        if !may_send(&session, &context, client, kind, place.step) {
+        if !may_send(&session, &context, client, kind, address.step) {
             return Err(message.unexpected("somebody else's part"));
         }
-        if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
-            return secret::take_shared(self, &session, &context, &message, place, rest);
+        if session.encryption.is_none() && matches!(kind, Kind::ActivationShare | Kind::Triple) {
+            return secret::take_shared(self, &session, &context, &message, address, rest);
         }
         let (field, count) = (session.field(), context.places().len());
-        let state = self.units.entry(place.unit).or_default();
+        let state = self.units.entry(address.unit).or_default();
         match kind {
-            Kind::Shared => {
-                let rows = session.program().shared_size(place.step);
+            Kind::ActivationShare => {
+                let rows = session.program().shared_size(address.step);
                 let matrix = unpack_matrix(field, rows, count, rest).map_err(malformed)?;
-                state.inputs.insert(place.step, Arc::new(Share::new(matrix)));
-                state.input_digests.insert(place.step, message.digest);
+                state.inputs.insert(address.step, Arc::new(Share::new(matrix)));
+                state.input_digests.insert(address.step, message.digest);
             }
-            Kind::Predicted => {
+            Kind::PredictionShare => {
                 let (committed, rest) = committed(rest).map_err(malformed)?;
                 let labels = labels::received(context.label_bytes(&session), rest);
                 state.predicted = Some(labels.map_err(malformed)?);
                 state.commitments.insert((kind, client), committed);
             }
-            Kind::Truth => {
+            Kind::LabelShare => {
                 let (committed, rest) = committed(rest).map_err(malformed)?;
                 let labels = labels::received(context.truth_bytes(&session, client), rest);
                 state.truths.insert(client, labels.map_err(malformed)?);
@@ -363,10 +368,10 @@ impl Auxiliary {
                 let c = unpack_matrix(field, hidden, count, r.rest()).map_err(malformed)?;
                 let mut prg = Prg::new(&seed);
                 let mut draw = || Share::new(secsv_algebra::Matrix::uniform(field, hidden, count, &mut prg));
-                state.triples.insert(place.step, Triple { a: draw(), b: draw(), c: Share::new(c) });
+                state.triples.insert(address.step, Triple { a: draw(), b: draw(), c: Share::new(c) });
             }
         }
-        self.advance(place.unit)
+        self.advance(address.unit)
     }
 
     /// Starts whatever a unit has everything for.
@@ -374,8 +379,8 @@ impl Auxiliary {
         let session = self.agreed()?;
         let mut effects = Effects::default();
         let waiting = self.early.take(|Incoming { kind, content, .. }| {
-            matches!(kind, Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple)
-                && Place::decode(content).is_ok_and(|(place, _)| place.unit == id)
+            matches!(kind, Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::Triple)
+                && StepAddress::decode(content).is_ok_and(|(address, _)| address.unit == id)
         });
         for message in waiting {
             effects.and(self.take_early(message)?);
@@ -415,8 +420,8 @@ impl Auxiliary {
             };
             state.started.insert((step, item, 0));
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-            let place = Place { item, ..Place::new(id, step) };
-            let seed = self.seed.derive("half", id.test).derive("half", place.number());
+            let address = StepAddress { item, ..StepAddress::new(id, step) };
+            let seed = self.seed.derive("half", id.test).derive("half", address.number());
             let covered = [context.digest, self.store.digest(context.round), input_digest];
             let seed = seed.covering(covered.as_flattened());
             let session = session.clone();
@@ -431,10 +436,10 @@ impl Auxiliary {
                     public.rerandomise(&mut output, &mut rng, &mut meter.operations)?;
                     parts.push(output.to_bytes(&encryption.parameters));
                 }
-                let content = place.encode_parts(&parts);
+                let content = address.encode_parts(&parts);
                 Ok(move |_: &mut Self| {
                     let mut effects = Effects::default();
-                    effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Half, content));
+                    effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::LayerHalf, content));
                     Ok(effects)
                 })
             });
@@ -498,13 +503,13 @@ impl Auxiliary {
             let differences = context.arranged(&session, &truths);
             let mut differences = differences.ok_or(Error::Local { what: "labels to compare" })?;
             labels::subtract(&mut differences, predicted.expose());
-            let content = Arc::new(Place::new(context.id, 0).encode(differences.expose()));
+            let content = Arc::new(StepAddress::new(context.id, 0).encode(differences.expose()));
             Ok(move |role: &mut Self| {
                 let mut effects = Effects::default();
                 if let Some(state) = role.units.get_mut(&context.id) {
                     state.differences = Some(content.clone());
                 }
-                effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Verdict, content));
+                effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::DifferenceShare, content));
                 Ok(effects)
             })
         });
@@ -521,10 +526,10 @@ fn committed(rest: &[u8]) -> Result<([u8; COMMITMENT], &[u8]), CodecError> {
 impl Auxiliary {
     /// Counts what is right in a unit, once the principal has opened the seeds of its shares.
     fn count(&mut self, session: &Session, content: &[u8]) -> Result<Effects<Self>, Error> {
-        let (from, kind) = (PartyId::Principal, Kind::Opened);
+        let (from, kind) = (PartyId::Principal, Kind::OpenedSeeds);
         let malformed = |why| Error::Malformed { from, kind, why };
-        let (place, rest) = Place::decode(content).map_err(malformed)?;
-        let state = self.units.get_mut(&place.unit);
+        let (address, rest) = StepAddress::decode(content).map_err(malformed)?;
+        let state = self.units.get_mut(&address.unit);
         if state.as_ref().is_some_and(|state| state.counted.is_some()) {
             return Ok(Effects::default());
         }
@@ -538,8 +543,8 @@ impl Auxiliary {
         let (mut r, mut seeds, mut found) = (Reader::new(rest), BTreeMap::new(), Recount::default());
         for (kind, client) in recount::labelled(session, &context) {
             let seed = r.seed().map_err(malformed)?;
-            let place = recount::place_of(session, &context, kind);
-            let expected = recount::commitment(PartyId::Client(client), kind, place, &seed);
+            let address = recount::address_of(session, &context, kind);
+            let expected = recount::commitment(PartyId::Client(client), kind, address, &seed);
             if state.commitments.remove(&(kind, client)) != Some(expected) {
                 found.disputed.insert(client);
             }
@@ -547,7 +552,7 @@ impl Auxiliary {
         }
         r.end().map_err(malformed)?;
         if found.disputed.is_empty() {
-            let own = differences.get(Place::LENGTH..).unwrap_or_default();
+            let own = differences.get(StepAddress::LENGTH..).unwrap_or_default();
             let counted = recount::count(session, &context, own, &seeds);
             found = counted.ok_or(Error::Local { what: "labels to count" })?;
         }

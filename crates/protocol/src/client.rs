@@ -111,7 +111,7 @@ impl Client {
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
             let ranges = ranges(&federation.program, &own, &known, &input.test_set);
             let hello = Hello { samples: input.test_set.len() as u64, ranges, public_key };
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Hello, hello.encode())))
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::ClientHello, hello.encode())))
         });
         effects
     }
@@ -149,7 +149,7 @@ impl Client {
         }
         let session = self.session.clone().ok_or(Error::Local { what: "the session" })?;
         match (kind, from) {
-            (Kind::ClientKeys, PartyId::Principal) if !self.keys.has_secrets() => {
+            (Kind::SealedClientKeys, PartyId::Principal) if !self.keys.has_secrets() => {
                 self.open_envelope(&session, content)
             }
             (Kind::PublicKey, PartyId::Principal | PartyId::Auxiliary) => {
@@ -181,7 +181,7 @@ impl Client {
                 Err(unexpected("outputs are shared"))
             }
             (Kind::Reply, PartyId::Principal) => self.part(&session, message, None),
-            (Kind::Differences, PartyId::Principal) if self.is_hesv() => {
+            (Kind::BlindedDifferences, PartyId::Principal) if self.is_hesv() => {
                 self.count_right(&session, content).map_err(malformed)
             }
             (Kind::OutputShare, PartyId::Principal) => self.part(&session, message, Some(0)),
@@ -206,7 +206,7 @@ impl Role for Client {
             return self.keys.take_digest(&message.content).map(|()| Effects::default());
         }
         let needs_key = match message.kind {
-            Kind::Session | Kind::ClientKeys | Kind::PublicKey => false,
+            Kind::Session | Kind::SealedClientKeys | Kind::PublicKey => false,
             Kind::OwnTest => self.session.as_ref().is_some_and(|session| session.encryption.is_some()),
             _ => true,
         };

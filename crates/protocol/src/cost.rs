@@ -117,7 +117,7 @@ fn agreement(tally: &mut Tally<'_>) -> Result<(), Error> {
     let session = tally.session;
     let clients = session.federation.clients;
     for (client, hello) in session.hellos.iter().enumerate() {
-        tally.send(PartyId::Client(client), PartyId::Principal, Kind::Hello, hello.encode().len());
+        tally.send(PartyId::Client(client), PartyId::Principal, Kind::ClientHello, hello.encode().len());
     }
     let proposal = session.proposal().len();
     for to in (0..clients).map(PartyId::Client).chain(tally.auxiliary()) {
@@ -128,11 +128,11 @@ fn agreement(tally: &mut Tally<'_>) -> Result<(), Error> {
     let rng = &mut Prg::new(&Seed::from_bytes([2; 32]));
     let sealed = leader.seal(from, to, &keys.public(), &[], &[0; 2 * SEED], rng)?.len();
     for client in (0..clients).filter(|&client| client != session.leader) {
-        tally.send(from, PartyId::Principal, Kind::ClientKeys, sealed + size_of::<u16>());
-        tally.send(PartyId::Principal, PartyId::Client(client), Kind::ClientKeys, sealed);
+        tally.send(from, PartyId::Principal, Kind::SealedClientKeys, sealed + size_of::<u16>());
+        tally.send(PartyId::Principal, PartyId::Client(client), Kind::SealedClientKeys, sealed);
     }
     if let Some(auxiliary) = tally.auxiliary() {
-        tally.send(auxiliary, PartyId::Principal, Kind::Common, SEED);
+        tally.send(auxiliary, PartyId::Principal, Kind::CommonSeed, SEED);
     }
     Ok(())
 }

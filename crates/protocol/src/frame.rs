@@ -147,11 +147,11 @@ mod tests {
     fn frames_come_out_once_and_in_order() {
         let (mut client, mut principal) = pair();
         let frames: Vec<_> =
-            (0..4u8).map(|i| client.seal(PartyId::Principal, Kind::Truth, vec![i; 3])).collect();
+            (0..4u8).map(|i| client.seal(PartyId::Principal, Kind::LabelShare, vec![i; 3])).collect();
         let from = PartyId::Client(0);
         assert!(principal.open(frames[2].clone()).unwrap().is_empty());
         assert_eq!(principal.gaps(), [from]);
-        let first = Incoming::new(from, Kind::Truth, vec![0; 3]);
+        let first = Incoming::new(from, Kind::LabelShare, vec![0; 3]);
         assert_eq!(principal.open(frames[0].clone()).unwrap(), [first]);
         assert!(principal.open(frames[0].clone()).unwrap().is_empty(), "doubled");
         assert_eq!(principal.open(frames[1].clone()).unwrap().len(), 2);
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let (mut client, mut principal) = pair();
-        let frame = client.seal(PartyId::Principal, Kind::Truth, b"content".to_vec());
+        let frame = client.seal(PartyId::Principal, Kind::LabelShare, b"content".to_vec());
         let with = |bytes: Vec<u8>| Envelope { bytes, ..frame.clone() };
         for bit in 0..frame.bytes.len() * 8 {
             let mut flipped = frame.bytes.clone();
@@ -174,7 +174,7 @@ mod tests {
         }
         let other = Envelope { from: PartyId::Client(1), ..frame.clone() };
         assert!(principal.open(other).is_err(), "another link");
-        let other = Envelope { kind: Kind::Shared, ..frame.clone() };
+        let other = Envelope { kind: Kind::ActivationShare, ..frame.clone() };
         assert!(principal.open(other).is_err(), "another kind");
         let mut other = Links::new(PartyId::Principal, [2; 16]);
         assert_eq!(other.open(frame), Err(Error::Incompatible { from: PartyId::Client(0) }));

@@ -68,7 +68,7 @@ impl Upload {
             Handed::Labels(labels) => {
                 let labels = Secret::new(labels.iter().map(|&label| label as u64).collect::<Vec<_>>());
                 let slots = key.encrypt_slots(labels.expose(), rng, &mut meter.operations)?;
-                return Ok((Kind::Predicted, slots.to_bytes(parameters)));
+                return Ok((Kind::PredictionShare, slots.to_bytes(parameters)));
             }
         };
         let mut parts = Vec::new();
@@ -83,7 +83,7 @@ impl Upload {
             let slots = key.encrypt_slots(elements.expose().elements(), rng, &mut meter.operations)?;
             parts.push(slots.to_bytes(parameters));
         }
-        Ok((Kind::Shared, join(&parts)))
+        Ok((Kind::ActivationShare, join(&parts)))
     }
 
     /// Decodes what the client at a step sent for so many samples.
@@ -96,7 +96,7 @@ impl Upload {
         meter: &mut Meter<'_>,
     ) -> Result<Self, Error> {
         meter.enter(Phase::Codec);
-        let malformed = |why| Error::Malformed { from, kind: Kind::Shared, why };
+        let malformed = |why| Error::Malformed { from, kind: Kind::ActivationShare, why };
         let encryption = session.encryption()?;
         let parts = split(bytes).map_err(malformed)?;
         let (vectors, elements) = slots_of(session, step, samples);

@@ -9,7 +9,7 @@ use crate::{
     CodecError, Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
     frame::{Envelope, Links},
-    message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
+    message::{Hello, Kind, StepAddress, TestPlan, UnitId, UnitPlan, join, split},
     role::Incoming,
     sealed::EnvelopeKeys,
     session::{Federation, Session},
@@ -19,13 +19,13 @@ type Outcome = Result<Vec<u8>, CodecError>;
 
 /// An honest frame.
 pub fn honest_frame() -> Vec<u8> {
-    Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, Kind::Truth, vec![7; 50]).bytes
+    Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, Kind::LabelShare, vec![7; 50]).bytes
 }
 
 /// Opens a frame and puts its content into one again.
 pub fn frame(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut links = Links::new(PartyId::Principal, [1; 16]);
-    let (from, to, kind) = (PartyId::Client(0), PartyId::Principal, Kind::Truth);
+    let (from, to, kind) = (PartyId::Client(0), PartyId::Principal, Kind::LabelShare);
     let due = links.open(Envelope { from, to, kind, bytes: bytes.to_vec() })?;
     let Some(Incoming { kind, content, .. }) = due.into_iter().next() else { return Ok(bytes.to_vec()) };
     Ok(Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, kind, content).bytes)
@@ -62,12 +62,12 @@ pub fn plan(bytes: &[u8]) -> Outcome {
 
 /// The head of messages about a unit.
 pub fn place(bytes: &[u8]) -> Outcome {
-    Place::decode(bytes).map(|(place, rest)| place.encode(rest))
+    StepAddress::decode(bytes).map(|(address, rest)| address.encode(rest))
 }
 
 /// An honest head with content.
 pub fn honest_place() -> Vec<u8> {
-    Place { unit: UnitId { test: 9, group: 1, part: 2 }, step: 2, item: 1, chunk: 3 }.encode(&[5; 20])
+    StepAddress { unit: UnitId { test: 9, group: 1, part: 2 }, step: 2, item: 1, chunk: 3 }.encode(&[5; 20])
 }
 
 /// A set of samples.

@@ -13,7 +13,7 @@ use crate::{
     decryptors::Protocol,
     first_layer_batch,
     hesv::{rotation_steps, slots_of},
-    message::{ENVELOPE, Kind, Place},
+    message::{ENVELOPE, Kind, StepAddress},
     principal::most_active,
     secret::{SharedModel, first_columns, stacked},
     server::recount::COMMITMENT,
@@ -33,7 +33,7 @@ impl Federation {
         let introduction = 8 + 2 + 8 * self.program.operators.len() + 8 + 32;
         let proposal = 2 + self.clients * introduction + 2 + 13 * self.program.operators.len();
         match (from, kind) {
-            (_, Kind::Hello) => Some(introduction as u64),
+            (_, Kind::ClientHello) => Some(introduction as u64),
             (PartyId::Principal, Kind::Session) => Some(proposal as u64),
             (PartyId::Principal, Kind::Values) => Some(TOLD as u64),
             _ => None,
@@ -63,17 +63,17 @@ impl Session {
         let rounds =
             if server == PartyId::Principal { open_rounds(self).min(round_batches) } else { round_batches };
         let steps = self.program().steps.len() as u64;
-        let of_test = steps * (length(Kind::Shared) + length(Kind::Triple))
-            + length(Kind::Truth)
-            + length(Kind::Predicted);
+        let of_test = steps * (length(Kind::ActivationShare) + length(Kind::Triple))
+            + length(Kind::LabelShare)
+            + length(Kind::PredictionShare);
         let tests = (most_active(self) * self.groups.len()) as u64
             * (of_test + length(Kind::OwnResult) + length(Kind::OwnCount));
         let chunks =
             if self.federation.settings.protocol == Protocol::Hesv { self.chunks.len() as u64 } else { 1 };
         let session = length(Kind::ServerKeys)
-            + chunks * length(Kind::Data)
-            + self.hellos.len() as u64 * length(Kind::ClientKeys);
-        let rounds = rounds as u64 * (length(Kind::Model) + length(Kind::FirstLayer));
+            + chunks * length(Kind::DataShare)
+            + self.hellos.len() as u64 * length(Kind::SealedClientKeys);
+        let rounds = rounds as u64 * (length(Kind::Model) + length(Kind::FirstLayerHalf));
         let disk = session + rounds + tests + 2 * MAX_EARLY_BYTES as u64;
         // Residues of 54 bits become words, seeds become the second half of a ciphertext, and one message is on its way.
         let largest = Kind::ALL.into_iter().map(length).max().unwrap_or(0);
@@ -112,39 +112,42 @@ impl Session {
         let shared = (0..self.program().steps.len()).map(|step| self.shared_len(step, group)).max()?;
         Some(match kind {
             Kind::ServerKeys => self.keys_len(),
-            Kind::ClientKeys if is_principal => 2 + ENVELOPE,
+            Kind::SealedClientKeys if is_principal => 2 + ENVELOPE,
             Kind::OwnResult if is_principal => {
                 let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
                 // The initial model, the aggregate, its own, and the aggregate less its own.
                 8 + 4 * rounds * (8 + samples.div_ceil(8))
             }
-            Kind::Count if is_principal && protocol == Protocol::Hesv => Place::LENGTH + 8,
-            Kind::Data if protocol == Protocol::Hesv => {
+            Kind::Count if is_principal && protocol == Protocol::Hesv => StepAddress::LENGTH + 8,
+            Kind::DataShare if protocol == Protocol::Hesv => {
                 let longest = self.chunks.iter().map(|chunk| chunk.places.len()).max().unwrap_or(0);
                 4 + 8 + self.batches_len(0, longest)?
             }
             Kind::Model => self.model_len(is_principal)?,
-            Kind::Shared if protocol == Protocol::Hesv => Place::LENGTH + shared,
-            Kind::Truth | Kind::Predicted if protocol == Protocol::Hesv => {
-                Place::LENGTH + EncryptedSlots::encoded_len(&self.encryption.as_ref()?.parameters, group)
+            Kind::ActivationShare if protocol == Protocol::Hesv => StepAddress::LENGTH + shared,
+            Kind::LabelShare | Kind::PredictionShare if protocol == Protocol::Hesv => {
+                StepAddress::LENGTH
+                    + EncryptedSlots::encoded_len(&self.encryption.as_ref()?.parameters, group)
             }
-            Kind::Data if is_principal => SEED,
-            Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple if is_principal => {
-                Place::LENGTH + SEED
+            Kind::DataShare if is_principal => SEED,
+            Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::Triple
+                if is_principal =>
+            {
+                StepAddress::LENGTH + SEED
             }
-            Kind::Data => self.packed(self.program().input_size * samples),
-            Kind::FirstLayer if protocol == Protocol::SecretSv => {
+            Kind::DataShare => self.packed(self.program().input_size * samples),
+            Kind::FirstLayerHalf if protocol == Protocol::SecretSv => {
                 let rounds = self.federation.rounds.keys();
                 let most = rounds.map(|round| stacked(self, *round)).max().unwrap_or(0);
                 4 + 8 * most * first_columns(self, client)
             }
-            Kind::Shared => Place::LENGTH + shared,
-            Kind::Truth | Kind::Predicted => Place::LENGTH + COMMITMENT + self.label_bytes(),
+            Kind::ActivationShare => StepAddress::LENGTH + shared,
+            Kind::LabelShare | Kind::PredictionShare => StepAddress::LENGTH + COMMITMENT + self.label_bytes(),
             Kind::OwnCount => {
                 let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
                 8 + 8 + 4 * rounds * (4 + 16 + 8 + 8) + 8
             }
-            Kind::Triple => Place::LENGTH + SEED + self.packed(hidden * group),
+            Kind::Triple => StepAddress::LENGTH + SEED + self.packed(hidden * group),
             _ => return None,
         })
     }
@@ -161,33 +164,33 @@ impl Session {
         };
         let later = (0..operators.len()).filter_map(|operator| ciphertexts(operator, group)).max();
         Some(match kind {
-            Kind::Common => SEED,
+            Kind::CommonSeed => SEED,
             Kind::Done => 9,
             Kind::RoundStart => 4,
-            Kind::ClientKeys => ENVELOPE,
+            Kind::SealedClientKeys => ENVELOPE,
             Kind::PublicKey => PublicKey::encoded_len(parameters?),
-            Kind::Opened => Place::LENGTH + SEED * (1 + self.federation.clients),
+            Kind::OpenedSeeds => StepAddress::LENGTH + SEED * (1 + self.federation.clients),
             Kind::Test | Kind::OwnTest => TOLD,
-            Kind::FirstLayer => {
+            Kind::FirstLayerHalf => {
                 let models = self.federation.clients;
                 let chunks = self.chunks.iter().filter_map(|chunk| ciphertexts(0, chunk.places.len()));
                 let ciphertext = 8 + Ciphertext::encoded_len(parameters?);
                 first_layer_batch::HEAD + 8 + models * chunks.max().unwrap_or(0) * ciphertext
             }
-            Kind::Half => Place::LENGTH + 8 + later? * (8 + Ciphertext::encoded_len(parameters?)),
-            Kind::Reply | Kind::Differences => {
+            Kind::LayerHalf => StepAddress::LENGTH + 8 + later? * (8 + Ciphertext::encoded_len(parameters?)),
+            Kind::Reply | Kind::BlindedDifferences => {
                 let reply = 8 + Reply::encoded_len(parameters?, parameters?.degree());
                 let slots = (outputs.max(group)).div_ceil(parameters?.degree());
-                Place::LENGTH + 8 + later?.max(slots) * reply
+                StepAddress::LENGTH + 8 + later?.max(slots) * reply
             }
-            Kind::Verdict => Place::LENGTH + self.label_bytes(),
-            Kind::Opening => {
+            Kind::DifferenceShare => StepAddress::LENGTH + self.label_bytes(),
+            Kind::MaskedFactors => {
                 let weights = operators.iter().map(|operator| operator.shape.d_out * operator.shape.d_in);
                 let stacked = self.federation.clients * weights.max().unwrap_or(0);
                 let hidden = self.program().gru.map_or(0, |gru| gru.hidden);
-                1 + Place::LENGTH + 8 * stacked.max(2 * hidden * group)
+                1 + StepAddress::LENGTH + 8 * stacked.max(2 * hidden * group)
             }
-            Kind::OutputShare => Place::LENGTH + 8 * outputs,
+            Kind::OutputShare => StepAddress::LENGTH + 8 * outputs,
             _ => return None,
         })
     }

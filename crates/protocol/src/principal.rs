@@ -34,7 +34,7 @@ use crate::{
     error::CodecError,
     first_layer_batch::{FirstLayerBatch, FirstLayerBatchId},
     labels,
-    message::{ENVELOPE, Hello, Kind, Place, UnitId},
+    message::{ENVELOPE, Hello, Kind, StepAddress, UnitId},
     role::{Digest, Effects, Incoming, Outgoing, Role},
     scope::Scope,
     secret::{self, SecretServer},
@@ -61,7 +61,7 @@ pub struct Principal {
     queue: BTreeMap<(RoundId, u64), TestRequest>,
     tests: BTreeMap<u64, TestState>,
     units: BTreeMap<UnitId, UnitState>,
-    halves: BTreeMap<Place, Halves>,
+    halves: BTreeMap<StepAddress, Halves>,
     verdicts: BTreeMap<UnitId, Vec<u8>>,
     roles: BTreeMap<(RoundId, Coalition, usize), attempts::Roles>,
     /// Rounds and groups in which others have taken somebody's place.
@@ -195,7 +195,7 @@ impl Principal {
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         let unexpected = |state| Error::Unexpected { from, kind, state };
         match (kind, from) {
-            (Kind::Hello, PartyId::Client(client))
+            (Kind::ClientHello, PartyId::Client(client))
                 if self.session.is_none() && client < self.federation.clients =>
             {
                 let hello =
@@ -216,7 +216,7 @@ impl Principal {
             return secret::take(self, &session, message);
         }
         let session = self.agreed()?;
-        if self.is_hesv() && kind != Kind::ClientKeys {
+        if self.is_hesv() && kind != Kind::SealedClientKeys {
             return self.take_hesv(&session, message);
         }
         match (kind, from) {
@@ -232,7 +232,7 @@ impl Principal {
                 effects.and(self.pump()?);
                 Ok(effects)
             }
-            (Kind::ClientKeys, PartyId::Client(leader)) if leader == session.leader => {
+            (Kind::SealedClientKeys, PartyId::Client(leader)) if leader == session.leader => {
                 let mut r = Reader::new(content);
                 let to = r.u16().map_err(malformed)?;
                 let sealed = r.rest();
@@ -240,14 +240,18 @@ impl Principal {
                     return Err(malformed(CodecError::Value { what: "addressee" }));
                 }
                 let mut effects = Effects::default();
-                effects.outbox.push(Outgoing::new(PartyId::Client(to), Kind::ClientKeys, sealed.to_vec()));
+                effects.outbox.push(Outgoing::new(
+                    PartyId::Client(to),
+                    Kind::SealedClientKeys,
+                    sealed.to_vec(),
+                ));
                 Ok(effects)
             }
-            (Kind::Common, PartyId::Auxiliary) => {
+            (Kind::CommonSeed, PartyId::Auxiliary) => {
                 self.common = Some(Reader::new(content).only_seed().map_err(malformed)?);
                 self.pump()
             }
-            (Kind::Data, PartyId::Client(owner)) if owner < session.hellos.len() => {
+            (Kind::DataShare, PartyId::Client(owner)) if owner < session.hellos.len() => {
                 let seed = Reader::new(content).only_seed().map_err(malformed)?;
                 self.store.digests.insert((kind, owner), digest);
                 let (rows, columns) = (session.program().input_size, session.hellos[owner].samples as usize);
@@ -261,38 +265,39 @@ impl Principal {
                 Ok(effects)
             }
             (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, message),
-            (Kind::FirstLayer, PartyId::Auxiliary) => self.first_half(&session, message),
-            (Kind::Half, PartyId::Auxiliary) => {
-                let (place, rest) = Place::decode(content).map_err(malformed)?;
-                let context = self.units.get(&place.unit).and_then(|state| state.plan.as_ref());
+            (Kind::FirstLayerHalf, PartyId::Auxiliary) => self.first_half(&session, message),
+            (Kind::LayerHalf, PartyId::Auxiliary) => {
+                let (address, rest) = StepAddress::decode(content).map_err(malformed)?;
+                let context = self.units.get(&address.unit).and_then(|state| state.plan.as_ref());
                 let context = context.ok_or(unexpected("no such test"))?;
                 let mut products = products_of(&session);
-                let found = products.find(|(step, item, ..)| (*step, *item) == (place.step, place.item));
+                let found = products.find(|(step, item, ..)| (*step, *item) == (address.step, address.item));
                 let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "step" }))?;
                 let columns = session.program().operators[operator].positions * context.places().len();
                 let layout = &session.encryption()?.layouts[operator];
                 let count = layout.batches(columns) * layout.rows();
                 check::ciphertexts(&session, count, rest).map_err(malformed)?;
-                self.halves.entry(place).or_default().other = Some(message);
-                self.advance(place.unit)
+                self.halves.entry(address).or_default().other = Some(message);
+                self.advance(address.unit)
             }
-            (Kind::Opening, PartyId::Auxiliary) => {
-                let (place, rest) = Place::decode(content).map_err(malformed)?;
-                let state = self.units.get_mut(&place.unit).ok_or(unexpected("no such test"))?;
-                state.take_opening(&session, place, rest).map_err(malformed)?;
-                self.advance(place.unit)
+            (Kind::MaskedFactors, PartyId::Auxiliary) => {
+                let (address, rest) = StepAddress::decode(content).map_err(malformed)?;
+                let state = self.units.get_mut(&address.unit).ok_or(unexpected("no such test"))?;
+                state.take_opening(&session, address, rest).map_err(malformed)?;
+                self.advance(address.unit)
             }
-            (Kind::Verdict, PartyId::Auxiliary) => {
-                let (place, rest) = Place::decode(content).map_err(malformed)?;
-                let context = self.units.get(&place.unit).and_then(|state| state.plan.as_ref());
+            (Kind::DifferenceShare, PartyId::Auxiliary) => {
+                let (address, rest) = StepAddress::decode(content).map_err(malformed)?;
+                let context = self.units.get(&address.unit).and_then(|state| state.plan.as_ref());
                 let context = context.ok_or(unexpected("no such test"))?;
                 labels::check_len(context.label_bytes(&session), rest).map_err(malformed)?;
-                self.verdicts.insert(place.unit, rest.to_vec());
-                self.advance(place.unit)
+                self.verdicts.insert(address.unit, rest.to_vec());
+                self.advance(address.unit)
             }
-            (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.client_share(&session, client, &message)
-            }
+            (
+                Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::Triple,
+                PartyId::Client(client),
+            ) => self.client_share(&session, client, &message),
             (Kind::OwnResult, PartyId::Client(client)) => {
                 self.own_result(&session, client, content).map_err(malformed)?
             }
@@ -330,30 +335,30 @@ impl Principal {
     ) -> Result<Effects<Self>, Error> {
         let kind = message.kind;
         let malformed = |why| message.malformed(why);
-        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
+        let (address, rest) = StepAddress::decode(&message.content).map_err(malformed)?;
         let unexpected = message.unexpected("somebody else's part, or no such test");
-        let Some(state) = self.units.get_mut(&place.unit) else { return Err(unexpected) };
+        let Some(state) = self.units.get_mut(&address.unit) else { return Err(unexpected) };
         let Some(context) = state.plan.clone() else { return Err(unexpected) };
-        if !may_send(session, &context, client, kind, place.step) {
+        if !may_send(session, &context, client, kind, address.step) {
             return Err(unexpected);
         }
-        if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
-            return secret::take_shared(self, session, &context, message, place, rest);
+        if session.encryption.is_none() && matches!(kind, Kind::ActivationShare | Kind::Triple) {
+            return secret::take_shared(self, session, &context, message, address, rest);
         }
         let seed = Reader::new(rest).only_seed().map_err(malformed)?;
         let (field, count) = (session.field(), context.places().len());
         match kind {
-            Kind::Shared => {
-                let rows = session.program().shared_size(place.step);
+            Kind::ActivationShare => {
+                let rows = session.program().shared_size(address.step);
                 let share = SeedShare::new(field, rows, count, seed).expand();
-                state.inputs.insert(place.step, Arc::new(share));
-                state.input_digests.insert(place.step, message.digest);
+                state.inputs.insert(address.step, Arc::new(share));
+                state.input_digests.insert(address.step, message.digest);
             }
-            Kind::Predicted => {
+            Kind::PredictionShare => {
                 state.predicted = Some(labels::expand(&seed, context.label_bytes(session)));
                 state.seeds.insert((kind, client), seed);
             }
-            Kind::Truth => {
+            Kind::LabelShare => {
                 let truth = labels::expand(&seed, context.truth_bytes(session, client));
                 state.truths.insert(client, truth);
                 state.seeds.insert((kind, client), seed);
@@ -362,10 +367,10 @@ impl Principal {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
                 let mut prg = Prg::new(&seed);
                 let mut draw = || Share::new(Matrix::uniform(field, hidden, count, &mut prg));
-                state.triples.insert(place.step, Triple { a: draw(), b: draw(), c: draw() });
+                state.triples.insert(address.step, Triple { a: draw(), b: draw(), c: draw() });
             }
         }
-        self.advance(place.unit)
+        self.advance(address.unit)
     }
 
     /// Starts whatever a unit has everything for.
@@ -459,21 +464,19 @@ impl Role for Principal {
         let leader = PartyId::Client(session.leader);
         let mut all = Vec::new();
         all.extend(self.public.is_none().then(|| format!("{} from {leader}", Kind::ServerKeys)));
-        all.extend(self.common.is_none().then(|| format!("{} from auxiliary", Kind::Common)));
+        all.extend(self.common.is_none().then(|| format!("{} from auxiliary", Kind::CommonSeed)));
         let rounds: Vec<RoundId> = self.rounds.keys().copied().collect();
         all.extend(missing_inputs(session, &self.store, &rounds));
         for (round, state) in &self.rounds {
             let halves = state.own.keys().filter(|chunk| !state.other.contains_key(chunk));
-            all.extend(
-                halves.map(|(_, chunk)| {
-                    format!("{} {chunk} of round {round} from auxiliary", Kind::FirstLayer)
-                }),
-            );
+            all.extend(halves.map(|(_, chunk)| {
+                format!("{} {chunk} of round {round} from auxiliary", Kind::FirstLayerHalf)
+            }));
         }
-        for (place, _) in self.halves.iter().filter(|(_, h)| h.own.is_some() && h.other.is_none()) {
-            let (test, group) = (place.unit.test, place.unit.group);
-            let step = place.step;
-            all.push(format!("{} of test {test} group {group} step {step} from auxiliary", Kind::Half));
+        for (address, _) in self.halves.iter().filter(|(_, h)| h.own.is_some() && h.other.is_none()) {
+            let (test, group) = (address.unit.test, address.unit.group);
+            let step = address.step;
+            all.push(format!("{} of test {test} group {group} step {step} from auxiliary", Kind::LayerHalf));
         }
         for (test, state) in &self.tests {
             let owners = state.owners_left.keys().map(|&owner| PartyId::Client(owner));
@@ -483,7 +486,7 @@ impl Role for Principal {
             let lacks = missing(session, *id, state);
             if lacks.is_empty() && !self.verdicts.contains_key(id) {
                 let (test, group) = (id.test, id.group);
-                all.push(format!("{} of test {test} group {group} from auxiliary", Kind::Verdict));
+                all.push(format!("{} of test {test} group {group} from auxiliary", Kind::DifferenceShare));
             }
             all.extend(lacks);
         }

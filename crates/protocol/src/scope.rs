@@ -8,7 +8,7 @@ use crate::{
     decryptors::Protocol,
     error::CodecError,
     first_layer_batch,
-    message::{Kind, Place, TestPlan},
+    message::{Kind, StepAddress, TestPlan},
     session::Federation,
 };
 
@@ -43,18 +43,18 @@ impl Federation {
     pub fn place(&self, from: PartyId, kind: Kind, content: &[u8]) -> Option<Vec<u8>> {
         let is_secret = self.settings.protocol == Protocol::SecretSv;
         let length = match kind {
-            Kind::Hello
+            Kind::ClientHello
             | Kind::Session
             | Kind::ServerKeys
             | Kind::PublicKey
-            | Kind::Common
+            | Kind::CommonSeed
             | Kind::Values => 0,
-            Kind::ClientKeys if from == PartyId::Principal => 0,
-            Kind::ClientKeys => size_of::<u16>(),
-            Kind::Data if self.settings.protocol == Protocol::Hesv => size_of::<u32>(),
-            Kind::Data => 0,
-            Kind::FirstLayer if from == PartyId::Auxiliary => first_layer_batch::HEAD,
-            Kind::RoundStart | Kind::Model | Kind::FirstLayer => size_of::<u32>(),
+            Kind::SealedClientKeys if from == PartyId::Principal => 0,
+            Kind::SealedClientKeys => size_of::<u16>(),
+            Kind::DataShare if self.settings.protocol == Protocol::Hesv => size_of::<u32>(),
+            Kind::DataShare => 0,
+            Kind::FirstLayerHalf if from == PartyId::Auxiliary => first_layer_batch::HEAD,
+            Kind::RoundStart | Kind::Model | Kind::FirstLayerHalf => size_of::<u32>(),
             // A test's units may be announced one by one: roles see to it that none is announced twice.
             Kind::Test => {
                 let plan = TestPlan::decode(content).ok()?;
@@ -64,22 +64,22 @@ impl Federation {
             }
             Kind::OwnTest | Kind::OwnResult | Kind::OwnCount => size_of::<u64>(),
             // Of the first layer: round and owner.
-            Kind::Opening if is_secret && content.first() == Some(&0) => {
+            Kind::MaskedFactors if is_secret && content.first() == Some(&0) => {
                 1 + size_of::<u32>() + size_of::<u16>()
             }
-            Kind::Opening if is_secret => 1 + Place::LENGTH,
-            Kind::Half
+            Kind::MaskedFactors if is_secret => 1 + StepAddress::LENGTH,
+            Kind::LayerHalf
             | Kind::Reply
-            | Kind::Shared
-            | Kind::Truth
-            | Kind::Predicted
-            | Kind::Verdict
-            | Kind::Opened
+            | Kind::ActivationShare
+            | Kind::LabelShare
+            | Kind::PredictionShare
+            | Kind::DifferenceShare
+            | Kind::OpenedSeeds
             | Kind::Triple
-            | Kind::Opening
+            | Kind::MaskedFactors
             | Kind::OutputShare
-            | Kind::Differences
-            | Kind::Count => Place::LENGTH,
+            | Kind::BlindedDifferences
+            | Kind::Count => StepAddress::LENGTH,
             Kind::Done => return None,
         };
         content.get(..length).map(<[u8]>::to_vec)
@@ -89,40 +89,40 @@ impl Federation {
     pub fn scope(&self, kind: Kind, content: &[u8]) -> Result<Scope, CodecError> {
         let mut r = Reader::new(content);
         Ok(match kind {
-            Kind::Hello
+            Kind::ClientHello
             | Kind::Session
             | Kind::ServerKeys
-            | Kind::ClientKeys
-            | Kind::Data
-            | Kind::Common
+            | Kind::SealedClientKeys
+            | Kind::DataShare
+            | Kind::CommonSeed
             | Kind::PublicKey
             // It may come after the test has ended elsewhere.
             | Kind::OwnCount
             | Kind::Values => Scope::Session,
-            Kind::RoundStart | Kind::Model | Kind::FirstLayer => Scope::Round(RoundId(r.u32()?)),
+            Kind::RoundStart | Kind::Model | Kind::FirstLayerHalf => Scope::Round(RoundId(r.u32()?)),
             Kind::Done => match (r.u8()?, r.u64()?) {
                 (0, test) => Scope::Test(test),
                 (_, round) => Scope::Round(RoundId(round as u32)),
             },
             // The first layer's openings are a round's, all others a test's.
-            Kind::Opening if self.settings.protocol == Protocol::SecretSv => match r.u8()? {
+            Kind::MaskedFactors if self.settings.protocol == Protocol::SecretSv => match r.u8()? {
                 0 => Scope::Round(RoundId(r.u32()?)),
                 _ => Scope::Test(r.u64()?),
             },
             Kind::Test
             | Kind::OwnTest
             | Kind::OwnResult
-            | Kind::Half
+            | Kind::LayerHalf
             | Kind::Reply
-            | Kind::Shared
-            | Kind::Truth
-            | Kind::Predicted
-            | Kind::Verdict
-            | Kind::Opened
+            | Kind::ActivationShare
+            | Kind::LabelShare
+            | Kind::PredictionShare
+            | Kind::DifferenceShare
+            | Kind::OpenedSeeds
             | Kind::Triple
-            | Kind::Opening
+            | Kind::MaskedFactors
             | Kind::OutputShare
-            | Kind::Differences
+            | Kind::BlindedDifferences
             | Kind::Count => Scope::Test(r.u64()?),
         })
     }

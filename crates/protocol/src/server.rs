@@ -388,7 +388,7 @@ pub(crate) fn missing(session: &Session, id: UnitId, state: &UnitState) -> Vec<S
         format!("{kind} of test {test} group {group}{of} from {}", PartyId::Client(client))
     };
     let owners = context.owners(session).filter(|owner| !state.truths.contains_key(owner));
-    let mut missing: Vec<String> = owners.map(|owner| from(Kind::Truth, owner, String::new())).collect();
+    let mut missing: Vec<String> = owners.map(|owner| from(Kind::LabelShare, owner, String::new())).collect();
     let last = session.program().steps.len() - 1;
     let open = (0..=last).find(|step| match step {
         step if *step == last => state.predicted.is_none(),
@@ -397,7 +397,7 @@ pub(crate) fn missing(session: &Session, id: UnitId, state: &UnitState) -> Vec<S
     if let Some(step) = open
         && let Ok(client) = context.client(session.program().steps[step].slot)
     {
-        let kind = if step == last { Kind::Predicted } else { Kind::Shared };
+        let kind = if step == last { Kind::PredictionShare } else { Kind::ActivationShare };
         missing.push(from(kind, client, format!(" step {step}")));
     }
     let dealt = updates_of(session).find(|(step, item, ..)| {
@@ -408,7 +408,7 @@ pub(crate) fn missing(session: &Session, id: UnitId, state: &UnitState) -> Vec<S
     }
     let openings = state.openings.iter().filter(|(_, opening)| opening.other.is_none());
     missing.extend(openings.map(|(step, _)| {
-        format!("{} of test {test} group {group} step {step} from the other server", Kind::Opening)
+        format!("{} of test {test} group {group} step {step} from the other server", Kind::MaskedFactors)
     }));
     missing
 }
@@ -418,7 +418,7 @@ pub(crate) fn missing_inputs(session: &Session, store: &Store, rounds: &[RoundId
     let owners = session.groups.iter().flat_map(|group| group.owners.members());
     let data = owners
         .filter(|owner| !store.data.contains_key(owner))
-        .map(|owner| format!("{} from {}", Kind::Data, PartyId::Client(owner)));
+        .map(|owner| format!("{} from {}", Kind::DataShare, PartyId::Client(owner)));
     let mut missing: Vec<String> = data.collect();
     for round in rounds {
         let there =
@@ -452,9 +452,9 @@ pub(crate) fn may_send(
         session.program().steps.get(step).and_then(|decryption| context.client(decryption.slot).ok())
     };
     match kind {
-        Kind::Shared => slot(step) == Some(client) && step + 1 < session.program().steps.len(),
-        Kind::Predicted => slot(session.program().steps.len() - 1) == Some(client),
-        Kind::Truth => context.owners(session).any(|owner| owner == client),
+        Kind::ActivationShare => slot(step) == Some(client) && step + 1 < session.program().steps.len(),
+        Kind::PredictionShare => slot(session.program().steps.len() - 1) == Some(client),
+        Kind::LabelShare => context.owners(session).any(|owner| owner == client),
         Kind::Triple => context.plan.dealer == Some(client),
         _ => false,
     }

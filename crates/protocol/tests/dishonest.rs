@@ -175,7 +175,8 @@ mod tests {
 
         /// Whether a client has sent anything of its models, samples or labels.
         fn has_shared(&self, client: usize) -> bool {
-            let tells = |kind: &Kind| !matches!(kind, Kind::Hello | Kind::ServerKeys | Kind::ClientKeys);
+            let tells =
+                |kind: &Kind| !matches!(kind, Kind::ClientHello | Kind::ServerKeys | Kind::SealedClientKeys);
             self.sent.iter().any(|(from, kind)| *from == PartyId::Client(client) && tells(kind))
         }
     }
@@ -279,10 +280,11 @@ mod tests {
                         let to = (deceived as u16).to_le_bytes();
                         envelope = outbox
                             .into_iter()
-                            .find(|m| m.kind == Kind::ClientKeys && m.content.starts_with(&to))
+                            .find(|m| m.kind == Kind::SealedClientKeys && m.content.starts_with(&to))
                             .map(|m| m.content);
                     }
-                    let is_envelope = message.kind == Kind::ClientKeys && from == PartyId::Client(leader);
+                    let is_envelope =
+                        message.kind == Kind::SealedClientKeys && from == PartyId::Client(leader);
                     if is_envelope && message.content.starts_with(&(deceived as u16).to_le_bytes()) {
                         message.content = envelope.clone().unwrap();
                     }
@@ -324,7 +326,7 @@ mod tests {
             let (again, recount) = run_test(
                 protocol,
                 Box::new(|_, message| {
-                    if message.kind == Kind::Opened {
+                    if message.kind == Kind::OpenedSeeds {
                         opened += 1;
                         changed(message, |content| *content.last_mut().unwrap() ^= 1);
                     }

@@ -489,7 +489,7 @@ fn what_a_party_says_that_comes_back_too_late_is_noted_and_nobodys_fault() {
     let kits = provision(&run, "exact", &parent.path().join("kits"));
     let kit_of = |party: PartyId| kits.iter().find(|kit| kit.own == party).unwrap();
     let (client, principal) = (kit_of(PartyId::Client(0)), kit_of(PartyId::Principal));
-    let sent = [Kind::Hello, Kind::Model];
+    let sent = [Kind::ClientHello, Kind::Model];
     // Whether the client was started again, how much arrived, and what cannot honestly be missing.
     for (comes_back, arrived, wrong) in [(true, 1, vec![]), (false, 1, vec![1]), (true, 0, vec![0])] {
         let name = |party: &str| parent.path().join(format!("{party}-{comes_back}-{arrived}"));

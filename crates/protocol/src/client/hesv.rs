@@ -16,7 +16,7 @@ use crate::{
     error::CodecError,
     hesv::{Upload, encrypt_batches, is_hesv, open_slots, rotation_steps},
     ideal::columns_of,
-    message::{Kind, Place, UnitId, join, join_after},
+    message::{Kind, StepAddress, UnitId, join, join_after},
     model::sample_values,
     role::{Effects, Meter, Phase},
     server::UnitContext,
@@ -75,7 +75,7 @@ impl Client {
                     let mut w = Writer::default();
                     w.u32(chunk as u32);
                     let content = join_after(w, &parts);
-                    Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Data, content)))
+                    Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::DataShare, content)))
                 });
             }
         }
@@ -89,8 +89,8 @@ impl Client {
         context: &Arc<UnitContext>,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let place = Place::new(context.id, 0);
-        let seed = self.seed.derive("encrypted truth", context.id.test).derive("truth", place.number());
+        let address = StepAddress::new(context.id, 0);
+        let seed = self.seed.derive("encrypted truth", context.id.test).derive("truth", address.number());
         let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
         let (session, context, input, position) =
             (session.clone(), context.clone(), self.input.clone(), self.position);
@@ -102,8 +102,8 @@ impl Client {
             let labels = Secret::new(labels.collect::<Vec<u64>>());
             let seed = seed.covering(&context.digest).covering_words([labels.expose().as_slice()]);
             let slots = key.encrypt_slots(labels.expose(), &mut Prg::new(&seed), &mut meter.operations)?;
-            let content = place.encode(&slots.to_bytes(key.parameters()));
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Truth, content)))
+            let content = address.encode(&slots.to_bytes(key.parameters()));
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::LabelShare, content)))
         });
         Ok(effects)
     }
@@ -121,20 +121,20 @@ impl Client {
         session: &Arc<Session>,
         content: &[u8],
     ) -> Result<Effects<Self>, CodecError> {
-        let (place, rest) = Place::decode(content)?;
-        let (Some(context), Some(key)) = (self.hesv.counting.get(&place.unit).cloned(), self.key.clone())
+        let (address, rest) = StepAddress::decode(content)?;
+        let (Some(context), Some(key)) = (self.hesv.counting.get(&address.unit).cloned(), self.key.clone())
         else {
             return Err(CodecError::Value { what: "unit to count" });
         };
         check::slot_replies(session, context.places().len(), rest)?;
-        self.hesv.counting.remove(&place.unit);
+        self.hesv.counting.remove(&address.unit);
         let mut effects = Effects::default();
         let (session, bytes) = (session.clone(), rest.to_vec());
         effects.job(move |meter| {
             let samples = context.places().len();
-            let differences = open_slots(&session, samples, &key, Kind::Differences, &bytes, meter)?;
+            let differences = open_slots(&session, samples, &key, Kind::BlindedDifferences, &bytes, meter)?;
             let right = differences.expose().iter().filter(|&&difference| difference == 0).count();
-            let content = Place::new(context.id, 0).encode(&(right as u64).to_le_bytes());
+            let content = StepAddress::new(context.id, 0).encode(&(right as u64).to_le_bytes());
             Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Count, content)))
         });
         Ok(effects)

@@ -65,7 +65,8 @@ impl Client {
         session: &Arc<Session>,
         content: &[u8],
     ) -> Result<Effects<Self>, Error> {
-        let malformed = |why| Error::Malformed { from: PartyId::Principal, kind: Kind::ClientKeys, why };
+        let malformed =
+            |why| Error::Malformed { from: PartyId::Principal, kind: Kind::SealedClientKeys, why };
         let leader = PartyId::Client(session.leader);
         let sender = &session.hellos[session.leader].public_key;
         let info = envelope_info(session);

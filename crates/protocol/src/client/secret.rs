@@ -11,7 +11,7 @@ use crate::{
     activation::{Activator, Handed},
     codec::pack,
     error::CodecError,
-    message::{Kind, Place},
+    message::{Kind, StepAddress},
     role::{Effects, Phase},
     secret,
     server::UnitContext,
@@ -68,7 +68,7 @@ impl Client {
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
                 let rest = secret::deal_first_layer(&session, position, &input.test_set, round, &masks)?;
-                Ok(move |role: &mut Self| Ok(role.send(PartyId::Auxiliary, Kind::FirstLayer, rest)))
+                Ok(move |role: &mut Self| Ok(role.send(PartyId::Auxiliary, Kind::FirstLayerHalf, rest)))
             });
         }
         Ok(effects)
@@ -84,8 +84,8 @@ impl Client {
         parts: BTreeMap<(usize, usize), Vec<u8>>,
     ) -> Result<Effects<Self>, Error> {
         let labels = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
-        let place = Place::new(context.id, step);
-        let seed = self.seed.derive("shared", context.id.test).derive("shared", place.number());
+        let address = StepAddress::new(context.id, step);
+        let seed = self.seed.derive("shared", context.id.test).derive("shared", address.number());
         let masks = self.masks();
         let session = session.clone();
         let mut effects = Effects::default();
@@ -102,16 +102,16 @@ impl Client {
                     let seed = seed.covering(&context.digest).covering_words([matrix.expose().elements()]);
                     let (seeded, rest) = share(matrix.expose(), seed);
                     let mut rest = pack(Ring64, rest.expose().elements());
-                    rest.extend(secret::deal_product(&session, place, matrix.expose(), &masks)?);
-                    (Kind::Shared, seeded.seed().clone(), rest)
+                    rest.extend(secret::deal_product(&session, address, matrix.expose(), &masks)?);
+                    (Kind::ActivationShare, seeded.seed().clone(), rest)
                 }
                 Handed::Labels(classes) => {
                     let (seed, rest) = blinded(&session, &labels, &context, classes, &seed);
-                    (Kind::Predicted, seed, rest)
+                    (Kind::PredictionShare, seed, rest)
                 }
             };
             Ok(move |role: &mut Self| {
-                let mut effects = role.send_share(kind, place, &seeded, &rest);
+                let mut effects = role.send_share(kind, address, &seeded, &rest);
                 effects.and(role.after_step(&session, &context, step, activator)?);
                 Ok(effects)
             })

@@ -38,7 +38,7 @@ impl Client {
             let sealed = self.envelopes.seal(from, to, receiver, &info, secrets.expose(), &mut rng)?;
             let mut w = Writer::default();
             w.u16(client).raw(&sealed);
-            effects.and(self.send(PartyId::Principal, Kind::ClientKeys, w.finish()));
+            effects.and(self.send(PartyId::Principal, Kind::SealedClientKeys, w.finish()));
         }
         if let Some(encryption) = &session.encryption {
             let secret = SecretKey::from_seed(&encryption.parameters, key.clone());
@@ -98,8 +98,9 @@ impl Client {
             let (seeded, rest) = share(samples.expose(), seed);
             let rest = pack(ring, rest.expose().elements());
             Ok(move |role: &mut Self| {
-                let mut effects = role.send(PartyId::Principal, Kind::Data, seeded.seed().expose().to_vec());
-                effects.and(role.send(PartyId::Auxiliary, Kind::Data, rest));
+                let mut effects =
+                    role.send(PartyId::Principal, Kind::DataShare, seeded.seed().expose().to_vec());
+                effects.and(role.send(PartyId::Auxiliary, Kind::DataShare, rest));
                 Ok(effects)
             })
         });

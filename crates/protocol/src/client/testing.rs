@@ -16,7 +16,7 @@ use crate::{
     combinations::{Derivation, Outputs},
     error::CodecError,
     labels::{self, Labels, Packed, Wiped},
-    message::{Kind, Place, TestPlan, UnitId},
+    message::{Kind, StepAddress, TestPlan, UnitId},
     program::{DecryptionStep, Receive, Then},
     role::{Effects, Incoming, Phase},
     server::{UnitContext, recount::commitment, updates_of},
@@ -88,7 +88,7 @@ impl Client {
                 let state = UnitState { context, parts: BTreeMap::new(), activator, done: Vec::new() };
                 self.units.insert(id, state);
                 let is_due = |message: &Incoming| {
-                    Place::decode(&message.content).is_ok_and(|(place, _)| place.unit == id)
+                    StepAddress::decode(&message.content).is_ok_and(|(address, _)| address.unit == id)
                 };
                 for message in self.early_parts.take(is_due) {
                     let taken = self.part(session, message, Some(FROM_AUXILIARY));
@@ -107,8 +107,8 @@ impl Client {
         }
         let mut effects = Effects::default();
         let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
-        let place = Place::new(context.id, 0);
-        let seed = self.seed.derive("truth", context.id.test).derive("truth", place.number());
+        let address = StepAddress::new(context.id, 0);
+        let seed = self.seed.derive("truth", context.id.test).derive("truth", address.number());
         let (session, context, input, position) =
             (session.clone(), context.clone(), self.input.clone(), self.position);
         effects.job(move |meter| {
@@ -124,18 +124,24 @@ impl Client {
             }
             let seed = seed.covering(&context.digest).covering(packed.expose());
             let rest = labels::rest(packed, &seed);
-            Ok(move |role: &mut Self| Ok(role.send_share(Kind::Truth, place, &seed, &rest)))
+            Ok(move |role: &mut Self| Ok(role.send_share(Kind::LabelShare, address, &seed, &rest)))
         });
         Ok(effects)
     }
 
     /// A share for each server, and for the auxiliary, of labels, a commitment to the seed that the principal's is.
-    pub(super) fn send_share(&mut self, kind: Kind, place: Place, seed: &Seed, rest: &[u8]) -> Effects<Self> {
-        let mut effects = self.send(PartyId::Principal, kind, place.encode(seed.expose()));
-        let to_auxiliary = if matches!(kind, Kind::Truth | Kind::Predicted) {
-            place.encode(&[&commitment(self.id(), kind, place, seed)[..], rest].concat())
+    pub(super) fn send_share(
+        &mut self,
+        kind: Kind,
+        address: StepAddress,
+        seed: &Seed,
+        rest: &[u8],
+    ) -> Effects<Self> {
+        let mut effects = self.send(PartyId::Principal, kind, address.encode(seed.expose()));
+        let to_auxiliary = if matches!(kind, Kind::LabelShare | Kind::PredictionShare) {
+            address.encode(&[&commitment(self.id(), kind, address, seed)[..], rest].concat())
         } else {
-            place.encode(rest)
+            address.encode(rest)
         };
         effects.and(self.send(PartyId::Auxiliary, kind, to_auxiliary));
         effects
@@ -144,8 +150,8 @@ impl Client {
     /// Multiplication triples for the gated sums: the principal's shares from a seed, the auxiliary's factors too.
     fn deal(&mut self, session: &Arc<Session>, context: &Arc<UnitContext>, effects: &mut Effects<Self>) {
         for (step, ..) in updates_of(session) {
-            let place = Place::new(context.id, step);
-            let seed = self.seed.derive("triple", context.id.test).derive("triple", place.number());
+            let address = StepAddress::new(context.id, step);
+            let seed = self.seed.derive("triple", context.id.test).derive("triple", address.number());
             let seed = seed.covering(&context.digest);
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
@@ -156,7 +162,7 @@ impl Client {
                     Some(_) => triple(session.field(), shape, &seed),
                     None => triple(Ring64, shape, &seed),
                 };
-                Ok(move |role: &mut Self| Ok(role.send_share(Kind::Triple, place, &principal, &rest)))
+                Ok(move |role: &mut Self| Ok(role.send_share(Kind::Triple, address, &principal, &rest)))
             });
         }
     }
@@ -169,8 +175,8 @@ impl Client {
         server: Option<usize>,
     ) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
-        let Some(state) = self.units.get_mut(&place.unit) else {
+        let (address, rest) = StepAddress::decode(&message.content).map_err(malformed)?;
+        let Some(state) = self.units.get_mut(&address.unit) else {
             // The principal announces a test before it sends anything about it; the auxiliary may be faster.
             if server != Some(FROM_AUXILIARY) {
                 return Err(message.unexpected("no such test"));
@@ -180,14 +186,14 @@ impl Client {
         };
         let context = state.context.clone();
         let step =
-            session.program().steps.get(place.step).ok_or(malformed(CodecError::Value { what: "step" }))?;
-        if context.client(step.slot) != Ok(self.position) || state.done.contains(&place.step) {
+            session.program().steps.get(address.step).ok_or(malformed(CodecError::Value { what: "step" }))?;
+        if context.client(step.slot) != Ok(self.position) || state.done.contains(&address.step) {
             return Err(message.unexpected("not this client's step"));
         }
-        let key = (place.item, server.unwrap_or(place.chunk));
-        check_part(session, &context, place.step, key, rest).map_err(malformed)?;
-        state.parts.entry(place.step).or_default().insert(key, rest.to_vec());
-        self.advance(session, place.unit, place.step)
+        let key = (address.item, server.unwrap_or(address.chunk));
+        check_part(session, &context, address.step, key, rest).map_err(malformed)?;
+        state.parts.entry(address.step).or_default().insert(key, rest.to_vec());
+        self.advance(session, address.unit, address.step)
     }
 
     /// Decrypts, activates and shares once everything a step needs is there (Algorithm 4, steps 7 to 11).
@@ -208,8 +214,8 @@ impl Client {
         }
         let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
         let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
-        let place = Place::new(id, step);
-        let seed = self.seed.derive("shared", id.test).derive("shared", place.number());
+        let address = StepAddress::new(id, step);
+        let seed = self.seed.derive("shared", id.test).derive("shared", address.number());
         let session = session.clone();
         if session.federation.tests_together() {
             effects.job(move |meter| {
@@ -234,7 +240,7 @@ impl Client {
                 let rest = labels::rest(packed, &seed);
                 Ok(move |role: &mut Self| {
                     role.units.remove(&context.id);
-                    Ok(role.send_share(Kind::Predicted, place, &seed, &rest))
+                    Ok(role.send_share(Kind::PredictionShare, address, &seed, &rest))
                 })
             });
             return Ok(effects);
@@ -248,22 +254,26 @@ impl Client {
             let encrypted = hesv::encrypted(&session, step, &handed, &key, &seed, meter)?;
             meter.enter(Phase::Share);
             let (kind, seeded, rest) = match handed {
-                _ if encrypted.is_some() => (Kind::Shared, seed, Vec::new()),
+                _ if encrypted.is_some() => (Kind::ActivationShare, seed, Vec::new()),
                 Handed::Shared(matrix) => {
                     let matrix = Secret::new(matrix);
                     let seed = seed.covering(&context.digest).covering_words([matrix.expose().elements()]);
                     let (seeded, rest) = share(matrix.expose(), seed);
-                    (Kind::Shared, seeded.seed().clone(), pack(session.field(), rest.expose().elements()))
+                    (
+                        Kind::ActivationShare,
+                        seeded.seed().clone(),
+                        pack(session.field(), rest.expose().elements()),
+                    )
                 }
                 Handed::Labels(labels) => {
                     let (seed, rest) = blinded(&session, &secret, &context, labels, &seed);
-                    (Kind::Predicted, seed, rest)
+                    (Kind::PredictionShare, seed, rest)
                 }
             };
             Ok(move |role: &mut Self| {
                 let mut effects = match encrypted {
-                    Some((kind, content)) => role.send(PartyId::Principal, kind, place.encode(&content)),
-                    None => role.send_share(kind, place, &seeded, &rest),
+                    Some((kind, content)) => role.send(PartyId::Principal, kind, address.encode(&content)),
+                    None => role.send_share(kind, address, &seeded, &rest),
                 };
                 effects.and(role.after_step(&session, &context, step, activator)?);
                 Ok(effects)

@@ -17,7 +17,7 @@ use crate::{
     disclosure::Disclosure,
     hesv::open_slots,
     labels::{Labels, Wiped},
-    message::{Kind, Place, UnitId},
+    message::{Kind, StepAddress, UnitId},
     program::{Receive, Then},
     role::{Meter, Phase, Probe},
     secret,
@@ -83,20 +83,20 @@ impl Reading<'_> {
                 continue;
             }
             let malformed = |why| Error::Malformed { from, kind, why };
-            let (place, _) = Place::decode(message.content()).map_err(malformed)?;
+            let (address, _) = StepAddress::decode(message.content()).map_err(malformed)?;
             let part = match (kind, from) {
-                (Kind::Reply, _) => place.chunk,
+                (Kind::Reply, _) => address.chunk,
                 (_, PartyId::Auxiliary) => FROM_AUXILIARY,
                 _ => 0,
             };
-            parts.entry((place.unit, place.step)).or_default().insert((place.item, part), number);
+            parts.entry((address.unit, address.step)).or_default().insert((address.item, part), number);
         }
         Ok(parts)
     }
 
     /// The contents of parts without their heads.
     fn contents(&self, parts: &Parts) -> BTreeMap<(usize, usize), Vec<u8>> {
-        let content = |number: usize| self.received[number].content()[Place::LENGTH..].to_vec();
+        let content = |number: usize| self.received[number].content()[StepAddress::LENGTH..].to_vec();
         parts.iter().map(|(&key, &number)| (key, content(number))).collect()
     }
 
@@ -291,12 +291,12 @@ impl Reading<'_> {
     fn differences(&mut self, contexts: &BTreeMap<UnitId, UnitContext>) -> Result<(), Error> {
         let session = self.session;
         for (number, message) in self.received.iter().enumerate() {
-            if message.kind != Kind::Differences {
+            if message.kind != Kind::BlindedDifferences {
                 continue;
             }
             let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
-            let (place, bytes) = Place::decode(message.content()).map_err(malformed)?;
-            let Some(context) = contexts.get(&place.unit) else { continue };
+            let (address, bytes) = StepAddress::decode(message.content()).map_err(malformed)?;
+            let Some(context) = contexts.get(&address.unit) else { continue };
             let (mut probe, count) = (Unasked, context.places().len());
             let meter = &mut Meter::new(&mut probe);
             let opened = open_slots(session, count, self.key()?, message.kind, bytes, meter)?;

@@ -29,7 +29,7 @@ pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
         let parts = batches(tally, 0, columns)?;
         let content = size_of::<u32>() + lists_len(parts.into_iter());
         for owner in session.groups[chunk.group].owners.members() {
-            tally.send(PartyId::Client(owner), PartyId::Principal, Kind::Data, content);
+            tally.send(PartyId::Client(owner), PartyId::Principal, Kind::DataShare, content);
         }
     }
     Ok(())
@@ -102,7 +102,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
     let (session, samples) = (tally.session, context.places().len());
     for owner in context.owners(session) {
         let truth = slots(tally, samples)?;
-        tally.send_about_unit(PartyId::Client(owner), PartyId::Principal, Kind::Truth, truth);
+        tally.send_about_unit(PartyId::Client(owner), PartyId::Principal, Kind::LabelShare, truth);
     }
     for (_, _, operator, _) in products_of(session) {
         let columns = session.program().operators[operator].positions * samples;
@@ -137,7 +137,7 @@ fn upload(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(
     let client = PartyId::Client(context.client(session.program().steps[step].slot)?);
     if step + 1 == session.program().steps.len() {
         let predicted = slots(tally, samples)?;
-        tally.send_about_unit(client, PartyId::Principal, Kind::Predicted, predicted);
+        tally.send_about_unit(client, PartyId::Principal, Kind::PredictionShare, predicted);
         return Ok(());
     }
     let mut parts = Vec::new();
@@ -148,7 +148,7 @@ fn upload(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(
     for _ in 0..vectors {
         parts.push(slots(tally, elements)?);
     }
-    tally.send_about_unit(client, PartyId::Principal, Kind::Shared, lists_len(parts.into_iter()));
+    tally.send_about_unit(client, PartyId::Principal, Kind::ActivationShare, lists_len(parts.into_iter()));
     Ok(())
 }
 
@@ -158,7 +158,7 @@ fn count(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
     let count = EncryptedSlots::ciphertexts(tally.parameters()?, context.places().len());
     tally.operations += tally.parameters()?.scaling_operations() * count;
     let list = tally.slot_reply(count)?;
-    tally.send_about_unit(PartyId::Principal, counter, Kind::Differences, list);
+    tally.send_about_unit(PartyId::Principal, counter, Kind::BlindedDifferences, list);
     tally.send_about_unit(counter, PartyId::Principal, Kind::Count, size_of::<u64>());
     Ok(())
 }

@@ -35,8 +35,8 @@ pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
         }
         let elements = session.program().input_size * hello.samples as usize;
         if elements > 0 {
-            tally.send(client, PartyId::Principal, Kind::Data, SEED);
-            tally.send(client, PartyId::Auxiliary, Kind::Data, packed(elements));
+            tally.send(client, PartyId::Principal, Kind::DataShare, SEED);
+            tally.send(client, PartyId::Auxiliary, Kind::DataShare, packed(elements));
             tally.work.shared += elements as u64;
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
     for (owner, _) in session.hellos.iter().enumerate().filter(|(_, hello)| hello.samples > 0) {
         let outputs = rows * first_columns(session, owner);
         let head = size_of::<u32>();
-        tally.send(PartyId::Client(owner), PartyId::Auxiliary, Kind::FirstLayer, head + packed(outputs));
+        tally.send(PartyId::Client(owner), PartyId::Auxiliary, Kind::FirstLayerHalf, head + packed(outputs));
         both_ways(tally, 1 + size_of::<u32>() + size_of::<u16>() + packed(rows * d_in));
         tally.work.shared += (2 * rows * d_in + outputs) as u64;
         // Once by the owner, once by each server.
@@ -68,8 +68,8 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
 }
 
 fn both_ways(tally: &mut Tally<'_>, content: usize) {
-    tally.send(SERVERS[0], SERVERS[1], Kind::Opening, content);
-    tally.send(SERVERS[1], SERVERS[0], Kind::Opening, content);
+    tally.send(SERVERS[0], SERVERS[1], Kind::MaskedFactors, content);
+    tally.send(SERVERS[1], SERVERS[0], Kind::MaskedFactors, content);
 }
 
 /// A test's units.
@@ -150,6 +150,6 @@ fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<
         tally.work.shared += (operator.shape.d_out * operator.shape.d_in) as u64;
         outputs
     });
-    tally.share(client, Kind::Shared, elements + dealt, packed(elements) + packed(dealt));
+    tally.share(client, Kind::ActivationShare, elements + dealt, packed(elements) + packed(dealt));
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::{
     Error, PartyId,
     decryptors::Protocol,
     frame::OVERHEAD,
-    message::{Kind, Place, UnitId},
+    message::{Kind, StepAddress, UnitId},
     server::recount::COMMITMENT,
     session::{Encryption, Session},
 };
@@ -217,5 +217,5 @@ pub(super) fn lists_len(parts: impl Iterator<Item = usize>) -> usize {
 
 /// The length of the head of messages about a unit.
 pub(super) fn place_len() -> usize {
-    Place::new(UnitId { test: 0, group: 0, part: 0 }, 0).encode(&[]).len()
+    StepAddress::new(UnitId { test: 0, group: 0, part: 0 }, 0).encode(&[]).len()
 }

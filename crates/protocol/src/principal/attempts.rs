@@ -9,7 +9,7 @@ use super::{Assignment, Principal, TestRequest, TestState, split::part};
 use crate::{
     Error,
     decryptors::{PlanError, Planner, Unit, UnitRoles, knowing},
-    message::{Kind, Place, TestPlan, UnitId, UnitPlan},
+    message::{Kind, StepAddress, TestPlan, UnitId, UnitPlan},
     role::Effects,
     scope::ATTEMPT,
     server::UnitContext,
@@ -233,18 +233,18 @@ impl Principal {
     pub(super) fn is_late(&self, kind: Kind, content: &[u8]) -> bool {
         let is_secret = self.session.as_ref().is_some_and(|session| session.encryption.is_none());
         let content = match kind {
-            Kind::Opening if is_secret && content.first() == Some(&0) => return false,
-            Kind::Opening if is_secret => content.get(1..).unwrap_or_default(),
-            Kind::Half
-            | Kind::Opening
-            | Kind::Verdict
-            | Kind::Shared
-            | Kind::Truth
-            | Kind::Predicted
+            Kind::MaskedFactors if is_secret && content.first() == Some(&0) => return false,
+            Kind::MaskedFactors if is_secret => content.get(1..).unwrap_or_default(),
+            Kind::LayerHalf
+            | Kind::MaskedFactors
+            | Kind::DifferenceShare
+            | Kind::ActivationShare
+            | Kind::LabelShare
+            | Kind::PredictionShare
             | Kind::Triple
             | Kind::Count => content,
             _ => return false,
         };
-        Place::decode(content).is_ok_and(|(place, _)| self.is_stale(place.unit))
+        StepAddress::decode(content).is_ok_and(|(address, _)| self.is_stale(address.unit))
     }
 }

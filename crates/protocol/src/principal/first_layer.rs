@@ -15,7 +15,7 @@ use crate::{
     codec::Reader,
     error::CodecError,
     first_layer_batch::{self, EVERYTHING, FirstLayerBatch, FirstLayerBatchId},
-    message::{Kind, Place, UnitId},
+    message::{Kind, StepAddress, UnitId},
     program::{Input, Receive},
     role::{Effects, Incoming, Phase},
     server::{LocalModel, UnitContext, first_products, wanted_batches, wanted_of},
@@ -157,7 +157,7 @@ impl Principal {
             let half = other.digest;
             let expected = own.iter().map(Vec::len).sum();
             let bytes = other.content.get(first_layer_batch::HEAD..).unwrap_or_default();
-            let mut parts = ciphertexts(&session, Kind::FirstLayer, bytes, expected, meter)?;
+            let mut parts = ciphertexts(&session, Kind::FirstLayerHalf, bytes, expected, meter)?;
             meter.enter(Phase::Linear);
             let limbs = layout.parameters().limbs();
             for (outputs, (_, model)) in own.iter_mut().zip(&models) {
@@ -200,7 +200,7 @@ impl Principal {
                     continue;
                 };
                 for chunk in context.layer_batch.wanted_chunks(&context.selections[sent].samples) {
-                    let place = Place { unit: context.id, step, item, chunk };
+                    let address = StepAddress { unit: context.id, step, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
                     let Some(outputs) = round.outputs.get(&(context.layer_batch.id, chunk)).cloned() else {
                         continue;
@@ -210,7 +210,7 @@ impl Principal {
                     }
                     let to = PartyId::Client(context.client(decryption.slot)?);
                     let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-                    let seed = self.seed.derive("reply", context.id.test).derive("reply", place.number());
+                    let seed = self.seed.derive("reply", context.id.test).derive("reply", address.number());
                     let covered = [context.digest, self.store.digest(context.round), outputs.half];
                     let seed = seed.covering(covered.as_flattened());
                     let (session, context) = (session.clone(), context.clone());
@@ -237,7 +237,7 @@ impl Principal {
                                 replies.add(&terms, row, wanted_of(layout, columns, batch, &wants), meter)?;
                             }
                         }
-                        let content = place.encode_parts(&replies.parts);
+                        let content = address.encode_parts(&replies.parts);
                         Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
                     });
                 }
@@ -261,10 +261,10 @@ impl Principal {
                 if !state.started.insert((step, item, 0)) {
                     continue;
                 }
-                let place = Place { item, ..Place::new(context.id, step) };
+                let address = StepAddress { item, ..StepAddress::new(context.id, step) };
                 let to = PartyId::Client(context.client(decryption.slot)?);
                 let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-                let seed = self.seed.derive("bias reply", context.id.test).derive("reply", place.number());
+                let seed = self.seed.derive("bias reply", context.id.test).derive("reply", address.number());
                 let covered = [context.digest, self.store.digest(context.round)];
                 let seed = seed.covering(covered.as_flattened());
                 let (session, context) = (session.clone(), context.clone());
@@ -278,7 +278,7 @@ impl Principal {
                             replies.add(&terms, row, wanted_of(layout, columns, batch, |_| true), meter)?;
                         }
                     }
-                    let content = place.encode_parts(&replies.parts);
+                    let content = address.encode_parts(&replies.parts);
                     Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
                 });
             }

@@ -21,7 +21,7 @@ use crate::{
     error::CodecError,
     first_layer_batch::EVERYTHING,
     hesv::{KEPT, Upload, decode_batches, rotation_steps},
-    message::{Kind, Place, UnitId, split},
+    message::{Kind, StepAddress, UnitId, split},
     role::{Digest, Effects, Incoming, Phase},
     server::{LocalModel, UnitContext, may_send, tell_key},
     session::Session,
@@ -127,9 +127,11 @@ impl Principal {
             Kind::ServerKeys if client == session.leader && self.hesv.evaluation.is_none() => {
                 self.server_keys(session, &message)
             }
-            Kind::Data => self.encrypted_data(session, client, message),
+            Kind::DataShare => self.encrypted_data(session, client, message),
             Kind::Model => self.encrypted_model(session, client, message),
-            Kind::Shared | Kind::Truth | Kind::Predicted => self.encrypted_upload(session, client, message),
+            Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare => {
+                self.encrypted_upload(session, client, message)
+            }
             Kind::OwnResult => {
                 let counted = self.own_count(session, client, &message.content);
                 counted.map_err(|why| message.malformed(why))?
@@ -188,7 +190,7 @@ impl Principal {
             let parts = split(message.content.get(4..).unwrap_or_default()).map_err(malformed)?;
             let batches = decode_batches(&session, 0, columns, &parts)?.map_err(malformed)?;
             Ok(move |role: &mut Self| {
-                role.store.digests.insert((Kind::Data, number), digest);
+                role.store.digests.insert((Kind::DataShare, number), digest);
                 role.hesv.data.insert(number, Arc::new(batches));
                 role.pump()
             })
@@ -317,40 +319,40 @@ impl Principal {
         let Incoming { from, kind, digest, .. } = message;
         let malformed = |why| Error::Malformed { from, kind, why };
         let unexpected = message.unexpected("somebody else's part, or no such test");
-        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
-        let id = place.unit;
+        let (address, rest) = StepAddress::decode(&message.content).map_err(malformed)?;
+        let id = address.unit;
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
-        let Some(context) = context.filter(|c| may_send(session, c, client, kind, place.step)) else {
+        let Some(context) = context.filter(|c| may_send(session, c, client, kind, address.step)) else {
             return Err(unexpected);
         };
         let samples = context.places().len();
         let uploads = self.hesv.units.entry(id).or_default();
         let known = match kind {
-            Kind::Shared => uploads.steps.contains_key(&place.step),
-            Kind::Truth => uploads.truth.is_some(),
+            Kind::ActivationShare => uploads.steps.contains_key(&address.step),
+            Kind::LabelShare => uploads.truth.is_some(),
             _ => uploads.predicted.is_some(),
         };
         if known {
             return Err(unexpected);
         }
-        if kind != Kind::Shared {
+        if kind != Kind::ActivationShare {
             check::slots(session, samples, rest).map_err(malformed)?;
-            let target = if kind == Kind::Truth { &mut uploads.truth } else { &mut uploads.predicted };
+            let target = if kind == Kind::LabelShare { &mut uploads.truth } else { &mut uploads.predicted };
             *target = Some(message);
             return self.advance(id);
         }
-        check::upload(session, place.step, samples, rest).map_err(malformed)?;
-        uploads.steps.insert(place.step, None);
+        check::upload(session, address.step, samples, rest).map_err(malformed)?;
+        uploads.steps.insert(address.step, None);
         let mut effects = Effects::default();
         let session = session.clone();
         effects.job(move |meter| {
-            let bytes = message.content.get(Place::LENGTH..).unwrap_or_default();
-            let upload = Upload::decode(&session, place.step, samples, from, bytes, meter)?;
+            let bytes = message.content.get(StepAddress::LENGTH..).unwrap_or_default();
+            let upload = Upload::decode(&session, address.step, samples, from, bytes, meter)?;
             Ok(move |role: &mut Self| {
                 if let Some(uploads) = role.hesv.units.get_mut(&id) {
                     let Upload { batches, slots } = upload;
                     let uploaded = Uploaded { batches: Some(batches), slots: Arc::new(slots), digest };
-                    uploads.steps.insert(place.step, Some(uploaded));
+                    uploads.steps.insert(address.step, Some(uploaded));
                 }
                 role.advance(id)
             })
@@ -399,7 +401,7 @@ impl Principal {
             miss(Kind::ServerKeys, session.leader);
         }
         for (_, chunk) in session.chunks.iter().enumerate().filter(|(i, _)| !self.hesv.data.contains_key(i)) {
-            session.groups[chunk.group].owners.members().for_each(|owner| miss(Kind::Data, owner));
+            session.groups[chunk.group].owners.members().for_each(|owner| miss(Kind::DataShare, owner));
         }
         for (round, _) in self.rounds.iter().filter(|(_, state)| !state.started) {
             let models = self.hesv.models.get(round);
@@ -420,7 +422,7 @@ impl Principal {
                 continue;
             }
             if uploads.truth.is_none() {
-                context.owners(session).for_each(|owner| miss(Kind::Truth, owner));
+                context.owners(session).for_each(|owner| miss(Kind::LabelShare, owner));
             }
             let steps = session.program().steps.iter().enumerate();
             if let Some((step, decryption)) =
@@ -429,7 +431,7 @@ impl Principal {
             {
                 let last = step + 1 == session.program().steps.len();
                 if !last || uploads.predicted.is_none() {
-                    miss(if last { Kind::Predicted } else { Kind::Shared }, client);
+                    miss(if last { Kind::PredictionShare } else { Kind::ActivationShare }, client);
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::{
     codec::{Reader, Writer},
     error::CodecError,
     labels,
-    message::{Kind, Place},
+    message::{Kind, StepAddress},
     role::{Effects, Outgoing, Phase},
     scope::Scope,
     server::{
@@ -160,7 +160,8 @@ impl Principal {
         let (session, context) = (session.clone(), context.clone());
         effects.job(move |meter| {
             meter.enter(Phase::Share);
-            let malformed = |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::Verdict, why };
+            let malformed =
+                |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::DifferenceShare, why };
             let other = labels::received(context.label_bytes(&session), &verdict).map_err(malformed)?;
             let missing = || Error::Local { what: "labels to compare" };
             let mut differences = context.arranged(&session, &truths).ok_or_else(missing)?;
@@ -186,7 +187,7 @@ impl Principal {
         self.secret.forget_unit(id);
         let Some(test) = self.tests.get_mut(&base_test(id.test)) else { return Ok(Effects::default()) };
         let mut effects = Effects::default();
-        effects.outbox.push(Outgoing::new(PartyId::Auxiliary, Kind::Opened, opened));
+        effects.outbox.push(Outgoing::new(PartyId::Auxiliary, Kind::OpenedSeeds, opened));
         let coalitions = test.request.coalitions.len();
         for (of_round, found) in found.chunks(context.plan.coalitions.len().max(1)).enumerate() {
             for (&coalition, right) in context.plan.coalitions.iter().zip(found) {
@@ -229,7 +230,7 @@ impl Principal {
 /// The seeds of the principal's shares of a unit's labels, as they are opened to the auxiliary.
 fn opened(session: &Session, context: &UnitContext, seeds: &BTreeMap<Labelled, Seed>) -> Vec<u8> {
     let seeds = labelled(session, context).into_iter().filter_map(|of| seeds.get(&of));
-    Place::new(context.id, 0).encode(&seeds.flat_map(|seed| *seed.expose()).collect::<Vec<u8>>())
+    StepAddress::new(context.id, 0).encode(&seeds.flat_map(|seed| *seed.expose()).collect::<Vec<u8>>())
 }
 
 /// For each round and coalition of a unit, the samples whose labels do not differ.

@@ -10,7 +10,7 @@ use super::Masks;
 use crate::{
     Error, PartyId,
     codec::{Writer, pack, unpack_matrix},
-    message::{Kind, Place},
+    message::{Kind, StepAddress},
     model::{EncodedModel, sample_values},
     program::Receive,
     role::{Meter, Phase},
@@ -83,15 +83,15 @@ pub(crate) fn deal_first_layer(
 /// The auxiliary's share of a later operator's mask times what the client shares at a step.
 pub(crate) fn deal_product(
     session: &Session,
-    place: Place,
+    address: StepAddress,
     shared: &Matrix<Ring64>,
     [principal, auxiliary]: &[Masks; 2],
 ) -> Result<Vec<u8>, Error> {
-    let Some(operator) = session.program().steps[place.step].feeds else { return Ok(Vec::new()) };
+    let Some(operator) = session.program().steps[address.step].feeds else { return Ok(Vec::new()) };
     let columns = Secret::new(session.program().operators[operator].arrange(shared)?);
-    let of = |masks: &Masks| masks.mask(session, place.unit, operator);
+    let of = |masks: &Masks| masks.mask(session, address.unit, operator);
     let product = Secret::new(of(principal).add(&of(auxiliary))?.expose().product(columns.expose())?);
-    let own = principal.product(session, place, operator, shared.columns());
+    let own = principal.product(session, address, operator, shared.columns());
     Ok(pack(Ring64, product.expose().sub(own.expose())?.elements()))
 }
 

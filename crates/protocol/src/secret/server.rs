@@ -98,7 +98,7 @@ impl Masking {
     fn open(&self, from: PartyId) -> Result<Option<Share<Ring64>>, Error> {
         let (Some(own), Some(other)) = (&self.own, &self.other) else { return Ok(None) };
         let (rows, columns) = own.expose().shape();
-        let malformed = |why| Error::Malformed { from, kind: Kind::Opening, why };
+        let malformed = |why| Error::Malformed { from, kind: Kind::MaskedFactors, why };
         let other = unpack_matrix(Ring64, rows, columns, other).map_err(malformed)?;
         Ok(Some(own.add(&Share::new(other))?))
     }
@@ -154,7 +154,7 @@ impl SecretServer {
         let masks = (0..session.federation.clients).filter(|client| !self.masks.contains_key(client));
         let mut missing: Vec<String> = masks.map(|client| from(Kind::ServerKeys, client)).collect();
         let data = owners(session).filter(|owner| !self.data.contains_key(owner));
-        missing.extend(data.map(|owner| from(Kind::Data, owner)));
+        missing.extend(data.map(|owner| from(Kind::DataShare, owner)));
         let contexts: Vec<_> = units.collect();
         let rounds: BTreeSet<RoundId> = contexts.iter().map(|context| context.round).collect();
         for round in rounds {
@@ -170,7 +170,7 @@ impl SecretServer {
                 let UnitId { test, group, .. } = context.id;
                 missing.push(format!(
                     "{} of test {test} group {group} step {step} from {}",
-                    Kind::Shared,
+                    Kind::ActivationShare,
                     PartyId::Client(client)
                 ));
             }
@@ -188,10 +188,10 @@ impl SecretServer {
             let layer = state.and_then(|state| state.owners.get(&owner));
             let pending = layer.is_none_or(|layer| !layer.started);
             if pending && side == PartyId::Auxiliary && layer.is_none_or(|layer| layer.dealt.is_none()) {
-                missing.push(of(Kind::FirstLayer, PartyId::Client(owner)));
+                missing.push(of(Kind::FirstLayerHalf, PartyId::Client(owner)));
             }
             if pending && layer.is_none_or(|layer| layer.masking.other.is_none()) {
-                missing.push(format!("{} of round {round} from the other server", Kind::Opening));
+                missing.push(format!("{} of round {round} from the other server", Kind::MaskedFactors));
             }
         }
         missing

@@ -8,7 +8,7 @@ use crate::{
     Error, PartyId, check,
     codec::{pack, unpack_matrix},
     error::CodecError,
-    message::{Kind, Place},
+    message::{Kind, StepAddress},
     program::Receive,
     role::Outgoing,
     session::Session,
@@ -58,7 +58,7 @@ pub(crate) fn gated_sum<R: Ring>(
     let from = if principal { PartyId::Auxiliary } else { PartyId::Principal };
     let other = unpack_matrix(field, 2 * rows, columns, other).map_err(|why| Error::Malformed {
         from,
-        kind: Kind::Opening,
+        kind: Kind::MaskedFactors,
         why,
     })?;
     let d = own_d.add(&rows_of(&other, 0, rows)?)?;
@@ -95,16 +95,16 @@ impl UnitState {
     pub(crate) fn take_opening(
         &mut self,
         session: &Session,
-        place: Place,
+        address: StepAddress,
         bytes: &[u8],
     ) -> Result<(), CodecError> {
         let Some(context) = &self.plan else { return Err(CodecError::Value { what: "test" }) };
-        if !updates_of(session).any(|(step, ..)| step == place.step) {
+        if !updates_of(session).any(|(step, ..)| step == address.step) {
             return Err(CodecError::Value { what: "step" });
         }
         let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
         check::elements(session.field(), (2 * hidden).checked_mul(context.places().len()), bytes)?;
-        self.openings.entry(place.step).or_default().other = Some(bytes.to_vec());
+        self.openings.entry(address.step).or_default().other = Some(bytes.to_vec());
         Ok(())
     }
 
@@ -128,19 +128,19 @@ impl UnitState {
             if self.started.contains(&(step, item, 0)) {
                 continue;
             }
-            let place = Place { item, ..Place::new(context.id, step) };
+            let address = StepAddress { item, ..StepAddress::new(context.id, step) };
             let opening: &mut Opening = self.openings.entry(step).or_default();
             if opening.own.is_none() {
                 let (d, e) = masked_factors(triple, gates, held)?;
                 let content = pack(session.field(), &[d.elements(), e.elements()].concat());
-                outbox.push(Outgoing::new(other_server, Kind::Opening, place.encode(&content)));
+                outbox.push(Outgoing::new(other_server, Kind::MaskedFactors, address.encode(&content)));
                 opening.own = Some((d, e));
             }
             if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
-                let zero = common.derive("gated sum", place.number()).covering(&context.digest);
+                let zero = common.derive("gated sum", address.number()).covering(&context.digest);
                 let share = gated_sum(triple, gates, (own, other), is_principal, &zero)?;
                 let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
-                let content = place.encode(&pack(session.field(), share.elements()));
+                let content = address.encode(&pack(session.field(), share.elements()));
                 outbox.push(Outgoing::new(to, Kind::OutputShare, content));
                 self.started.insert((step, item, 0));
                 self.triples.remove(&step);

@@ -13,7 +13,7 @@ use crate::{
     codec::{Reader, Writer},
     error::CodecError,
     labels,
-    message::{Kind, Place},
+    message::{Kind, StepAddress},
     session::Session,
 };
 
@@ -21,9 +21,9 @@ use crate::{
 pub(crate) const COMMITMENT: usize = 32;
 
 /// What a client tells the auxiliary of the seed that it gives to the principal. A seed is uniform, so its digest says nothing of it.
-pub(crate) fn commitment(from: PartyId, kind: Kind, place: Place, seed: &Seed) -> [u8; COMMITMENT] {
+pub(crate) fn commitment(from: PartyId, kind: Kind, address: StepAddress, seed: &Seed) -> [u8; COMMITMENT] {
     let mut hash = blake3::Hasher::new_derive_key("secsv commitment to the seed of a share of labels");
-    hash.update(&from.to_wire().to_le_bytes()).update(&[kind as u8]).update(&place.encode(seed.expose()));
+    hash.update(&from.to_wire().to_le_bytes()).update(&[kind as u8]).update(&address.encode(seed.expose()));
     *hash.finalize().as_bytes()
 }
 
@@ -95,14 +95,14 @@ impl Recount {
 /// Whose labels a unit compares, in the order in which their seeds are opened.
 pub(crate) fn labelled(session: &Session, context: &UnitContext) -> Vec<Labelled> {
     let last = session.program().steps.last().and_then(|step| context.client(step.slot).ok());
-    let owners = context.owners(session).map(|owner| (Kind::Truth, owner));
-    owners.chain(last.map(|client| (Kind::Predicted, client))).collect()
+    let owners = context.owners(session).map(|owner| (Kind::LabelShare, owner));
+    owners.chain(last.map(|client| (Kind::PredictionShare, client))).collect()
 }
 
 /// Where a share of labels stands.
-pub(crate) fn place_of(session: &Session, context: &UnitContext, kind: Kind) -> Place {
-    let step = if kind == Kind::Predicted { session.program().steps.len() - 1 } else { 0 };
-    Place::new(context.id, step)
+pub(crate) fn address_of(session: &Session, context: &UnitContext, kind: Kind) -> StepAddress {
+    let step = if kind == Kind::PredictionShare { session.program().steps.len() - 1 } else { 0 };
+    StepAddress::new(context.id, step)
 }
 
 /// Counts what is right in a unit: the auxiliary's share of the differences, and the principal's from its seeds.
@@ -115,7 +115,7 @@ pub(crate) fn count(
     let mut truths = BTreeMap::new();
     let mut predicted = None;
     for (&(kind, client), seed) in seeds {
-        if kind == Kind::Truth {
+        if kind == Kind::LabelShare {
             truths.insert(client, labels::expand(seed, context.truth_bytes(session, client)));
         } else {
             predicted = Some(labels::expand(seed, context.label_bytes(session)));

@@ -9,7 +9,7 @@ use crate::{
     decryptors::Protocol,
     error::CodecError,
     first_layer_batch::FirstLayerBatchId,
-    message::{Kind, Place},
+    message::{Kind, StepAddress},
 };
 
 /// Whether a server can read nothing in such a message.
@@ -17,8 +17,11 @@ pub(super) fn is_ciphertext(protocol: Protocol, kind: Kind, from: PartyId) -> bo
     let of_client = matches!(from, PartyId::Client(_));
     match (protocol, kind) {
         (Protocol::SecretSv, _) => false,
-        (_, Kind::Model | Kind::FirstLayer | Kind::Half) => true,
-        (Protocol::Hesv, Kind::Data | Kind::Shared | Kind::Truth | Kind::Predicted) => of_client,
+        (_, Kind::Model | Kind::FirstLayerHalf | Kind::LayerHalf) => true,
+        (
+            Protocol::Hesv,
+            Kind::DataShare | Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare,
+        ) => of_client,
         _ => false,
     }
 }
@@ -27,28 +30,28 @@ pub(super) fn is_ciphertext(protocol: Protocol, kind: Kind, from: PartyId) -> bo
 pub(super) fn holds(protocol: Protocol, kind: Kind, from: PartyId) -> &'static str {
     match kind {
         _ if is_ciphertext(protocol, kind, from) => "ciphertext, not readable",
-        Kind::Hello => "published sizes",
+        Kind::ClientHello => "published sizes",
         Kind::Session => "agreement",
         Kind::ServerKeys if protocol == Protocol::SecretSv => "seed",
         Kind::ServerKeys => "public key",
-        Kind::ClientKeys => "sealed envelope",
+        Kind::SealedClientKeys => "sealed envelope",
         Kind::RoundStart | Kind::Test | Kind::OwnTest | Kind::Done => "announcement",
-        Kind::Common => "seed",
-        Kind::Reply | Kind::Differences => "ciphertext",
+        Kind::CommonSeed => "seed",
+        Kind::Reply | Kind::BlindedDifferences => "ciphertext",
         Kind::OwnResult => "right or wrong",
         Kind::Count | Kind::OwnCount => "count",
         Kind::PublicKey => "public key",
-        Kind::Opened => "seed",
+        Kind::OpenedSeeds => "seed",
         Kind::Values => "values",
         Kind::Model
-        | Kind::Data
-        | Kind::FirstLayer
-        | Kind::Shared
-        | Kind::Truth
-        | Kind::Predicted
-        | Kind::Verdict
+        | Kind::DataShare
+        | Kind::FirstLayerHalf
+        | Kind::ActivationShare
+        | Kind::LabelShare
+        | Kind::PredictionShare
+        | Kind::DifferenceShare
         | Kind::Triple
-        | Kind::Opening
+        | Kind::MaskedFactors
         | Kind::OutputShare => "share",
         _ => "not decoded",
     }
@@ -67,7 +70,7 @@ fn read(protocol: Protocol, message: &Message, about: &mut About) -> Result<(), 
     let is_secret = protocol == Protocol::SecretSv;
     match message.kind {
         Kind::RoundStart | Kind::Model => about.round = Some(RoundId(r.u32()?)),
-        Kind::FirstLayer => {
+        Kind::FirstLayerHalf => {
             about.round = Some(RoundId(r.u32()?));
             if !is_secret {
                 let _: FirstLayerBatchId = r.array()?;
@@ -83,9 +86,9 @@ fn read(protocol: Protocol, message: &Message, about: &mut About) -> Result<(), 
             (0, test) => about.test = Some(test),
             (_, round) => about.round = Some(RoundId(round as u32)),
         },
-        Kind::ClientKeys if message.to == PartyId::Principal => about.client = Some(r.u16()?),
-        Kind::Data if protocol == Protocol::Hesv => about.chunk = Some(r.u32()? as usize),
-        Kind::Opening if is_secret => {
+        Kind::SealedClientKeys if message.to == PartyId::Principal => about.client = Some(r.u16()?),
+        Kind::DataShare if protocol == Protocol::Hesv => about.chunk = Some(r.u32()? as usize),
+        Kind::MaskedFactors if is_secret => {
             if r.u8()? == 0 {
                 about.round = Some(RoundId(r.u32()?));
                 about.owner = Some(r.u16()?);
@@ -93,17 +96,17 @@ fn read(protocol: Protocol, message: &Message, about: &mut About) -> Result<(), 
                 place(r.rest(), about)?;
             }
         }
-        Kind::Half
+        Kind::LayerHalf
         | Kind::Reply
-        | Kind::Shared
-        | Kind::Truth
-        | Kind::Predicted
-        | Kind::Verdict
-        | Kind::Opened
+        | Kind::ActivationShare
+        | Kind::LabelShare
+        | Kind::PredictionShare
+        | Kind::DifferenceShare
+        | Kind::OpenedSeeds
         | Kind::Triple
-        | Kind::Opening
+        | Kind::MaskedFactors
         | Kind::OutputShare
-        | Kind::Differences
+        | Kind::BlindedDifferences
         | Kind::Count => place(message.content(), about)?,
         _ => {}
     }
@@ -111,12 +114,12 @@ fn read(protocol: Protocol, message: &Message, about: &mut About) -> Result<(), 
 }
 
 fn place(bytes: &[u8], about: &mut About) -> Result<(), CodecError> {
-    let (place, _) = Place::decode(bytes)?;
-    about.test = Some(place.unit.test);
-    about.group = Some(place.unit.group);
-    about.part = Some(place.unit.part);
-    about.step = Some(place.step);
-    about.item = Some(place.item);
-    about.chunk = Some(place.chunk);
+    let (address, _) = StepAddress::decode(bytes)?;
+    about.test = Some(address.unit.test);
+    about.group = Some(address.unit.group);
+    about.part = Some(address.unit.part);
+    about.step = Some(address.step);
+    about.item = Some(address.item);
+    about.chunk = Some(address.chunk);
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::{
     disclosure::Disclosure,
     error::CodecError,
     labels::{self, Packed},
-    message::{Kind, Place, UnitId},
+    message::{Kind, StepAddress, UnitId},
     server::{UnitContext, recount::labelled},
     session::Session,
 };
@@ -39,24 +39,24 @@ impl LabelShares {
     ) -> Result<Vec<Opened>, Error> {
         let (from, kind) = (message.from, message.kind);
         let malformed = |why| Error::Malformed { from, kind, why };
-        let (place, rest) = Place::decode(message.content()).map_err(malformed)?;
-        let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
+        let (address, rest) = StepAddress::decode(message.content()).map_err(malformed)?;
+        let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
         let entry = Entry::new(kind, "label share", Some(from), vec![number]).of_unit(context);
-        let state = self.units.entry(place.unit).or_default();
+        let state = self.units.entry(address.unit).or_default();
         state.messages.push(number);
         match (kind, from) {
-            (Kind::Opened, _) => {
+            (Kind::OpenedSeeds, _) => {
                 state.verdict = Some(opened(session, context, rest).map_err(malformed)?);
                 Ok(Vec::new())
             }
-            (Kind::Truth, PartyId::Client(owner)) => {
+            (Kind::LabelShare, PartyId::Client(owner)) => {
                 let bytes = context.truth_bytes(session, owner);
                 let share = server_share_of_labels(party, bytes, rest).map_err(malformed)?;
                 let arrays = truths(session, context, owner, &share, &entry).map_err(malformed)?;
                 state.truths.insert(owner, share);
                 Ok(arrays)
             }
-            (Kind::Predicted, _) => {
+            (Kind::PredictionShare, _) => {
                 let bytes = context.label_bytes(session);
                 let share = server_share_of_labels(party, bytes, rest).map_err(malformed)?;
                 let arrays = segments(session, context, &share, &entry).map_err(malformed)?;
@@ -88,10 +88,11 @@ impl LabelShares {
             let Some(mut all) = context.arranged(session, &state.truths) else { continue };
             labels::subtract(&mut all, predicted.expose());
             labels::subtract(&mut all, verdict.expose());
-            let mut entry = Entry::new(Kind::Verdict, "blinded difference", None, state.messages.clone());
+            let mut entry =
+                Entry::new(Kind::DifferenceShare, "blinded difference", None, state.messages.clone());
             entry.disclosure = Some(Disclosure::RightOrWrong);
             let entry = entry.derived("differences", "blinded difference").of_unit(context);
-            let short = |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::Verdict, why };
+            let short = |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::DifferenceShare, why };
             let differences = segments(session, context, &all, &entry).map_err(short)?;
             let right: Vec<Opened> = differences.iter().map(zeros).collect();
             arrays.extend(differences);
@@ -106,7 +107,7 @@ fn opened(session: &Session, context: &UnitContext, rest: &[u8]) -> Result<Packe
     let (mut r, mut truths, mut predicted) = (Reader::new(rest), BTreeMap::new(), None);
     for (kind, client) in labelled(session, context) {
         let seed = r.seed()?;
-        if kind == Kind::Truth {
+        if kind == Kind::LabelShare {
             truths.insert(client, labels::expand(&seed, context.truth_bytes(session, client)));
         } else {
             predicted = Some(labels::expand(&seed, context.label_bytes(session)));

@@ -16,7 +16,7 @@ use crate::{
     decryptors::Protocol,
     disclosure::Disclosure,
     error::CodecError,
-    message::{Kind, Place},
+    message::{Kind, StepAddress},
     secret::{SharedModel, first_columns, stacked},
     session::Session,
 };
@@ -45,7 +45,7 @@ pub(crate) fn server_view(
         return Ok(View::new(party, protocol, received, Vec::new(), Vec::new()));
     };
     let plans = announced(session, if party == PartyId::Principal { sent } else { received })?;
-    let own = sent.iter().filter(|message| message.kind == Kind::Opening).map(Message::content);
+    let own = sent.iter().filter(|message| message.kind == Kind::MaskedFactors).map(Message::content);
     let openings = own.filter_map(|content| Some((opening_head(protocol, content)?, content))).collect();
     let reading = Reading { session, party, protocol, announced: plans, sent, openings };
     let mut labels = LabelShares::default();
@@ -77,24 +77,24 @@ impl Reading<'_> {
                 self.own_result(with_number, owner).map_err(malformed)
             }
             (Kind::Count, _) => self.count(with_number).map_err(malformed),
-            (Kind::Common, _) => seed(with_number).map_err(malformed),
+            (Kind::CommonSeed, _) => seed(with_number).map_err(malformed),
             (Kind::ServerKeys, _) if is_secret => seed(with_number).map_err(malformed),
             _ if self.protocol == Protocol::Hesv => Ok(Vec::new()),
-            (Kind::Data, PartyId::Client(owner)) if is_secret => self.data(Ring64, with_number, owner),
-            (Kind::Data, PartyId::Client(owner)) => self.data(field, with_number, owner),
+            (Kind::DataShare, PartyId::Client(owner)) if is_secret => self.data(Ring64, with_number, owner),
+            (Kind::DataShare, PartyId::Client(owner)) => self.data(field, with_number, owner),
             (Kind::Model, PartyId::Client(_)) if is_secret => self.model(with_number).map_err(malformed),
-            (Kind::FirstLayer, PartyId::Client(owner)) if is_secret => {
+            (Kind::FirstLayerHalf, PartyId::Client(owner)) if is_secret => {
                 self.dealt(with_number, owner).map_err(malformed)
             }
-            (Kind::Shared, _) if is_secret => shared(session, Ring64, party, contexts, with_number),
-            (Kind::Shared, _) => shared(session, field, party, contexts, with_number),
+            (Kind::ActivationShare, _) if is_secret => shared(session, Ring64, party, contexts, with_number),
+            (Kind::ActivationShare, _) => shared(session, field, party, contexts, with_number),
             (Kind::Triple, _) if is_secret => triple(session, Ring64, party, contexts, with_number),
             (Kind::Triple, _) => triple(session, field, party, contexts, with_number),
-            (Kind::Truth | Kind::Predicted | Kind::Verdict | Kind::Opened, _) => {
+            (Kind::LabelShare | Kind::PredictionShare | Kind::DifferenceShare | Kind::OpenedSeeds, _) => {
                 labels.take(session, party, contexts, with_number)
             }
-            (Kind::Opening, _) if is_secret => self.secret_factors(with_number),
-            (Kind::Opening, _) => {
+            (Kind::MaskedFactors, _) if is_secret => self.secret_factors(with_number),
+            (Kind::MaskedFactors, _) => {
                 let own = self.own_opening(message.content());
                 gated_factors(session, field, contexts, with_number, (message.content(), own))
             }
@@ -168,13 +168,13 @@ impl Reading<'_> {
                 ((stacked(self.session, round), program.operators[0].shape.d_in), 7)
             }
             1 => {
-                let (place, _) = Place::decode(r.rest()).map_err(malformed)?;
-                let Some(context) = self.announced.contexts.get(&place.unit) else { return Ok(Vec::new()) };
-                let operator = program.operators.get(place.item);
+                let (address, _) = StepAddress::decode(r.rest()).map_err(malformed)?;
+                let Some(context) = self.announced.contexts.get(&address.unit) else { return Ok(Vec::new()) };
+                let operator = program.operators.get(address.item);
                 let shape = operator.ok_or(malformed(CodecError::Value { what: "operator" }))?.shape;
                 entry = entry.of_model(context, 0, context.round);
-                entry.about.operator = Some(place.item);
-                ((shape.d_out, shape.d_in), 1 + Place::LENGTH)
+                entry.about.operator = Some(address.item);
+                ((shape.d_out, shape.d_in), 1 + StepAddress::LENGTH)
             }
             _ => {
                 let own = self.own_opening(message.content());
@@ -249,8 +249,8 @@ impl Reading<'_> {
 
     /// How many predictions are right, as the counting client says.
     fn count(&self, (number, message): (usize, &Message)) -> Result<Vec<Opened>, CodecError> {
-        let (place, rest) = Place::decode(message.content())?;
-        let Some(context) = self.announced.contexts.get(&place.unit) else { return Ok(Vec::new()) };
+        let (address, rest) = StepAddress::decode(message.content())?;
+        let Some(context) = self.announced.contexts.get(&address.unit) else { return Ok(Vec::new()) };
         let count = Reader::new(rest).u64()? as i64;
         let mut entry = Entry::new(message.kind, "count", Some(message.from), vec![number]);
         entry.disclosure = Some(Disclosure::Counts);
@@ -266,8 +266,8 @@ impl Reading<'_> {
 fn opening_head(protocol: Protocol, content: &[u8]) -> Option<&[u8]> {
     let length = match (protocol, content.first()?) {
         (Protocol::SecretSv, 0) => 1 + size_of::<u32>() + size_of::<u16>(),
-        (Protocol::SecretSv, _) => 1 + Place::LENGTH,
-        _ => Place::LENGTH,
+        (Protocol::SecretSv, _) => 1 + StepAddress::LENGTH,
+        _ => StepAddress::LENGTH,
     };
     content.get(..length)
 }

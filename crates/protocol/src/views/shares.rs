@@ -11,7 +11,7 @@ use crate::{
     disclosure::Disclosure,
     error::CodecError,
     labels::{self, Packed},
-    message::{Place, UnitId},
+    message::{StepAddress, UnitId},
     program::Then,
     server::{UnitContext, recount::COMMITMENT, updates_of},
     session::Session,
@@ -59,21 +59,21 @@ pub(super) fn shared<R: Ring>(
     (number, message): (usize, &Message),
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
-    let (place, rest) = Place::decode(message.content()).map_err(malformed)?;
-    let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
+    let (address, rest) = StepAddress::decode(message.content()).map_err(malformed)?;
+    let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
     let program = session.program();
-    let (rows, samples) = (program.shared_size(place.step), context.places().len());
+    let (rows, samples) = (program.shared_size(address.step), context.places().len());
     // In SecretSV the auxiliary gets its share of a product behind that of the numbers.
     let dealt =
-        program.steps[place.step].feeds.filter(|_| ring.modulus() == 0 && party == PartyId::Auxiliary);
+        program.steps[address.step].feeds.filter(|_| ring.modulus() == 0 && party == PartyId::Auxiliary);
     let own = match dealt {
         Some(_) => packed_len(ring, rows * samples).min(rest.len()),
         None => rest.len(),
     };
     let (numbers, product) = rest.split_at(own);
     let share = server_share(ring, party, (rows, samples), numbers).map_err(malformed)?;
-    let entry = at_step(session, context, message, number, place.step, "share");
-    let mut arrays = scaled(session, context, place.step, share.expose(), &entry)?;
+    let entry = at_step(session, context, message, number, address.step, "share");
+    let mut arrays = scaled(session, context, address.step, share.expose(), &entry)?;
     if let Some(operator) = dealt {
         let operator = &program.operators[operator];
         let shape = (operator.shape.d_out, operator.positions * samples);
@@ -139,8 +139,8 @@ pub(super) fn triple<R: Ring>(
     (number, message): (usize, &Message),
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
-    let (place, rest) = Place::decode(message.content()).map_err(malformed)?;
-    let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
+    let (address, rest) = StepAddress::decode(message.content()).map_err(malformed)?;
+    let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
     let (rows, columns) = (session.program().gru.map_or(0, |gru| gru.hidden), context.places().len());
     let mut r = Reader::new(rest);
     let mut prg = Prg::new(&r.seed().map_err(malformed)?);
@@ -153,7 +153,7 @@ pub(super) fn triple<R: Ring>(
     };
     let mut arrays = Vec::new();
     for (item, share) in [a, b, c].iter().enumerate() {
-        let mut entry = at_step(session, context, message, number, place.step, "share");
+        let mut entry = at_step(session, context, message, number, address.step, "share");
         entry.about.item = Some(item);
         entry.about.operator = None;
         arrays.extend(by_owner(session, context, 0, share.expose(), &entry));
@@ -170,18 +170,18 @@ pub(super) fn gated_factors<R: Ring>(
     (content, own): (&[u8], Option<&[u8]>),
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
-    let (place, rest) = Place::decode(content).map_err(malformed)?;
-    let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
-    if !updates_of(session).any(|(step, ..)| step == place.step) {
+    let (address, rest) = StepAddress::decode(content).map_err(malformed)?;
+    let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
+    if !updates_of(session).any(|(step, ..)| step == address.step) {
         return Err(malformed(CodecError::Value { what: "step" }));
     }
     let (rows, columns) = (session.program().gru.map_or(0, |gru| 2 * gru.hidden), context.places().len());
     let other = unpack_matrix(ring, rows, columns, rest).map_err(malformed)?;
-    let mut entry = at_step(session, context, message, number, place.step, "share");
+    let mut entry = at_step(session, context, message, number, address.step, "share");
     entry.about.operator = None;
     let mut arrays = by_owner(session, context, 0, &other, &entry);
     if let Some(own) = own {
-        let (_, own) = Place::decode(own).map_err(malformed)?;
+        let (_, own) = StepAddress::decode(own).map_err(malformed)?;
         let sum = other.add(&unpack_matrix(ring, rows, columns, own).map_err(malformed)?)?;
         let mut entry = entry.derived("masked-factors", "masked factors");
         entry.disclosure = Some(Disclosure::MaskedFactors);

@@ -37,7 +37,7 @@ impl Recorder {
         let mut recorded = self.transcript.lock();
         for envelope in &envelopes {
             let message = Message::of(envelope, self.protocol);
-            if matches!(envelope.kind, Kind::Test | Kind::OwnTest | Kind::Opening) {
+            if matches!(envelope.kind, Kind::Test | Kind::OwnTest | Kind::MaskedFactors) {
                 let sent = recorded.sent.entry(envelope.from).or_default();
                 // A test is announced to many.
                 let is_known = |last: &Message| last.kind == Kind::Test && last.digest == message.digest;

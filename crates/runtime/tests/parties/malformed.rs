@@ -21,14 +21,14 @@ fn damaged(to: PartyId, kind: Kind, content: &[u8], time: usize) -> (Kind, Vec<u
     let mut bytes = content.to_vec();
     let place = time.wrapping_mul(0x9e37_79b9) % content.len().max(1);
     // Seeds, labels and words modulo 2^64 may be anything.
-    let has_numbers =
-        kind == Kind::Model || to == PartyId::Auxiliary && matches!(kind, Kind::Data | Kind::Shared);
+    let has_numbers = kind == Kind::Model
+        || to == PartyId::Auxiliary && matches!(kind, Kind::DataShare | Kind::ActivationShare);
     match time % 4 {
         0 => bytes.truncate(place.max(1)),
         1 => bytes.extend(vec![0; time + 1]),
         2 if has_numbers && bytes.len() > 1000 => bytes[600..800].fill(0xff),
         2 => bytes.truncate(content.len() - 1),
-        _ => return ([Kind::Session, Kind::Common, Kind::Values, Kind::RoundStart][time / 4 % 4], bytes),
+        _ => return ([Kind::Session, Kind::CommonSeed, Kind::Values, Kind::RoundStart][time / 4 % 4], bytes),
     }
     (kind, bytes)
 }
@@ -111,9 +111,15 @@ fn a_flood_of_large_messages_stays_within_the_bound_that_plans_print() {
 #[test]
 fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secsv() {
     let counts = undisturbed(&Recipe { hidden: Some(6), ..Recipe::default() });
-    for kind in
-        [Kind::Hello, Kind::Data, Kind::Model, Kind::OwnResult, Kind::Shared, Kind::Truth, Kind::Predicted]
-    {
+    for kind in [
+        Kind::ClientHello,
+        Kind::DataShare,
+        Kind::Model,
+        Kind::OwnResult,
+        Kind::ActivationShare,
+        Kind::LabelShare,
+        Kind::PredictionShare,
+    ] {
         assert!(counts.get(&kind).is_some_and(|count| *count >= times()), "{kind}: {counts:?}");
     }
 }
@@ -121,7 +127,14 @@ fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secsv() {
 #[test]
 fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secretsv() {
     let counts = undisturbed(&Recipe { protocol: Protocol::SecretSv, hidden: Some(6), ..Recipe::default() });
-    for kind in [Kind::Data, Kind::Model, Kind::FirstLayer, Kind::Shared, Kind::Truth, Kind::Predicted] {
+    for kind in [
+        Kind::DataShare,
+        Kind::Model,
+        Kind::FirstLayerHalf,
+        Kind::ActivationShare,
+        Kind::LabelShare,
+        Kind::PredictionShare,
+    ] {
         assert!(counts.get(&kind).is_some_and(|count| *count >= times()), "{kind}: {counts:?}");
     }
 }
@@ -129,7 +142,7 @@ fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secretsv() {
 #[test]
 fn malformed_messages_of_every_kind_harm_their_sender_alone_under_hesv() {
     let counts = undisturbed(&Recipe { protocol: Protocol::Hesv, samples: 2, ..Recipe::default() });
-    for kind in [Kind::Data, Kind::Model, Kind::OwnResult, Kind::Truth] {
+    for kind in [Kind::DataShare, Kind::Model, Kind::OwnResult, Kind::LabelShare] {
         assert!(counts.get(&kind).is_some_and(|count| *count >= times()), "{kind}: {counts:?}");
     }
 }

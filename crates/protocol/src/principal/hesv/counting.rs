@@ -11,7 +11,7 @@ use crate::{
     codec::Reader,
     error::CodecError,
     hesv::slot_replies,
-    message::{Kind, Place},
+    message::{Kind, StepAddress},
     role::{Effects, Incoming, Phase},
     server::UnitContext,
     session::Session,
@@ -38,15 +38,15 @@ impl Principal {
         let counter = context.plan.counter.ok_or(Error::Local { what: "a counting client" })?;
         let last = session.program().steps.len() - 1;
         let public = self.public_key()?;
-        let place = Place::new(id, last);
-        let seed = self.seed.derive("differences", id.test).derive("reply", place.number());
+        let address = StepAddress::new(id, last);
+        let seed = self.seed.derive("differences", id.test).derive("reply", address.number());
         let seed = seed.covering([context.digest, truth.digest, predicted.digest].as_flattened());
         let (session, samples) = (session.clone(), context.places().len());
         effects.job(move |meter| {
             meter.enter(Phase::Codec);
             let parameters = &session.encryption()?.parameters;
             let open = |message: &Incoming| {
-                let bytes = message.content.get(Place::LENGTH..).unwrap_or_default();
+                let bytes = message.content.get(StepAddress::LENGTH..).unwrap_or_default();
                 let slots = EncryptedSlots::from_bytes(parameters, samples, bytes);
                 let slots = slots.map_err(|e| message.malformed(e.into()))?;
                 Ok::<_, Error>(slots.expand(parameters)?)
@@ -68,8 +68,10 @@ impl Principal {
             }
             let flooding = Flooding::new(parameters, NoiseBound::scaled_difference(parameters))?;
             let replies = slot_replies(&session, samples, differences, &public, &flooding, &mut rng, meter)?;
-            let content = place.encode(&replies);
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Client(counter), Kind::Differences, content)))
+            let content = address.encode(&replies);
+            Ok(move |role: &mut Self| {
+                Ok(role.send(PartyId::Client(counter), Kind::BlindedDifferences, content))
+            })
         });
         Ok(effects)
     }
@@ -78,11 +80,11 @@ impl Principal {
     pub(super) fn count(&mut self, client: usize, content: &[u8]) -> Result<Effects<Self>, Error> {
         let (from, kind) = (PartyId::Client(client), Kind::Count);
         let malformed = |why| Error::Malformed { from, kind, why };
-        let (place, rest) = Place::decode(content).map_err(malformed)?;
+        let (address, rest) = StepAddress::decode(content).map_err(malformed)?;
         let mut r = Reader::new(rest);
         let found = r.u64().map_err(malformed)?;
         r.end().map_err(malformed)?;
-        let id = place.unit;
+        let id = address.unit;
         let compared = self.hesv.units.get(&id).is_some_and(|uploads| uploads.compared);
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
         let Some(context) = context.filter(|c| compared && c.plan.counter == Some(client)) else {

@@ -31,7 +31,7 @@ fn principal() -> (Principal, Arc<Session>, SecretKey) {
         let ranges = Ranges { norms: vec![1], inputs: vec![1] };
         let hello = Hello { samples: 2, ranges, public_key }.encode();
         let from = PartyId::Client(client as usize);
-        principal.on_message(Incoming::new(from, Kind::Hello, hello)).unwrap();
+        principal.on_message(Incoming::new(from, Kind::ClientHello, hello)).unwrap();
     }
     let session = principal.agreed().unwrap();
     let key = SecretKey::from_seed(&session.encryption().unwrap().parameters, seed);
@@ -64,15 +64,15 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
         let named = matches!(&found, Err(Error::Unexpected { from: f, .. }) if *f == from);
         assert!(named, "{kind}: {found:?}");
     };
-    let place = Place::new(UnitId { test: 0, group: 0, part: 0 }, 0);
-    for kind in [Kind::Half, Kind::Common, Kind::Verdict, Kind::Count] {
-        unexpected(PartyId::Auxiliary, kind, place.encode(&[]));
+    let address = StepAddress::new(UnitId { test: 0, group: 0, part: 0 }, 0);
+    for kind in [Kind::LayerHalf, Kind::CommonSeed, Kind::DifferenceShare, Kind::Count] {
+        unexpected(PartyId::Auxiliary, kind, address.encode(&[]));
     }
     unexpected(PartyId::Client(other), Kind::ServerKeys, Vec::new());
-    unexpected(PartyId::Client(other), Kind::Triple, place.encode(&[]));
-    unexpected(PartyId::Client(other), Kind::Count, place.encode(&0u64.to_le_bytes()));
-    for kind in [Kind::Shared, Kind::Truth, Kind::Predicted] {
-        unexpected(PartyId::Client(other), kind, place.encode(&[]));
+    unexpected(PartyId::Client(other), Kind::Triple, address.encode(&[]));
+    unexpected(PartyId::Client(other), Kind::Count, address.encode(&0u64.to_le_bytes()));
+    for kind in [Kind::ActivationShare, Kind::LabelShare, Kind::PredictionShare] {
+        unexpected(PartyId::Client(other), kind, address.encode(&[]));
     }
 
     let mut malformed = |client: usize, kind, content: Vec<u8>| {
@@ -91,15 +91,15 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
     let batches = encrypt_batches(&session, 0, &columns, &key, rng, &mut meter).unwrap();
     let own = session.groups[other].chunks.start as u32;
     assert!(session.groups[other].owners.contains(other));
-    malformed(leader, Kind::Data, chunk(own, &batches));
-    malformed(other, Kind::Data, chunk(99, &batches));
-    malformed(other, Kind::Data, chunk(own, &[]));
-    malformed(other, Kind::Data, chunk(own, &[batches[0].clone(), batches[0].clone()]));
-    malformed(other, Kind::Data, chunk(own, &[batches[0][1..].to_vec()]));
-    malformed(other, Kind::Data, vec![1, 2]);
+    malformed(leader, Kind::DataShare, chunk(own, &batches));
+    malformed(other, Kind::DataShare, chunk(99, &batches));
+    malformed(other, Kind::DataShare, chunk(own, &[]));
+    malformed(other, Kind::DataShare, chunk(own, &[batches[0].clone(), batches[0].clone()]));
+    malformed(other, Kind::DataShare, chunk(own, &[batches[0][1..].to_vec()]));
+    malformed(other, Kind::DataShare, vec![1, 2]);
     let mut unreduced = batches[0].clone();
     unreduced[64..128].fill(0xff);
-    malformed(other, Kind::Data, chunk(own, &[unreduced]));
+    malformed(other, Kind::DataShare, chunk(own, &[unreduced]));
     malformed(other, Kind::Model, chunk(1, &[]));
     malformed(other, Kind::OwnResult, vec![0; 16]);
     malformed(other, Kind::Count, vec![0; 3]);
@@ -108,9 +108,9 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
     let evaluation = key.evaluation_key(&rotation_steps(&session).unwrap(), rng).to_bytes(&parameters);
     let keys = join(&[public, evaluation]);
     send(&mut principal, PartyId::Client(leader), Kind::ServerKeys, keys.clone()).unwrap();
-    send(&mut principal, PartyId::Client(other), Kind::Data, chunk(own, &batches)).unwrap();
+    send(&mut principal, PartyId::Client(other), Kind::DataShare, chunk(own, &batches)).unwrap();
     assert!(send(&mut principal, PartyId::Client(leader), Kind::ServerKeys, keys).is_err());
-    assert!(send(&mut principal, PartyId::Client(other), Kind::Data, chunk(own, &batches)).is_err());
+    assert!(send(&mut principal, PartyId::Client(other), Kind::DataShare, chunk(own, &batches)).is_err());
     assert!(!principal.hesv_ready(&session));
     assert!(principal.awaiting().contains("data share from"), "{}", principal.awaiting());
 }

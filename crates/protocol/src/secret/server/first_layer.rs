@@ -65,7 +65,7 @@ fn mask_first<H: Host>(
         let content = w.finish();
         Ok(move |host: &mut H| {
             let mut effects = Effects::default();
-            effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::Opening, content));
+            effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::MaskedFactors, content));
             if let Some(state) = host.secret().rounds.get_mut(&round) {
                 state.owners.entry(owner).or_default().masking.own = Some(own);
                 effects.and(first_layer(host, &session, round)?);
@@ -112,7 +112,7 @@ fn multiply_first<H: Host>(
             Some(bytes) => {
                 Share::new(unpack_matrix(Ring64, rows, width, &bytes).map_err(|why| Error::Malformed {
                     from,
-                    kind: Kind::FirstLayer,
+                    kind: Kind::FirstLayerHalf,
                     why,
                 })?)
             }

@@ -13,7 +13,7 @@ use crate::{
     Error, PartyId, check,
     codec::{Reader, packed_len, unpack_matrix},
     error::CodecError,
-    message::{Kind, Place},
+    message::{Kind, StepAddress},
     role::{Effects, Incoming, Phase},
     secret::{Masks, SharedModel, first_columns, stacked},
     server::{Triple, UnitContext, updates_of},
@@ -22,11 +22,11 @@ use crate::{
 
 /// Whether a message is for [`take`].
 pub(crate) fn takes(session: &Session, from: PartyId, kind: Kind) -> bool {
-    let from_client = matches!(kind, Kind::ServerKeys | Kind::Data | Kind::Model | Kind::FirstLayer);
+    let from_client = matches!(kind, Kind::ServerKeys | Kind::DataShare | Kind::Model | Kind::FirstLayerHalf);
     session.encryption.is_none()
         && match from {
             PartyId::Client(client) => client < session.federation.clients && from_client,
-            _ => kind == Kind::Opening,
+            _ => kind == Kind::MaskedFactors,
         }
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn take<H: Host>(
             host.secret().masks.entry(client).or_insert(Masks(seed));
             prepared(host, session)
         }
-        (Kind::Data, PartyId::Client(owner)) => {
+        (Kind::DataShare, PartyId::Client(owner)) => {
             let (rows, columns) = (session.program().input_size, session.hellos[owner].samples as usize);
             let share = own_share::<H>(rows, columns, content).map_err(malformed)?;
             host.secret().data.entry(owner).or_insert(Arc::new(share));
@@ -63,7 +63,7 @@ pub(crate) fn take<H: Host>(
             state.models.insert(owner, Arc::new(model));
             first_layer(host, session, round)
         }
-        (Kind::FirstLayer, PartyId::Client(owner)) if !is_principal::<H>() => {
+        (Kind::FirstLayerHalf, PartyId::Client(owner)) if !is_principal::<H>() => {
             let round = RoundId(r.u32().map_err(malformed)?);
             let count = stacked(session, round).checked_mul(first_columns(session, owner));
             if count.is_none_or(|count| count == 0 || packed_len(Ring64, count) + 4 != content.len()) {
@@ -73,7 +73,7 @@ pub(crate) fn take<H: Host>(
             state.owners.entry(owner).or_default().dealt = Some(r.rest().to_vec());
             first_layer(host, session, round)
         }
-        (Kind::Opening, _) if from == other_side::<H>() => match r.u8().map_err(malformed)? {
+        (Kind::MaskedFactors, _) if from == other_side::<H>() => match r.u8().map_err(malformed)? {
             FIRST_LAYER => {
                 let round = RoundId(r.u32().map_err(malformed)?);
                 let owner = r.u16().map_err(malformed)?;
@@ -88,28 +88,28 @@ pub(crate) fn take<H: Host>(
                 first_layer(host, session, round)
             }
             which @ (LATER_LAYER | GATED_SUM) => {
-                let (place, rest) = Place::decode(r.rest()).map_err(malformed)?;
+                let (address, rest) = StepAddress::decode(r.rest()).map_err(malformed)?;
                 let program = session.program();
-                if place.item >= program.operators.len() || place.step >= program.steps.len() {
+                if address.item >= program.operators.len() || address.step >= program.steps.len() {
                     return Err(malformed(CodecError::Value { what: "step" }));
                 }
-                let Some(context) = host.context(place.unit) else {
+                let Some(context) = host.context(address.unit) else {
                     return Err(message.unexpected("no such test"));
                 };
-                let shape = program.operators[place.item].shape;
+                let shape = program.operators[address.item].shape;
                 let hidden = program.gru.map_or(0, |gru| gru.hidden);
                 let count = match which {
                     LATER_LAYER => shape.d_out.checked_mul(shape.d_in),
                     _ => (2 * hidden).checked_mul(context.places().len()),
                 };
                 check::elements(Ring64, count, rest).map_err(malformed)?;
-                let unit = host.secret().units.entry(place.unit).or_default();
+                let unit = host.secret().units.entry(address.unit).or_default();
                 if which == LATER_LAYER {
-                    unit.maskings.entry(place.item).or_default().other = Some(rest.to_vec());
+                    unit.maskings.entry(address.item).or_default().other = Some(rest.to_vec());
                 } else {
-                    unit.openings.entry(place.step).or_default().other = Some(rest.to_vec());
+                    unit.openings.entry(address.step).or_default().other = Some(rest.to_vec());
                 }
-                host.resume(place.unit)
+                host.resume(address.unit)
             }
             _ => Err(malformed(CodecError::Value { what: "opening" })),
         },
@@ -123,45 +123,45 @@ pub(crate) fn take_shared<H: Host>(
     session: &Arc<Session>,
     context: &Arc<UnitContext>,
     message: &Incoming,
-    place: Place,
+    address: StepAddress,
     content: &[u8],
 ) -> Result<Effects<H>, Error> {
     let Incoming { from, kind, .. } = *message;
     let malformed = move |why: CodecError| Error::Malformed { from, kind, why };
     let samples = context.places().len();
     if kind == Kind::Triple {
-        if !updates_of(session).any(|(step, ..)| step == place.step) {
+        if !updates_of(session).any(|(step, ..)| step == address.step) {
             return Err(malformed(CodecError::Value { what: "step" }));
         }
         let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
         let triple = triple::<H>(hidden, samples, content).map_err(malformed)?;
-        host.secret().units.entry(place.unit).or_default().triples.entry(place.step).or_insert(triple);
-        return host.resume(place.unit);
+        host.secret().units.entry(address.unit).or_default().triples.entry(address.step).or_insert(triple);
+        return host.resume(address.unit);
     }
     let PartyId::Client(client) = from else {
         return Err(message.unexpected("testing"));
     };
-    let expected = shared_len::<H>(session, place.step, samples);
+    let expected = shared_len::<H>(session, address.step, samples);
     if content.len() != expected {
         let found = content.len() as u64;
         return Err(malformed(CodecError::Length { expected: expected as u64, found }));
     }
     let masks = host.secret().masks.get(&client).cloned().ok_or(Error::Local { what: "a client's masks" })?;
-    let place = Place::new(place.unit, place.step);
+    let address = StepAddress::new(address.unit, address.step);
     let (session, content) = (session.clone(), content.to_vec());
     let mut effects = Effects::default();
     effects.job(move |meter| {
         meter.enter(Phase::Share);
-        let shared = shared::<H>(&session, &masks, place, samples, &content).map_err(|e| match e {
+        let shared = shared::<H>(&session, &masks, address, samples, &content).map_err(|e| match e {
             Ok(why) => malformed(why),
             Err(error) => error,
         })?;
         Ok(move |host: &mut H| {
-            if host.context(place.unit).is_some() {
-                let unit = host.secret().units.entry(place.unit).or_default();
-                unit.inputs.entry(place.step).or_insert(Arc::new(shared));
+            if host.context(address.unit).is_some() {
+                let unit = host.secret().units.entry(address.unit).or_default();
+                unit.inputs.entry(address.step).or_insert(Arc::new(shared));
             }
-            host.resume(place.unit)
+            host.resume(address.unit)
         })
     });
     Ok(effects)
@@ -184,17 +184,17 @@ fn shared_len<H: Host>(session: &Session, step: usize, samples: usize) -> usize 
 fn shared<H: Host>(
     session: &Session,
     masks: &Masks,
-    place: Place,
+    address: StepAddress,
     samples: usize,
     content: &[u8],
 ) -> Result<Shared, Result<CodecError, Error>> {
     let program = session.program();
-    let rows = program.shared_size(place.step);
-    let Some(operator) = program.steps[place.step].feeds else {
+    let rows = program.shared_size(address.step);
+    let Some(operator) = program.steps[address.step].feeds else {
         return Ok(Shared { input: own_share::<H>(rows, samples, content).map_err(Ok)?, product: None });
     };
     if is_principal::<H>() {
-        let product = masks.product(session, place, operator, samples);
+        let product = masks.product(session, address, operator, samples);
         let input = own_share::<H>(rows, samples, content).map_err(Ok)?;
         return Ok(Shared { input, product: Some(product) });
     }
