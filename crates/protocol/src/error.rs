@@ -3,7 +3,7 @@
 use secsv_algebra::AlgebraError;
 use secsv_he::{HeError, WireError};
 
-use crate::{PartyId, message::Kind};
+use crate::{PartyId, kind::Kind};
 
 /// Why a role cannot go on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -6,18 +6,20 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Error, PartyId,
+    codec::FRAME_ROOM,
     error::FrameDefect,
-    message::Kind,
+    kind::Kind,
     role::{Digest, Incoming},
 };
 
-const MAGIC: [u8; 4] = *b"svf2";
+const MAGIC: [u8; 4] = *b"svf3";
 const LABEL: usize = 4 + 16 + 2 + 2 + 1 + 8 + 8;
 /// Where the kind stands.
 const KIND: usize = 24;
 const TAG: usize = 32;
 /// Bytes of a frame beside its content.
 pub(crate) const OVERHEAD: usize = LABEL + TAG;
+const _: () = assert!(OVERHEAD <= FRAME_ROOM);
 /// Frames that may arrive before the one that is due.
 const WINDOW: u64 = 4096;
 

@@ -5,8 +5,7 @@ pub(crate) mod recount;
 mod unit;
 
 pub(crate) use gated_sums::{Opening, Triple, gated_sum, masked_factors, updates_of};
-use recount::{COMMITMENT, Labelled};
-pub use recount::{Counted, Recount};
+use recount::Labelled;
 pub(crate) use unit::{Selection, UnitContext};
 
 use std::{
@@ -24,9 +23,9 @@ use secsv_he::{
 use crate::{
     Error, PartyId,
     error::CodecError,
-    first_layer_batch::{EVERYTHING, FirstLayerBatch},
+    first_layer_batch::FirstLayerBatch,
     labels::Packed,
-    message::{Kind, TestPlan, UnitId, split},
+    message::{COMMITMENT, FirstLayerBatchId, Kind, Message, Model, Parts, Recount, TestPlan, UnitId},
     program::Receive,
     role::{Digest, Effects, Incoming, Meter, Outgoing, Phase},
     session::Session,
@@ -53,8 +52,7 @@ impl LocalModel {
         meter: &mut Meter<'_>,
     ) -> Result<Self, Error> {
         let malformed = |why| message.malformed(why);
-        let bytes = message.content.get(4..).unwrap_or_default();
-        let parts = split(bytes).map_err(malformed)?;
+        let Model { layers: Parts(parts), .. } = message.read(&())?;
         let layouts = &session.encryption()?.layouts;
         if parts.len() != 2 * layouts.len() {
             return Err(malformed(CodecError::Value { what: "layers" }));
@@ -227,7 +225,7 @@ pub(crate) fn first_products(
     meter.enter(Phase::Linear);
     let layout = &session.encryption()?.layouts[0];
     let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
-    if layer_batch.id != EVERYTHING || !keeps_encoded_samples(session) {
+    if layer_batch.id != FirstLayerBatchId::All || !keeps_encoded_samples(session) {
         return products(layout, &weights, &chunk_columns(session, layer_batch, chunk, data)?, meter);
     }
     let batches = kept.get(chunk, || {
@@ -315,11 +313,11 @@ pub(crate) fn wanted_of(
 }
 
 /// Tells clients which public key a server holds; the leader made it.
-pub(crate) fn tell_key<R>(session: &Session, key: Vec<u8>) -> Effects<R> {
+pub(crate) fn tell_key<'a, R, M: Message<'a>>(session: &Session, key: &M) -> Effects<R> {
     let mut effects = Effects::default();
-    let key = Arc::new(key);
+    let key = Arc::new(key.encode());
     let others = (0..session.federation.clients).filter(|&client| client != session.leader);
-    let told = others.map(|to| Outgoing::new(PartyId::Client(to), Kind::PublicKey, key.clone()));
+    let told = others.map(|to| Outgoing::new(PartyId::Client(to), M::KIND, key.clone()));
     effects.outbox.extend(told);
     effects
 }
@@ -452,9 +450,13 @@ pub(crate) fn may_send(
         session.program().steps.get(step).and_then(|decryption| context.client(decryption.slot).ok())
     };
     match kind {
-        Kind::ActivationShare => slot(step) == Some(client) && step + 1 < session.program().steps.len(),
-        Kind::PredictionShare => slot(session.program().steps.len() - 1) == Some(client),
-        Kind::LabelShare => context.owners(session).any(|owner| owner == client),
+        Kind::ActivationShare | Kind::EncryptedActivations => {
+            slot(step) == Some(client) && step + 1 < session.program().steps.len()
+        }
+        Kind::PredictionShare | Kind::EncryptedPredictions => {
+            slot(session.program().steps.len() - 1) == Some(client)
+        }
+        Kind::LabelShare | Kind::EncryptedLabels => context.owners(session).any(|owner| owner == client),
         Kind::Triple => context.plan.dealer == Some(client),
         _ => false,
     }

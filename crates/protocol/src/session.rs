@@ -12,16 +12,15 @@ use secsv_algebra::{Field, Ring64, Seed};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{
     Flooding, Parameters, UnitCosts,
-    linear::{Knobs, LayerShape, Layout, Method},
+    linear::{LayerShape, Layout, Method},
 };
 
 use crate::{
     Error,
-    codec::{Reader, Writer},
     decryptors::{Network, OwnerGroups, Planner, Protocol},
     error::CodecError,
     labels::{LabelField, Labels},
-    message::Hello,
+    message::{ClientHello, Message as _, ProposalShape, SessionProposal},
     precision::{Precision, Ranges, shares},
     program::Program,
 };
@@ -65,7 +64,7 @@ pub struct Session {
     /// The client that makes the clients' common secrets.
     pub leader: usize,
     /// What each client published.
-    pub hellos: Vec<Hello>,
+    pub hellos: Vec<ClientHello>,
     /// Fixed-point formats.
     pub precision: Precision,
     /// Parameters of the encryption; none in SecretSV.
@@ -110,7 +109,7 @@ impl Session {
     pub fn propose(
         federation: &Arc<Federation>,
         leader: usize,
-        hellos: &[Hello],
+        hellos: &[ClientHello],
         costs: Option<&UnitCosts>,
     ) -> Result<Vec<u8>, Error> {
         let (rounds, methods) = match (parameters(&federation.settings)?, costs) {
@@ -118,55 +117,39 @@ impl Session {
             (Some(_), None) => return Err(Error::Local { what: "unit costs" }),
             (None, _) => (1, Vec::new()),
         };
-        Ok(encode(leader, hellos, rounds, methods))
+        Ok(SessionProposal { leader, hellos: hellos.to_vec(), rounds, methods }.encode())
     }
 
     /// The proposal that this follows from.
     pub(crate) fn proposal(&self) -> Vec<u8> {
         let layouts = self.encryption.iter().flat_map(|encryption| &encryption.layouts);
-        encode(self.leader, &self.hellos, longest(&self.round_batches), layouts.map(Layout::method))
+        let (leader, hellos) = (self.leader, self.hellos.clone());
+        let (rounds, methods) = (longest(&self.round_batches), layouts.map(Layout::method).collect());
+        SessionProposal { leader, hellos, rounds, methods }.encode()
     }
 
     /// What follows from a proposal.
     pub fn decode(federation: &Arc<Federation>, bytes: &[u8]) -> Result<Result<Self, Error>, CodecError> {
-        let mut r = Reader::new(bytes);
-        let leader = r.u16()?;
-        if leader >= federation.clients {
-            return Err(CodecError::Value { what: "leader" });
-        }
-        let operators = federation.program.operators.len();
-        let hellos: Vec<Hello> =
-            (0..federation.clients).map(|_| Hello::read(&mut r, operators)).collect::<Result<_, _>>()?;
+        let shape = ProposalShape {
+            clients: federation.clients,
+            operators: federation.program.operators.len(),
+            is_encrypted: federation.settings.protocol != Protocol::SecretSv,
+        };
+        let SessionProposal { leader, hellos, rounds, methods } = SessionProposal::decode(bytes, &shape)?;
         // Whoever relays the keys must not be able to put its own in their place.
         if (0..).zip(&hellos).any(|(client, hello)| !federation.is_envelope_key(client, &hello.public_key)) {
             return Err(CodecError::Value { what: "envelope key" });
         }
-        let rounds = r.u16()?;
         if !(1..=federation.most_rounds()).contains(&rounds) {
             return Err(CodecError::Value { what: "rounds together" });
         }
-        let mut methods = Vec::new();
-        if federation.settings.protocol != Protocol::SecretSv {
-            for _ in 0..operators {
-                let kind = r.u8()?;
-                let mut knob = || r.u32().map(|x| x as usize);
-                let knobs = Knobs { r: knob()?, w: knob()?, s: knob()? };
-                methods.push(match kind {
-                    0 => Method::Squaring,
-                    1 => Method::Reducing,
-                    2 => Method::Packed(knobs),
-                    _ => return Err(CodecError::Value { what: "method" }),
-                });
-            }
-        }
-        r.end()?;
         Ok(Self::new(federation, leader, hellos, rounds, &methods))
     }
 
     fn new(
         federation: &Arc<Federation>,
         leader: usize,
-        hellos: Vec<Hello>,
+        hellos: Vec<ClientHello>,
         rounds: usize,
         methods: &[Method],
     ) -> Result<Self, Error> {
@@ -338,29 +321,6 @@ impl Session {
 /// How many rounds the longest round batch has.
 fn longest(round_batches: &BTreeMap<RoundId, Vec<RoundId>>) -> usize {
     round_batches.values().map(Vec::len).max().unwrap_or(1)
-}
-
-fn encode(
-    leader: usize,
-    hellos: &[Hello],
-    rounds: usize,
-    methods: impl IntoIterator<Item = Method>,
-) -> Vec<u8> {
-    let mut w = Writer::default();
-    w.u16(leader);
-    hellos.iter().for_each(|hello| {
-        w.raw(&hello.encode());
-    });
-    w.u16(rounds);
-    for method in methods {
-        let (kind, knobs) = match method {
-            Method::Squaring => (0, Knobs { r: 0, w: 0, s: 0 }),
-            Method::Reducing => (1, Knobs { r: 0, w: 0, s: 0 }),
-            Method::Packed(knobs) => (2, knobs),
-        };
-        w.u8(kind).u32(knobs.r as u32).u32(knobs.w as u32).u32(knobs.s as u32);
-    }
-    w.finish()
 }
 
 /// A coalition's outputs are sums of at most two to this many.

@@ -536,7 +536,7 @@ fn a_restart_of_the_principal_excuses_nobody_who_denies_what_came_before_the_val
     let kits = provision(&run, "exact", &parent.path().join("kits"));
     let kit_of = |party: PartyId| kits.iter().find(|kit| kit.own == party).unwrap();
     let (principal, auxiliary) = (kit_of(PartyId::Principal), kit_of(PartyId::Auxiliary));
-    let sent = [Kind::Session, Kind::Test, Kind::Values, Kind::Done];
+    let sent = [Kind::Session, Kind::Test, Kind::Values, Kind::TestFinished];
     // How much the auxiliary says it has received, and which frames it cannot honestly lack.
     for (received, wrong) in [(4, 0..0), (3, 0..0), (2, 2..3), (1, 1..3), (0, 0..3)] {
         let states = ["principal", "auxiliary"].map(|name| parent.path().join(format!("{name}-{received}")));

@@ -305,12 +305,12 @@ impl Interceptor for Lose {
 #[test]
 fn what_is_cut_or_lost_ends_in_an_error() -> Outcome<()> {
     let kinds = [
-        Kind::ServerKeys,
-        Kind::DataShare,
+        Kind::EvaluationKeys,
+        Kind::EncryptedData,
         Kind::Model,
         Kind::Reply,
-        Kind::LabelShare,
-        Kind::PredictionShare,
+        Kind::EncryptedLabels,
+        Kind::EncryptedPredictions,
     ];
     for kind in kinds.into_iter().chain([Kind::BlindedDifferences, Kind::Count]) {
         let interceptors: [Box<dyn Interceptor>; 2] =

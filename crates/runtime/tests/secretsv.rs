@@ -370,8 +370,10 @@ impl Interceptor for Terse {
 fn messages_of_another_length_are_refused_by_name() {
     let run = federation(Shape::Gru, &[3, 2, 4, 1], 9).unwrap();
     let shared =
-        [Kind::Model, Kind::DataShare, Kind::ServerKeys, Kind::FirstLayerHalf, Kind::ActivationShare];
-    for terse in shared.into_iter().chain([Kind::Triple, Kind::MaskedFactors, Kind::OutputShare]) {
+        [Kind::ModelShare, Kind::DataShare, Kind::MaskSeed, Kind::DealtProduct, Kind::ActivationShare];
+    let opened =
+        [Kind::Triple, Kind::MaskedFirstLayer, Kind::MaskedLayer, Kind::MaskedFactors, Kind::OutputShare];
+    for terse in shared.into_iter().chain(opened) {
         let mut evaluator = run.evaluator_with(Box::new(Terse(terse))).unwrap();
         let coalition = Coalition::first(2);
         let result = evaluator.test(RoundId(1), &[Test::new(coalition, SampleSet::all(10))]);

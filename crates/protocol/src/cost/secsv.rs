@@ -6,15 +6,12 @@ use secsv_he::{
     linear::{EncryptedBias, EncryptedMatrix, Layout},
 };
 
-use super::{
-    SEED,
-    tally::{Tally, lists_len},
-};
+use super::{SEED, tally::Tally};
 use crate::{
     Error, PartyId,
     codec::packed_len,
     first_layer_batch,
-    message::{Kind, TestPlan},
+    message::{FirstLayerBatchId, FirstLayerHalf, Kind, Model, TestPlan},
     program::{Input, Receive},
     server::{UnitContext, keeps_encoded_samples, products_of, recount, updates_of},
 };
@@ -57,12 +54,9 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
         }
         half_products(tally, 0, models, batches)?;
         let outputs = tally.rerandomise(models * batches * layout.rows() as u64)?;
-        tally.send(
-            PartyId::Auxiliary,
-            PartyId::Principal,
-            Kind::FirstLayerHalf,
-            first_layer_batch::HEAD + outputs,
-        );
+        let gathered = FirstLayerBatchId::Gathered([0; 32]);
+        let head = FirstLayerHalf::head(if layer_batch == 0 { FirstLayerBatchId::All } else { gathered });
+        tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::FirstLayerHalf, head + outputs);
     }
     Ok(())
 }
@@ -83,7 +77,7 @@ pub(super) fn models(tally: &mut Tally<'_>, round: RoundId, servers: &[PartyId])
         }
         let parts =
             layouts.iter().flat_map(|l| [EncryptedMatrix::encoded_len(l), EncryptedBias::encoded_len(l)]);
-        let model = size_of::<u32>() + lists_len(parts);
+        let model = Model::length(parts);
         for &server in servers {
             tally.send(PartyId::Client(client), server, Kind::Model, model);
         }

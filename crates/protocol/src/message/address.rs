@@ -1,10 +1,10 @@
-//! Units, and the address of a message about one of them.
+//! Units, and the addresses of messages about units and first layers.
 
-use super::join_after;
+use secsv_algebra::Seed;
+
 use crate::{
     codec::{Reader, Writer},
     error::CodecError,
-    frame::OVERHEAD,
 };
 
 /// What one chain of decryptors does in a test, on the samples of one owner group.
@@ -18,7 +18,7 @@ pub struct UnitId {
     pub part: usize,
 }
 
-/// Head of messages about one unit: the unit, a step, and a further number.
+/// Head of messages about one unit: the unit, the step, and which of the things sent at the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StepAddress {
     pub unit: UnitId,
@@ -37,40 +37,62 @@ impl StepAddress {
         Self { unit, step, item: 0, chunk: 0 }
     }
 
-    pub(crate) fn encode(&self, content: &[u8]) -> Vec<u8> {
-        let mut w = self.head();
-        w.make_room(content.len() + OVERHEAD);
-        w.raw(content);
+    pub(crate) fn write(&self, w: &mut Writer) {
+        w.u64(self.unit.test).u16(self.unit.group).u16(self.unit.part);
+        w.u16(self.step).u16(self.item).index(self.chunk);
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, CodecError> {
+        let unit = UnitId { test: r.u64()?, group: r.u16()?, part: r.u16()? };
+        Ok(Self { unit, step: r.u16()?, item: r.u16()?, chunk: r.index()? })
+    }
+
+    /// The bytes it takes in messages: no other address of the session has them.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let mut w = Writer::default();
+        self.write(&mut w);
         w.finish()
     }
 
-    /// With several byte strings as content.
-    pub(crate) fn encode_parts(&self, parts: &[Vec<u8>]) -> Vec<u8> {
-        join_after(self.head(), parts)
+    /// A seed for one purpose at this address, from all its bytes.
+    pub(crate) fn seed(&self, own: &Seed, purpose: &str) -> Seed {
+        own.derive(purpose, self.unit.test).covering(&self.to_bytes())
+    }
+}
+
+/// Whose first-layer outputs are computed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum FirstLayerBatchId {
+    /// All samples of all groups.
+    All,
+    /// Some samples of a group, by a digest of them, so that no randomness serves two selections.
+    Gathered([u8; 32]),
+}
+
+impl FirstLayerBatchId {
+    pub(crate) fn write(&self, w: &mut Writer) {
+        match self {
+            Self::All => w.u8(0),
+            Self::Gathered(digest) => w.u8(1).raw(digest),
+        };
     }
 
-    fn head(&self) -> Writer {
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, CodecError> {
+        Ok(if r.flag("first-layer batch")? { Self::Gathered(r.array()?) } else { Self::All })
+    }
+
+    /// Bytes it takes.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Self::All => 1,
+            Self::Gathered(digest) => 1 + digest.len(),
+        }
+    }
+
+    /// A seed for one purpose and this batch.
+    pub(crate) fn seed(&self, of_round: &Seed) -> Seed {
         let mut w = Writer::default();
-        w.u64(self.unit.test).u16(self.unit.group).u16(self.unit.part);
-        w.u16(self.step).u16(self.item).u32(self.chunk as u32);
-        w
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), CodecError> {
-        let mut r = Reader::new(bytes);
-        let unit = UnitId { test: r.u64()?, group: r.u16()?, part: r.u16()? };
-        let place = Self { unit, step: r.u16()?, item: r.u16()?, chunk: r.u32()? as usize };
-        Ok((place, r.rest()))
-    }
-
-    /// A number that no other place of the session has, to derive randomness by.
-    pub(crate) fn number(&self) -> u64 {
-        let parts = [self.unit.group, self.unit.part, self.step, self.item, self.chunk];
-        let mut hash = blake3::Hasher::new();
-        hash.update(&self.unit.test.to_le_bytes());
-        parts.iter().for_each(|&part| {
-            hash.update(&(part as u64).to_le_bytes());
-        });
-        u64::from_le_bytes(hash.finalize().as_bytes()[..8].try_into().unwrap_or_default())
+        self.write(&mut w);
+        of_round.covering(&w.finish())
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error, PartyId,
-    message::{Kind, StepAddress, UnitId},
+    message::{LayerHalf, StepAddress, UnitId},
     role::Effects,
     server::{UnitContext, coalition_model, products, products_of, wanted_of},
     session::Session,
@@ -98,7 +98,7 @@ impl Principal {
                 .ok_or(Error::Local { what: "models of a round" })?;
             let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-            let seed = self.seed.derive("later reply", context.id.test).derive("reply", address.number());
+            let seed = address.seed(&self.seed, "later reply");
             let input = self.units.get(&context.id).and_then(|state| state.input_digests.get(&from)).copied();
             let input = input.ok_or(Error::Local { what: "what a client shared" })?;
             let covered = [context.digest, self.store.digest(context.round), input, other.digest];
@@ -107,8 +107,8 @@ impl Principal {
             effects.job(move |meter| {
                 let layout = &session.encryption()?.layouts[operator];
                 let columns = session.program().operators[operator].positions * context.places().len();
-                let bytes = other.content.get(StepAddress::LENGTH..).unwrap_or_default();
-                let mut others = ciphertexts(&session, Kind::LayerHalf, bytes, own.len(), meter)?;
+                let LayerHalf { ciphertexts: halves, .. } = other.read(&())?;
+                let mut others = ciphertexts(&session, &other, halves, own.len(), meter)?;
                 let mut replies = Replies::new(&session, operator, public, &seed)?;
                 for (i, own) in own.into_iter().enumerate() {
                     let (batch, row) = (i / layout.rows(), i % layout.rows());
@@ -117,8 +117,8 @@ impl Principal {
                     terms.extend([(1, &own), (1, &half)]);
                     replies.add(&terms, row, wanted_of(layout, columns, batch, |_| true), meter)?;
                 }
-                let content = address.encode_parts(&replies.parts);
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+                let message = replies.message(to, address);
+                Ok(move |_: &mut Self| Ok(Effects::send(message)))
             });
         }
         Ok(effects)

@@ -23,7 +23,7 @@ mod dealer;
 mod server;
 
 pub(crate) use dealer::{deal_first_layer, deal_product, masks, receive, share_model};
-pub(crate) use server::{Host, SecretServer, advance, take, take_shared, takes};
+pub(crate) use server::{Host, SecretServer, advance, take, take_shared, take_triple, takes};
 
 use secsv_algebra::{Matrix, Ring64, Seed, SeedShare, Share};
 use secsv_federation::RoundId;
@@ -64,7 +64,7 @@ impl Masks {
     fn mask(&self, session: &Session, unit: UnitId, operator: usize) -> Share<Ring64> {
         let shape = session.program().operators[operator].shape;
         let address = StepAddress { item: operator, ..StepAddress::new(unit, 0) };
-        let seed = self.0.derive("mask of a test", unit.test).derive("mask", address.number());
+        let seed = address.seed(&self.0, "mask of a test");
         Self::draw(seed, shape.d_out, shape.d_in)
     }
 
@@ -77,7 +77,7 @@ impl Masks {
         samples: usize,
     ) -> Share<Ring64> {
         let operator = &session.program().operators[operator];
-        let seed = self.0.derive("product of a test", address.unit.test).derive("product", address.number());
+        let seed = address.seed(&self.0, "product of a test");
         Self::draw(seed, operator.shape.d_out, operator.positions * samples)
     }
 }

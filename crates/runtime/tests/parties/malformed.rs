@@ -129,8 +129,8 @@ fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secretsv() {
     let counts = undisturbed(&Recipe { protocol: Protocol::SecretSv, hidden: Some(6), ..Recipe::default() });
     for kind in [
         Kind::DataShare,
-        Kind::Model,
-        Kind::FirstLayerHalf,
+        Kind::ModelShare,
+        Kind::DealtProduct,
         Kind::ActivationShare,
         Kind::LabelShare,
         Kind::PredictionShare,
@@ -142,7 +142,7 @@ fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secretsv() {
 #[test]
 fn malformed_messages_of_every_kind_harm_their_sender_alone_under_hesv() {
     let counts = undisturbed(&Recipe { protocol: Protocol::Hesv, samples: 2, ..Recipe::default() });
-    for kind in [Kind::DataShare, Kind::Model, Kind::OwnResult, Kind::LabelShare] {
+    for kind in [Kind::EncryptedData, Kind::Model, Kind::OwnResultCounts, Kind::EncryptedLabels] {
         assert!(counts.get(&kind).is_some_and(|count| *count >= times()), "{kind}: {counts:?}");
     }
 }

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::{Matrix, Prg, Ring64, Share};
 
-use super::{GATED_SUM, Host, LATER_LAYER, Masking, first_layer::sum_with_biases, is_principal, other_side};
+use super::{Host, Masking, first_layer::sum_with_biases, is_principal, other_side};
 use crate::{
     Error, PartyId,
-    codec::{Writer, pack},
-    message::{Kind, StepAddress},
+    codec::pack,
+    message::{Kind, MaskedFactors, MaskedLayer, OutputShare, StepAddress},
     program::{Input, Receive},
     role::{Effects, Outgoing, Phase},
     secret::SharedModel,
@@ -54,8 +54,7 @@ fn send_outputs<H: Host>(
     outputs: impl FnOnce() -> Result<Matrix<Ring64>, Error> + Send + 'static,
 ) -> Result<(), Error> {
     let common = host.common().ok_or(Error::Local { what: "the common seed" })?;
-    let zero = common.derive("outputs of a test", address.unit.test).derive("outputs", address.number());
-    let zero = zero.covering(&context.digest);
+    let zero = address.seed(&common, "outputs of a test").covering(&context.digest);
     let to = PartyId::Client(context.client(session.program().steps[address.step].slot)?);
     effects.job(move |meter| {
         meter.enter(Phase::Linear);
@@ -68,12 +67,9 @@ fn send_outputs<H: Host>(
         } else {
             outputs.expose().sub(zero.expose())?
         });
-        let content = address.encode(&pack(Ring64, outputs.expose().elements()));
-        Ok(move |_: &mut H| {
-            let mut effects = Effects::default();
-            effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
-            Ok(effects)
-        })
+        let elements = &pack(Ring64, outputs.expose().elements());
+        let message = Outgoing::of(to, &OutputShare { address, elements });
+        Ok(move |_: &mut H| Ok(Effects::send(message)))
     });
     Ok(())
 }
@@ -212,10 +208,10 @@ fn mask_models<H: Host>(
             let model = coalition_sum(&session, &context, &models, |model| &model.operators[operator].0)?;
             let own = Share::new(model.expose().sub(masks.mask(&session, id, operator).expose())?);
             let address = StepAddress { item: operator, ..StepAddress::new(id, 0) };
-            let content = opening(LATER_LAYER, address, own.expose().elements());
+            let elements = &pack(Ring64, own.expose().elements());
+            let message = Outgoing::of(other_side::<H>(), &MaskedLayer { address, elements });
             Ok(move |host: &mut H| {
-                let mut effects = Effects::default();
-                effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::MaskedFactors, content));
+                let mut effects = Effects::send(message);
                 if host.context(id).is_some() {
                     let unit = host.secret().units.entry(id).or_default();
                     unit.maskings.entry(operator).or_default().own = Some(own);
@@ -226,12 +222,6 @@ fn mask_models<H: Host>(
         });
     }
     Ok(effects)
-}
-
-fn opening(which: u8, address: StepAddress, elements: &[u64]) -> Vec<u8> {
-    let mut w = Writer::default();
-    w.u8(which).raw(&address.encode(&pack(Ring64, elements)));
-    w.finish()
 }
 
 /// Shares of a later layer's outputs: E X + W and the biases.
@@ -247,7 +237,7 @@ fn later_outputs<H: Host>(
         let Some(shared) = unit.inputs.get(&from).cloned() else { continue };
         if !unit.masked.contains_key(&operator)
             && let Some(masking) = unit.maskings.get_mut(&operator)
-            && let Some(masked) = masking.open(other_side::<H>())?
+            && let Some(masked) = masking.open(other_side::<H>(), Kind::MaskedLayer)?
         {
             *masking = Masking { started: true, ..Masking::default() };
             unit.masked.insert(operator, Arc::new(masked));
@@ -291,13 +281,12 @@ fn updates<H: Host>(
         let mut masked = None;
         if factors.own.is_none() {
             let (d, e) = masked_factors(triple, &gates.input, &held.input)?;
-            masked = Some(opening(GATED_SUM, address, &[d.elements(), e.elements()].concat()));
+            let elements = &pack(Ring64, &[d.elements(), e.elements()].concat());
+            masked = Some(Outgoing::of(other_side::<H>(), &MaskedFactors { address, elements }));
             factors.own = Some((d, e));
         }
         let ready = factors.own.is_some() && factors.other.is_some();
-        if let Some(content) = masked {
-            effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::MaskedFactors, content));
-        }
+        effects.outbox.extend(masked);
         if !ready {
             continue;
         }
@@ -309,12 +298,11 @@ fn updates<H: Host>(
             return Err(Error::Local { what: "a triple" });
         };
         let common = host.common().ok_or(Error::Local { what: "the common seed" })?;
-        let zero = common.derive("outputs of a test", address.unit.test).derive("outputs", address.number());
-        let zero = zero.covering(&context.digest);
+        let zero = address.seed(&common, "outputs of a test").covering(&context.digest);
         let share = gated_sum(&triple, &gates.input, (&own, &other), is_principal::<H>(), &zero)?;
         let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
-        let content = address.encode(&pack(Ring64, share.elements()));
-        effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
+        let elements = &pack(Ring64, share.elements());
+        effects.outbox.push(Outgoing::of(to, &OutputShare { address, elements }));
     }
     Ok(effects)
 }
