@@ -1,5 +1,6 @@
 //! Everything the parties of a session agree on, computed by each of them from the same published numbers.
 
+mod encoding;
 mod federation;
 mod packings;
 
