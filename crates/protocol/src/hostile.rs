@@ -1,5 +1,9 @@
 //! Every decoder of the wire as bytes to bytes, for the fuzz targets: what is accepted is encoded again.
 
+mod samples;
+
+pub use samples::{Sample, samples};
+
 use std::sync::Arc;
 
 use secsv_algebra::{Field, Prg, Ring64, Seed};
