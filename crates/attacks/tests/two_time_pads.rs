@@ -96,7 +96,7 @@ fn a_changed_sample_does_not_show_in_the_difference_of_what_is_sent() {
     features[7] = if features[7] > 0.5 { 0.0 } else { 1.0 };
     inputs[0].test_set = TestSet::new(old.input().to_vec(), features, old.labels().to_vec()).unwrap();
     let after = sent(&trained, inputs);
-    let (before, after) = (content(&before, Kind::Data), content(&after, Kind::Data));
+    let (before, after) = (content(&before, Kind::DataShare), content(&after, Kind::DataShare));
     assert_eq!(before.len(), after.len());
     let elements = before.chunks_exact(ELEMENT).zip(after.chunks_exact(ELEMENT));
     let (all, same) = (elements.len(), elements.filter(|(a, b)| a == b).count());

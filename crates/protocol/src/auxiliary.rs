@@ -12,21 +12,24 @@ use secsv_he::PublicKey;
 
 use crate::{
     Error, PartyId, check,
-    codec::{Reader, Writer, unpack_matrix},
+    codec::unpack_matrix,
     decryptors::knowing,
     early::Early,
     error::CodecError,
-    first_layer_batch::{EVERYTHING, FirstLayerBatch, FirstLayerBatchId},
+    first_layer_batch::FirstLayerBatch,
     labels,
-    message::{Kind, Place, TestPlan, UnitId, join_after},
+    message::{
+        ActivationShare, CommonSeed, Counted, DataShare, DifferenceShare, FirstLayerBatchId, FirstLayerHalf,
+        Head, Kind, LabelBody, LabelShare, LayerHalf, MaskedFactors, Message as _, Model, OpenedSeeds,
+        OwnCount, Parts, PredictionShare, PublicKeyDigest, PublishedValues, Recount, RoundFinished, Server,
+        ServerKeys, ShareBody, StepAddress, TestFinished, TestPlan, TripleShare, UnitId,
+    },
     role::{Effects, Incoming, Outgoing, Phase, Role},
     scope::Scope,
     secret::{self, SecretServer},
     server::{
-        Counted, LocalModel, Recount, Store, Triple, UnitContext, UnitState, check_plan, coalition_model,
-        first_products, may_send, missing, missing_inputs, products, products_of,
-        recount::{self, COMMITMENT},
-        tell_key, waits_for,
+        LocalModel, Store, Triple, UnitContext, UnitState, check_plan, coalition_model, first_products,
+        may_send, missing, missing_inputs, products, products_of, recount, tell_key, waits_for,
     },
     session::{Federation, Session},
     views::{Message, View, server_view},
@@ -92,10 +95,7 @@ impl Auxiliary {
 
     /// Takes over what an earlier process counted.
     pub fn remember_counted(&mut self, counted: &[u8]) -> Result<(), CodecError> {
-        let mut r = Reader::new(counted);
-        let recount = Recount::read(&mut r)?;
-        r.end()?;
-        self.recount.merge(&recount);
+        self.recount.merge(&Recount::decode(counted)?);
         Ok(())
     }
 
@@ -118,25 +118,20 @@ impl Auxiliary {
         let (from, kind) = (message.from, message.kind);
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         if kind == Kind::Session && from == PartyId::Principal && self.session.is_none() {
-            let session = Session::decode(&self.federation, &message.content).map_err(malformed)??;
-            let session = Arc::new(session);
-            self.session = Some(session);
-            let mut effects = Effects::default();
-            let common = self.seed.derive("zero sharing", 0);
-            effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Common, common.expose().to_vec()));
-            for message in self.early.take(|_| true) {
-                effects.and(self.take_early(message)?);
-            }
-            return Ok(effects);
+            return self.begin(&message);
         }
         if kind == Kind::Values && from == PartyId::Principal && self.values.is_none() {
-            self.values = Some(message.content);
+            let PublishedValues { values } = message.read(&())?;
+            self.values = Some(values.to_vec());
             return Ok(Effects::default());
         }
         let Some(session) = self.session.clone() else {
             self.early.keep(message, "the session has not begun")?;
             return Ok(Effects::default());
         };
+        if !kind.is_of(session.federation.settings.protocol) {
+            return Err(message.unexpected("another protocol"));
+        }
         if secret::takes(&session, from, kind) {
             return secret::take(self, &session, message);
         }
@@ -145,79 +140,109 @@ impl Auxiliary {
             (Kind::ServerKeys, PartyId::Client(leader))
                 if leader == session.leader && self.public.is_none() =>
             {
-                let parameters = &session.encryption()?.parameters;
-                let key = PublicKey::from_bytes(parameters, &message.content);
-                self.public = Some(Arc::new(key.map_err(|e| malformed(e.into()))?));
-                self.store.digests.insert((kind, leader), message.digest);
-                let mut effects = tell_key(&session, message.digest.to_vec());
-                effects.and(self.first_layers()?);
-                Ok(effects)
+                self.take_server_keys(&session, &message)
             }
-            (Kind::Data, PartyId::Client(owner)) if owner < session.hellos.len() => {
+            (Kind::DataShare, PartyId::Client(owner)) if owner < session.hellos.len() => {
                 self.data(&session, owner, &message)
             }
             (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, message),
-            (Kind::Test, PartyId::Principal) => {
-                let plan = TestPlan::decode(&message.content).map_err(malformed)?;
-                check_plan(&session, &plan).map_err(malformed)?;
-                let mut effects = Effects::default();
-                let contexts = UnitContext::of(&session, &plan);
-                let is_another = |context: &UnitContext| {
-                    let known = self.units.get(&context.id).and_then(|state| state.plan.as_ref());
-                    known.is_some_and(|known| known.digest != context.digest)
-                };
-                if contexts.iter().any(is_another) {
-                    return Err(Error::Second { from, kind });
-                }
-                for context in contexts {
-                    let (id, layer_batch) = (context.id, context.layer_batch.clone());
-                    if layer_batch.id != EVERYTHING {
-                        self.gathered.entry((plan.round, layer_batch.id)).or_insert(Some(layer_batch));
-                    }
-                    self.units.entry(id).or_default().plan = Some(Arc::new(context));
-                    effects.and(self.advance(id)?);
-                }
-                if session.encryption.is_some() {
-                    effects.and(self.first_layers()?);
-                }
-                Ok(effects)
-            }
-            (Kind::Done, PartyId::Principal) => {
-                let mut r = Reader::new(&message.content);
-                match (r.u8().map_err(malformed)?, r.u64().map_err(malformed)?) {
-                    (0, test) => {
-                        self.keep_counts(test);
-                        self.store.forget_test(test);
-                        self.secret.forget_test(test);
-                        self.units.retain(|id, _| id.test != test);
-                        self.finished.push(Scope::Test(test));
-                    }
-                    (_, round) => {
-                        self.store.forget_round(RoundId(round as u32));
-                        self.gathered.retain(|(of, _), _| of.0 as u64 != round);
-                        self.secret.forget_round(RoundId(round as u32));
-                        self.finished.push(Scope::Round(RoundId(round as u32)));
-                    }
-                }
+            (Kind::Test, PartyId::Principal) => self.join_test(&session, &message),
+            (Kind::TestFinished, PartyId::Principal) => {
+                let TestFinished { test } = message.read(&())?;
+                self.end_test(test);
                 Ok(Effects::default())
             }
-            (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.client_share(session, client, message)
+            (Kind::RoundFinished, PartyId::Principal) => {
+                let RoundFinished { round } = message.read(&())?;
+                self.end_round(round);
+                Ok(Effects::default())
             }
-            (Kind::Opened, PartyId::Principal) => self.count(&session, &message.content),
+            (
+                Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::Triple,
+                PartyId::Client(client),
+            ) => self.client_share(session, client, message),
+            (Kind::OpenedSeeds, PartyId::Principal) => self.count(&session, &message),
             (Kind::OwnCount, PartyId::Client(owner)) => {
-                self.own_count(&session, owner, &message.content).map_err(malformed)?;
+                self.own_count(&session, owner, message.read(&())?).map_err(malformed)?;
                 Ok(Effects::default())
             }
-            (Kind::Opening, PartyId::Principal) => {
-                let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
-                let state =
-                    self.units.get_mut(&place.unit).ok_or_else(|| message.unexpected("no such test"))?;
-                state.take_opening(&session, place, rest).map_err(malformed)?;
-                self.advance(place.unit)
+            (Kind::MaskedFactors, PartyId::Principal) => {
+                let factors: MaskedFactors<'_> = message.read(&())?;
+                let unit = factors.address.unit;
+                let state = self.units.get_mut(&unit).ok_or_else(|| message.unexpected("no such test"))?;
+                state.take_masked(&session, factors).map_err(malformed)?;
+                self.advance(unit)
             }
             _ => Err(message.unexpected("testing")),
         }
+    }
+
+    /// The session, and what came before it.
+    fn begin(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let session = Session::decode(&self.federation, &message.content);
+        self.session = Some(Arc::new(session.map_err(|why| message.malformed(why))??));
+        let seed = self.seed.derive("zero sharing", 0);
+        let mut effects = Effects::send(Outgoing::of(PartyId::Principal, &CommonSeed { seed }));
+        for message in self.early.take(|_| true) {
+            effects.and(self.take_early(message)?);
+        }
+        Ok(effects)
+    }
+
+    /// The leader's public key.
+    fn take_server_keys(&mut self, session: &Session, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let ServerKeys { public } = message.read(&())?;
+        let key = PublicKey::from_bytes(&session.encryption()?.parameters, public);
+        self.public = Some(Arc::new(key.map_err(|e| message.malformed(e.into()))?));
+        self.store.digests.insert((message.kind, session.leader), message.digest);
+        let digest = *blake3::hash(public).as_bytes();
+        let mut effects = tell_key(session, &PublicKeyDigest { digest });
+        effects.and(self.first_layers()?);
+        Ok(effects)
+    }
+
+    /// A test has ended.
+    fn end_test(&mut self, test: u64) {
+        self.keep_counts(test);
+        self.store.forget_test(test);
+        self.secret.forget_test(test);
+        self.units.retain(|id, _| id.test != test);
+        self.finished.push(Scope::Test(test));
+    }
+
+    /// A round has ended.
+    fn end_round(&mut self, round: RoundId) {
+        self.store.forget_round(round);
+        self.gathered.retain(|(of, _), _| *of != round);
+        self.secret.forget_round(round);
+        self.finished.push(Scope::Round(round));
+    }
+
+    /// A test, as the principal announces it.
+    fn join_test(&mut self, session: &Arc<Session>, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let plan: TestPlan = message.read(&())?;
+        check_plan(session, &plan).map_err(|why| message.malformed(why))?;
+        let mut effects = Effects::default();
+        let contexts = UnitContext::of(session, &plan);
+        let is_another = |context: &UnitContext| {
+            let known = self.units.get(&context.id).and_then(|state| state.plan.as_ref());
+            known.is_some_and(|known| known.digest != context.digest)
+        };
+        if contexts.iter().any(is_another) {
+            return Err(Error::Second { from: message.from, kind: message.kind });
+        }
+        for context in contexts {
+            let (id, layer_batch) = (context.id, context.layer_batch.clone());
+            if layer_batch.id != FirstLayerBatchId::All {
+                self.gathered.entry((plan.round, layer_batch.id)).or_insert(Some(layer_batch));
+            }
+            self.units.entry(id).or_default().plan = Some(Arc::new(context));
+            effects.and(self.advance(id)?);
+        }
+        if session.encryption.is_some() {
+            effects.and(self.first_layers()?);
+        }
+        Ok(effects)
     }
 
     /// Takes a message that had to wait. It was kept before it could be judged: if it is at fault, it has no effect.
@@ -228,10 +253,13 @@ impl Auxiliary {
     fn data(&mut self, session: &Session, owner: usize, message: &Incoming) -> Result<Effects<Self>, Error> {
         let rows = session.program().input_size;
         let columns = session.hellos[owner].samples as usize;
-        let matrix = unpack_matrix(session.field(), rows, columns, &message.content);
+        let DataShare { share: ShareBody::Elements(elements) } = message.read(&Server::Auxiliary)? else {
+            return Err(message.unexpected("a share of elements"));
+        };
+        let matrix = unpack_matrix(session.field(), rows, columns, elements);
         let matrix = matrix.map_err(|why| message.malformed(why))?;
         self.store.data.insert(owner, Arc::new(Share::new(matrix)));
-        self.store.digests.insert((Kind::Data, owner), message.digest);
+        self.store.digests.insert((Kind::DataShare, owner), message.digest);
         self.first_layers()
     }
 
@@ -242,13 +270,12 @@ impl Auxiliary {
         message: Incoming,
     ) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let mut r = Reader::new(&message.content);
-        let round = RoundId(r.u32().map_err(malformed)?);
+        let Model { round, layers } = message.read(&())?;
         let is_known = !session.rounds_of(round).is_empty();
         if !is_known || !session.federation.participants(round).contains(owner) {
             return Err(malformed(CodecError::Value { what: "round" }));
         }
-        check::model(&session, r.rest()).map_err(malformed)?;
+        check::model(&session, &layers).map_err(malformed)?;
         let mut effects = Effects::default();
         effects.job(move |meter| {
             let model = LocalModel::decode(&session, false, &message, meter)?;
@@ -300,14 +327,10 @@ impl Auxiliary {
                         public.rerandomise(&mut output, &mut rng, &mut meter.operations)?;
                         parts.push(output.to_bytes(&encryption.parameters));
                     }
-                    let mut w = Writer::default();
-                    w.u32(round.0).raw(&layer_batch.id).u32(chunk as u32);
-                    let content = join_after(w, &parts);
-                    Ok(move |_: &mut Self| {
-                        let mut effects = Effects::default();
-                        effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::FirstLayer, content));
-                        Ok(effects)
-                    })
+                    let (batch, ciphertexts) = (layer_batch.id, Parts::from(&parts[..]));
+                    let half = FirstLayerHalf { round, batch, chunk, ciphertexts };
+                    let message = Outgoing::of(PartyId::Principal, &half);
+                    Ok(move |_: &mut Self| Ok(Effects::send(message)))
                 });
             }
         }
@@ -321,52 +344,94 @@ impl Auxiliary {
         message: Incoming,
     ) -> Result<Effects<Self>, Error> {
         let kind = message.kind;
-        let malformed = |why| message.malformed(why);
-        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
-        let plan = self.units.get(&place.unit).and_then(|state| state.plan.clone());
+        let address = Head::step(kind, &message.content);
+        let address = address.ok_or_else(|| message.malformed(CodecError::Truncated))?;
+        let plan = self.units.get(&address.unit).and_then(|state| state.plan.clone());
         let Some(context) = plan else {
             // The principal's announcement is still on its way: the client could not have known without one.
             self.early.keep(message, "no such test")?;
             return Ok(Effects::default());
         };
-        if !may_send(&session, &context, client, kind, place) {
+        if !may_send(&session, &context, client, kind, address) {
             return Err(message.unexpected("somebody else's part"));
         }
-        if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
-            return secret::take_shared(self, &session, &context, &message, place, rest);
-        }
-        let (field, count) = (session.field(), context.places().len());
-        let state = self.units.entry(place.unit).or_default();
         match kind {
-            Kind::Shared => {
-                let rows = session.program().shared_size(place.step);
-                let matrix = unpack_matrix(field, rows, count, rest).map_err(malformed)?;
-                state.inputs.insert(place.step, Arc::new(Share::new(matrix)));
-                state.input_digests.insert(place.step, message.digest);
+            Kind::ActivationShare if session.encryption.is_none() => {
+                return secret::take_shared(self, &session, &context, message);
             }
-            Kind::Predicted => {
-                let (committed, rest) = committed(rest).map_err(malformed)?;
-                let labels = labels::received(context.label_bytes(&session), rest);
-                state.predicted = Some(labels.map_err(malformed)?);
-                state.commitments.insert((kind, client), committed);
+            Kind::Triple if session.encryption.is_none() => {
+                return secret::take_triple(self, &session, &context, &message);
             }
-            Kind::Truth => {
-                let (committed, rest) = committed(rest).map_err(malformed)?;
-                let labels = labels::received(context.truth_bytes(&session, client), rest);
-                state.truths.insert(client, labels.map_err(malformed)?);
-                state.commitments.insert((kind, client), committed);
-            }
-            _ => {
-                let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
-                let mut r = Reader::new(rest);
-                let seed = r.seed().map_err(malformed)?;
-                let c = unpack_matrix(field, hidden, count, r.rest()).map_err(malformed)?;
-                let mut prg = Prg::new(&seed);
-                let mut draw = || Share::new(secsv_algebra::Matrix::uniform(field, hidden, count, &mut prg));
-                state.triples.insert(place.step, Triple { a: draw(), b: draw(), c: Share::new(c) });
-            }
+            Kind::ActivationShare => self.activation_share(&session, &context, &message)?,
+            Kind::Triple => self.triple(&session, &context, &message)?,
+            _ => self.label_share(&session, &context, client, &message)?,
         }
-        self.advance(place.unit)
+        self.advance(address.unit)
+    }
+
+    /// Its share of what a decryptor made of outputs.
+    fn activation_share(
+        &mut self,
+        session: &Session,
+        context: &UnitContext,
+        message: &Incoming,
+    ) -> Result<(), Error> {
+        let ActivationShare { address, share: ShareBody::Elements(elements) } =
+            message.read(&Server::Auxiliary)?
+        else {
+            return Err(message.unexpected("a share of elements"));
+        };
+        let (rows, count) = (session.program().shared_size(address.step), context.places().len());
+        let matrix = unpack_matrix(session.field(), rows, count, elements);
+        let matrix = matrix.map_err(|why| message.malformed(why))?;
+        let state = self.units.entry(address.unit).or_default();
+        state.inputs.insert(address.step, Arc::new(Share::new(matrix)));
+        state.input_digests.insert(address.step, message.digest);
+        Ok(())
+    }
+
+    /// Its share of true or predicted labels, with the commitment to the principal's.
+    fn label_share(
+        &mut self,
+        session: &Session,
+        context: &UnitContext,
+        client: usize,
+        message: &Incoming,
+    ) -> Result<(), Error> {
+        let malformed = |why| message.malformed(why);
+        let is_prediction = message.kind == Kind::PredictionShare;
+        let share = if is_prediction {
+            message.read::<PredictionShare<'_>>(&Server::Auxiliary)?.share
+        } else {
+            message.read::<LabelShare<'_>>(&Server::Auxiliary)?.share
+        };
+        let LabelBody::Committed { commitment, labels } = share else {
+            return Err(message.unexpected("a share of labels"));
+        };
+        let state = self.units.entry(context.id).or_default();
+        if is_prediction {
+            let labels = labels::received(context.label_bytes(session), labels).map_err(malformed)?;
+            state.predicted = Some(labels);
+        } else {
+            let labels = labels::received(context.truth_bytes(session, client), labels).map_err(malformed)?;
+            state.truths.insert(client, labels);
+        }
+        state.commitments.insert((message.kind, client), commitment);
+        Ok(())
+    }
+
+    /// Its share of a multiplication triple.
+    fn triple(&mut self, session: &Session, context: &UnitContext, message: &Incoming) -> Result<(), Error> {
+        let TripleShare { address, seed, product } = message.read(&Server::Auxiliary)?;
+        let (field, count) = (session.field(), context.places().len());
+        let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
+        let c = unpack_matrix(field, hidden, count, product.unwrap_or_default());
+        let c = c.map_err(|why| message.malformed(why))?;
+        let mut prg = Prg::new(&seed);
+        let mut draw = || Share::new(secsv_algebra::Matrix::uniform(field, hidden, count, &mut prg));
+        let triple = Triple { a: draw(), b: draw(), c: Share::new(c) };
+        self.units.entry(address.unit).or_default().triples.insert(address.step, triple);
+        Ok(())
     }
 
     /// Starts whatever a unit has everything for.
@@ -374,8 +439,8 @@ impl Auxiliary {
         let session = self.agreed()?;
         let mut effects = Effects::default();
         let waiting = self.early.take(|Incoming { kind, content, .. }| {
-            matches!(kind, Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple)
-                && Place::decode(content).is_ok_and(|(place, _)| place.unit == id)
+            matches!(kind, Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::Triple)
+                && Head::step(*kind, content).is_some_and(|address| address.unit == id)
         });
         for message in waiting {
             effects.and(self.take_early(message)?);
@@ -415,8 +480,8 @@ impl Auxiliary {
             };
             state.started.insert((step, item, 0));
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-            let place = Place { item, ..Place::new(id, step) };
-            let seed = self.seed.derive("half", id.test).derive("half", place.number());
+            let address = StepAddress { item, ..StepAddress::new(id, step) };
+            let seed = address.seed(&self.seed, "half");
             let covered = [context.digest, self.store.digest(context.round), input_digest];
             let seed = seed.covering(covered.as_flattened());
             let session = session.clone();
@@ -431,12 +496,9 @@ impl Auxiliary {
                     public.rerandomise(&mut output, &mut rng, &mut meter.operations)?;
                     parts.push(output.to_bytes(&encryption.parameters));
                 }
-                let content = place.encode_parts(&parts);
-                Ok(move |_: &mut Self| {
-                    let mut effects = Effects::default();
-                    effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Half, content));
-                    Ok(effects)
-                })
+                let half = LayerHalf { address, ciphertexts: Parts::from(&parts[..]) };
+                let message = Outgoing::of(PartyId::Principal, &half);
+                Ok(move |_: &mut Self| Ok(Effects::send(message)))
             });
         }
         Ok(effects)
@@ -498,57 +560,52 @@ impl Auxiliary {
             let differences = context.arranged(&session, &truths);
             let mut differences = differences.ok_or(Error::Local { what: "labels to compare" })?;
             labels::subtract(&mut differences, predicted.expose());
-            let content = Arc::new(Place::new(context.id, 0).encode(differences.expose()));
+            let share =
+                DifferenceShare { address: StepAddress::new(context.id, 0), labels: differences.expose() };
+            let message = Outgoing::of(PartyId::Principal, &share);
             Ok(move |role: &mut Self| {
-                let mut effects = Effects::default();
                 if let Some(state) = role.units.get_mut(&context.id) {
-                    state.differences = Some(content.clone());
+                    state.differences = Some(message.content.clone());
                 }
-                effects.outbox.push(Outgoing::new(PartyId::Principal, Kind::Verdict, content));
-                Ok(effects)
+                Ok(Effects::send(message))
             })
         });
         Ok(effects)
     }
 }
 
-/// The commitment to a seed before a share of labels.
-fn committed(rest: &[u8]) -> Result<([u8; COMMITMENT], &[u8]), CodecError> {
-    rest.split_first_chunk().map(|(committed, rest)| (*committed, rest)).ok_or(CodecError::Truncated)
-}
-
 /// Counting for itself.
 impl Auxiliary {
     /// Counts what is right in a unit, once the principal has opened the seeds of its shares.
-    fn count(&mut self, session: &Session, content: &[u8]) -> Result<Effects<Self>, Error> {
-        let (from, kind) = (PartyId::Principal, Kind::Opened);
-        let malformed = |why| Error::Malformed { from, kind, why };
-        let (place, rest) = Place::decode(content).map_err(malformed)?;
-        let state = self.units.get_mut(&place.unit);
+    fn count(&mut self, session: &Session, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let OpenedSeeds { address, seeds: opened } = message.read(&())?;
+        let state = self.units.get_mut(&address.unit);
         if state.as_ref().is_some_and(|state| state.counted.is_some()) {
             return Ok(Effects::default());
         }
         let Some((state, context)) = state.and_then(|state| state.plan.clone().map(|plan| (state, plan)))
         else {
-            return Err(Error::Unexpected { from, kind, state: "no such test" });
+            return Err(message.unexpected("no such test"));
         };
         let Some(differences) = state.differences.clone() else {
-            return Err(Error::Unexpected { from, kind, state: "labels are on their way" });
+            return Err(message.unexpected("labels are on their way"));
         };
-        let (mut r, mut seeds, mut found) = (Reader::new(rest), BTreeMap::new(), Recount::default());
-        for (kind, client) in recount::labelled(session, &context) {
-            let seed = r.seed().map_err(malformed)?;
-            let place = recount::place_of(session, &context, kind);
-            let expected = recount::commitment(PartyId::Client(client), kind, place, &seed);
+        let (mut seeds, mut found) = (BTreeMap::new(), Recount::default());
+        let labelled = recount::labelled(session, &context);
+        if labelled.len() != opened.len() {
+            return Err(message.malformed(CodecError::Value { what: "number of seeds" }));
+        }
+        for ((kind, client), seed) in labelled.into_iter().zip(opened) {
+            let address = recount::address_of(session, &context, kind);
+            let expected = recount::commitment(PartyId::Client(client), kind, address, &seed);
             if state.commitments.remove(&(kind, client)) != Some(expected) {
                 found.disputed.insert(client);
             }
             seeds.insert((kind, client), seed);
         }
-        r.end().map_err(malformed)?;
         if found.disputed.is_empty() {
-            let own = differences.get(Place::LENGTH..).unwrap_or_default();
-            let counted = recount::count(session, &context, own, &seeds);
+            let own = DifferenceShare::decode(&differences, &()).map_err(|why| message.malformed(why))?;
+            let counted = recount::count(session, &context, own.labels, &seeds);
             found = counted.ok_or(Error::Local { what: "labels to count" })?;
         }
         (state.differences, state.counted) = (None, Some(found));
@@ -556,10 +613,8 @@ impl Auxiliary {
     }
 
     /// What an owner says of models that it knows.
-    fn own_count(&mut self, session: &Session, owner: usize, content: &[u8]) -> Result<(), CodecError> {
-        let mut r = Reader::new(content);
-        let (test, found) = (r.u64()?, Recount::read(&mut r)?);
-        r.end()?;
+    fn own_count(&mut self, session: &Session, owner: usize, message: OwnCount) -> Result<(), CodecError> {
+        let OwnCount { test, counted: found } = message;
         let own = Coalition::EMPTY.with(owner);
         let samples = session.hellos.get(owner).map_or(0, |hello| hello.samples as usize);
         let is_its_own = |(&(round, coalition), found): (&(RoundId, Coalition), &Counted)| {
@@ -582,9 +637,7 @@ impl Auxiliary {
         let units = self.units.iter_mut().filter(|(id, _)| id.test == test);
         units.filter_map(|(_, state)| state.counted.take()).for_each(|counted| found.merge(&counted));
         if !found.is_empty() {
-            let mut w = Writer::default();
-            found.write(&mut w);
-            self.counted.push((test, w.finish()));
+            self.counted.push((test, found.encode()));
             self.recount.merge(&found);
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     codec::unpack,
     error::CodecError,
     hesv::slots_of,
-    message::split,
+    message::Parts,
     server::{wanted_batches, wanted_of},
     session::{Encryption, Session},
 };
@@ -20,9 +20,8 @@ fn encryption(session: &Session) -> Result<&Encryption, CodecError> {
     session.encryption.as_ref().ok_or(CodecError::Value { what: "encryption" })
 }
 
-fn exactly<'a>(bytes: &'a [u8], count: usize, what: &'static str) -> Result<Vec<&'a [u8]>, CodecError> {
-    let parts = split(bytes)?;
-    if parts.len() == count { Ok(parts) } else { Err(CodecError::Value { what }) }
+fn exactly<'a>(parts: &'a Parts<'a>, count: usize, what: &'static str) -> Result<&'a [&'a [u8]], CodecError> {
+    if parts.len() == count { Ok(&parts.0) } else { Err(CodecError::Value { what }) }
 }
 
 /// Checks a packed matrix of so many elements.
@@ -31,9 +30,9 @@ pub(crate) fn elements(ring: impl Ring, count: Option<usize>, bytes: &[u8]) -> R
 }
 
 /// Checks an encrypted model: weights and biases, operator by operator.
-pub(crate) fn model(session: &Session, bytes: &[u8]) -> Result<(), CodecError> {
+pub(crate) fn model(session: &Session, layers: &Parts<'_>) -> Result<(), CodecError> {
     let layouts = &encryption(session)?.layouts;
-    let parts = exactly(bytes, 2 * layouts.len(), "layers")?;
+    let parts = exactly(layers, 2 * layouts.len(), "layers")?;
     for (layout, part) in layouts.iter().zip(parts.chunks_exact(2)) {
         EncryptedMatrix::check_bytes(layout, part[0])?;
         EncryptedBias::check_bytes(layout, part[1])?;
@@ -56,8 +55,13 @@ pub(crate) fn batches(
 }
 
 /// Checks what the client at a step encrypts again for so many samples.
-pub(crate) fn upload(session: &Session, step: usize, samples: usize, bytes: &[u8]) -> Result<(), CodecError> {
-    let parts = split(bytes)?;
+pub(crate) fn upload(
+    session: &Session,
+    step: usize,
+    samples: usize,
+    parts: &Parts<'_>,
+) -> Result<(), CodecError> {
+    let parts = &parts.0;
     let (vectors, elements) = slots_of(session, step, samples);
     let Some(first) = parts.len().checked_sub(vectors) else {
         return Err(CodecError::Value { what: "number of vectors" });
@@ -79,9 +83,9 @@ pub(crate) fn slots(session: &Session, elements: usize, bytes: &[u8]) -> Result<
 }
 
 /// Checks so many ciphertexts.
-pub(crate) fn ciphertexts(session: &Session, count: usize, bytes: &[u8]) -> Result<(), CodecError> {
+pub(crate) fn ciphertexts(session: &Session, count: usize, parts: &Parts<'_>) -> Result<(), CodecError> {
     let parameters = &encryption(session)?.parameters;
-    let parts = exactly(bytes, count, "number of ciphertexts")?;
+    let parts = exactly(parts, count, "number of ciphertexts")?;
     Ok(parts.iter().try_for_each(|part| Ciphertext::check_bytes(parameters, part))?)
 }
 
@@ -91,12 +95,12 @@ pub(crate) fn replies(
     operator: usize,
     columns: usize,
     wants: impl Fn(usize) -> bool,
-    bytes: &[u8],
+    replies: &Parts<'_>,
 ) -> Result<(), CodecError> {
     let Encryption { parameters, layouts, .. } = encryption(session)?;
     let layout = &layouts[operator];
     let batches = wanted_batches(layout, columns, &wants);
-    let parts = exactly(bytes, batches.len() * layout.rows(), "number of replies")?;
+    let parts = exactly(replies, batches.len() * layout.rows(), "number of replies")?;
     for (i, part) in parts.iter().enumerate() {
         let (row, batch) = (i % layout.rows(), batches[i / layout.rows()]);
         Reply::check_bytes(parameters, carried(layout, columns, &wants, row, batch), part)?;
@@ -117,9 +121,13 @@ pub(crate) fn carried(
 }
 
 /// Checks replies with so many elements in slots.
-pub(crate) fn slot_replies(session: &Session, elements: usize, bytes: &[u8]) -> Result<(), CodecError> {
+pub(crate) fn slot_replies(
+    session: &Session,
+    elements: usize,
+    replies: &Parts<'_>,
+) -> Result<(), CodecError> {
     let parameters: &Parameters = &encryption(session)?.parameters;
     let degree = parameters.degree();
-    let parts = exactly(bytes, elements.div_ceil(degree), "number of replies")?;
+    let parts = exactly(replies, elements.div_ceil(degree), "number of replies")?;
     Ok(parts.iter().try_for_each(|part| Reply::check_bytes(parameters, degree, part))?)
 }

@@ -14,15 +14,14 @@ mod view;
 use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::Seed;
-use secsv_federation::{RoundId, Weights};
+use secsv_federation::Weights;
 use secsv_he::SecretKey;
 
 use crate::{
     Error, PartyId, Scope,
-    codec::Reader,
     early::Early,
     error::CodecError,
-    message::{Hello, Kind, TestPlan, UnitId},
+    message::{ClientHello, Kind, Message as _, PublishedValues, RoundStart, TestPlan, UnitId},
     model::ranges,
     role::{Digest, Effects, Incoming, Outgoing, Phase, Role},
     sealed::EnvelopeKeys,
@@ -32,7 +31,6 @@ use crate::{
 pub use input::{ClientInput, model_digest, test_set_digest};
 use keys::Keys;
 pub use known_models::own_right;
-use received::FROM_AUXILIARY;
 use testing::UnitState;
 
 /// A client.
@@ -110,8 +108,8 @@ impl Client {
             let own: Vec<&Weights> = input.local.values().collect();
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
             let ranges = ranges(&federation.program, &own, &known, &input.test_set);
-            let hello = Hello { samples: input.test_set.len() as u64, ranges, public_key };
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Hello, hello.encode())))
+            let hello = ClientHello { samples: input.test_set.len() as u64, ranges, public_key };
+            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, ClientHello::KIND, hello.encode())))
         });
         effects
     }
@@ -126,38 +124,42 @@ impl Client {
         PartyId::Client(self.position)
     }
 
+    /// The session.
+    fn begin(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let malformed = |why| message.malformed(why);
+        let session = Arc::new(Session::decode(&self.federation, &message.content).map_err(malformed)??);
+        let own = session.hellos.get(self.position).map(|hello| hello.samples);
+        if own != Some(self.input.test_set.len() as u64) {
+            return Err(malformed(CodecError::Value { what: "samples" }));
+        }
+        self.session = Some(session.clone());
+        if session.leader == self.position { self.lead(&session) } else { Ok(Effects::default()) }
+    }
+
     fn on_message(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
         let Incoming { from, kind, ref content, .. } = message;
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         let unexpected = |state| Error::Unexpected { from, kind, state };
         match (kind, from) {
             (Kind::Session, PartyId::Principal) if self.session.is_none() => {
-                let session = Arc::new(Session::decode(&self.federation, content).map_err(malformed)??);
-                let own = session.hellos.get(self.position).map(|hello| hello.samples);
-                if own != Some(self.input.test_set.len() as u64) {
-                    return Err(malformed(CodecError::Value { what: "samples" }));
-                }
-                self.session = Some(session.clone());
-                return if session.leader == self.position {
-                    self.lead(&session)
-                } else {
-                    Ok(Effects::default())
-                };
+                return self.begin(&message);
             }
             _ if self.session.is_none() => return Err(unexpected("the session has not begun")),
             _ => {}
         }
         let session = self.session.clone().ok_or(Error::Local { what: "the session" })?;
+        if !kind.is_of(session.federation.settings.protocol) {
+            return Err(unexpected("another protocol"));
+        }
         match (kind, from) {
-            (Kind::ClientKeys, PartyId::Principal) if !self.keys.has_secrets() => {
-                self.open_envelope(&session, content)
+            (Kind::SealedClientKeys, PartyId::Principal) if !self.keys.has_secrets() => {
+                self.open_envelope(&session, &message)
             }
-            (Kind::PublicKey, PartyId::Principal | PartyId::Auxiliary) => {
-                self.take_public_key(&session, from, message.content)
+            (Kind::PublicKey, PartyId::Principal) | (Kind::PublicKeyDigest, PartyId::Auxiliary) => {
+                self.take_public_key(&session, &message)
             }
             (Kind::RoundStart, PartyId::Principal) => {
-                let mut r = Reader::new(content);
-                let round = RoundId(r.u32().and_then(|round| r.end().map(|()| round)).map_err(malformed)?);
+                let RoundStart { round } = message.read(&())?;
                 if session.encryption.is_none() {
                     return self.secret_round(&session, round).map_err(malformed);
                 }
@@ -168,24 +170,21 @@ impl Client {
                 self.upload_models(&session, round)
             }
             (Kind::Test, PartyId::Principal) => {
-                let plan = TestPlan::decode(content).map_err(malformed)?;
+                let plan: TestPlan = message.read(&())?;
                 check_plan(&session, &plan).map_err(malformed)?;
                 self.join_test(&session, &plan)
             }
             (Kind::Values, PartyId::Principal) if self.values.is_none() => {
-                self.values = Some(message.content);
+                let PublishedValues { values } = message.read(&())?;
+                self.values = Some(values.to_vec());
                 Ok(Effects::default())
             }
             (Kind::OwnTest, PartyId::Principal) => self.own_test(content).map_err(malformed),
-            (Kind::Reply, PartyId::Principal) if session.encryption.is_none() => {
-                Err(unexpected("outputs are shared"))
+            (Kind::Reply, PartyId::Principal)
+            | (Kind::OutputShare, PartyId::Principal | PartyId::Auxiliary) => self.part(&session, message),
+            (Kind::BlindedDifferences, PartyId::Principal) => {
+                self.count_right(&session, message.content).map_err(malformed)
             }
-            (Kind::Reply, PartyId::Principal) => self.part(&session, message, None),
-            (Kind::Differences, PartyId::Principal) if self.is_hesv() => {
-                self.count_right(&session, content).map_err(malformed)
-            }
-            (Kind::OutputShare, PartyId::Principal) => self.part(&session, message, Some(0)),
-            (Kind::OutputShare, PartyId::Auxiliary) => self.part(&session, message, Some(FROM_AUXILIARY)),
             _ => Err(unexpected("testing")),
         }
     }
@@ -202,11 +201,12 @@ impl Role for Client {
     }
 
     fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
-        if self.session.is_none() && (message.kind, message.from) == (Kind::PublicKey, PartyId::Auxiliary) {
-            return self.keys.take_digest(&message.content).map(|()| Effects::default());
+        let is_digest = (message.kind, message.from) == (Kind::PublicKeyDigest, PartyId::Auxiliary);
+        if self.session.is_none() && is_digest {
+            return self.keys.take_digest(&message).map(|()| Effects::default());
         }
         let needs_key = match message.kind {
-            Kind::Session | Kind::ClientKeys | Kind::PublicKey => false,
+            Kind::Session | Kind::SealedClientKeys | Kind::PublicKey | Kind::PublicKeyDigest => false,
             Kind::OwnTest => self.session.as_ref().is_some_and(|session| session.encryption.is_some()),
             _ => true,
         };

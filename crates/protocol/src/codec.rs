@@ -5,6 +5,9 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use crate::error::CodecError;
 
+/// Bytes that whoever frames content may append without moving it.
+pub(crate) const FRAME_ROOM: usize = 73;
+
 /// Writes content.
 #[derive(Default)]
 pub(crate) struct Writer {
@@ -18,9 +21,9 @@ impl From<Vec<u8>> for Writer {
 }
 
 impl Writer {
-    /// So many bytes more will not make it grow.
-    pub(crate) fn make_room(&mut self, bytes: usize) {
-        self.bytes.reserve_exact(bytes);
+    /// For content of about this many bytes and a frame's label behind it.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes + FRAME_ROOM) }
     }
 
     pub(crate) fn finish(self) -> Vec<u8> {
@@ -32,9 +35,21 @@ impl Writer {
         self
     }
 
+    /// A number below 2^16 - 1. A larger one is written as one that no reader takes.
     pub(crate) fn u16(&mut self, x: usize) -> &mut Self {
-        self.bytes.extend((x as u16).to_le_bytes());
+        self.bytes.extend(u16::try_from(x).unwrap_or(u16::MAX).to_le_bytes());
         self
+    }
+
+    /// A number below 2^32 - 1, by the same rule.
+    pub(crate) fn index(&mut self, x: usize) -> &mut Self {
+        self.u32(u32::try_from(x).unwrap_or(u32::MAX))
+    }
+
+    /// A byte that says whether a number follows.
+    pub(crate) fn optional(&mut self, x: Option<usize>) -> &mut Self {
+        self.u8(x.is_some().into());
+        if let Some(x) = x { self.u16(x) } else { self }
     }
 
     pub(crate) fn u32(&mut self, x: u32) -> &mut Self {
@@ -175,18 +190,35 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    /// A seed and nothing else.
-    pub(crate) fn only_seed(mut self) -> Result<Seed, CodecError> {
-        let seed = self.seed()?;
-        self.end().map(|()| seed)
-    }
-
     pub(crate) fn u8(&mut self) -> Result<u8, CodecError> {
         Ok(self.array::<1>()?[0])
     }
 
     pub(crate) fn u16(&mut self) -> Result<usize, CodecError> {
-        Ok(u16::from_le_bytes(self.array()?).into())
+        match u16::from_le_bytes(self.array()?) {
+            u16::MAX => Err(CodecError::Value { what: "number" }),
+            x => Ok(x.into()),
+        }
+    }
+
+    pub(crate) fn index(&mut self) -> Result<usize, CodecError> {
+        match self.u32()? {
+            u32::MAX => Err(CodecError::Value { what: "number" }),
+            x => Ok(x as usize),
+        }
+    }
+
+    /// Whether something follows.
+    pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, CodecError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(CodecError::Value { what }),
+        }
+    }
+
+    pub(crate) fn optional(&mut self, what: &'static str) -> Result<Option<usize>, CodecError> {
+        self.flag(what)?.then(|| self.u16()).transpose()
     }
 
     pub(crate) fn u32(&mut self) -> Result<u32, CodecError> {

@@ -17,23 +17,25 @@ use std::{
     sync::Arc,
 };
 
-use secsv_algebra::{Prg, Seed};
+use secsv_algebra::Seed;
 use secsv_federation::{Coalition, RoundId, SampleSet, Weights};
 use secsv_he::{Operations, UnitCosts};
 
 use crate::{
     ClientInput, Error, PartyId, TestRequest,
-    codec::Writer,
     decryptors::{Planner, Protocol, Unit},
     first_layer_batch::may_gather,
-    message::{Hello, Kind, TestPlan, UnitPlan},
+    message::{
+        ClientHello, CommonSeed, Counted, Kind, Message, OwnCount, OwnResult, OwnResultCounts, OwnTest,
+        Recount, RoundFinished, RoundStart, SealedClientKeys, TestFinished, TestPlan, UnitPlan,
+    },
     model::ranges,
     principal::{
         plan_of,
         split::{SplitTest, split_by_known_models},
     },
     sealed::EnvelopeKeys,
-    server::{Counted, Recount, UnitContext},
+    server::UnitContext,
     session::{Federation, Session},
 };
 pub(crate) use memory::open_rounds;
@@ -67,9 +69,9 @@ pub fn session(
         let own: Vec<&Weights> = input.local.values().collect();
         let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
         let ranges = ranges(&federation.program, &own, &known, &input.test_set);
-        Hello { samples: input.test_set.len() as u64, ranges, public_key: public_key.clone() }
+        ClientHello { samples: input.test_set.len() as u64, ranges, public_key: public_key.clone() }
     };
-    let hellos: Vec<Hello> = inputs.iter().map(hello).collect();
+    let hellos: Vec<ClientHello> = inputs.iter().map(hello).collect();
     let proposal = Session::propose(federation, federation.leader(), &hellos, costs)?;
     Session::decode(federation, &proposal).map_err(|_| Error::Local { what: "a proposal that decodes" })?
 }
@@ -80,7 +82,7 @@ pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Res
     let protocol = session.federation.settings.protocol;
     let mut planner = session.planner()?;
     let mut tally = Tally { gathered, ..Tally::new(session) };
-    agreement(&mut tally)?;
+    agreement(&mut tally);
     match protocol {
         Protocol::SecSv => secsv::prepare(&mut tally)?,
         Protocol::Hesv => hesv::prepare(&mut tally)?,
@@ -104,47 +106,44 @@ pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Res
                 Protocol::SecretSv => secretsv::test(&mut tally, &plan)?,
             }
         }
-        done(&mut tally);
+        finished(&mut tally, &TestFinished { test });
     }
-    round_batches.iter().for_each(|_| done(&mut tally));
+    round_batches.iter().for_each(|&round| finished(&mut tally, &RoundFinished { round }));
     let Tally { operations, traffic, work, .. } = tally;
     let memory = memory::estimate(session);
     Ok(Prediction { operations, traffic, work, memory, planner })
 }
 
 /// Until everybody knows the session and clients have their secrets.
-fn agreement(tally: &mut Tally<'_>) -> Result<(), Error> {
+fn agreement(tally: &mut Tally<'_>) {
     let session = tally.session;
     let clients = session.federation.clients;
     for (client, hello) in session.hellos.iter().enumerate() {
-        tally.send(PartyId::Client(client), PartyId::Principal, Kind::Hello, hello.encode().len());
+        tally.message(PartyId::Client(client), PartyId::Principal, hello);
     }
     let proposal = session.proposal().len();
     for to in (0..clients).map(PartyId::Client).chain(tally.auxiliary()) {
         tally.send(PartyId::Principal, to, Kind::Session, proposal);
     }
-    let [leader, keys] = [0, 1].map(|i| EnvelopeKeys::derive(&Seed::from_bytes([i; 32])));
-    let (from, to) = (PartyId::Client(session.leader), PartyId::Principal);
-    let rng = &mut Prg::new(&Seed::from_bytes([2; 32]));
-    let sealed = leader.seal(from, to, &keys.public(), &[], &[0; 2 * SEED], rng)?.len();
+    let leader = PartyId::Client(session.leader);
     for client in (0..clients).filter(|&client| client != session.leader) {
-        tally.send(from, PartyId::Principal, Kind::ClientKeys, sealed + size_of::<u16>());
-        tally.send(PartyId::Principal, PartyId::Client(client), Kind::ClientKeys, sealed);
+        tally.send(leader, PartyId::Principal, Kind::SealedClientKeys, SealedClientKeys::LENGTH);
+        let client = PartyId::Client(client);
+        tally.send(PartyId::Principal, client, Kind::SealedClientKeys, SealedClientKeys::LENGTH);
     }
     if let Some(auxiliary) = tally.auxiliary() {
-        tally.send(auxiliary, PartyId::Principal, Kind::Common, SEED);
+        let seed = Seed::from_bytes([0; 32]);
+        tally.message(auxiliary, PartyId::Principal, &CommonSeed { seed });
     }
-    Ok(())
 }
 
 /// Bytes of a seed.
 pub(crate) const SEED: usize = 32;
 
-fn done(tally: &mut Tally<'_>) {
+/// Something has ended: the auxiliary is told.
+fn finished<'a>(tally: &mut Tally<'_>, message: &impl Message<'a>) {
     if let Some(auxiliary) = tally.auxiliary() {
-        let mut w = Writer::default();
-        w.u8(0).u64(0);
-        tally.send(PartyId::Principal, auxiliary, Kind::Done, w.finish().len());
+        tally.message(PartyId::Principal, auxiliary, message);
     }
 }
 
@@ -179,32 +178,23 @@ fn plan(
 /// Tests of models that the owner of the samples knows.
 fn own_test(tally: &mut Tally<'_>, owner: usize, rounds: &[RoundId], tests: &[(usize, SampleSet)]) {
     let owner = PartyId::Client(owner);
-    let (mut asked, mut answer) = (Writer::default(), Writer::default());
-    asked.u64(0).rounds(rounds).u64(0);
-    answer.u64(0);
-    for (_, samples) in tests {
-        asked.u128(0).samples(samples);
-        for _ in rounds {
-            match tally.session.federation.settings.protocol {
-                Protocol::Hesv => answer.u64(0),
-                _ => answer.samples(samples),
-            };
-        }
-        tally.work.clear_samples += (rounds.len() * samples.len()) as u64;
+    let coalition = |number: usize| Coalition::from_bits(number as u128);
+    let models = tests.iter().map(|(number, samples)| (coalition(*number), samples.clone())).collect();
+    let own_test = OwnTest { test: 0, rounds: rounds.to_vec(), models };
+    tally.message(PartyId::Principal, owner, &own_test);
+    let of_all = |samples: &SampleSet| (rounds.len() * samples.len()) as u64;
+    tally.work.clear_samples += tests.iter().map(|(_, samples)| of_all(samples)).sum::<u64>();
+    let Some(auxiliary) = tally.auxiliary() else {
+        let right = vec![0; rounds.len() * tests.len()];
+        return tally.message(owner, PartyId::Principal, &OwnResultCounts { test: 0, right });
+    };
+    let right = rounds.iter().flat_map(|_| tests.iter().map(|(_, samples)| samples.clone())).collect();
+    tally.message(owner, PartyId::Principal, &OwnResult { test: 0, right });
+    let mut counted = Recount::default();
+    for &round in rounds {
+        tests.iter().for_each(|(number, _)| counted.add((round, coalition(*number)), Counted::default()));
     }
-    tally.send(PartyId::Principal, owner, Kind::OwnTest, asked.finish().len());
-    tally.send(owner, PartyId::Principal, Kind::OwnResult, answer.finish().len());
-    if let Some(auxiliary) = tally.auxiliary() {
-        let mut counted = Recount::default();
-        let models = rounds.iter().flat_map(|&round| tests.iter().map(move |(number, _)| (round, *number)));
-        models.for_each(|(round, number)| {
-            counted.add((round, Coalition::from_bits(number as u128)), Counted::default());
-        });
-        let mut told = Writer::default();
-        told.u64(0);
-        counted.write(&mut told);
-        tally.send(owner, auxiliary, Kind::OwnCount, told.finish().len());
-    }
+    tally.message(owner, auxiliary, &OwnCount { test: 0, counted });
 }
 
 fn open_round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> {
@@ -214,8 +204,7 @@ fn open_round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> {
         concerned = session.groups.iter().fold(concerned, |all, group| all.union(group.owners));
     }
     for client in concerned.members() {
-        let start = round.0.to_le_bytes().len();
-        tally.send(PartyId::Principal, PartyId::Client(client), Kind::RoundStart, start);
+        tally.message(PartyId::Principal, PartyId::Client(client), &RoundStart { round });
     }
     match session.federation.settings.protocol {
         Protocol::SecSv => secsv::round(tally, round),

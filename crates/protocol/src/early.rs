@@ -50,14 +50,15 @@ mod tests {
     #[test]
     fn a_sender_takes_no_more_than_its_room_and_gets_it_back() {
         let mut early = Early::default();
-        let message = |client| Incoming::new(PartyId::Client(client), Kind::Shared, vec![0; 16 << 20]);
+        let message =
+            |client| Incoming::new(PartyId::Client(client), Kind::ActivationShare, vec![0; 16 << 20]);
         (0..3).for_each(|_| early.keep(message(0), "no such test").unwrap());
         let refused = early.keep(message(0), "no such test");
         assert!(matches!(refused, Err(Error::Unexpected { from: PartyId::Client(0), .. })));
         early.keep(message(1), "no such test").unwrap();
         assert_eq!(early.take(|message| message.from == PartyId::Client(0)).len(), 3);
         early.keep(message(0), "no such test").unwrap();
-        let empty = || Incoming::new(PartyId::Client(2), Kind::Shared, Vec::new());
+        let empty = || Incoming::new(PartyId::Client(2), Kind::ActivationShare, Vec::new());
         let kept = (0..1 << 20).take_while(|_| early.keep(empty(), "no such test").is_ok()).count();
         assert_eq!(kept, MAX_EARLY_BYTES / OVERHEAD);
     }

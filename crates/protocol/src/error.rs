@@ -3,7 +3,7 @@
 use secsv_algebra::AlgebraError;
 use secsv_he::{HeError, WireError};
 
-use crate::{PartyId, message::Kind};
+use crate::{PartyId, kind::Kind};
 
 /// Why a role cannot go on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -143,8 +143,8 @@ impl Error {
             | Self::Unexpected { from, kind, .. }
             | Self::Second { from, kind }
             | Self::Damaged { from, kind, .. } => Some((from, kind, self)),
-            Self::Incompatible { from } => Some((from, Kind::Hello, self)),
-            Self::Envelope { from, .. } => Some((from, Kind::ClientKeys, self)),
+            Self::Incompatible { from } => Some((from, Kind::ClientHello, self)),
+            Self::Envelope { from, .. } => Some((from, Kind::SealedClientKeys, self)),
             _ => None,
         }
     }

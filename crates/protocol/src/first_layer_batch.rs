@@ -10,18 +10,9 @@ use secsv_he::linear::Layout;
 
 use crate::{
     codec::Writer,
-    message::UnitPlan,
+    message::{FirstLayerBatchId, UnitPlan},
     session::{Session, typical_costs},
 };
-
-/// Which samples: a digest of them, so that no randomness serves two selections.
-pub(crate) type FirstLayerBatchId = [u8; 32];
-
-/// All samples of all groups.
-pub(crate) const EVERYTHING: FirstLayerBatchId = [0; 32];
-
-/// Bytes before the outputs in a message with some of a first-layer batch's: round, pass and chunk.
-pub(crate) const HEAD: usize = size_of::<u32>() + size_of::<FirstLayerBatchId>() + size_of::<u32>();
 
 /// One group's part of a first-layer batch.
 pub(crate) struct FirstLayerBatch {
@@ -48,24 +39,22 @@ impl FirstLayerBatch {
     pub(crate) fn everything(session: &Session, group: usize) -> Self {
         let numbers = session.groups[group].chunks.clone();
         let chunks = session.chunks[numbers.clone()].iter().map(|chunk| chunk.places.clone()).collect();
-        Self { id: EVERYTHING, group, first: numbers.start, chunks, places: None }
+        Self { id: FirstLayerBatchId::All, group, first: numbers.start, chunks, places: None }
     }
 
     fn gathered(session: &Session, group: usize, samples: &SampleSet) -> Self {
         let places: Vec<usize> = samples.iter().collect();
         let mut w = Writer::default();
         w.u64(group as u64).samples(samples);
-        let id = blake3::derive_key("secsv: gathered samples", &w.finish());
+        let digest = blake3::derive_key("secsv: gathered samples", &w.finish());
+        let id = FirstLayerBatchId::Gathered(digest);
         let chunks = session.divide(places.len()).collect();
         Self { id, group, first: 0, chunks, places: Some(places) }
     }
 
     /// Randomness for one chunk of it in a round.
     pub(crate) fn seed(&self, own: &Seed, round: RoundId, chunk: usize) -> Seed {
-        let words =
-            self.id.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
-        let of_round = own.derive("first layer", round.0.into());
-        words.fold(of_round, |seed, word| seed.derive("pass", word)).derive("chunk", chunk as u64)
+        self.id.seed(&own.derive("first layer", round.0.into())).derive("chunk", chunk as u64)
     }
 
     /// The numbers of its chunks.

@@ -6,18 +6,20 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     Error, PartyId,
+    codec::FRAME_ROOM,
     error::FrameDefect,
-    message::Kind,
+    kind::Kind,
     role::{Digest, Incoming},
 };
 
-const MAGIC: [u8; 4] = *b"svf2";
+const MAGIC: [u8; 4] = *b"svf3";
 const LABEL: usize = 4 + 16 + 2 + 2 + 1 + 8 + 8;
 /// Where the kind stands.
 const KIND: usize = 24;
 const TAG: usize = 32;
 /// Bytes of a frame beside its content.
 pub(crate) const OVERHEAD: usize = LABEL + TAG;
+const _: () = assert!(OVERHEAD <= FRAME_ROOM);
 /// Frames that may arrive before the one that is due.
 const WINDOW: u64 = 4096;
 
@@ -147,11 +149,11 @@ mod tests {
     fn frames_come_out_once_and_in_order() {
         let (mut client, mut principal) = pair();
         let frames: Vec<_> =
-            (0..4u8).map(|i| client.seal(PartyId::Principal, Kind::Truth, vec![i; 3])).collect();
+            (0..4u8).map(|i| client.seal(PartyId::Principal, Kind::LabelShare, vec![i; 3])).collect();
         let from = PartyId::Client(0);
         assert!(principal.open(frames[2].clone()).unwrap().is_empty());
         assert_eq!(principal.gaps(), [from]);
-        let first = Incoming::new(from, Kind::Truth, vec![0; 3]);
+        let first = Incoming::new(from, Kind::LabelShare, vec![0; 3]);
         assert_eq!(principal.open(frames[0].clone()).unwrap(), [first]);
         assert!(principal.open(frames[0].clone()).unwrap().is_empty(), "doubled");
         assert_eq!(principal.open(frames[1].clone()).unwrap().len(), 2);
@@ -162,7 +164,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
         let (mut client, mut principal) = pair();
-        let frame = client.seal(PartyId::Principal, Kind::Truth, b"content".to_vec());
+        let frame = client.seal(PartyId::Principal, Kind::LabelShare, b"content".to_vec());
         let with = |bytes: Vec<u8>| Envelope { bytes, ..frame.clone() };
         for bit in 0..frame.bytes.len() * 8 {
             let mut flipped = frame.bytes.clone();
@@ -174,7 +176,7 @@ mod tests {
         }
         let other = Envelope { from: PartyId::Client(1), ..frame.clone() };
         assert!(principal.open(other).is_err(), "another link");
-        let other = Envelope { kind: Kind::Shared, ..frame.clone() };
+        let other = Envelope { kind: Kind::ActivationShare, ..frame.clone() };
         assert!(principal.open(other).is_err(), "another kind");
         let mut other = Links::new(PartyId::Principal, [2; 16]);
         assert_eq!(other.open(frame), Err(Error::Incompatible { from: PartyId::Client(0) }));

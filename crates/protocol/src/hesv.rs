@@ -11,9 +11,9 @@ use crate::{
     activation::Handed,
     decryptors::Protocol,
     error::CodecError,
-    message::{Kind, join, split},
+    message::{EncryptedActivations, EncryptedPredictions, Kind, Parts, StepAddress},
     program::Then,
-    role::{Meter, Phase},
+    role::{Incoming, Meter, Outgoing, Phase},
     server::{rows_of, updates_of},
     session::Session,
 };
@@ -52,23 +52,25 @@ pub(crate) fn slots_of(session: &Session, step: usize, samples: usize) -> (usize
 }
 
 impl Upload {
-    /// Encrypts what a step hands on, or the predicted labels, with the kind of the message.
+    /// Encrypts what a step hands on, or the predicted labels, for the server.
     pub(crate) fn encrypt(
         session: &Session,
-        step: usize,
+        address: StepAddress,
         handed: &Handed<Field>,
         key: &SecretKey,
         rng: &mut Prg,
         meter: &mut Meter<'_>,
-    ) -> Result<(Kind, Vec<u8>), Error> {
+    ) -> Result<Outgoing, Error> {
         meter.enter(Phase::Encrypt);
+        let step = address.step;
         let parameters = &session.encryption()?.parameters;
         let matrix = match handed {
             Handed::Shared(matrix) => matrix,
             Handed::Labels(labels) => {
                 let labels = Secret::new(labels.iter().map(|&label| label as u64).collect::<Vec<_>>());
                 let slots = key.encrypt_slots(labels.expose(), rng, &mut meter.operations)?;
-                return Ok((Kind::Predicted, slots.to_bytes(parameters)));
+                let message = EncryptedPredictions { address, slots: &slots.to_bytes(parameters) };
+                return Ok(Outgoing::of(PartyId::Principal, &message));
             }
         };
         let mut parts = Vec::new();
@@ -83,22 +85,22 @@ impl Upload {
             let slots = key.encrypt_slots(elements.expose().elements(), rng, &mut meter.operations)?;
             parts.push(slots.to_bytes(parameters));
         }
-        Ok((Kind::Shared, join(&parts)))
+        let message = EncryptedActivations { address, parts: Parts::from(&parts[..]) };
+        Ok(Outgoing::of(PartyId::Principal, &message))
     }
 
     /// Decodes what the client at a step sent for so many samples.
     pub(crate) fn decode(
         session: &Session,
-        step: usize,
         samples: usize,
-        from: PartyId,
-        bytes: &[u8],
+        message: &Incoming,
         meter: &mut Meter<'_>,
     ) -> Result<Self, Error> {
         meter.enter(Phase::Codec);
-        let malformed = |why| Error::Malformed { from, kind: Kind::Shared, why };
+        let malformed = |why| message.malformed(why);
         let encryption = session.encryption()?;
-        let parts = split(bytes).map_err(malformed)?;
+        let EncryptedActivations { address: StepAddress { step, .. }, parts: Parts(parts) } =
+            message.read(&())?;
         let (vectors, elements) = slots_of(session, step, samples);
         let Some(split) = parts.len().checked_sub(vectors) else {
             return Err(malformed(CodecError::Value { what: "number of vectors" }));
@@ -161,7 +163,7 @@ pub(crate) fn slot_replies(
     flooding: &Flooding,
     rng: &mut Prg,
     meter: &mut Meter<'_>,
-) -> Result<Vec<u8>, Error> {
+) -> Result<Vec<Vec<u8>>, Error> {
     meter.enter(Phase::Sanitise);
     let parameters = &session.encryption()?.parameters;
     let degree = parameters.degree();
@@ -173,7 +175,7 @@ pub(crate) fn slot_replies(
         let reply = public.sanitise(&vector, Packing::Slots, &planned, flooding, rng, ops)?;
         parts.push(reply.to_bytes(parameters));
     }
-    Ok(join(&parts))
+    Ok(parts)
 }
 
 fn planned_slots(degree: usize, elements: usize) -> Vec<bool> {
@@ -186,12 +188,11 @@ pub(crate) fn open_slots(
     elements: usize,
     key: &SecretKey,
     kind: Kind,
-    bytes: &[u8],
+    Parts(parts): &Parts<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Vec<u64>>, Error> {
     let malformed = |why| Error::Malformed { from: PartyId::Principal, kind, why };
     let parameters = &session.encryption()?.parameters;
-    let parts = split(bytes).map_err(malformed)?;
     if parts.len() != elements.div_ceil(parameters.degree()) {
         return Err(malformed(CodecError::Value { what: "number of replies" }));
     }

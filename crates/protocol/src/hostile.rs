@@ -1,15 +1,18 @@
 //! Every decoder of the wire as bytes to bytes, for the fuzz targets: what is accepted is encoded again.
 
+mod samples;
+
+pub use samples::{Sample, samples};
+
 use std::sync::Arc;
 
 use secsv_algebra::{Field, Prg, Ring64, Seed};
-use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use crate::{
     CodecError, Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
     frame::{Envelope, Links},
-    message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
+    message::Kind,
     role::Incoming,
     sealed::EnvelopeKeys,
     session::{Federation, Session},
@@ -19,70 +22,26 @@ type Outcome = Result<Vec<u8>, CodecError>;
 
 /// An honest frame.
 pub fn honest_frame() -> Vec<u8> {
-    Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, Kind::Truth, vec![7; 50]).bytes
+    Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, Kind::LabelShare, vec![7; 50]).bytes
 }
 
 /// Opens a frame and puts its content into one again.
 pub fn frame(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut links = Links::new(PartyId::Principal, [1; 16]);
-    let (from, to, kind) = (PartyId::Client(0), PartyId::Principal, Kind::Truth);
+    let (from, to, kind) = (PartyId::Client(0), PartyId::Principal, Kind::LabelShare);
     let due = links.open(Envelope { from, to, kind, bytes: bytes.to_vec() })?;
     let Some(Incoming { kind, content, .. }) = due.into_iter().next() else { return Ok(bytes.to_vec()) };
     Ok(Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, kind, content).bytes)
 }
 
-/// What a client publishes, of two operators.
-pub fn hello(bytes: &[u8]) -> Outcome {
-    Hello::decode(bytes, 2).map(|hello| hello.encode())
-}
-
-/// An honest plan.
-pub fn honest_plan() -> Vec<u8> {
-    let mut samples = SampleSet::none(21);
-    [0, 3, 20].into_iter().for_each(|sample| samples.insert(sample));
-    let unit = |group, gru, dealer: Option<usize>| UnitPlan {
-        group,
-        part: 3,
-        coalitions: vec![Coalition::from_bits(0b1011), Coalition::from_bits(0b11)],
-        samples: samples.clone(),
-        gathered: dealer.map(|_| samples.clone()),
-        chain: vec![1, 2],
-        gru,
-        dealer,
-        counter: None,
-    };
-    let units = vec![unit(0, None, None), unit(1, Some((2, 3)), Some(1))];
-    TestPlan { test: 5, round: RoundId(2), units }.encode()
-}
-
-/// A test's plan.
-pub fn plan(bytes: &[u8]) -> Outcome {
-    TestPlan::decode(bytes).map(|plan| plan.encode())
-}
-
-/// The head of messages about a unit.
-pub fn place(bytes: &[u8]) -> Outcome {
-    Place::decode(bytes).map(|(place, rest)| place.encode(rest))
-}
-
-/// An honest head with content.
-pub fn honest_place() -> Vec<u8> {
-    Place { unit: UnitId { test: 9, group: 1, part: 2 }, step: 2, item: 1, chunk: 3 }.encode(&[5; 20])
-}
-
 /// A set of samples.
-pub fn samples(bytes: &[u8]) -> Outcome {
+pub fn sample_set(bytes: &[u8]) -> Outcome {
     let mut reader = Reader::new(bytes);
     let samples = reader.samples()?;
     reader.end()?;
     let mut writer = Writer::default();
     writer.samples(&samples);
     Ok(writer.finish())
-}
-
-/// Byte strings one after the other.
-pub fn parts(bytes: &[u8]) -> Outcome {
-    split(bytes).map(|parts| join(&parts.into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>()))
 }
 
 /// Nine elements of a field.

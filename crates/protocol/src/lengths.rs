@@ -1,5 +1,7 @@
 //! How long messages may be, and how much of one sender's a server holds: all of it follows from the session.
 
+use std::iter::repeat_n;
+
 use secsv_algebra::Ring64;
 use secsv_he::{
     Ciphertext, EncryptedSlots, EvaluationKey, PublicKey, Reply,
@@ -11,12 +13,13 @@ use crate::{
     codec::packed_len,
     cost::open_rounds,
     decryptors::Protocol,
-    first_layer_batch,
     hesv::{rotation_steps, slots_of},
-    message::{ENVELOPE, Kind, Place},
+    message::{
+        COMMITMENT, Count, DealtProduct, EncryptedData, EvaluationKeys, FirstLayerBatchId, FirstLayerHalf,
+        Kind, MaskedFirstLayer, Model, ModelShare, OpenedSeeds, Parts, SealedClientKeys, StepAddress,
+    },
     principal::most_active,
     secret::{SharedModel, first_columns, stacked},
-    server::recount::COMMITMENT,
     session::{Federation, Session},
 };
 
@@ -33,7 +36,7 @@ impl Federation {
         let introduction = 8 + 2 + 8 * self.program.operators.len() + 8 + 32;
         let proposal = 2 + self.clients * introduction + 2 + 13 * self.program.operators.len();
         match (from, kind) {
-            (_, Kind::Hello) => Some(introduction as u64),
+            (_, Kind::ClientHello) => Some(introduction as u64),
             (PartyId::Principal, Kind::Session) => Some(proposal as u64),
             (PartyId::Principal, Kind::Values) => Some(TOLD as u64),
             _ => None,
@@ -46,6 +49,9 @@ impl Session {
     pub fn max_len(&self, from: PartyId, to: PartyId, kind: Kind) -> u64 {
         if let Some(known) = self.federation.max_len(from, kind) {
             return known;
+        }
+        if !kind.is_of(self.federation.settings.protocol) {
+            return REFUSED as u64;
         }
         let length = match from {
             PartyId::Client(client) => self.client_len(client, to, kind),
@@ -63,17 +69,21 @@ impl Session {
         let rounds =
             if server == PartyId::Principal { open_rounds(self).min(round_batches) } else { round_batches };
         let steps = self.program().steps.len() as u64;
-        let of_test = steps * (length(Kind::Shared) + length(Kind::Triple))
-            + length(Kind::Truth)
-            + length(Kind::Predicted);
-        let tests = (most_active(self) * self.groups.len()) as u64
-            * (of_test + length(Kind::OwnResult) + length(Kind::OwnCount));
+        let of_protocol = |kinds: &[Kind]| {
+            let kinds = kinds.iter().filter(|kind| kind.is_of(self.federation.settings.protocol));
+            kinds.map(|&kind| length(kind)).sum::<u64>()
+        };
+        let of_test = steps * of_protocol(&[Kind::ActivationShare, Kind::EncryptedActivations, Kind::Triple])
+            + of_protocol(&[Kind::LabelShare, Kind::EncryptedLabels])
+            + of_protocol(&[Kind::PredictionShare, Kind::EncryptedPredictions]);
+        let own = of_protocol(&[Kind::OwnResult, Kind::OwnResultCounts, Kind::OwnCount]);
+        let tests = (most_active(self) * self.groups.len()) as u64 * (of_test + own);
         let chunks =
             if self.federation.settings.protocol == Protocol::Hesv { self.chunks.len() as u64 } else { 1 };
-        let session = length(Kind::ServerKeys)
-            + chunks * length(Kind::Data)
-            + self.hellos.len() as u64 * length(Kind::ClientKeys);
-        let rounds = rounds as u64 * (length(Kind::Model) + length(Kind::FirstLayer));
+        let session = of_protocol(&[Kind::ServerKeys, Kind::EvaluationKeys, Kind::MaskSeed])
+            + chunks * of_protocol(&[Kind::DataShare, Kind::EncryptedData])
+            + self.hellos.len() as u64 * length(Kind::SealedClientKeys);
+        let rounds = rounds as u64 * of_protocol(&[Kind::Model, Kind::ModelShare, Kind::DealtProduct]);
         let disk = session + rounds + tests + 2 * MAX_EARLY_BYTES as u64;
         // Residues of 54 bits become words, seeds become the second half of a ciphertext, and one message is on its way.
         let largest = Kind::ALL.into_iter().map(length).max().unwrap_or(0);
@@ -106,45 +116,46 @@ impl Session {
     fn client_len(&self, client: usize, to: PartyId, kind: Kind) -> Option<usize> {
         let is_principal = to == PartyId::Principal;
         let samples = self.hellos.get(client)?.samples as usize;
-        let protocol = self.federation.settings.protocol;
         let group = self.largest_group();
         let hidden = self.program().gru.map_or(0, |gru| gru.hidden);
         let shared = (0..self.program().steps.len()).map(|step| self.shared_len(step, group)).max()?;
+        let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
         Some(match kind {
-            Kind::ServerKeys => self.keys_len(),
-            Kind::ClientKeys if is_principal => 2 + ENVELOPE,
-            Kind::OwnResult if is_principal => {
-                let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
-                // The initial model, the aggregate, its own, and the aggregate less its own.
-                8 + 4 * rounds * (8 + samples.div_ceil(8))
-            }
-            Kind::Count if is_principal && protocol == Protocol::Hesv => Place::LENGTH + 8,
-            Kind::Data if protocol == Protocol::Hesv => {
+            Kind::ServerKeys | Kind::EvaluationKeys => self.keys_len()?,
+            Kind::MaskSeed => SEED,
+            Kind::SealedClientKeys if is_principal => SealedClientKeys::LENGTH,
+            // The initial model, the aggregate, its own, and the aggregate less its own.
+            Kind::OwnResult if is_principal => 8 + 4 * rounds * (8 + samples.div_ceil(8)),
+            Kind::OwnResultCounts if is_principal => 8 + 4 * rounds * 8,
+            Kind::Count if is_principal => Count::LENGTH,
+            Kind::EncryptedData => {
                 let longest = self.chunks.iter().map(|chunk| chunk.places.len()).max().unwrap_or(0);
-                4 + 8 + self.batches_len(0, longest)?
+                EncryptedData::HEAD + 8 + self.batches_len(0, longest)?
             }
-            Kind::Model => self.model_len(is_principal)?,
-            Kind::Shared if protocol == Protocol::Hesv => Place::LENGTH + shared,
-            Kind::Truth | Kind::Predicted if protocol == Protocol::Hesv => {
-                Place::LENGTH + EncryptedSlots::encoded_len(&self.encryption.as_ref()?.parameters, group)
+            Kind::Model => self.model_len()?,
+            Kind::ModelShare if is_principal => ModelShare::HEAD + SEED,
+            Kind::ModelShare => ModelShare::HEAD + 8 * SharedModel::size(self.program()),
+            Kind::EncryptedActivations => StepAddress::LENGTH + shared,
+            Kind::EncryptedLabels | Kind::EncryptedPredictions => {
+                StepAddress::LENGTH
+                    + EncryptedSlots::encoded_len(&self.encryption.as_ref()?.parameters, group)
             }
-            Kind::Data if is_principal => SEED,
-            Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple if is_principal => {
-                Place::LENGTH + SEED
+            Kind::DataShare if is_principal => SEED,
+            Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::Triple
+                if is_principal =>
+            {
+                StepAddress::LENGTH + SEED
             }
-            Kind::Data => self.packed(self.program().input_size * samples),
-            Kind::FirstLayer if protocol == Protocol::SecretSv => {
+            Kind::DataShare => self.packed(self.program().input_size * samples),
+            Kind::DealtProduct => {
                 let rounds = self.federation.rounds.keys();
                 let most = rounds.map(|round| stacked(self, *round)).max().unwrap_or(0);
-                4 + 8 * most * first_columns(self, client)
+                DealtProduct::HEAD + 8 * most * first_columns(self, client)
             }
-            Kind::Shared => Place::LENGTH + shared,
-            Kind::Truth | Kind::Predicted => Place::LENGTH + COMMITMENT + self.label_bytes(),
-            Kind::OwnCount => {
-                let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
-                8 + 8 + 4 * rounds * (4 + 16 + 8 + 8) + 8
-            }
-            Kind::Triple => Place::LENGTH + SEED + self.packed(hidden * group),
+            Kind::ActivationShare => StepAddress::LENGTH + shared,
+            Kind::LabelShare | Kind::PredictionShare => StepAddress::LENGTH + COMMITMENT + self.label_bytes(),
+            Kind::OwnCount => 8 + 8 + 4 * rounds * (4 + 16 + 8 + 8) + 8,
+            Kind::Triple => StepAddress::LENGTH + SEED + self.packed(hidden * group),
             _ => return None,
         })
     }
@@ -159,35 +170,41 @@ impl Session {
             let layout = &self.encryption.as_ref()?.layouts[operator];
             Some(layout.batches(operators[operator].positions * samples) * layout.rows())
         };
+        let weights = operators.iter().map(|operator| operator.shape.d_out * operator.shape.d_in);
+        let weights = weights.max().unwrap_or(0);
         let later = (0..operators.len()).filter_map(|operator| ciphertexts(operator, group)).max();
         Some(match kind {
-            Kind::Common => SEED,
-            Kind::Done => 9,
-            Kind::RoundStart => 4,
-            Kind::ClientKeys => ENVELOPE,
+            Kind::CommonSeed => SEED,
+            Kind::TestFinished => 8,
+            Kind::RoundFinished | Kind::RoundStart => 4,
+            Kind::SealedClientKeys => SealedClientKeys::LENGTH,
             Kind::PublicKey => PublicKey::encoded_len(parameters?),
-            Kind::Opened => Place::LENGTH + SEED * (1 + self.federation.clients),
+            Kind::PublicKeyDigest => blake3::OUT_LEN,
+            Kind::OpenedSeeds => OpenedSeeds::length(1 + self.federation.clients),
             Kind::Test | Kind::OwnTest => TOLD,
-            Kind::FirstLayer => {
+            Kind::FirstLayerHalf => {
                 let models = self.federation.clients;
                 let chunks = self.chunks.iter().filter_map(|chunk| ciphertexts(0, chunk.places.len()));
-                let ciphertext = 8 + Ciphertext::encoded_len(parameters?);
-                first_layer_batch::HEAD + 8 + models * chunks.max().unwrap_or(0) * ciphertext
+                let count = models * chunks.max().unwrap_or(0);
+                let head = FirstLayerHalf::head(FirstLayerBatchId::Gathered([0; 32]));
+                head + Parts::length(repeat_n(Ciphertext::encoded_len(parameters?), count))
             }
-            Kind::Half => Place::LENGTH + 8 + later? * (8 + Ciphertext::encoded_len(parameters?)),
-            Kind::Reply | Kind::Differences => {
-                let reply = 8 + Reply::encoded_len(parameters?, parameters?.degree());
+            Kind::LayerHalf => {
+                StepAddress::LENGTH + Parts::length(repeat_n(Ciphertext::encoded_len(parameters?), later?))
+            }
+            Kind::Reply | Kind::BlindedDifferences => {
+                let reply = Reply::encoded_len(parameters?, parameters?.degree());
                 let slots = (outputs.max(group)).div_ceil(parameters?.degree());
-                Place::LENGTH + 8 + later?.max(slots) * reply
+                StepAddress::LENGTH + Parts::length(repeat_n(reply, later?.max(slots)))
             }
-            Kind::Verdict => Place::LENGTH + self.label_bytes(),
-            Kind::Opening => {
-                let weights = operators.iter().map(|operator| operator.shape.d_out * operator.shape.d_in);
-                let stacked = self.federation.clients * weights.max().unwrap_or(0);
+            Kind::DifferenceShare => StepAddress::LENGTH + self.label_bytes(),
+            Kind::MaskedFirstLayer => MaskedFirstLayer::HEAD + 8 * self.federation.clients * weights,
+            Kind::MaskedLayer => StepAddress::LENGTH + 8 * weights,
+            Kind::MaskedFactors => {
                 let hidden = self.program().gru.map_or(0, |gru| gru.hidden);
-                1 + Place::LENGTH + 8 * stacked.max(2 * hidden * group)
+                StepAddress::LENGTH + 8 * 2 * hidden * group
             }
-            Kind::OutputShare => Place::LENGTH + 8 * outputs,
+            Kind::OutputShare => StepAddress::LENGTH + 8 * outputs,
             _ => return None,
         })
     }
@@ -200,25 +217,19 @@ impl Session {
         }
     }
 
-    fn keys_len(&self) -> usize {
-        let Some(encryption) = &self.encryption else { return SEED };
-        let public = PublicKey::encoded_len(&encryption.parameters);
-        match rotation_steps(self) {
-            Ok(steps) if self.federation.settings.protocol == Protocol::Hesv => {
-                8 + 8 + public + 8 + EvaluationKey::encoded_len(&encryption.parameters, steps.len())
-            }
-            _ => public,
+    fn keys_len(&self) -> Option<usize> {
+        let parameters = &self.encryption.as_ref()?.parameters;
+        let public = PublicKey::encoded_len(parameters);
+        if self.federation.settings.protocol != Protocol::Hesv {
+            return Some(public);
         }
+        let rotations = rotation_steps(self).ok()?.len();
+        Some(EvaluationKeys::length(public, EvaluationKey::encoded_len(parameters, rotations)))
     }
 
-    fn model_len(&self, is_principal: bool) -> Option<usize> {
-        let Some(encryption) = &self.encryption else {
-            let size = SharedModel::size(self.program());
-            return Some(4 + if is_principal { SEED } else { 8 * size });
-        };
-        let layers = encryption.layouts.iter();
-        let length = |layout| 16 + EncryptedMatrix::encoded_len(layout) + EncryptedBias::encoded_len(layout);
-        Some(4 + 8 + layers.map(length).sum::<usize>())
+    fn model_len(&self) -> Option<usize> {
+        let lengths = |layout| [EncryptedMatrix::encoded_len(layout), EncryptedBias::encoded_len(layout)];
+        Some(Model::length(self.encryption.as_ref()?.layouts.iter().flat_map(lengths)))
     }
 
     fn batches_len(&self, operator: usize, samples: usize) -> Option<usize> {

@@ -38,6 +38,7 @@ mod hesv;
 #[doc(hidden)]
 pub mod hostile;
 pub mod ideal;
+mod kind;
 mod labels;
 mod lengths;
 pub mod message;
@@ -60,12 +61,12 @@ pub use client::{Client, ClientInput, model_digest, own_right, test_set_digest};
 pub use early::MAX_EARLY_BYTES;
 pub use error::{CodecError, Error, FrameDefect, KeyDefect};
 pub use frame::{Envelope, Links};
+pub use message::{Counted, Recount};
 pub use party::PartyId;
 pub use principal::{Assignment, Principal, TestRequest, TestResult};
 pub use program::Program;
 pub use scope::Scope;
 pub use sealed::EnvelopeKeys;
-pub use server::{Counted, Recount};
 
 pub use secsv_algebra::{Field, Matrix, Ring, Ring64, Secret, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};

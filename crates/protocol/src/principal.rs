@@ -29,16 +29,22 @@ use secsv_he::{Ciphertext, PublicKey, UnitCosts};
 
 use crate::{
     Error, PartyId, check,
-    codec::{Reader, Writer},
     decryptors::Planner,
     error::CodecError,
-    first_layer_batch::{FirstLayerBatch, FirstLayerBatchId},
+    first_layer_batch::FirstLayerBatch,
     labels,
-    message::{ENVELOPE, Hello, Kind, Place, UnitId},
+    message::{
+        ActivationShare, ClientHello, CommonSeed, DataShare, DifferenceShare, FirstLayerBatchId, Head, Kind,
+        LabelBody, LabelShare, LayerHalf, MaskedFactors, PredictionShare, RoundFinished, SealedClientKeys,
+        Server, ServerKeys, ServerPublicKey, ShareBody, StepAddress, TripleShare, UnitId,
+    },
     role::{Digest, Effects, Incoming, Outgoing, Role},
     scope::Scope,
     secret::{self, SecretServer},
-    server::{Store, Triple, UnitState, may_send, missing, missing_inputs, products_of, tell_key, waits_for},
+    server::{
+        Store, Triple, UnitContext, UnitState, may_send, missing, missing_inputs, products_of, tell_key,
+        waits_for,
+    },
     session::{Federation, Session},
     views::{Message, View, server_view},
 };
@@ -48,7 +54,7 @@ pub struct Principal {
     federation: Arc<Federation>,
     seed: Seed,
     costs: Option<UnitCosts>,
-    hellos: BTreeMap<usize, Hello>,
+    hellos: BTreeMap<usize, ClientHello>,
     session: Option<Arc<Session>>,
     planner: Option<Planner>,
     public: Option<Arc<PublicKey>>,
@@ -63,7 +69,7 @@ pub struct Principal {
     queue: BTreeMap<(RoundId, u64), TestRequest>,
     tests: BTreeMap<u64, TestState>,
     units: BTreeMap<UnitId, UnitState>,
-    halves: BTreeMap<Place, Halves>,
+    halves: BTreeMap<StepAddress, Halves>,
     verdicts: BTreeMap<UnitId, Vec<u8>>,
     roles: BTreeMap<(RoundId, Coalition, usize), attempts::Roles>,
     /// Rounds and groups in which others have taken somebody's place.
@@ -180,10 +186,7 @@ impl Principal {
         self.secret.forget_round(round);
         self.store.forget_round(round);
         self.hesv.forget_round(round);
-        let mut w = Writer::default();
-        w.u8(1).u64(round.0.into());
-        let content = w.finish();
-        effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
+        effects.outbox.extend(self.auxiliary().map(|to| Outgoing::of(to, &RoundFinished { round })));
         // Others may come in its place.
         effects.and(self.pump()?);
         Ok(effects)
@@ -194,32 +197,23 @@ impl Principal {
     }
 
     fn on_message(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
-        let Incoming { from, kind, ref content, digest } = message;
+        let Incoming { from, kind, ref content, .. } = message;
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         let unexpected = |state| Error::Unexpected { from, kind, state };
-        match (kind, from) {
-            (Kind::Hello, PartyId::Client(client))
-                if self.session.is_none() && client < self.federation.clients =>
-            {
-                let hello =
-                    Hello::decode(content, self.federation.program.operators.len()).map_err(malformed)?;
-                if !self.federation.is_envelope_key(client, &hello.public_key) {
-                    return Err(malformed(CodecError::Value { what: "envelope key" }));
-                }
-                self.hellos.insert(client, hello);
-                return self.propose();
-            }
-            _ if self.session.is_none() => return Err(unexpected("clients introduce themselves")),
-            _ => {}
+        if self.session.is_none() {
+            return self.introduction(&message);
         }
         if self.is_late(kind, content) {
             return Ok(Effects::default());
         }
-        if let Some(session) = self.session.clone().filter(|session| secret::takes(session, from, kind)) {
+        let session = self.agreed()?;
+        if !kind.is_of(self.federation.settings.protocol) {
+            return Err(unexpected("another protocol"));
+        }
+        if secret::takes(&session, from, kind) {
             return secret::take(self, &session, message);
         }
-        let session = self.agreed()?;
-        if self.is_hesv() && kind != Kind::ClientKeys {
+        if self.is_hesv() && kind != Kind::SealedClientKeys {
             return self.take_hesv(&session, message);
         }
         match (kind, from) {
@@ -227,84 +221,105 @@ impl Principal {
             (Kind::ServerKeys, PartyId::Client(leader))
                 if leader == session.leader && self.public.is_none() =>
             {
-                let parameters = &session.encryption()?.parameters;
-                let key = PublicKey::from_bytes(parameters, content).map_err(|e| malformed(e.into()))?;
-                self.public = Some(Arc::new(key));
-                self.store.digests.insert((kind, leader), digest);
-                let mut effects = tell_key(&session, message.content);
-                effects.and(self.pump()?);
-                Ok(effects)
+                self.take_server_keys(&session, &message)
             }
-            (Kind::ClientKeys, PartyId::Client(leader)) if leader == session.leader => {
-                let mut r = Reader::new(content);
-                let to = r.u16().map_err(malformed)?;
-                let sealed = r.rest();
-                if to >= self.federation.clients || to == leader || sealed.len() != ENVELOPE {
+            (Kind::SealedClientKeys, PartyId::Client(leader)) if leader == session.leader => {
+                let sealed: SealedClientKeys<'_> = message.read(&())?;
+                if sealed.client >= self.federation.clients || sealed.client == leader {
                     return Err(malformed(CodecError::Value { what: "addressee" }));
                 }
                 // Once: whoever has one refuses another, and whatever comes behind it.
-                if !self.relayed.insert(to) {
+                if !self.relayed.insert(sealed.client) {
                     return Err(unexpected("the envelope was sent on"));
                 }
-                let mut effects = Effects::default();
-                effects.outbox.push(Outgoing::new(PartyId::Client(to), Kind::ClientKeys, sealed.to_vec()));
-                Ok(effects)
+                Ok(Effects::send(Outgoing::of(PartyId::Client(sealed.client), &sealed)))
             }
-            (Kind::Common, PartyId::Auxiliary) => {
-                self.common = Some(Reader::new(content).only_seed().map_err(malformed)?);
+            (Kind::CommonSeed, PartyId::Auxiliary) => {
+                let CommonSeed { seed } = message.read(&())?;
+                self.common = Some(seed);
                 self.pump()
             }
-            (Kind::Data, PartyId::Client(owner)) if owner < session.hellos.len() => {
-                let seed = Reader::new(content).only_seed().map_err(malformed)?;
-                self.store.digests.insert((kind, owner), digest);
-                let (rows, columns) = (session.program().input_size, session.hellos[owner].samples as usize);
-                let share = SeedShare::new(session.field(), rows, columns, seed).expand();
-                self.store.data.insert(owner, Arc::new(share));
-                let mut effects = self.pump()?;
-                let open: Vec<RoundId> = self.rounds.keys().copied().collect();
-                for round in open {
-                    effects.and(self.first_layer(round)?);
-                }
-                Ok(effects)
+            (Kind::DataShare, PartyId::Client(owner)) if owner < session.hellos.len() => {
+                self.data_share(&session, owner, &message)
             }
             (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, message),
-            (Kind::FirstLayer, PartyId::Auxiliary) => self.first_half(&session, message),
-            (Kind::Half, PartyId::Auxiliary) => {
-                let (place, rest) = Place::decode(content).map_err(malformed)?;
-                let context = self.units.get(&place.unit).and_then(|state| state.plan.as_ref());
-                let context = context.ok_or(unexpected("no such test"))?;
-                let mut products = products_of(&session);
-                let found = products.find(|(step, item, ..)| (*step, *item) == (place.step, place.item));
-                let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "step" }))?;
-                let columns = session.program().operators[operator].positions * context.places().len();
-                let layout = &session.encryption()?.layouts[operator];
-                let count = layout.batches(columns) * layout.rows();
-                check::ciphertexts(&session, count, rest).map_err(malformed)?;
-                self.halves.entry(place).or_default().other = Some(message);
-                self.advance(place.unit)
+            (Kind::FirstLayerHalf, PartyId::Auxiliary) => self.first_half(&session, message),
+            (Kind::LayerHalf, PartyId::Auxiliary) => self.layer_half(&session, message),
+            (Kind::MaskedFactors, PartyId::Auxiliary) => {
+                let factors: MaskedFactors<'_> = message.read(&())?;
+                let unit = factors.address.unit;
+                let state = self.units.get_mut(&unit).ok_or(unexpected("no such test"))?;
+                state.take_masked(&session, factors).map_err(malformed)?;
+                self.advance(unit)
             }
-            (Kind::Opening, PartyId::Auxiliary) => {
-                let (place, rest) = Place::decode(content).map_err(malformed)?;
-                let state = self.units.get_mut(&place.unit).ok_or(unexpected("no such test"))?;
-                state.take_opening(&session, place, rest).map_err(malformed)?;
-                self.advance(place.unit)
-            }
-            (Kind::Verdict, PartyId::Auxiliary) => {
-                let (place, rest) = Place::decode(content).map_err(malformed)?;
-                let context = self.units.get(&place.unit).and_then(|state| state.plan.as_ref());
-                let context = context.ok_or(unexpected("no such test"))?;
-                labels::check_len(context.label_bytes(&session), rest).map_err(malformed)?;
-                self.verdicts.insert(place.unit, rest.to_vec());
-                self.advance(place.unit)
-            }
-            (Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Triple, PartyId::Client(client)) => {
-                self.client_share(&session, client, &message)
-            }
+            (Kind::DifferenceShare, PartyId::Auxiliary) => self.difference_share(&session, &message),
+            (
+                Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::Triple,
+                PartyId::Client(client),
+            ) => self.client_share(&session, client, message),
             (Kind::OwnResult, PartyId::Client(client)) => {
                 self.own_result(&session, client, content).map_err(malformed)?
             }
             _ => Err(unexpected("testing")),
         }
+    }
+
+    /// What a client publishes, before there is a session.
+    fn introduction(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
+        match (message.kind, message.from) {
+            (Kind::ClientHello, PartyId::Client(client)) if client < self.federation.clients => {
+                let hello: ClientHello = message.read(&self.federation.program.operators.len())?;
+                if !self.federation.is_envelope_key(client, &hello.public_key) {
+                    return Err(message.malformed(CodecError::Value { what: "envelope key" }));
+                }
+                self.hellos.insert(client, hello);
+                self.propose()
+            }
+            _ => Err(message.unexpected("clients introduce themselves")),
+        }
+    }
+
+    /// The leader's public key.
+    fn take_server_keys(&mut self, session: &Session, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let ServerKeys { public } = message.read(&())?;
+        let key = PublicKey::from_bytes(&session.encryption()?.parameters, public);
+        self.public = Some(Arc::new(key.map_err(|e| message.malformed(e.into()))?));
+        self.store.digests.insert((message.kind, session.leader), message.digest);
+        let mut effects = tell_key(session, &ServerPublicKey { public });
+        effects.and(self.pump()?);
+        Ok(effects)
+    }
+
+    /// The principal's share of an owner's samples.
+    fn data_share(
+        &mut self,
+        session: &Session,
+        owner: usize,
+        message: &Incoming,
+    ) -> Result<Effects<Self>, Error> {
+        let DataShare { share: ShareBody::Seed(seed) } = message.read(&Server::Principal)? else {
+            return Err(message.unexpected("a seed"));
+        };
+        self.store.digests.insert((message.kind, owner), message.digest);
+        let (rows, columns) = (session.program().input_size, session.hellos[owner].samples as usize);
+        let share = SeedShare::new(session.field(), rows, columns, seed).expand();
+        self.store.data.insert(owner, Arc::new(share));
+        let mut effects = self.pump()?;
+        let open: Vec<RoundId> = self.rounds.keys().copied().collect();
+        for round in open {
+            effects.and(self.first_layer(round)?);
+        }
+        Ok(effects)
+    }
+
+    /// The auxiliary's share of the differences of a unit's labels.
+    fn difference_share(&mut self, session: &Session, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let DifferenceShare { address, labels } = message.read(&())?;
+        let context = self.units.get(&address.unit).and_then(|state| state.plan.as_ref());
+        let context = context.ok_or_else(|| message.unexpected("no such test"))?;
+        labels::check_len(context.label_bytes(session), labels).map_err(|why| message.malformed(why))?;
+        self.verdicts.insert(address.unit, labels.to_vec());
+        self.advance(address.unit)
     }
 
     /// Once everybody has published: choose, and tell everybody.
@@ -313,7 +328,7 @@ impl Principal {
         if self.hellos.len() < self.federation.clients {
             return Ok(effects);
         }
-        let hellos: Vec<Hello> = self.hellos.values().cloned().collect();
+        let hellos: Vec<ClientHello> = self.hellos.values().cloned().collect();
         let leader = self.federation.leader();
         let proposal = Session::propose(&self.federation, leader, &hellos, self.costs.as_ref())?;
         let session = Session::decode(&self.federation, &proposal)
@@ -329,50 +344,48 @@ impl Principal {
         Ok(effects)
     }
 
+    /// The auxiliary's halves of a later layer's outputs.
+    fn layer_half(&mut self, session: &Session, message: Incoming) -> Result<Effects<Self>, Error> {
+        let malformed = |why| message.malformed(why);
+        let LayerHalf { address, ciphertexts } = message.read(&())?;
+        let context = self.units.get(&address.unit).and_then(|state| state.plan.as_ref());
+        let context = context.ok_or_else(|| message.unexpected("no such test"))?;
+        let mut products = products_of(session);
+        let found = products.find(|(step, item, ..)| (*step, *item) == (address.step, address.item));
+        let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "step" }))?;
+        let columns = session.program().operators[operator].positions * context.places().len();
+        let layout = &session.encryption()?.layouts[operator];
+        let count = layout.batches(columns) * layout.rows();
+        check::ciphertexts(session, count, &ciphertexts).map_err(malformed)?;
+        self.halves.entry(address).or_default().other = Some(message);
+        self.advance(address.unit)
+    }
+
     fn client_share(
         &mut self,
         session: &Arc<Session>,
         client: usize,
-        message: &Incoming,
+        message: Incoming,
     ) -> Result<Effects<Self>, Error> {
         let kind = message.kind;
-        let malformed = |why| message.malformed(why);
-        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
+        let address = Head::step(kind, &message.content);
+        let address = address.ok_or_else(|| message.malformed(CodecError::Truncated))?;
         let unexpected = message.unexpected("somebody else's part, or no such test");
-        let Some(state) = self.units.get_mut(&place.unit) else { return Err(unexpected) };
+        let Some(state) = self.units.get_mut(&address.unit) else { return Err(unexpected) };
         let Some(context) = state.plan.clone() else { return Err(unexpected) };
-        if !may_send(session, &context, client, kind, place) {
+        if !may_send(session, &context, client, kind, address) {
             return Err(unexpected);
         }
-        if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
-            return secret::take_shared(self, session, &context, message, place, rest);
-        }
-        let seed = Reader::new(rest).only_seed().map_err(malformed)?;
-        let (field, count) = (session.field(), context.places().len());
         match kind {
-            Kind::Shared => {
-                let rows = session.program().shared_size(place.step);
-                let share = SeedShare::new(field, rows, count, seed).expand();
-                state.inputs.insert(place.step, Arc::new(share));
-                state.input_digests.insert(place.step, message.digest);
+            Kind::ActivationShare if session.encryption.is_none() => {
+                return secret::take_shared(self, session, &context, message);
             }
-            Kind::Predicted => {
-                state.predicted = Some(labels::expand(&seed, context.label_bytes(session)));
-                state.seeds.insert((kind, client), seed);
+            Kind::Triple if session.encryption.is_none() => {
+                return secret::take_triple(self, session, &context, &message);
             }
-            Kind::Truth => {
-                let truth = labels::expand(&seed, context.truth_bytes(session, client));
-                state.truths.insert(client, truth);
-                state.seeds.insert((kind, client), seed);
-            }
-            _ => {
-                let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
-                let mut prg = Prg::new(&seed);
-                let mut draw = || Share::new(Matrix::uniform(field, hidden, count, &mut prg));
-                state.triples.insert(place.step, Triple { a: draw(), b: draw(), c: draw() });
-            }
+            _ => seed_share(state, session, &context, client, &message)?,
         }
-        self.advance(place.unit)
+        self.advance(address.unit)
     }
 
     /// Starts whatever a unit has everything for.
@@ -403,12 +416,49 @@ impl Principal {
         effects.and(self.judge(session, &context)?);
         Ok(effects)
     }
+}
 
-    fn send(&self, to: PartyId, kind: Kind, content: Vec<u8>) -> Effects<Self> {
-        let mut effects = Effects::default();
-        effects.outbox.push(Outgoing::new(to, kind, content));
-        effects
+/// The principal's share of what a client shares in a unit: all of it the stream of a seed.
+fn seed_share(
+    state: &mut UnitState,
+    session: &Session,
+    context: &UnitContext,
+    client: usize,
+    message: &Incoming,
+) -> Result<(), Error> {
+    let (field, count, kind) = (session.field(), context.places().len(), message.kind);
+    let no_seed = || message.unexpected("a seed");
+    match kind {
+        Kind::ActivationShare => {
+            let ActivationShare { address, share } = message.read(&Server::Principal)?;
+            let ShareBody::Seed(seed) = share else { return Err(no_seed()) };
+            let rows = session.program().shared_size(address.step);
+            let share = SeedShare::new(field, rows, count, seed).expand();
+            state.inputs.insert(address.step, Arc::new(share));
+            state.input_digests.insert(address.step, message.digest);
+        }
+        Kind::PredictionShare => {
+            let PredictionShare { share, .. } = message.read(&Server::Principal)?;
+            let LabelBody::Seed(seed) = share else { return Err(no_seed()) };
+            state.predicted = Some(labels::expand(&seed, context.label_bytes(session)));
+            state.seeds.insert((kind, client), seed);
+        }
+        Kind::LabelShare => {
+            let LabelShare { share, .. } = message.read(&Server::Principal)?;
+            let LabelBody::Seed(seed) = share else { return Err(no_seed()) };
+            let truth = labels::expand(&seed, context.truth_bytes(session, client));
+            state.truths.insert(client, truth);
+            state.seeds.insert((kind, client), seed);
+        }
+        _ => {
+            let TripleShare { address, seed, .. } = message.read(&Server::Principal)?;
+            let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
+            let mut prg = Prg::new(&seed);
+            let mut draw = || Share::new(Matrix::uniform(field, hidden, count, &mut prg));
+            state.triples.insert(address.step, Triple { a: draw(), b: draw(), c: draw() });
+        }
     }
+    Ok(())
 }
 
 impl secret::Host for Principal {
@@ -466,21 +516,19 @@ impl Role for Principal {
         let leader = PartyId::Client(session.leader);
         let mut all = Vec::new();
         all.extend(self.public.is_none().then(|| format!("{} from {leader}", Kind::ServerKeys)));
-        all.extend(self.common.is_none().then(|| format!("{} from auxiliary", Kind::Common)));
+        all.extend(self.common.is_none().then(|| format!("{} from auxiliary", Kind::CommonSeed)));
         let rounds: Vec<RoundId> = self.rounds.keys().copied().collect();
         all.extend(missing_inputs(session, &self.store, &rounds));
         for (round, state) in &self.rounds {
             let halves = state.own.keys().filter(|chunk| !state.other.contains_key(chunk));
-            all.extend(
-                halves.map(|(_, chunk)| {
-                    format!("{} {chunk} of round {round} from auxiliary", Kind::FirstLayer)
-                }),
-            );
+            all.extend(halves.map(|(_, chunk)| {
+                format!("{} {chunk} of round {round} from auxiliary", Kind::FirstLayerHalf)
+            }));
         }
-        for (place, _) in self.halves.iter().filter(|(_, h)| h.own.is_some() && h.other.is_none()) {
-            let (test, group) = (place.unit.test, place.unit.group);
-            let step = place.step;
-            all.push(format!("{} of test {test} group {group} step {step} from auxiliary", Kind::Half));
+        for (address, _) in self.halves.iter().filter(|(_, h)| h.own.is_some() && h.other.is_none()) {
+            let (test, group) = (address.unit.test, address.unit.group);
+            let step = address.step;
+            all.push(format!("{} of test {test} group {group} step {step} from auxiliary", Kind::LayerHalf));
         }
         for (test, state) in &self.tests {
             let owners = state.owners_left.keys().map(|&owner| PartyId::Client(owner));
@@ -490,7 +538,7 @@ impl Role for Principal {
             let lacks = missing(session, *id, state);
             if lacks.is_empty() && !self.verdicts.contains_key(id) {
                 let (test, group) = (id.test, id.group);
-                all.push(format!("{} of test {test} group {group} from auxiliary", Kind::Verdict));
+                all.push(format!("{} of test {test} group {group} from auxiliary", Kind::DifferenceShare));
             }
             all.extend(lacks);
         }

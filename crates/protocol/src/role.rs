@@ -6,7 +6,13 @@ use std::sync::Arc;
 
 use secsv_he::Operations;
 
-use crate::{Error, PartyId, error::CodecError, message::Kind, scope::Scope, session::Session};
+use crate::{
+    Error, PartyId,
+    error::CodecError,
+    message::{Kind, Message},
+    scope::Scope,
+    session::Session,
+};
 
 /// A message as its sender hands it over: whoever runs the role numbers and frames it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +29,11 @@ impl Outgoing {
     /// A message to a party.
     pub fn new(to: PartyId, kind: Kind, content: impl Into<Arc<Vec<u8>>>) -> Self {
         Self { to, kind, content: content.into() }
+    }
+
+    /// A message of one kind to a party.
+    pub(crate) fn of<'a, M: Message<'a>>(to: PartyId, message: &M) -> Self {
+        Self::new(to, M::KIND, message.encode())
     }
 }
 
@@ -47,6 +58,11 @@ impl Incoming {
     pub fn new(from: PartyId, kind: Kind, content: Vec<u8>) -> Self {
         let digest = *blake3::hash(&content).as_bytes();
         Self { from, kind, content, digest }
+    }
+
+    /// The content as a message of one kind.
+    pub(crate) fn read<'a, M: Message<'a>>(&'a self, context: &M::Context) -> Result<M, Error> {
+        M::decode(&self.content, context).map_err(|why| self.malformed(why))
     }
 
     /// The error that its content is not what it should be.
@@ -131,6 +147,11 @@ impl<R> Effects<R> {
     pub fn and(&mut self, other: Self) {
         self.outbox.extend(other.outbox);
         self.jobs.extend(other.jobs);
+    }
+
+    /// A message to be delivered, and nothing else.
+    pub(crate) fn send(message: Outgoing) -> Self {
+        Self { outbox: vec![message], jobs: Vec::new() }
     }
 
     /// Adds a job.

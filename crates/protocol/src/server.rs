@@ -5,8 +5,7 @@ pub(crate) mod recount;
 mod unit;
 
 pub(crate) use gated_sums::{Opening, Triple, gated_sum, masked_factors, updates_of};
-use recount::{COMMITMENT, Labelled};
-pub use recount::{Counted, Recount};
+use recount::Labelled;
 pub(crate) use unit::{Selection, UnitContext};
 
 use std::{
@@ -24,9 +23,11 @@ use secsv_he::{
 use crate::{
     Error, PartyId,
     error::CodecError,
-    first_layer_batch::{EVERYTHING, FirstLayerBatch},
+    first_layer_batch::FirstLayerBatch,
     labels::Packed,
-    message::{Kind, Place, TestPlan, UnitId, split},
+    message::{
+        COMMITMENT, FirstLayerBatchId, Kind, Message, Model, Parts, Recount, StepAddress, TestPlan, UnitId,
+    },
     program::Receive,
     role::{Digest, Effects, Incoming, Meter, Outgoing, Phase},
     session::Session,
@@ -53,8 +54,7 @@ impl LocalModel {
         meter: &mut Meter<'_>,
     ) -> Result<Self, Error> {
         let malformed = |why| message.malformed(why);
-        let bytes = message.content.get(4..).unwrap_or_default();
-        let parts = split(bytes).map_err(malformed)?;
+        let Model { layers: Parts(parts), .. } = message.read(&())?;
         let layouts = &session.encryption()?.layouts;
         if parts.len() != 2 * layouts.len() {
             return Err(malformed(CodecError::Value { what: "layers" }));
@@ -227,7 +227,7 @@ pub(crate) fn first_products(
     meter.enter(Phase::Linear);
     let layout = &session.encryption()?.layouts[0];
     let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
-    if layer_batch.id != EVERYTHING || !keeps_encoded_samples(session) {
+    if layer_batch.id != FirstLayerBatchId::All || !keeps_encoded_samples(session) {
         return products(layout, &weights, &chunk_columns(session, layer_batch, chunk, data)?, meter);
     }
     let batches = kept.get(chunk, || {
@@ -315,11 +315,11 @@ pub(crate) fn wanted_of(
 }
 
 /// Tells clients which public key a server holds; the leader made it.
-pub(crate) fn tell_key<R>(session: &Session, key: Vec<u8>) -> Effects<R> {
+pub(crate) fn tell_key<'a, R, M: Message<'a>>(session: &Session, key: &M) -> Effects<R> {
     let mut effects = Effects::default();
-    let key = Arc::new(key);
+    let key = Arc::new(key.encode());
     let others = (0..session.federation.clients).filter(|&client| client != session.leader);
-    let told = others.map(|to| Outgoing::new(PartyId::Client(to), Kind::PublicKey, key.clone()));
+    let told = others.map(|to| Outgoing::new(PartyId::Client(to), M::KIND, key.clone()));
     effects.outbox.extend(told);
     effects
 }
@@ -388,7 +388,7 @@ pub(crate) fn missing(session: &Session, id: UnitId, state: &UnitState) -> Vec<S
         format!("{kind} of test {test} group {group}{of} from {}", PartyId::Client(client))
     };
     let owners = context.owners(session).filter(|owner| !state.truths.contains_key(owner));
-    let mut missing: Vec<String> = owners.map(|owner| from(Kind::Truth, owner, String::new())).collect();
+    let mut missing: Vec<String> = owners.map(|owner| from(Kind::LabelShare, owner, String::new())).collect();
     let last = session.program().steps.len() - 1;
     let open = (0..=last).find(|step| match step {
         step if *step == last => state.predicted.is_none(),
@@ -397,7 +397,7 @@ pub(crate) fn missing(session: &Session, id: UnitId, state: &UnitState) -> Vec<S
     if let Some(step) = open
         && let Ok(client) = context.client(session.program().steps[step].slot)
     {
-        let kind = if step == last { Kind::Predicted } else { Kind::Shared };
+        let kind = if step == last { Kind::PredictionShare } else { Kind::ActivationShare };
         missing.push(from(kind, client, format!(" step {step}")));
     }
     let dealt = updates_of(session).find(|(step, item, ..)| {
@@ -408,7 +408,7 @@ pub(crate) fn missing(session: &Session, id: UnitId, state: &UnitState) -> Vec<S
     }
     let openings = state.openings.iter().filter(|(_, opening)| opening.other.is_none());
     missing.extend(openings.map(|(step, _)| {
-        format!("{} of test {test} group {group} step {step} from the other server", Kind::Opening)
+        format!("{} of test {test} group {group} step {step} from the other server", Kind::MaskedFactors)
     }));
     missing
 }
@@ -418,7 +418,7 @@ pub(crate) fn missing_inputs(session: &Session, store: &Store, rounds: &[RoundId
     let owners = session.groups.iter().flat_map(|group| group.owners.members());
     let data = owners
         .filter(|owner| !store.data.contains_key(owner))
-        .map(|owner| format!("{} from {}", Kind::Data, PartyId::Client(owner)));
+        .map(|owner| format!("{} from {}", Kind::DataShare, PartyId::Client(owner)));
     let mut missing: Vec<String> = data.collect();
     for round in rounds {
         let there =
@@ -447,17 +447,19 @@ pub(crate) fn may_send(
     context: &UnitContext,
     client: usize,
     kind: Kind,
-    place: Place,
+    address: StepAddress,
 ) -> bool {
-    let (step, last) = (place.step, session.program().steps.len() - 1);
+    let (step, last) = (address.step, session.program().steps.len() - 1);
     let slot = |step: usize| {
         session.program().steps.get(step).and_then(|decryption| context.client(decryption.slot).ok())
     };
-    place == Place::new(context.id, step)
+    address == StepAddress::new(context.id, step)
         && match kind {
-            Kind::Shared => slot(step) == Some(client) && step < last,
-            Kind::Predicted => slot(step) == Some(client) && step == last,
-            Kind::Truth => step == 0 && context.owners(session).any(|owner| owner == client),
+            Kind::ActivationShare | Kind::EncryptedActivations => slot(step) == Some(client) && step < last,
+            Kind::PredictionShare | Kind::EncryptedPredictions => slot(step) == Some(client) && step == last,
+            Kind::LabelShare | Kind::EncryptedLabels => {
+                step == 0 && context.owners(session).any(|owner| owner == client)
+            }
             Kind::Triple => {
                 context.plan.dealer == Some(client) && updates_of(session).any(|(dealt, ..)| dealt == step)
             }

@@ -1,5 +1,6 @@
 //! Everything the parties of a session agree on, computed by each of them from the same published numbers.
 
+mod encoding;
 mod federation;
 mod packings;
 mod settings;
@@ -14,16 +15,15 @@ use secsv_algebra::{Field, Ring64, Seed};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{
     Flooding, Parameters, UnitCosts,
-    linear::{BlockShape, LayerShape, Layout, MatrixMethod},
+    linear::{LayerShape, Layout, MatrixMethod},
 };
 
 use crate::{
     Error,
-    codec::{Reader, Writer},
     decryptors::{Network, OwnerGroups, Planner, Protocol},
     error::CodecError,
     labels::{self, LabelField, Labels, Packed},
-    message::Hello,
+    message::{ClientHello, Message as _, ProposalShape, SessionProposal},
     precision::{Precision, Ranges, shares},
     program::Program,
 };
@@ -67,7 +67,7 @@ pub struct Session {
     /// The client that makes the clients' common secrets.
     pub leader: usize,
     /// What each client published.
-    pub hellos: Vec<Hello>,
+    pub hellos: Vec<ClientHello>,
     /// Fixed-point formats.
     pub precision: Precision,
     /// Parameters of the encryption; none in SecretSV.
@@ -112,7 +112,7 @@ impl Session {
     pub fn propose(
         federation: &Arc<Federation>,
         leader: usize,
-        hellos: &[Hello],
+        hellos: &[ClientHello],
         costs: Option<&UnitCosts>,
     ) -> Result<Vec<u8>, Error> {
         let (rounds, methods) = match (parameters(&federation.settings)?, costs) {
@@ -120,55 +120,39 @@ impl Session {
             (Some(_), None) => return Err(Error::Local { what: "unit costs" }),
             (None, _) => (1, Vec::new()),
         };
-        Ok(encode(leader, hellos, rounds, methods))
+        Ok(SessionProposal { leader, hellos: hellos.to_vec(), rounds, methods }.encode())
     }
 
     /// The proposal that this follows from.
     pub(crate) fn proposal(&self) -> Vec<u8> {
         let layouts = self.encryption.iter().flat_map(|encryption| &encryption.layouts);
-        encode(self.leader, &self.hellos, longest(&self.round_batches), layouts.map(Layout::method))
+        let (leader, hellos) = (self.leader, self.hellos.clone());
+        let (rounds, methods) = (longest(&self.round_batches), layouts.map(Layout::method).collect());
+        SessionProposal { leader, hellos, rounds, methods }.encode()
     }
 
     /// What follows from a proposal.
     pub fn decode(federation: &Arc<Federation>, bytes: &[u8]) -> Result<Result<Self, Error>, CodecError> {
-        let mut r = Reader::new(bytes);
-        let leader = r.u16()?;
-        if leader >= federation.clients {
-            return Err(CodecError::Value { what: "leader" });
-        }
-        let operators = federation.program.operators.len();
-        let hellos: Vec<Hello> =
-            (0..federation.clients).map(|_| Hello::read(&mut r, operators)).collect::<Result<_, _>>()?;
+        let shape = ProposalShape {
+            clients: federation.clients,
+            operators: federation.program.operators.len(),
+            is_encrypted: federation.settings.protocol != Protocol::SecretSv,
+        };
+        let SessionProposal { leader, hellos, rounds, methods } = SessionProposal::decode(bytes, &shape)?;
         // Whoever relays the keys must not be able to put its own in their place.
         if (0..).zip(&hellos).any(|(client, hello)| !federation.is_envelope_key(client, &hello.public_key)) {
             return Err(CodecError::Value { what: "envelope key" });
         }
-        let rounds = r.u16()?;
         if !(1..=federation.most_rounds()).contains(&rounds) {
             return Err(CodecError::Value { what: "rounds together" });
         }
-        let mut methods = Vec::new();
-        if federation.settings.protocol != Protocol::SecretSv {
-            for _ in 0..operators {
-                let kind = r.u8()?;
-                let mut size = || r.u32().map(|x| x as usize);
-                let block = BlockShape { rows: size()?, columns: size()?, samples: size()? };
-                methods.push(match kind {
-                    0 => MatrixMethod::Squaring,
-                    1 => MatrixMethod::Reducing,
-                    2 => MatrixMethod::Packed(block),
-                    _ => return Err(CodecError::Value { what: "method" }),
-                });
-            }
-        }
-        r.end()?;
         Ok(Self::new(federation, leader, hellos, rounds, &methods))
     }
 
     fn new(
         federation: &Arc<Federation>,
         leader: usize,
-        hellos: Vec<Hello>,
+        hellos: Vec<ClientHello>,
         rounds: usize,
         methods: &[MatrixMethod],
     ) -> Result<Self, Error> {
@@ -354,29 +338,6 @@ impl Session {
 /// How many rounds the longest round batch has.
 fn longest(round_batches: &BTreeMap<RoundId, Vec<RoundId>>) -> usize {
     round_batches.values().map(Vec::len).max().unwrap_or(1)
-}
-
-fn encode(
-    leader: usize,
-    hellos: &[Hello],
-    rounds: usize,
-    methods: impl IntoIterator<Item = MatrixMethod>,
-) -> Vec<u8> {
-    let mut w = Writer::default();
-    w.u16(leader);
-    hellos.iter().for_each(|hello| {
-        w.raw(&hello.encode());
-    });
-    w.u16(rounds);
-    for method in methods {
-        let (kind, block) = match method {
-            MatrixMethod::Squaring => (0, BlockShape { rows: 0, columns: 0, samples: 0 }),
-            MatrixMethod::Reducing => (1, BlockShape { rows: 0, columns: 0, samples: 0 }),
-            MatrixMethod::Packed(block) => (2, block),
-        };
-        w.u8(kind).u32(block.rows as u32).u32(block.columns as u32).u32(block.samples as u32);
-    }
-    w.finish()
 }
 
 /// A coalition's outputs are sums of at most two to this many.

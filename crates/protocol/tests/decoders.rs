@@ -21,7 +21,7 @@ mod tests {
         Preset,
         decryptors::Protocol,
         hostile,
-        message::Hello,
+        message::ClientHello,
         precision::Ranges,
         session::{Federation, Matmul, Session, Settings, typical_costs},
     };
@@ -98,37 +98,19 @@ mod tests {
         attack(&hostile::honest_frame(), SMALL, hostile::frame);
     }
 
+    /// A target for every kind of message, by the reader that its receiver reads it with.
     #[test]
-    fn hello() {
-        let mut honest = 12u64.to_le_bytes().to_vec();
-        honest.extend(2u16.to_le_bytes());
-        [3i32, -2, 0, 64].iter().for_each(|exponent| honest.extend(exponent.to_le_bytes()));
-        honest.extend(32u64.to_le_bytes());
-        honest.extend([7; 32]);
-        attack(&honest, SMALL, hostile::hello);
-    }
-
-    #[test]
-    fn test_plan() {
-        attack(&hostile::honest_plan(), SMALL, hostile::plan);
-    }
-
-    #[test]
-    fn place() {
-        attack(&hostile::honest_place(), SMALL, hostile::place);
+    fn messages() {
+        for sample in hostile::samples() {
+            println!("{}", sample.name);
+            attack(&sample.honest, SMALL, sample.decode);
+        }
     }
 
     #[test]
     fn sample_set() {
         let honest = [&21u64.to_le_bytes()[..], &[0b1010_0001, 0xff, 0b0001_1111]].concat();
-        attack(&honest, SMALL, hostile::samples);
-    }
-
-    #[test]
-    fn parts() {
-        let part = |bytes: &[u8]| [&(bytes.len() as u64).to_le_bytes()[..], bytes].concat();
-        let honest = [&2u64.to_le_bytes()[..], &part(&[1; 10]), &part(&[])].concat();
-        attack(&honest, SMALL, hostile::parts);
+        attack(&honest, SMALL, hostile::sample_set);
     }
 
     #[test]
@@ -173,8 +155,8 @@ mod tests {
         for protocol in [Protocol::SecSv, Protocol::SecretSv] {
             let federation = federation(protocol);
             let ranges = Ranges { norms: vec![1, 2], inputs: vec![0, 1] };
-            let hello = |samples| Hello { samples, ranges: ranges.clone(), public_key: vec![5; 32] };
-            let hellos: Vec<Hello> = [4, 0, 1, 9].map(hello).to_vec();
+            let hello = |samples| ClientHello { samples, ranges: ranges.clone(), public_key: vec![5; 32] };
+            let hellos: Vec<ClientHello> = [4, 0, 1, 9].map(hello).to_vec();
             let costs = typical_costs(Preset::Compact);
             let honest = {
                 // Tables of several megabytes: not while another test counts bytes.

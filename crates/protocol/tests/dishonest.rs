@@ -197,7 +197,8 @@ mod tests {
 
         /// Whether a client has sent anything of its models, samples or labels.
         fn has_shared(&self, client: usize) -> bool {
-            let tells = |kind: &Kind| !matches!(kind, Kind::Hello | Kind::ServerKeys | Kind::ClientKeys);
+            let tells =
+                |kind: &Kind| !matches!(kind, Kind::ClientHello | Kind::ServerKeys | Kind::SealedClientKeys);
             self.sent.iter().any(|(from, kind)| *from == PartyId::Client(client) && tells(kind))
         }
     }
@@ -301,10 +302,11 @@ mod tests {
                         let to = (deceived as u16).to_le_bytes();
                         envelope = outbox
                             .into_iter()
-                            .find(|m| m.kind == Kind::ClientKeys && m.content.starts_with(&to))
+                            .find(|m| m.kind == Kind::SealedClientKeys && m.content.starts_with(&to))
                             .map(|m| m.content);
                     }
-                    let is_envelope = message.kind == Kind::ClientKeys && from == PartyId::Client(leader);
+                    let is_envelope =
+                        message.kind == Kind::SealedClientKeys && from == PartyId::Client(leader);
                     if is_envelope && message.content.starts_with(&(deceived as u16).to_le_bytes()) {
                         message.content = envelope.clone().unwrap();
                     }
@@ -346,7 +348,7 @@ mod tests {
             let (again, recount) = run_test(
                 protocol,
                 Box::new(|_, message| {
-                    if message.kind == Kind::Opened {
+                    if message.kind == Kind::OpenedSeeds {
                         opened += 1;
                         changed(message, |content| *content.last_mut().unwrap() ^= 1);
                     }
@@ -381,7 +383,7 @@ mod tests {
             room.run();
             if let Some(error) = room.failed.remove(&PartyId::Auxiliary) {
                 let (from, kind, _) = error.or_blamed().unwrap();
-                assert_eq!((from, kind), (id, Kind::Shared));
+                assert_eq!((from, kind), (id, Kind::ActivationShare));
                 shared += 1;
             }
             assert!(room.failed.is_empty(), "{:?}", room.failed);
@@ -398,7 +400,7 @@ mod tests {
         let mut room = Room::new(
             &federation,
             Box::new(move |from, message| {
-                if from == leader && message.kind == Kind::ClientKeys {
+                if from == leader && message.kind == Kind::SealedClientKeys {
                     note.send(message.content.to_vec()).unwrap();
                 }
             }),
@@ -409,9 +411,10 @@ mod tests {
         let mut to_itself = envelopes[0].clone();
         to_itself[..2].copy_from_slice(&(federation.leader() as u16).to_le_bytes());
         for content in envelopes.into_iter().chain([to_itself]) {
-            let again = room.principal.handle(Incoming::new(leader, Kind::ClientKeys, content)).map(drop);
+            let again =
+                room.principal.handle(Incoming::new(leader, Kind::SealedClientKeys, content)).map(drop);
             let (from, kind, _) = again.unwrap_err().or_blamed().unwrap();
-            assert_eq!((from, kind), (leader, Kind::ClientKeys));
+            assert_eq!((from, kind), (leader, Kind::SealedClientKeys));
         }
     }
 }

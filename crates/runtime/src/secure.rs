@@ -50,7 +50,7 @@ impl SecureEvaluator {
         costs: Option<UnitCosts>,
         seed: &Seed,
     ) -> Result<Self, Error> {
-        let (recorder, transcript) = Recorder::around(Box::new(Honest), settings.protocol);
+        let (recorder, transcript) = Recorder::around(Box::new(Honest));
         let evaluator = Self::new(run, settings, costs, seed, Box::new(recorder))?;
         Ok(Self { transcript: Some(transcript), ..evaluator })
     }

@@ -489,7 +489,7 @@ fn what_a_party_says_that_comes_back_too_late_is_noted_and_nobodys_fault() {
     let kits = provision(&run, "exact", &parent.path().join("kits"));
     let kit_of = |party: PartyId| kits.iter().find(|kit| kit.own == party).unwrap();
     let (client, principal) = (kit_of(PartyId::Client(0)), kit_of(PartyId::Principal));
-    let sent = [Kind::Hello, Kind::Model];
+    let sent = [Kind::ClientHello, Kind::Model];
     // Whether the client was started again, how much arrived, and what cannot honestly be missing.
     for (comes_back, arrived, wrong) in [(true, 1, vec![]), (false, 1, vec![1]), (true, 0, vec![0])] {
         let name = |party: &str| parent.path().join(format!("{party}-{comes_back}-{arrived}"));
@@ -536,7 +536,7 @@ fn a_restart_of_the_principal_excuses_nobody_who_denies_what_came_before_the_val
     let kits = provision(&run, "exact", &parent.path().join("kits"));
     let kit_of = |party: PartyId| kits.iter().find(|kit| kit.own == party).unwrap();
     let (principal, auxiliary) = (kit_of(PartyId::Principal), kit_of(PartyId::Auxiliary));
-    let sent = [Kind::Session, Kind::Test, Kind::Values, Kind::Done];
+    let sent = [Kind::Session, Kind::Test, Kind::Values, Kind::TestFinished];
     // How much the auxiliary says it has received, and which frames it cannot honestly lack.
     for (received, wrong) in [(4, 0..0), (3, 0..0), (2, 2..3), (1, 1..3), (0, 0..3)] {
         let states = ["principal", "auxiliary"].map(|name| parent.path().join(format!("{name}-{received}")));

@@ -304,8 +304,15 @@ impl Interceptor for Lose {
 
 #[test]
 fn what_is_cut_or_lost_ends_in_an_error() -> Outcome<()> {
-    let kinds = [Kind::ServerKeys, Kind::Data, Kind::Model, Kind::Reply, Kind::Truth, Kind::Predicted];
-    for kind in kinds.into_iter().chain([Kind::Differences, Kind::Count]) {
+    let kinds = [
+        Kind::EvaluationKeys,
+        Kind::EncryptedData,
+        Kind::Model,
+        Kind::Reply,
+        Kind::EncryptedLabels,
+        Kind::EncryptedPredictions,
+    ];
+    for kind in kinds.into_iter().chain([Kind::BlindedDifferences, Kind::Count]) {
         let interceptors: [Box<dyn Interceptor>; 2] =
             [Box::new(Cut(kind, false)), Box::new(Lose(kind, false))];
         for interceptor in interceptors {

@@ -311,7 +311,7 @@ fn traffic_depends_on_public_shapes_alone() {
             evaluator.test(RoundId(1), &tests).unwrap();
             let mut traffic = evaluator.accounts().traffic;
             // Everybody but the leader, who is drawn, gets an envelope.
-            traffic.retain(|(_, _, kind), _| *kind != Kind::ClientKeys);
+            traffic.retain(|(_, _, kind), _| *kind != Kind::SealedClientKeys);
             traffic
         };
         let found = traffic(1);
@@ -369,8 +369,11 @@ impl Interceptor for Terse {
 #[test]
 fn messages_of_another_length_are_refused_by_name() {
     let run = federation(Shape::Gru, &[3, 2, 4, 1], 9).unwrap();
-    let shared = [Kind::Model, Kind::Data, Kind::ServerKeys, Kind::FirstLayer, Kind::Shared];
-    for terse in shared.into_iter().chain([Kind::Triple, Kind::Opening, Kind::OutputShare]) {
+    let shared =
+        [Kind::ModelShare, Kind::DataShare, Kind::MaskSeed, Kind::DealtProduct, Kind::ActivationShare];
+    let opened =
+        [Kind::Triple, Kind::MaskedFirstLayer, Kind::MaskedLayer, Kind::MaskedFactors, Kind::OutputShare];
+    for terse in shared.into_iter().chain(opened) {
         let mut evaluator = run.evaluator_with(Box::new(Terse(terse))).unwrap();
         let coalition = Coalition::first(2);
         let result = evaluator.test(RoundId(1), &[Test::new(coalition, SampleSet::all(10))]);

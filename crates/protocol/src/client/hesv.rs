@@ -12,13 +12,15 @@ use crate::{
     Error, PartyId,
     activation::Handed,
     check,
-    codec::Writer,
     error::CodecError,
     hesv::{Upload, encrypt_batches, is_hesv, open_slots, rotation_steps},
     ideal::columns_of,
-    message::{Kind, Place, UnitId, join, join_after},
+    message::{
+        BlindedDifferences, Count, EncryptedData, EncryptedLabels, EvaluationKeys, Kind, Message as _,
+        OutputReply, Parts, StepAddress, UnitId,
+    },
     model::sample_values,
-    role::{Effects, Meter, Phase},
+    role::{Effects, Meter, Outgoing, Phase},
     server::UnitContext,
     session::Session,
 };
@@ -47,10 +49,11 @@ impl Client {
         session: &Session,
         secret: &SecretKey,
         public: &[u8],
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<Outgoing, Error> {
         let mut rng = Prg::new(&self.seed.derive("evaluation key", 0));
         let evaluation = secret.evaluation_key(&rotation_steps(session)?, &mut rng);
-        Ok(join(&[public.to_vec(), evaluation.to_bytes(secret.parameters())]))
+        let evaluation = &evaluation.to_bytes(secret.parameters());
+        Ok(Outgoing::of(PartyId::Principal, &EvaluationKeys { public, evaluation }))
     }
 
     /// Encrypts the samples, chunk by chunk (Algorithm 1, step 3).
@@ -72,10 +75,9 @@ impl Client {
                     let columns = Secret::new(session.program().operators[0].arrange(columns.expose())?);
                     let mut rng = Prg::new(&seed.covering_words([columns.expose().elements()]));
                     let parts = encrypt_batches(&session, 0, columns.expose(), &key, &mut rng, meter)?;
-                    let mut w = Writer::default();
-                    w.u32(chunk as u32);
-                    let content = join_after(w, &parts);
-                    Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Data, content)))
+                    let data = EncryptedData { chunk, batches: Parts::from(&parts[..]) };
+                    let message = Outgoing::of(PartyId::Principal, &data);
+                    Ok(move |_: &mut Self| Ok(Effects::send(message)))
                 });
             }
         }
@@ -89,8 +91,8 @@ impl Client {
         context: &Arc<UnitContext>,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let place = Place::new(context.id, 0);
-        let seed = self.seed.derive("encrypted truth", context.id.test).derive("truth", place.number());
+        let address = StepAddress::new(context.id, 0);
+        let seed = address.seed(&self.seed, "encrypted truth");
         let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
         let (session, context, input, position) =
             (session.clone(), context.clone(), self.input.clone(), self.position);
@@ -102,8 +104,9 @@ impl Client {
             let labels = Secret::new(labels.collect::<Vec<u64>>());
             let seed = seed.covering(&context.digest).covering_words([labels.expose().as_slice()]);
             let slots = key.encrypt_slots(labels.expose(), &mut Prg::new(&seed), &mut meter.operations)?;
-            let content = place.encode(&slots.to_bytes(key.parameters()));
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Truth, content)))
+            let labels = EncryptedLabels { address, slots: &slots.to_bytes(key.parameters()) };
+            let message = Outgoing::of(PartyId::Principal, &labels);
+            Ok(move |_: &mut Self| Ok(Effects::send(message)))
         });
         Ok(effects)
     }
@@ -119,23 +122,27 @@ impl Client {
     pub(super) fn count_right(
         &mut self,
         session: &Arc<Session>,
-        content: &[u8],
+        content: Vec<u8>,
     ) -> Result<Effects<Self>, CodecError> {
-        let (place, rest) = Place::decode(content)?;
-        let (Some(context), Some(key)) = (self.hesv.counting.get(&place.unit).cloned(), self.key.clone())
+        let BlindedDifferences { address, replies } = BlindedDifferences::decode(&content, &())?;
+        let (Some(context), Some(key)) = (self.hesv.counting.get(&address.unit).cloned(), self.key.clone())
         else {
             return Err(CodecError::Value { what: "unit to count" });
         };
-        check::slot_replies(session, context.places().len(), rest)?;
-        self.hesv.counting.remove(&place.unit);
+        check::slot_replies(session, context.places().len(), &replies)?;
+        self.hesv.counting.remove(&address.unit);
         let mut effects = Effects::default();
-        let (session, bytes) = (session.clone(), rest.to_vec());
+        let session = session.clone();
         effects.job(move |meter| {
-            let samples = context.places().len();
-            let differences = open_slots(&session, samples, &key, Kind::Differences, &bytes, meter)?;
+            let (samples, kind) = (context.places().len(), Kind::BlindedDifferences);
+            let malformed = |why| Error::Malformed { from: PartyId::Principal, kind, why };
+            let BlindedDifferences { replies, .. } =
+                BlindedDifferences::decode(&content, &()).map_err(malformed)?;
+            let differences = open_slots(&session, samples, &key, kind, &replies, meter)?;
             let right = differences.expose().iter().filter(|&&difference| difference == 0).count();
-            let content = Place::new(context.id, 0).encode(&(right as u64).to_le_bytes());
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, Kind::Count, content)))
+            let count = Count { address: StepAddress::new(context.id, 0), right: right as u64 };
+            let message = Outgoing::of(PartyId::Principal, &count);
+            Ok(move |_: &mut Self| Ok(Effects::send(message)))
         });
         Ok(effects)
     }
@@ -144,12 +151,12 @@ impl Client {
 /// What a step handed on, encrypted, where the protocol is HESV.
 pub(super) fn encrypted(
     session: &Session,
-    step: usize,
+    address: StepAddress,
     handed: &Handed<Field>,
     key: &SecretKey,
     seed: &Seed,
     meter: &mut Meter<'_>,
-) -> Result<Option<(Kind, Vec<u8>)>, Error> {
+) -> Result<Option<Outgoing>, Error> {
     if !is_hesv(session) {
         return Ok(None);
     }
@@ -162,7 +169,7 @@ pub(super) fn encrypted(
         }
     };
     let mut rng = Prg::new(&seed);
-    Upload::encrypt(session, step, handed, key, &mut rng, meter).map(Some)
+    Upload::encrypt(session, address, handed, key, &mut rng, meter).map(Some)
 }
 
 /// The gated sum, as the server computed it.
@@ -170,11 +177,11 @@ pub(super) fn opened_sum(
     session: &Session,
     context: &UnitContext,
     key: &SecretKey,
-    bytes: &[u8],
+    reply: &OutputReply<'_>,
     meter: &mut Meter<'_>,
 ) -> Result<Matrix<Field>, Error> {
     let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
     let samples = context.places().len();
-    let opened = open_slots(session, hidden * samples, key, Kind::Reply, bytes, meter)?;
+    let opened = open_slots(session, hidden * samples, key, Kind::Reply, &reply.replies, meter)?;
     Ok(Matrix::new(session.field(), hidden, samples, opened.expose().clone())?)
 }

@@ -11,8 +11,8 @@ use crate::{
     Error, PartyId,
     error::{CodecError, KeyDefect},
     hesv::is_hesv,
-    message::Kind,
-    role::Effects,
+    message::{Kind, PublicKeyDigest, SealedClientKeys, ServerPublicKey},
+    role::{Effects, Incoming},
     session::Session,
 };
 
@@ -34,13 +34,12 @@ impl Keys {
     }
 
     /// The digest of the auxiliary's public key. It may come before the session does, which is the principal's to tell.
-    pub(super) fn take_digest(&mut self, content: &[u8]) -> Result<(), Error> {
-        let (from, kind) = (PartyId::Auxiliary, Kind::PublicKey);
+    pub(super) fn take_digest(&mut self, message: &Incoming) -> Result<(), Error> {
         if self.digest.is_some() {
-            return Err(Error::Unexpected { from, kind, state: "its public key is known" });
+            return Err(message.unexpected("its public key is known"));
         }
-        let why = CodecError::Value { what: "digest" };
-        self.digest = Some(content.try_into().map_err(|_| Error::Malformed { from, kind, why })?);
+        let PublicKeyDigest { digest } = message.read(&())?;
+        self.digest = Some(digest);
         Ok(())
     }
 
@@ -49,10 +48,10 @@ impl Keys {
         let mut missing = Vec::new();
         missing.extend(self.secrets.is_none().then(|| "the leader's envelope".to_owned()));
         if session.encryption.is_some() {
-            let from = |server| format!("{} from {server}", Kind::PublicKey);
-            missing.extend(self.public.is_none().then(|| from(PartyId::Principal)));
+            let from = |kind: Kind, server: PartyId| format!("{kind} from {server}");
+            missing.extend(self.public.is_none().then(|| from(Kind::PublicKey, PartyId::Principal)));
             let awaits = self.digest.is_none() && !is_hesv(session);
-            missing.extend(awaits.then(|| from(PartyId::Auxiliary)));
+            missing.extend(awaits.then(|| from(Kind::PublicKeyDigest, PartyId::Auxiliary)));
         }
         missing
     }
@@ -63,13 +62,17 @@ impl Client {
     pub(super) fn open_envelope(
         &mut self,
         session: &Arc<Session>,
-        content: &[u8],
+        message: &Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let malformed = |why| Error::Malformed { from: PartyId::Principal, kind: Kind::ClientKeys, why };
+        let malformed = |why| message.malformed(why);
+        let SealedClientKeys { client, envelope } = message.read(&())?;
+        if client != self.position {
+            return Err(malformed(CodecError::Value { what: "addressee" }));
+        }
         let leader = PartyId::Client(session.leader);
         let sender = &session.hellos[session.leader].public_key;
         let info = envelope_info(session);
-        let opened = self.envelopes.open(leader, self.id(), sender, &info, content)?;
+        let opened = self.envelopes.open(leader, self.id(), sender, &info, envelope)?;
         let Some((key, labels)) = opened.expose().split_first_chunk::<32>() else {
             return Err(malformed(CodecError::Truncated));
         };
@@ -82,19 +85,18 @@ impl Client {
     pub(super) fn take_public_key(
         &mut self,
         session: &Arc<Session>,
-        from: PartyId,
-        content: Vec<u8>,
+        message: &Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let kind = Kind::PublicKey;
-        let unexpected = |state| Err(Error::Unexpected { from, kind, state });
+        let unexpected = |state| Err(message.unexpected(state));
         if session.encryption.is_none() || session.leader == self.position {
             return unexpected("there is none to check");
         }
-        match from {
-            PartyId::Principal if self.keys.public.is_none() => self.keys.public = Some(content),
-            PartyId::Auxiliary if self.keys.digest.is_none() && !is_hesv(session) => {
-                self.keys.take_digest(&content)?;
+        match message.kind {
+            Kind::PublicKey if self.keys.public.is_none() => {
+                let ServerPublicKey { public } = message.read(&())?;
+                self.keys.public = Some(public.to_vec());
             }
+            Kind::PublicKeyDigest if self.keys.digest.is_none() => self.keys.take_digest(message)?,
             _ => return unexpected("its public key is known"),
         }
         self.adopt_if_sound(session)

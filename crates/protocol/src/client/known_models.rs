@@ -8,11 +8,9 @@ use secsv_federation::{
 use super::{Client, ClientInput};
 use crate::{
     Error, PartyId,
-    codec::{Reader, Writer},
     error::CodecError,
-    message::Kind,
-    role::{Effects, Phase},
-    server::{Counted, Recount},
+    message::{Counted, Message as _, OwnCount, OwnResult, OwnResultCounts, OwnTest, Recount},
+    role::{Effects, Outgoing, Phase},
     session::Federation,
 };
 
@@ -20,19 +18,13 @@ impl Client {
     /// Tests models this client knows on its own samples, in the clear.
     pub(super) fn own_test(&mut self, content: &[u8]) -> Result<Effects<Self>, CodecError> {
         let position = self.position;
-        let mut r = Reader::new(content);
-        let (test, rounds) = (r.u64()?, r.rounds()?);
+        let OwnTest { test, rounds, models: tests } = OwnTest::decode(content, &())?;
         // Of one round batch: what is answered is as long as rounds times tests.
         let round_batch =
             self.session.as_ref().zip(rounds.first()).map(|(s, &round)| s.rounds_of(s.round_batch_of(round)));
         if round_batch.is_none_or(|round_batch| rounds.iter().any(|round| !round_batch.contains(round))) {
             return Err(CodecError::Value { what: "rounds" });
         }
-        let mut tests = Vec::new();
-        for _ in 0..r.count("coalitions", size_of::<u128>())? {
-            tests.push((Coalition::from_bits(r.u128()?), r.samples()?));
-        }
-        r.end()?;
         if tests.iter().any(|(_, samples)| samples.total() != self.input.test_set.len()) {
             return Err(CodecError::Value { what: "samples" });
         }
@@ -49,33 +41,23 @@ impl Client {
         let counts = self.is_hesv();
         effects.job(move |meter| {
             meter.enter(Phase::Clear);
-            let mut w = Writer::default();
-            w.u64(test);
-            let mut counted = Recount::default();
+            let (mut rights, mut counted) = (Vec::new(), Recount::default());
             for (round, (coalition, samples)) in
                 rounds.iter().flat_map(|r| tests.iter().map(move |t| (*r, t)))
             {
                 let right = own_right(&federation, position, &input, round, *coalition, samples)?;
                 let found = Counted { tested: samples.len(), right: right.len() };
                 counted.add((round, *coalition), found);
-                if counts {
-                    w.u64(right.len() as u64)
-                } else {
-                    w.samples(&right)
-                };
+                rights.push(right);
             }
-            let content = w.finish();
-            let mut w = Writer::default();
-            w.u64(test);
-            counted.write(&mut w);
-            let counted = w.finish();
-            Ok(move |role: &mut Self| {
-                let mut effects = role.send(PartyId::Principal, Kind::OwnResult, content);
-                if !counts {
-                    effects.and(role.send(PartyId::Auxiliary, Kind::OwnCount, counted));
-                }
-                Ok(effects)
-            })
+            let outbox = if counts {
+                let right = rights.iter().map(|right| right.len() as u64).collect();
+                vec![Outgoing::of(PartyId::Principal, &OwnResultCounts { test, right })]
+            } else {
+                let result = Outgoing::of(PartyId::Principal, &OwnResult { test, right: rights });
+                vec![result, Outgoing::of(PartyId::Auxiliary, &OwnCount { test, counted })]
+            };
+            Ok(move |_: &mut Self| Ok(Effects { outbox, jobs: Vec::new() }))
         });
         Ok(effects)
     }

@@ -11,33 +11,47 @@ use crate::{
     codec::unpack_matrix,
     error::CodecError,
     hesv::is_hesv,
-    message::{Kind, split},
+    message::{self, Kind, Message as _, OutputReply, OutputShare, Server},
     program::{Input, Receive},
     role::{Meter, Phase},
     server::{Selection, UnitContext, wanted_batches, wanted_of},
     session::Session,
 };
 
-/// Marks a share from the auxiliary among a step's parts.
-pub(super) const FROM_AUXILIARY: usize = usize::MAX;
+/// Where a part of what a step receives comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Source {
+    /// Replies about a chunk, from the principal.
+    Chunk(usize),
+    /// A share of a server.
+    Share(Server),
+}
+
+/// A part of what a step receives: the item, and where it comes from.
+pub(super) type PartId = (usize, Source);
+
+/// The messages with the parts of a step that have come.
+pub(super) type Parts = BTreeMap<PartId, Vec<u8>>;
 
 /// Which parts a step is made of.
-pub(super) fn expected_parts(session: &Session, context: &UnitContext, step: usize) -> Vec<(usize, usize)> {
+pub(super) fn expected_parts(session: &Session, context: &UnitContext, step: usize) -> Vec<PartId> {
+    let only = Source::Chunk(0);
+    let shares = |item| [Server::Principal, Server::Auxiliary].map(|server| (item, Source::Share(server)));
     let receives = session.program().steps[step].receives.iter().enumerate();
     receives
         .flat_map(|(item, receive)| match receive {
-            _ if session.encryption.is_none() => vec![(item, 0), (item, FROM_AUXILIARY)],
+            _ if session.encryption.is_none() => shares(item).to_vec(),
             Receive::Outputs { input: Input::Data, .. } => {
                 let sent = &context.combinations(session).sent;
                 let parts = |(k, &number): (usize, &usize)| {
                     let chunks = context.layer_batch.wanted_chunks(&context.selections[number].samples);
-                    chunks.map(move |chunk| (item * sent.len() + k, chunk)).collect::<Vec<_>>()
+                    chunks.map(move |chunk| (item * sent.len() + k, Source::Chunk(chunk))).collect::<Vec<_>>()
                 };
                 sent.iter().enumerate().flat_map(parts).collect()
             }
-            Receive::Outputs { .. } | Receive::Bias { .. } => vec![(item, 0)],
-            Receive::Update { .. } if is_hesv(session) => vec![(item, 0)],
-            Receive::Update { .. } => vec![(item, 0), (item, FROM_AUXILIARY)],
+            Receive::Outputs { .. } | Receive::Bias { .. } => vec![(item, only)],
+            Receive::Update { .. } if is_hesv(session) => vec![(item, only)],
+            Receive::Update { .. } => shares(item).to_vec(),
         })
         .collect()
 }
@@ -47,10 +61,10 @@ pub(super) fn check_part(
     session: &Session,
     context: &UnitContext,
     step: usize,
-    (item, part): (usize, usize),
-    bytes: &[u8],
+    (item, source): PartId,
+    content: &[u8],
 ) -> Result<(), CodecError> {
-    if !expected_parts(session, context, step).contains(&(item, part)) {
+    if !expected_parts(session, context, step).contains(&(item, source)) {
         return Err(CodecError::Value { what: "item or chunk" });
     }
     let program = session.program();
@@ -60,32 +74,35 @@ pub(super) fn check_part(
     let receive = program.steps[step].receives.get(item / together);
     let receive = receive.ok_or(CodecError::Value { what: "item" })?;
     let hidden = program.gru.map_or(0, |gru| gru.hidden);
-    let elements = |operator: Option<usize>, columns: usize| {
-        let rows = operator.map_or(hidden, |operator| program.operators[operator].shape.d_out);
-        rows.checked_mul(columns)
+    let chunk = match source {
+        Source::Chunk(chunk) => chunk,
+        Source::Share(_) => {
+            let OutputShare { elements, .. } = OutputShare::decode(content, &())?;
+            let (rows, columns) = match *receive {
+                Receive::Outputs { operator, count, .. } => (program.operators[operator].shape.d_out, count),
+                Receive::Bias { operator } => (program.operators[operator].shape.d_out, 1),
+                Receive::Update { .. } => (hidden, 1),
+            };
+            let count = rows.checked_mul(columns * samples);
+            return match session.encryption {
+                None => check::elements(Ring64, count, elements),
+                Some(_) => check::elements(session.field(), count, elements),
+            };
+        }
     };
+    let OutputReply { replies, .. } = OutputReply::decode(content, &())?;
     match *receive {
-        Receive::Outputs { operator, count, .. } if session.encryption.is_none() => {
-            check::elements(Ring64, elements(Some(operator), count * samples), bytes)
-        }
-        Receive::Bias { operator } if session.encryption.is_none() => {
-            check::elements(Ring64, elements(Some(operator), samples), bytes)
-        }
-        Receive::Update { .. } if session.encryption.is_none() => {
-            check::elements(Ring64, elements(None, samples), bytes)
-        }
         Receive::Outputs { operator, input: Input::Data, first, count } => {
             let selection = &context.selections[sent[item % together]];
-            let columns = program.operators[operator].positions * context.layer_batch.length(part);
-            let wants = context.layer_batch.wants(&selection.samples, part, (first, count));
-            check::replies(session, operator, columns, wants, bytes)
+            let columns = program.operators[operator].positions * context.layer_batch.length(chunk);
+            let wants = context.layer_batch.wants(&selection.samples, chunk, (first, count));
+            check::replies(session, operator, columns, wants, &replies)
         }
         Receive::Outputs { operator, count, .. } => {
-            check::replies(session, operator, count * samples, |_| true, bytes)
+            check::replies(session, operator, count * samples, |_| true, &replies)
         }
-        Receive::Bias { operator } => check::replies(session, operator, samples, |_| true, bytes),
-        Receive::Update { .. } if is_hesv(session) => check::slot_replies(session, hidden * samples, bytes),
-        Receive::Update { .. } => check::elements(session.field(), elements(None, samples), bytes),
+        Receive::Bias { operator } => check::replies(session, operator, samples, |_| true, &replies),
+        Receive::Update { .. } => check::slot_replies(session, hidden * samples, &replies),
     }
 }
 
@@ -103,7 +120,7 @@ pub(super) fn receive_together(
     session: &Session,
     context: &UnitContext,
     key: &SecretKey,
-    parts: &BTreeMap<(usize, usize), Vec<u8>>,
+    parts: &Parts,
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Matrices>, Error> {
     let [decryption] = &session.program().steps[..] else {
@@ -116,7 +133,7 @@ pub(super) fn receive_together(
     let mut received = Secret::new(Matrices(Vec::new()));
     for (item, &number) in combinations.sent.iter().enumerate() {
         let selection = &context.selections[number];
-        let part = |chunk| parts.get(&(item, chunk)).map(Vec::as_slice);
+        let part = |chunk| parts.get(&(item, Source::Chunk(chunk))).map(Vec::as_slice);
         let outputs = first_outputs(session, context, operator, (first, count), selection, part, key, meter)?;
         received.expose_mut().0.push(outputs);
     }
@@ -166,38 +183,42 @@ pub(super) fn receive(
     context: &UnitContext,
     step: usize,
     key: &SecretKey,
-    parts: &BTreeMap<(usize, usize), Vec<u8>>,
+    parts: &Parts,
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Matrices>, Error> {
     let field = session.field();
     let count = context.places().len();
     let mut received = Secret::new(Matrices(Vec::new()));
     for (item, receive) in session.program().steps[step].receives.iter().enumerate() {
-        let part = |chunk: usize| parts.get(&(item, chunk)).ok_or(Error::Local { what: "a part of a step" });
+        let part = |source| parts.get(&(item, source)).ok_or(Error::Local { what: "a part of a step" });
+        let only = Source::Chunk(0);
         let matrix = match *receive {
             Receive::Outputs { operator, input: Input::Data, first, count: positions } => {
                 let selection = &context.selections[0];
-                let part = |chunk| parts.get(&(item, chunk)).map(Vec::as_slice);
+                let part = |chunk| parts.get(&(item, Source::Chunk(chunk))).map(Vec::as_slice);
                 first_outputs(session, context, operator, (first, positions), selection, part, key, meter)?
             }
             Receive::Outputs { operator, count: positions, .. } => {
-                decrypt(session, operator, positions * count, |_| true, key, part(0)?, meter)?
+                decrypt(session, operator, positions * count, |_| true, key, part(only)?, meter)?
             }
-            Receive::Bias { operator } => decrypt(session, operator, count, |_| true, key, part(0)?, meter)?,
+            Receive::Bias { operator } => {
+                decrypt(session, operator, count, |_| true, key, part(only)?, meter)?
+            }
             Receive::Update { .. } if is_hesv(session) => {
-                hesv::opened_sum(session, context, key, part(0)?, meter)?
+                let malformed = |why| Error::Malformed { from: PartyId::Principal, kind: Kind::Reply, why };
+                let reply = OutputReply::decode(part(only)?, &()).map_err(malformed)?;
+                hesv::opened_sum(session, context, key, &reply, meter)?
             }
             Receive::Update { .. } => {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
-                let open = |from, bytes: &[u8]| {
-                    unpack_matrix(field, hidden, count, bytes).map_err(|why| Error::Malformed {
-                        from,
-                        kind: Kind::OutputShare,
-                        why,
-                    })
+                let open = |server: Server| {
+                    let (from, kind) = (server.party(), Kind::OutputShare);
+                    let malformed = |why| Error::Malformed { from, kind, why };
+                    let bytes = part(Source::Share(server))?;
+                    let OutputShare { elements, .. } = OutputShare::decode(bytes, &()).map_err(malformed)?;
+                    unpack_matrix(field, hidden, count, elements).map_err(malformed)
                 };
-                let own = open(PartyId::Principal, part(0)?)?;
-                own.add(&open(PartyId::Auxiliary, part(FROM_AUXILIARY)?)?)?
+                open(Server::Principal)?.add(&open(Server::Auxiliary)?)?
             }
         };
         received.expose_mut().0.push(matrix);
@@ -219,7 +240,8 @@ fn decrypt(
     let encryption = session.encryption()?;
     let layout = &encryption.layouts[operator];
     let batches = wanted_batches(layout, columns, &wants);
-    let replies = split(bytes).map_err(malformed)?;
+    let OutputReply { replies: message::Parts(replies), .. } =
+        OutputReply::decode(bytes, &()).map_err(malformed)?;
     if replies.len() != batches.len() * layout.rows() {
         return Err(malformed(CodecError::Value { what: "number of replies" }));
     }

@@ -1,18 +1,22 @@
 //! The client in SecretSV: what it sends, and when.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use secsv_algebra::{Ring64, Secret, share::split as share};
 use secsv_federation::RoundId;
 
-use super::{Client, received::FROM_AUXILIARY, testing::blinded};
+use super::{
+    Client,
+    received::{Parts, Source},
+    testing::{activation_shares, blinded, label_shares},
+};
 use crate::{
     Error, PartyId,
     activation::{Activator, Handed},
     codec::pack,
     error::CodecError,
-    message::{Kind, Place},
-    role::{Effects, Phase},
+    message::{Kind, MaskSeed, StepAddress},
+    role::{Effects, Outgoing, Phase},
     secret,
     server::UnitContext,
     session::Session,
@@ -27,8 +31,9 @@ impl Client {
     /// Gives the servers the seeds of what this client deals, and shares the samples.
     pub(super) fn secret_data(&self, session: &Arc<Session>) -> Effects<Self> {
         let [principal, auxiliary] = self.masks();
-        let mut effects = self.send(PartyId::Principal, Kind::ServerKeys, principal.seed().expose().to_vec());
-        effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, auxiliary.seed().expose().to_vec()));
+        let seed = |to, masks: &secret::Masks| Outgoing::of(to, &MaskSeed { seed: masks.seed().clone() });
+        let mut effects = Effects::send(seed(PartyId::Principal, &principal));
+        effects.outbox.push(seed(PartyId::Auxiliary, &auxiliary));
         effects.and(self.share_samples(session, Ring64));
         effects
     }
@@ -56,8 +61,8 @@ impl Client {
                 let weights = input.local.get(&round).ok_or(Error::Local { what: "the model of a round" })?;
                 let [principal, auxiliary] = secret::share_model(&session, round, weights, share, seed)?;
                 Ok(move |role: &mut Self| {
-                    let mut effects = role.send(PartyId::Principal, Kind::Model, principal);
-                    effects.and(role.send(PartyId::Auxiliary, Kind::Model, auxiliary));
+                    let mut effects = role.send(PartyId::Principal, Kind::ModelShare, principal);
+                    effects.and(role.send(PartyId::Auxiliary, Kind::ModelShare, auxiliary));
                     Ok(effects)
                 })
             });
@@ -68,7 +73,7 @@ impl Client {
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
                 let rest = secret::deal_first_layer(&session, position, &input.test_set, round, &masks)?;
-                Ok(move |role: &mut Self| Ok(role.send(PartyId::Auxiliary, Kind::FirstLayer, rest)))
+                Ok(move |role: &mut Self| Ok(role.send(PartyId::Auxiliary, Kind::DealtProduct, rest)))
             });
         }
         Ok(effects)
@@ -81,37 +86,38 @@ impl Client {
         context: Arc<UnitContext>,
         step: usize,
         mut activator: Activator,
-        parts: BTreeMap<(usize, usize), Vec<u8>>,
+        parts: Parts,
     ) -> Result<Effects<Self>, Error> {
         let labels = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
-        let place = Place::new(context.id, step);
-        let seed = self.seed.derive("shared", context.id.test).derive("shared", place.number());
-        let masks = self.masks();
+        let address = StepAddress::new(context.id, step);
+        let seed = address.seed(&self.seed, "shared");
+        let (masks, own) = (self.masks(), self.id());
         let session = session.clone();
         let mut effects = Effects::default();
         effects.job(move |meter| {
-            let received = secret::receive(&session, &context, step, &parts, FROM_AUXILIARY, meter)?;
+            let part = |item, server| parts.get(&(item, Source::Share(server))).map(Vec::as_slice);
+            let received = secret::receive(&session, &context, step, part, meter)?;
             meter.enter(Phase::Activate);
             let total = session.total_share(context.round, context.coalition());
             let received = &received.expose().0;
             let handed = activator.step(session.program(), &session.precision, step, total, received)?;
             meter.enter(Phase::Share);
-            let (kind, seeded, rest) = match handed {
+            let outbox = match handed {
                 Handed::Shared(matrix) => {
                     let matrix = Secret::new(matrix);
                     let seed = seed.covering(&context.digest).covering_words([matrix.expose().elements()]);
                     let (seeded, rest) = share(matrix.expose(), seed);
                     let mut rest = pack(Ring64, rest.expose().elements());
-                    rest.extend(secret::deal_product(&session, place, matrix.expose(), &masks)?);
-                    (Kind::Shared, seeded.seed().clone(), rest)
+                    rest.extend(secret::deal_product(&session, address, matrix.expose(), &masks)?);
+                    activation_shares(address, seeded.seed(), &rest)
                 }
                 Handed::Labels(classes) => {
                     let (seed, rest) = blinded(&session, &labels, &context, classes, &seed);
-                    (Kind::Predicted, seed, rest)
+                    label_shares(own, Kind::PredictionShare, address, &seed, &rest)
                 }
             };
             Ok(move |role: &mut Self| {
-                let mut effects = role.send_share(kind, place, &seeded, &rest);
+                let mut effects = Effects { outbox, jobs: Vec::new() };
                 effects.and(role.after_step(&session, &context, step, activator)?);
                 Ok(effects)
             })

@@ -12,11 +12,10 @@ use secsv_he::{
 use super::Client;
 use crate::{
     Error, PartyId,
-    codec::{Writer, pack},
-    frame::OVERHEAD,
-    message::Kind,
+    codec::pack,
+    message::{DataShare, Kind, ModelBuilder, SealedClientKeys, ServerKeys, ShareBody},
     model::{EncodedModel, sample_values},
-    role::{Effects, Phase},
+    role::{Effects, Outgoing, Phase},
     session::Session,
 };
 
@@ -36,20 +35,19 @@ impl Client {
             let seed = self.seed.derive("envelope", client as u64).covering(covered.expose());
             let mut rng = Prg::new(&seed);
             let sealed = self.envelopes.seal(from, to, receiver, &info, secrets.expose(), &mut rng)?;
-            let mut w = Writer::default();
-            w.u16(client).raw(&sealed);
-            effects.and(self.send(PartyId::Principal, Kind::ClientKeys, w.finish()));
+            let envelope = sealed[..].try_into().map_err(|_| Error::Envelope { from, to })?;
+            let message = SealedClientKeys { client, envelope };
+            effects.and(Effects::send(Outgoing::of(PartyId::Principal, &message)));
         }
         if let Some(encryption) = &session.encryption {
             let secret = SecretKey::from_seed(&encryption.parameters, key.clone());
             let public = secret.public_key(&mut Prg::new(&self.seed.derive("public key", 0))).to_bytes();
             if self.is_hesv() {
-                let keys = self.evaluation_keys(session, &secret, &public)?;
-                effects.and(self.send(PartyId::Principal, Kind::ServerKeys, keys));
+                effects.and(Effects::send(self.evaluation_keys(session, &secret, &public)?));
             } else {
-                let public = Arc::new(public);
-                effects.and(self.send(PartyId::Principal, Kind::ServerKeys, public.clone()));
-                effects.and(self.send(PartyId::Auxiliary, Kind::ServerKeys, public));
+                let message = Outgoing::of(PartyId::Principal, &ServerKeys { public: &public });
+                let to_auxiliary = Outgoing { to: PartyId::Auxiliary, ..message.clone() };
+                effects.outbox.extend([message, to_auxiliary]);
             }
         }
         effects.and(self.adopt(session, key, labels)?);
@@ -97,11 +95,11 @@ impl Client {
             let seed = seed.covering_words([samples.expose().elements()]);
             let (seeded, rest) = share(samples.expose(), seed);
             let rest = pack(ring, rest.expose().elements());
-            Ok(move |role: &mut Self| {
-                let mut effects = role.send(PartyId::Principal, Kind::Data, seeded.seed().expose().to_vec());
-                effects.and(role.send(PartyId::Auxiliary, Kind::Data, rest));
-                Ok(effects)
-            })
+            let seeded = DataShare { share: ShareBody::Seed(seeded.seed().clone()) };
+            let principal = Outgoing::of(PartyId::Principal, &seeded);
+            let rest = DataShare { share: ShareBody::Elements(&rest) };
+            let auxiliary = Outgoing::of(PartyId::Auxiliary, &rest);
+            Ok(move |_: &mut Self| Ok(Effects { outbox: vec![principal, auxiliary], jobs: Vec::new() }))
         });
         effects
     }
@@ -136,22 +134,18 @@ impl Client {
             let operators = &model.expose().operators;
             let numbers = operators.iter().flat_map(|o| [o.weight.elements(), &o.bias]);
             let mut rng = Prg::new(&seed.covering_words(numbers));
-            let lengths = encryption.layouts.iter().map(|layout| {
-                8 + EncryptedMatrix::encoded_len(layout) + 8 + EncryptedBias::encoded_len(layout)
-            });
-            let mut w = Writer::default();
-            w.make_room(4 + 8 + lengths.sum::<usize>() + OVERHEAD);
-            w.u32(round_batch.0).u64(2 * encryption.layouts.len() as u64);
+            let lengths = |layout| [EncryptedMatrix::encoded_len(layout), EncryptedBias::encoded_len(layout)];
+            let parts: Vec<usize> = encryption.layouts.iter().flat_map(lengths).collect();
+            let mut message = ModelBuilder::new(round_batch, &parts);
             for (layout, operator) in encryption.layouts.iter().zip(&model.expose().operators) {
-                // Written where it will stand: a copy of all of it would be new memory.
-                w.u64(EncryptedMatrix::encoded_len(layout) as u64);
-                let bytes = std::mem::take(&mut w).finish();
                 let ops = &mut meter.operations;
-                w = Writer::from(layout.encrypt_onto(bytes, &key, &operator.weight, &mut rng, ops)?);
+                message.append(EncryptedMatrix::encoded_len(layout), |bytes| {
+                    layout.encrypt_onto(bytes, &key, &operator.weight, &mut rng, ops)
+                })?;
                 let bias = layout.encrypt_bias(&key, &operator.bias, &mut rng, &mut meter.operations)?;
-                w.counted(&bias.to_bytes(&encryption.parameters));
+                message.add(&bias.to_bytes(&encryption.parameters));
             }
-            let content = Arc::new(w.finish());
+            let content = Arc::new(message.finish());
             Ok(move |role: &mut Self| {
                 let mut effects = role.send(PartyId::Principal, Kind::Model, content.clone());
                 if !role.is_hesv() {

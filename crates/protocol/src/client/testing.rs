@@ -4,21 +4,25 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::{Matrix, Prg, Ring, Ring64, Secret, Seed, share::split as share};
 use secsv_federation::{Coalition, RoundId};
+use secsv_he::SecretKey;
 
 use super::{
     Client, hesv,
-    received::{FROM_AUXILIARY, Matrices, check_part, expected_parts, receive, receive_together},
+    received::{Matrices, PartId, Parts, Source, check_part, expected_parts, receive, receive_together},
 };
 use crate::{
     Error, PartyId,
     activation::{Activator, Handed},
-    codec::{Writer, pack},
+    codec::pack,
     combinations::{Derivation, Outputs},
     error::CodecError,
     labels::{self, Labels, Packed, Wiped},
-    message::{Kind, Place, TestPlan, UnitId},
-    program::{DecryptionStep, Receive, Then},
-    role::{Effects, Incoming, Phase},
+    message::{
+        ActivationShare, Head, Kind, LabelBody, LabelShare, PredictionShare, Server, ShareBody, StepAddress,
+        TestPlan, TripleShare, UnitId,
+    },
+    program::{DecryptionStep, Then},
+    role::{Effects, Incoming, Outgoing, Phase},
     server::{UnitContext, recount::commitment, updates_of},
     session::Session,
 };
@@ -26,8 +30,8 @@ use crate::{
 /// A unit that this client has a slot in.
 pub(super) struct UnitState {
     context: Arc<UnitContext>,
-    /// What came for each step: replies by item and chunk, shares by item and server.
-    parts: BTreeMap<usize, BTreeMap<(usize, usize), Vec<u8>>>,
+    /// What came for each step.
+    parts: BTreeMap<usize, Parts>,
     activator: Option<Activator>,
     done: Vec<usize>,
 }
@@ -42,14 +46,11 @@ impl UnitState {
         };
         let Some(step) = (0..session.program().steps.len()).find(decryptors) else { return Vec::new() };
         let there = self.parts.get(&step);
-        let absent = |key: &(usize, usize)| !there.is_some_and(|parts| parts.contains_key(key));
-        let name = |(item, part): (usize, usize)| {
-            let (kind, from) = match session.program().steps[step].receives.get(item) {
-                Some(Receive::Update { .. }) if part == FROM_AUXILIARY => {
-                    (Kind::OutputShare, PartyId::Auxiliary)
-                }
-                Some(Receive::Update { .. }) => (Kind::OutputShare, PartyId::Principal),
-                _ => (Kind::Reply, PartyId::Principal),
+        let absent = |key: &PartId| !there.is_some_and(|parts| parts.contains_key(key));
+        let name = |(_, source): PartId| {
+            let (kind, from) = match source {
+                Source::Share(server) => (Kind::OutputShare, server.party()),
+                Source::Chunk(_) => (Kind::Reply, PartyId::Principal),
             };
             format!("{kind} of test {test} group {group} step {step} from {from}")
         };
@@ -88,10 +89,10 @@ impl Client {
                 let state = UnitState { context, parts: BTreeMap::new(), activator, done: Vec::new() };
                 self.units.insert(id, state);
                 let is_due = |message: &Incoming| {
-                    Place::decode(&message.content).is_ok_and(|(place, _)| place.unit == id)
+                    Head::step(message.kind, &message.content).is_some_and(|address| address.unit == id)
                 };
                 for message in self.early_parts.take(is_due) {
-                    let taken = self.part(session, message, Some(FROM_AUXILIARY));
+                    let taken = self.part(session, message);
                     // It was kept before it could be judged: if it is at fault, it has no effect.
                     effects.and(taken.or_else(Error::unless_of_peer)?);
                 }
@@ -107,8 +108,8 @@ impl Client {
         }
         let mut effects = Effects::default();
         let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
-        let place = Place::new(context.id, 0);
-        let seed = self.seed.derive("truth", context.id.test).derive("truth", place.number());
+        let address = StepAddress::new(context.id, 0);
+        let seed = address.seed(&self.seed, "truth");
         let (session, context, input, position) =
             (session.clone(), context.clone(), self.input.clone(), self.position);
         effects.job(move |meter| {
@@ -124,55 +125,39 @@ impl Client {
             }
             let seed = seed.covering(&context.digest).covering(packed.expose());
             let rest = labels::rest(packed, &seed);
-            Ok(move |role: &mut Self| Ok(role.send_share(Kind::Truth, place, &seed, &rest)))
+            let outbox = label_shares(PartyId::Client(position), Kind::LabelShare, address, &seed, &rest);
+            Ok(move |_: &mut Self| Ok(Effects { outbox, jobs: Vec::new() }))
         });
         Ok(effects)
-    }
-
-    /// A share for each server, and for the auxiliary, of labels, a commitment to the seed that the principal's is.
-    pub(super) fn send_share(&mut self, kind: Kind, place: Place, seed: &Seed, rest: &[u8]) -> Effects<Self> {
-        let mut effects = self.send(PartyId::Principal, kind, place.encode(seed.expose()));
-        let to_auxiliary = if matches!(kind, Kind::Truth | Kind::Predicted) {
-            place.encode(&[&commitment(self.id(), kind, place, seed)[..], rest].concat())
-        } else {
-            place.encode(rest)
-        };
-        effects.and(self.send(PartyId::Auxiliary, kind, to_auxiliary));
-        effects
     }
 
     /// Multiplication triples for the gated sums: the principal's shares from a seed, the auxiliary's factors too.
     fn deal(&mut self, session: &Arc<Session>, context: &Arc<UnitContext>, effects: &mut Effects<Self>) {
         for (step, ..) in updates_of(session) {
-            let place = Place::new(context.id, step);
-            let seed = self.seed.derive("triple", context.id.test).derive("triple", place.number());
-            let seed = seed.covering(&context.digest);
+            let address = StepAddress::new(context.id, step);
+            let seed = address.seed(&self.seed, "triple").covering(&context.digest);
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
                 meter.enter(Phase::Share);
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
                 let shape = (hidden, context.places().len());
-                let (principal, rest) = match session.encryption {
-                    Some(_) => triple(session.field(), shape, &seed),
-                    None => triple(Ring64, shape, &seed),
+                let outbox = match session.encryption {
+                    Some(_) => triple(session.field(), shape, &seed, address),
+                    None => triple(Ring64, shape, &seed, address),
                 };
-                Ok(move |role: &mut Self| Ok(role.send_share(Kind::Triple, place, &principal, &rest)))
+                Ok(move |_: &mut Self| Ok(Effects { outbox, jobs: Vec::new() }))
             });
         }
     }
 
     /// Keeps a part of what a step needs.
-    pub(super) fn part(
-        &mut self,
-        session: &Arc<Session>,
-        message: Incoming,
-        server: Option<usize>,
-    ) -> Result<Effects<Self>, Error> {
+    pub(super) fn part(&mut self, session: &Arc<Session>, message: Incoming) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
-        let Some(state) = self.units.get_mut(&place.unit) else {
+        let address = Head::step(message.kind, &message.content).ok_or(malformed(CodecError::Truncated))?;
+        let share = Server::of(message.from).filter(|_| message.kind == Kind::OutputShare);
+        let Some(state) = self.units.get_mut(&address.unit) else {
             // The principal announces a test before it sends anything about it; the auxiliary may be faster.
-            if server != Some(FROM_AUXILIARY) {
+            if share != Some(Server::Auxiliary) {
                 return Err(message.unexpected("no such test"));
             }
             self.early_parts.keep(message, "no such test")?;
@@ -180,14 +165,14 @@ impl Client {
         };
         let context = state.context.clone();
         let step =
-            session.program().steps.get(place.step).ok_or(malformed(CodecError::Value { what: "step" }))?;
-        if context.client(step.slot) != Ok(self.position) || state.done.contains(&place.step) {
+            session.program().steps.get(address.step).ok_or(malformed(CodecError::Value { what: "step" }))?;
+        if context.client(step.slot) != Ok(self.position) || state.done.contains(&address.step) {
             return Err(message.unexpected("not this client's step"));
         }
-        let key = (place.item, server.unwrap_or(place.chunk));
-        check_part(session, &context, place.step, key, rest).map_err(malformed)?;
-        state.parts.entry(place.step).or_default().insert(key, rest.to_vec());
-        self.advance(session, place.unit, place.step)
+        let part = (address.item, share.map_or(Source::Chunk(address.chunk), Source::Share));
+        check_part(session, &context, address.step, part, &message.content).map_err(malformed)?;
+        state.parts.entry(address.step).or_default().insert(part, message.content);
+        self.advance(session, address.unit, address.step)
     }
 
     /// Decrypts, activates and shares once everything a step needs is there (Algorithm 4, steps 7 to 11).
@@ -208,36 +193,11 @@ impl Client {
         }
         let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
         let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
-        let place = Place::new(id, step);
-        let seed = self.seed.derive("shared", id.test).derive("shared", place.number());
-        let session = session.clone();
+        let address = StepAddress::new(id, step);
+        let seed = address.seed(&self.seed, "shared");
+        let (session, own) = (session.clone(), self.id());
         if session.federation.tests_together() {
-            effects.job(move |meter| {
-                let decrypted = receive_together(&session, &context, &key, &parts, meter)?;
-                let height = session.program().operators[0].shape.d_out;
-                let mut packed = labels::empty(context.label_bytes(&session));
-                // The same for all rounds.
-                let (combinations, coalitions) = (context.combinations(&session), &context.plan.coalitions);
-                let derivation =
-                    Derivation::new(session.field(), combinations, coalitions, &context.selections);
-                for (k, &round) in context.rounds.iter().enumerate() {
-                    meter.enter(Phase::Activate);
-                    let of_round =
-                        |matrix: &Matrix<_>| Outputs::of_rows(matrix, k * height..(k + 1) * height);
-                    let received: Vec<Outputs> = decrypted.expose().0.iter().map(of_round).collect();
-                    let mut found = found_together(&session, &context, round, &derivation, &received)?;
-                    meter.enter(Phase::Share);
-                    blind_together(&session, &secret, &context, round, &mut found);
-                    packed.expose_mut().extend_from_slice(found.expose());
-                }
-                let seed = seed.covering(&context.digest).covering(packed.expose());
-                let rest = labels::rest(packed, &seed);
-                Ok(move |role: &mut Self| {
-                    role.units.remove(&context.id);
-                    Ok(role.send_share(Kind::Predicted, place, &seed, &rest))
-                })
-            });
-            return Ok(effects);
+            return Ok(hand_on_together(session, context, address, (key, secret, seed), (own, parts)));
         }
         effects.job(move |meter| {
             let received = receive(&session, &context, step, &key, &parts, meter)?;
@@ -245,26 +205,24 @@ impl Client {
             let total = session.total_share(context.round, context.coalition());
             let received = received.expose();
             let handed = activator.step(session.program(), &session.precision, step, total, &received.0)?;
-            let encrypted = hesv::encrypted(&session, step, &handed, &key, &seed, meter)?;
+            let encrypted = hesv::encrypted(&session, address, &handed, &key, &seed, meter)?;
             meter.enter(Phase::Share);
-            let (kind, seeded, rest) = match handed {
-                _ if encrypted.is_some() => (Kind::Shared, seed, Vec::new()),
-                Handed::Shared(matrix) => {
+            let outbox = match (encrypted, handed) {
+                (Some(message), _) => vec![message],
+                (None, Handed::Shared(matrix)) => {
                     let matrix = Secret::new(matrix);
                     let seed = seed.covering(&context.digest).covering_words([matrix.expose().elements()]);
                     let (seeded, rest) = share(matrix.expose(), seed);
-                    (Kind::Shared, seeded.seed().clone(), pack(session.field(), rest.expose().elements()))
+                    let rest = pack(session.field(), rest.expose().elements());
+                    activation_shares(address, seeded.seed(), &rest)
                 }
-                Handed::Labels(labels) => {
+                (None, Handed::Labels(labels)) => {
                     let (seed, rest) = blinded(&session, &secret, &context, labels, &seed);
-                    (Kind::Predicted, seed, rest)
+                    label_shares(own, Kind::PredictionShare, address, &seed, &rest)
                 }
             };
             Ok(move |role: &mut Self| {
-                let mut effects = match encrypted {
-                    Some((kind, content)) => role.send(PartyId::Principal, kind, place.encode(&content)),
-                    None => role.send_share(kind, place, &seeded, &rest),
-                };
+                let mut effects = Effects { outbox, jobs: Vec::new() };
                 effects.and(role.after_step(&session, &context, step, activator)?);
                 Ok(effects)
             })
@@ -295,8 +253,78 @@ impl Client {
     }
 }
 
+/// Decrypts what a unit receives at its only step, and shares what all its coalitions' models predict.
+fn hand_on_together(
+    session: Arc<Session>,
+    context: Arc<UnitContext>,
+    address: StepAddress,
+    (key, secret, seed): (Arc<SecretKey>, Seed, Seed),
+    (own, parts): (PartyId, Parts),
+) -> Effects<Client> {
+    let mut effects = Effects::default();
+    effects.job(move |meter| {
+        let decrypted = receive_together(&session, &context, &key, &parts, meter)?;
+        let height = session.program().operators[0].shape.d_out;
+        let mut packed = labels::empty(context.label_bytes(&session));
+        // The same for all rounds.
+        let (combinations, coalitions) = (context.combinations(&session), &context.plan.coalitions);
+        let derivation = Derivation::new(session.field(), combinations, coalitions, &context.selections);
+        for (k, &round) in context.rounds.iter().enumerate() {
+            meter.enter(Phase::Activate);
+            let of_round = |matrix: &Matrix<_>| Outputs::of_rows(matrix, k * height..(k + 1) * height);
+            let received: Vec<Outputs> = decrypted.expose().0.iter().map(of_round).collect();
+            let mut found = found_together(&session, &context, round, &derivation, &received)?;
+            meter.enter(Phase::Share);
+            blind_together(&session, &secret, &context, round, &mut found);
+            packed.expose_mut().extend_from_slice(found.expose());
+        }
+        let seed = seed.covering(&context.digest).covering(packed.expose());
+        let rest = labels::rest(packed, &seed);
+        let outbox = label_shares(own, Kind::PredictionShare, address, &seed, &rest);
+        Ok(move |role: &mut Client| {
+            role.units.remove(&context.id);
+            Ok(Effects { outbox, jobs: Vec::new() })
+        })
+    });
+    effects
+}
+
+/// Shares of activations for both servers.
+pub(super) fn activation_shares(address: StepAddress, seed: &Seed, rest: &[u8]) -> Vec<Outgoing> {
+    let shares = [
+        (PartyId::Principal, ActivationShare { address, share: ShareBody::Seed(seed.clone()) }),
+        (PartyId::Auxiliary, ActivationShare { address, share: ShareBody::Elements(rest) }),
+    ];
+    shares.iter().map(|(to, share)| Outgoing::of(*to, share)).collect()
+}
+
+/// Shares of true or predicted labels for both servers, with a commitment for the auxiliary to the principal's seed.
+pub(super) fn label_shares(
+    own: PartyId,
+    kind: Kind,
+    address: StepAddress,
+    seed: &Seed,
+    rest: &[u8],
+) -> Vec<Outgoing> {
+    let commitment = commitment(own, kind, address, seed);
+    let shares = [
+        (PartyId::Principal, LabelBody::Seed(seed.clone())),
+        (PartyId::Auxiliary, LabelBody::Committed { commitment, labels: rest }),
+    ];
+    let message = |(to, share)| match kind {
+        Kind::PredictionShare => Outgoing::of(to, &PredictionShare { address, share }),
+        _ => Outgoing::of(to, &LabelShare { address, share }),
+    };
+    shares.into_iter().map(message).collect()
+}
+
 /// A multiplication triple, entry by entry: the principal's shares from a seed, the auxiliary's factors too.
-fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Seed, Vec<u8>) {
+fn triple<R: Ring>(
+    ring: R,
+    (rows, columns): (usize, usize),
+    seed: &Seed,
+    address: StepAddress,
+) -> Vec<Outgoing> {
     let (principal, auxiliary) = (seed.derive("principal", 0), seed.derive("auxiliary", 0));
     let mut first = Prg::new(&principal);
     let mut second = Prg::new(&auxiliary);
@@ -309,9 +337,12 @@ fn triple<R: Ring>(ring: R, (rows, columns): (usize, usize), seed: &Seed) -> (Se
             ring.sub(ring.mul(ring.add(a1, a2), ring.add(b1, b2)), c1)
         })
         .collect();
-    let mut w = Writer::default();
-    w.seed(&auxiliary).raw(&pack(ring, &rest));
-    (principal, w.finish())
+    let rest = pack(ring, &rest);
+    let shares = [
+        (PartyId::Principal, TripleShare { address, seed: principal, product: None }),
+        (PartyId::Auxiliary, TripleShare { address, seed: auxiliary, product: Some(&rest) }),
+    ];
+    shares.iter().map(|(to, share)| Outgoing::of(*to, share)).collect()
 }
 
 /// The classes that all coalitions' models of a round predict, as they are, where models are tested together.

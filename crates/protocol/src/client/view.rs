@@ -7,7 +7,7 @@ use secsv_he::SecretKey;
 
 use super::{
     Client,
-    received::{FROM_AUXILIARY, expected_parts, receive, receive_together},
+    received::{PartId, Source, expected_parts, receive, receive_together},
 };
 use crate::{
     Error, PartyId,
@@ -15,9 +15,10 @@ use crate::{
     codec::unpack_matrix,
     combinations::Outputs,
     disclosure::Disclosure,
+    error::CodecError,
     hesv::open_slots,
     labels::{Labels, Wiped},
-    message::{Kind, Place, UnitId},
+    message::{BlindedDifferences, Head, Kind, Message as _, OutputShare, Server, UnitId},
     program::{Receive, Then},
     role::{Meter, Phase, Probe},
     secret,
@@ -34,7 +35,10 @@ impl Probe for Unasked {
 }
 
 /// Of a step, which message each part came in.
-type Parts = BTreeMap<(usize, usize), usize>;
+type Parts = BTreeMap<PartId, usize>;
+
+/// The contents of those messages.
+type Contents = super::received::Parts;
 
 /// A client's messages while they are read.
 struct Reading<'a> {
@@ -47,9 +51,8 @@ struct Reading<'a> {
 impl Client {
     /// What it saw, from the messages it received.
     pub fn view(&self, received: &[Message]) -> Result<View, Error> {
-        let protocol = self.federation.settings.protocol;
         let Some(session) = self.session.as_deref() else {
-            return Ok(View::new(self.id(), protocol, received, Vec::new(), Vec::new()));
+            return Ok(View::new(self.id(), received, Vec::new(), Vec::new()));
         };
         let known = announced(session, received)?;
         let mut reading = Reading { session, key: self.key.as_deref(), received, arrays: Vec::new() };
@@ -66,7 +69,7 @@ impl Client {
             }
         }
         reading.differences(&known.contexts)?;
-        let mut view = View::new(self.id(), protocol, received, known.plans, reading.arrays);
+        let mut view = View::new(self.id(), received, known.plans, reading.arrays);
         view.secrets.extend(self.key.as_ref().map(|_| "clients' key"));
         view.secrets.extend(self.label_secret.as_ref().map(|_| "clients' label secret"));
         Ok(view)
@@ -83,20 +86,16 @@ impl Reading<'_> {
                 continue;
             }
             let malformed = |why| Error::Malformed { from, kind, why };
-            let (place, _) = Place::decode(message.content()).map_err(malformed)?;
-            let part = match (kind, from) {
-                (Kind::Reply, _) => place.chunk,
-                (_, PartyId::Auxiliary) => FROM_AUXILIARY,
-                _ => 0,
-            };
-            parts.entry((place.unit, place.step)).or_default().insert((place.item, part), number);
+            let address = Head::step(kind, message.content()).ok_or(malformed(CodecError::Truncated))?;
+            let share = Server::of(from).filter(|_| kind == Kind::OutputShare);
+            let source = share.map_or(Source::Chunk(address.chunk), Source::Share);
+            parts.entry((address.unit, address.step)).or_default().insert((address.item, source), number);
         }
         Ok(parts)
     }
 
-    /// The contents of parts without their heads.
-    fn contents(&self, parts: &Parts) -> BTreeMap<(usize, usize), Vec<u8>> {
-        let content = |number: usize| self.received[number].content()[Place::LENGTH..].to_vec();
+    fn contents(&self, parts: &Parts) -> Contents {
+        let content = |number: usize| self.received[number].content().to_vec();
         parts.iter().map(|(&key, &number)| (key, content(number))).collect()
     }
 
@@ -119,7 +118,8 @@ impl Reading<'_> {
             return self.together(context, parts, &contents, meter);
         }
         if session.encryption.is_none() {
-            let received = secret::receive(session, context, step, &contents, FROM_AUXILIARY, meter)?;
+            let part = |item, server| contents.get(&(item, Source::Share(server))).map(Vec::as_slice);
+            let received = secret::receive(session, context, step, part, meter)?;
             self.received(context, step, parts, &contents, &received.expose().0)?;
             return self.handed(context, step, parts, &received.expose().0, activator);
         }
@@ -133,7 +133,7 @@ impl Reading<'_> {
         &mut self,
         context: &UnitContext,
         parts: &Parts,
-        contents: &BTreeMap<(usize, usize), Vec<u8>>,
+        contents: &Contents,
         meter: &mut Meter<'_>,
     ) -> Result<(), Error> {
         let session = self.session;
@@ -199,7 +199,7 @@ impl Reading<'_> {
         context: &UnitContext,
         step: usize,
         parts: &Parts,
-        contents: &BTreeMap<(usize, usize), Vec<u8>>,
+        contents: &Contents,
         received: &[Matrix<R>],
     ) -> Result<(), Error> {
         let session = self.session;
@@ -212,12 +212,14 @@ impl Reading<'_> {
             if entry.kind == Kind::Reply {
                 self.arrays.extend(by_owner(session, context, 0, matrix, &entry));
             } else {
-                for (&(_, server), bytes) in contents.iter().filter(|(part, _)| part.0 == item) {
-                    let from = if server == FROM_AUXILIARY { PartyId::Auxiliary } else { PartyId::Principal };
+                for (&(_, source), bytes) in contents.iter().filter(|(part, _)| part.0 == item) {
+                    let Source::Share(server) = source else { continue };
+                    let from = server.party();
                     let malformed = |why| Error::Malformed { from, kind: entry.kind, why };
                     let (rows, columns) = matrix.shape();
-                    let share = unpack_matrix(matrix.ring(), rows, columns, bytes).map_err(malformed)?;
-                    let messages = numbers_of(parts, |part| *part == (item, server));
+                    let OutputShare { elements, .. } = OutputShare::decode(bytes, &()).map_err(malformed)?;
+                    let share = unpack_matrix(matrix.ring(), rows, columns, elements).map_err(malformed)?;
+                    let messages = numbers_of(parts, |part| *part == (item, source));
                     let entry = Entry {
                         what: "share",
                         from: Some(from),
@@ -291,15 +293,16 @@ impl Reading<'_> {
     fn differences(&mut self, contexts: &BTreeMap<UnitId, UnitContext>) -> Result<(), Error> {
         let session = self.session;
         for (number, message) in self.received.iter().enumerate() {
-            if message.kind != Kind::Differences {
+            if message.kind != Kind::BlindedDifferences {
                 continue;
             }
             let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
-            let (place, bytes) = Place::decode(message.content()).map_err(malformed)?;
-            let Some(context) = contexts.get(&place.unit) else { continue };
+            let BlindedDifferences { address, replies } =
+                BlindedDifferences::decode(message.content(), &()).map_err(malformed)?;
+            let Some(context) = contexts.get(&address.unit) else { continue };
             let (mut probe, count) = (Unasked, context.places().len());
             let meter = &mut Meter::new(&mut probe);
-            let opened = open_slots(session, count, self.key()?, message.kind, bytes, meter)?;
+            let opened = open_slots(session, count, self.key()?, message.kind, &replies, meter)?;
             let matrix = Matrix::new(session.field(), 1, count, opened.expose().clone())?;
             let mut entry = Entry::new(message.kind, "blinded difference", Some(message.from), vec![number]);
             entry.disclosure = Some(Disclosure::SlotsRightOrWrong);
@@ -314,7 +317,7 @@ impl Reading<'_> {
 }
 
 /// The numbers of some parts' messages.
-fn numbers_of(parts: &Parts, of: impl Fn(&(usize, usize)) -> bool) -> Vec<usize> {
+fn numbers_of(parts: &Parts, of: impl Fn(&PartId) -> bool) -> Vec<usize> {
     let mut numbers: Vec<usize> =
         parts.iter().filter(|(part, _)| of(part)).map(|(_, &number)| number).collect();
     numbers.sort_unstable();

@@ -7,12 +7,12 @@ use secsv_he::{EncryptedSlots, EvaluationKey, Packing, PublicKey, linear::Encryp
 
 use super::{
     secsv::{models, replies},
-    tally::{Tally, lists_len},
+    tally::Tally,
 };
 use crate::{
     Error, PartyId,
     hesv::{KEPT, rotation_steps, slots_of},
-    message::{Kind, TestPlan},
+    message::{EncryptedData, EvaluationKeys, Kind, Parts, TestPlan},
     server::{UnitContext, products_of, updates_of},
 };
 
@@ -22,14 +22,15 @@ pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
     let rotations = rotation_steps(session)?.len();
     let keys = [PublicKey::encoded_len(parameters), EvaluationKey::encoded_len(parameters, rotations)];
     let leader = PartyId::Client(session.leader);
-    tally.send(leader, PartyId::Principal, Kind::ServerKeys, lists_len(keys.into_iter()));
+    let length = EvaluationKeys::length(keys[0], keys[1]);
+    tally.send(leader, PartyId::Principal, Kind::EvaluationKeys, length);
     tally.tell_key(keys[0]);
     for chunk in &session.chunks {
         let columns = session.program().operators[0].positions * chunk.places.len();
         let parts = batches(tally, 0, columns)?;
-        let content = size_of::<u32>() + lists_len(parts.into_iter());
+        let content = EncryptedData::HEAD + Parts::length(parts.into_iter());
         for owner in session.groups[chunk.group].owners.members() {
-            tally.send(PartyId::Client(owner), PartyId::Principal, Kind::Data, content);
+            tally.send(PartyId::Client(owner), PartyId::Principal, Kind::EncryptedData, content);
         }
     }
     Ok(())
@@ -102,7 +103,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
     let (session, samples) = (tally.session, context.places().len());
     for owner in context.owners(session) {
         let truth = slots(tally, samples)?;
-        tally.send_about_unit(PartyId::Client(owner), PartyId::Principal, Kind::Truth, truth);
+        tally.send_about_unit(PartyId::Client(owner), PartyId::Principal, Kind::EncryptedLabels, truth);
     }
     for (_, _, operator, _) in products_of(session) {
         let columns = session.program().operators[operator].positions * samples;
@@ -137,7 +138,7 @@ fn upload(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(
     let client = PartyId::Client(context.client(session.program().steps[step].slot)?);
     if step + 1 == session.program().steps.len() {
         let predicted = slots(tally, samples)?;
-        tally.send_about_unit(client, PartyId::Principal, Kind::Predicted, predicted);
+        tally.send_about_unit(client, PartyId::Principal, Kind::EncryptedPredictions, predicted);
         return Ok(());
     }
     let mut parts = Vec::new();
@@ -148,7 +149,12 @@ fn upload(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(
     for _ in 0..vectors {
         parts.push(slots(tally, elements)?);
     }
-    tally.send_about_unit(client, PartyId::Principal, Kind::Shared, lists_len(parts.into_iter()));
+    tally.send_about_unit(
+        client,
+        PartyId::Principal,
+        Kind::EncryptedActivations,
+        Parts::length(parts.into_iter()),
+    );
     Ok(())
 }
 
@@ -158,7 +164,7 @@ fn count(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
     let count = EncryptedSlots::ciphertexts(tally.parameters()?, context.places().len());
     tally.operations += tally.parameters()?.scaling_operations() * count;
     let list = tally.slot_reply(count)?;
-    tally.send_about_unit(PartyId::Principal, counter, Kind::Differences, list);
+    tally.send_about_unit(PartyId::Principal, counter, Kind::BlindedDifferences, list);
     tally.send_about_unit(counter, PartyId::Principal, Kind::Count, size_of::<u64>());
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::{
 pub fn rehearse_frame(content: Vec<u8>) -> Result<usize, Error> {
     let (from, to) = (PartyId::Client(0), PartyId::Principal);
     let [mut sender, mut receiver] = [from, to].map(|party| Links::new(party, [0; 16]));
-    let frame = sender.seal(to, Kind::Data, content);
+    let frame = sender.seal(to, Kind::DataShare, content);
     Ok(receiver.open(frame)?.len())
 }
 

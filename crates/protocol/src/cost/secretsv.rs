@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error, PartyId,
     codec::packed_len,
-    message::{Kind, TestPlan},
+    message::{DealtProduct, Kind, MaskedFirstLayer, ModelShare, StepAddress, TestPlan},
     program::{Input, Receive},
     secret::{SharedModel, first_columns, stacked},
     server::{UnitContext, products_of, updates_of},
@@ -31,12 +31,12 @@ pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
     for (client, hello) in session.hellos.iter().enumerate() {
         let client = PartyId::Client(client);
         for server in SERVERS {
-            tally.send(client, server, Kind::ServerKeys, SEED);
+            tally.send(client, server, Kind::MaskSeed, SEED);
         }
         let elements = session.program().input_size * hello.samples as usize;
         if elements > 0 {
-            tally.send(client, PartyId::Principal, Kind::Data, SEED);
-            tally.send(client, PartyId::Auxiliary, Kind::Data, packed(elements));
+            tally.send(client, PartyId::Principal, Kind::DataShare, SEED);
+            tally.send(client, PartyId::Auxiliary, Kind::DataShare, packed(elements));
             tally.work.shared += elements as u64;
         }
     }
@@ -49,17 +49,17 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
     let size = SharedModel::size(session.program());
     for client in session.federation.participants(round).members() {
         let client = PartyId::Client(client);
-        let head = size_of::<u32>();
-        tally.send(client, PartyId::Principal, Kind::Model, head + SEED);
-        tally.send(client, PartyId::Auxiliary, Kind::Model, head + packed(size));
+        let head = ModelShare::HEAD;
+        tally.send(client, PartyId::Principal, Kind::ModelShare, head + SEED);
+        tally.send(client, PartyId::Auxiliary, Kind::ModelShare, head + packed(size));
         tally.work.shared += size as u64;
     }
     let (rows, d_in) = (stacked(session, round), session.program().operators[0].shape.d_in);
     for (owner, _) in session.hellos.iter().enumerate().filter(|(_, hello)| hello.samples > 0) {
         let outputs = rows * first_columns(session, owner);
-        let head = size_of::<u32>();
-        tally.send(PartyId::Client(owner), PartyId::Auxiliary, Kind::FirstLayer, head + packed(outputs));
-        both_ways(tally, 1 + size_of::<u32>() + size_of::<u16>() + packed(rows * d_in));
+        let dealt = DealtProduct::HEAD + packed(outputs);
+        tally.send(PartyId::Client(owner), PartyId::Auxiliary, Kind::DealtProduct, dealt);
+        both_ways(tally, Kind::MaskedFirstLayer, MaskedFirstLayer::HEAD + packed(rows * d_in));
         tally.work.shared += (2 * rows * d_in + outputs) as u64;
         // Once by the owner, once by each server.
         tally.work.word_products += 3 * (outputs * d_in) as u64;
@@ -67,9 +67,9 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
     Ok(())
 }
 
-fn both_ways(tally: &mut Tally<'_>, content: usize) {
-    tally.send(SERVERS[0], SERVERS[1], Kind::Opening, content);
-    tally.send(SERVERS[1], SERVERS[0], Kind::Opening, content);
+fn both_ways(tally: &mut Tally<'_>, kind: Kind, content: usize) {
+    tally.send(SERVERS[0], SERVERS[1], kind, content);
+    tally.send(SERVERS[1], SERVERS[0], kind, content);
 }
 
 /// A test's units.
@@ -82,12 +82,11 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
     let members = context.members(session, 0);
     let program = session.program();
     labels(tally, context);
-    let kind_and_place = 1 + super::tally::place_len();
     let operators: BTreeSet<usize> = products_of(session).map(|(_, _, operator, _)| operator).collect();
     for operator in operators {
         let shape = program.operators[operator].shape;
         let weights = shape.d_out * shape.d_in;
-        both_ways(tally, kind_and_place + packed(weights));
+        both_ways(tally, Kind::MaskedLayer, StepAddress::LENGTH + packed(weights));
         // Masks and their opening, and the members' weights added up.
         tally.work.shared += (2 * weights) as u64;
         tally.work.scaled += (2 * weights * members) as u64;
@@ -97,7 +96,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
         if let Some(dealer) = context.plan.dealer {
             tally.share(dealer, Kind::Triple, 6 * hidden, SEED + packed(hidden));
         }
-        both_ways(tally, kind_and_place + packed(2 * hidden));
+        both_ways(tally, Kind::MaskedFactors, StepAddress::LENGTH + packed(2 * hidden));
     }
     for step in 0..program.steps.len() {
         outputs(tally, context, step, members)?;
@@ -150,6 +149,6 @@ fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<
         tally.work.shared += (operator.shape.d_out * operator.shape.d_in) as u64;
         outputs
     });
-    tally.share(client, Kind::Shared, elements + dealt, packed(elements) + packed(dealt));
+    tally.share(client, Kind::ActivationShare, elements + dealt, packed(elements) + packed(dealt));
     Ok(())
 }

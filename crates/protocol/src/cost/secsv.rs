@@ -6,15 +6,12 @@ use secsv_he::{
     linear::{EncryptedBias, EncryptedMatrix, Layout},
 };
 
-use super::{
-    SEED,
-    tally::{Tally, lists_len},
-};
+use super::{SEED, tally::Tally};
 use crate::{
     Error, PartyId,
     codec::packed_len,
     first_layer_batch,
-    message::{Kind, TestPlan},
+    message::{FirstLayerBatchId, FirstLayerHalf, Kind, Model, TestPlan},
     program::{Input, Receive},
     server::{UnitContext, keeps_encoded_samples, products_of, recount, updates_of},
 };
@@ -30,8 +27,8 @@ pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
     for (client, hello) in session.hellos.iter().enumerate().filter(|(_, hello)| hello.samples > 0) {
         let elements = session.program().input_size * hello.samples as usize;
         let rest = packed_len(session.field(), elements);
-        tally.send(PartyId::Client(client), PartyId::Principal, Kind::Data, SEED);
-        tally.send(PartyId::Client(client), PartyId::Auxiliary, Kind::Data, rest);
+        tally.send(PartyId::Client(client), PartyId::Principal, Kind::DataShare, SEED);
+        tally.send(PartyId::Client(client), PartyId::Auxiliary, Kind::DataShare, rest);
         tally.work.shared += elements as u64;
     }
     Ok(())
@@ -57,12 +54,9 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
         }
         half_products(tally, 0, models, batches)?;
         let outputs = tally.rerandomise(models * batches * layout.rows() as u64)?;
-        tally.send(
-            PartyId::Auxiliary,
-            PartyId::Principal,
-            Kind::FirstLayer,
-            first_layer_batch::HEAD + outputs,
-        );
+        let gathered = FirstLayerBatchId::Gathered([0; 32]);
+        let head = FirstLayerHalf::head(if layer_batch == 0 { FirstLayerBatchId::All } else { gathered });
+        tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::FirstLayerHalf, head + outputs);
     }
     Ok(())
 }
@@ -83,7 +77,7 @@ pub(super) fn models(tally: &mut Tally<'_>, round: RoundId, servers: &[PartyId])
         }
         let parts =
             layouts.iter().flat_map(|l| [EncryptedMatrix::encoded_len(l), EncryptedBias::encoded_len(l)]);
-        let model = size_of::<u32>() + lists_len(parts);
+        let model = Model::length(parts);
         for &server in servers {
             tally.send(PartyId::Client(client), server, Kind::Model, model);
         }
@@ -127,7 +121,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
         encode(tally, operator, batches)?;
         half_products(tally, operator, 1, batches)?;
         let halves = tally.rerandomise(batches * layout.rows() as u64)?;
-        tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Half, halves);
+        tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::LayerHalf, halves);
     }
     replies(tally, context)?;
     for (step, ..) in updates_of(session) {
@@ -140,7 +134,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
             predicted(tally, context, client);
         } else {
             let elements = session.program().shared_size(step) * samples;
-            tally.share(client, Kind::Shared, elements, packed_len(session.field(), elements));
+            tally.share(client, Kind::ActivationShare, elements, packed_len(session.field(), elements));
         }
     }
     Ok(())
@@ -153,18 +147,18 @@ pub(super) fn labels(tally: &mut Tally<'_>, context: &UnitContext) {
         let places = session.groups[context.plan.group].places(owner);
         let lengths =
             context.shared_truths(session, owner).map(|(_, n)| context.selections[n].within(&places).len());
-        tally.share_labels(owner, Kind::Truth, lengths.sum(), context.truth_bytes(session, owner));
+        tally.share_labels(owner, Kind::LabelShare, lengths.sum(), context.truth_bytes(session, owner));
     }
     let differences = context.label_bytes(session);
-    tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Verdict, differences);
+    tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::DifferenceShare, differences);
     let seeds = SEED * recount::labelled(session, context).len();
-    tally.send_about_unit(PartyId::Principal, PartyId::Auxiliary, Kind::Opened, seeds);
+    tally.send_about_unit(PartyId::Principal, PartyId::Auxiliary, Kind::OpenedSeeds, seeds);
 }
 
 /// Shares of what the last decryptor found.
 pub(super) fn predicted(tally: &mut Tally<'_>, context: &UnitContext, client: usize) {
     let bytes = context.label_bytes(tally.session);
-    tally.share_labels(client, Kind::Predicted, context.labels(), bytes);
+    tally.share_labels(client, Kind::PredictionShare, context.labels(), bytes);
 }
 
 /// Replies with layers' outputs, or biases alone.
@@ -235,7 +229,7 @@ fn update(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(
     let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
     let servers = [PartyId::Principal, PartyId::Auxiliary];
     for (from, other) in [(servers[0], servers[1]), (servers[1], servers[0])] {
-        tally.send_about_unit(from, other, Kind::Opening, packed(2 * hidden));
+        tally.send_about_unit(from, other, Kind::MaskedFactors, packed(2 * hidden));
         tally.send_about_unit(from, to, Kind::OutputShare, packed(hidden));
     }
     Ok(())

@@ -8,8 +8,7 @@ use crate::{
     Error, PartyId,
     decryptors::Protocol,
     frame::OVERHEAD,
-    message::{Kind, Place, UnitId},
-    server::recount::COMMITMENT,
+    message::{COMMITMENT, Kind, Message, Parts, StepAddress},
     session::{Encryption, Session},
 };
 
@@ -119,20 +118,25 @@ impl<'a> Tally<'a> {
         self.work.frames += 1;
     }
 
+    /// A frame with a message.
+    pub fn message<'m, M: Message<'m>>(&mut self, from: PartyId, to: PartyId, message: &M) {
+        self.send(from, to, M::KIND, message.encode().len());
+    }
+
     /// What servers tell clients of the leader's public key: the principal all of it, the auxiliary its digest.
     pub fn tell_key(&mut self, length: usize) {
         let others = (0..self.session.federation.clients).filter(|&client| client != self.session.leader);
         for client in others.map(PartyId::Client) {
             self.send(PartyId::Principal, client, Kind::PublicKey, length);
             if let Some(auxiliary) = self.auxiliary() {
-                self.send(auxiliary, client, Kind::PublicKey, blake3::OUT_LEN);
+                self.send(auxiliary, client, Kind::PublicKeyDigest, blake3::OUT_LEN);
             }
         }
     }
 
     /// A frame about a unit.
     pub fn send_about_unit(&mut self, from: PartyId, to: PartyId, kind: Kind, content: usize) {
-        self.send(from, to, kind, place_len() + content);
+        self.send(from, to, kind, StepAddress::LENGTH + content);
     }
 
     /// Shares of elements from a client to both servers about a unit: a seed, and the rest packed.
@@ -177,7 +181,7 @@ impl<'a> Tally<'a> {
         self.work.rerandomised += count;
         let length = Ciphertext::encoded_len(parameters);
         self.carry(length * count as usize, 1);
-        Ok(list_len(count as usize, length))
+        Ok(Parts::length(std::iter::repeat_n(length, count as usize)))
     }
 
     /// Replies that the principal sanitises and a client decrypts, by how many coefficients of their first parts they carry;
@@ -195,7 +199,7 @@ impl<'a> Tally<'a> {
         self.in_slots(packing, 2 * count);
         let lengths = carried.map(|carried| Reply::encoded_len(parameters, carried));
         self.carry(lengths.clone().sum(), 1);
-        Ok(lists_len(lengths))
+        Ok(Parts::length(lengths))
     }
 
     /// The same for vectors in slots.
@@ -203,19 +207,4 @@ impl<'a> Tally<'a> {
         let degree = self.parameters()?.degree();
         self.reply(Packing::Slots, std::iter::repeat_n(degree, count as usize))
     }
-}
-
-/// The length of a list of equally long parts.
-pub(super) fn list_len(count: usize, length: usize) -> usize {
-    lists_len(std::iter::repeat_n(length, count))
-}
-
-/// The length of a list of parts.
-pub(super) fn lists_len(parts: impl Iterator<Item = usize>) -> usize {
-    size_of::<u64>() + parts.map(|length| size_of::<u64>() + length).sum::<usize>()
-}
-
-/// The length of the head of messages about a unit.
-pub(super) fn place_len() -> usize {
-    Place::new(UnitId { test: 0, group: 0, part: 0 }, 0).encode(&[]).len()
 }

@@ -9,7 +9,7 @@ use super::{Assignment, Principal, TestRequest, TestState, split::part};
 use crate::{
     Error,
     decryptors::{PlanError, Planner, Unit, UnitRoles, knowing},
-    message::{Kind, Place, TestPlan, UnitId, UnitPlan},
+    message::{Head, Kind, TestPlan, UnitId, UnitPlan},
     role::Effects,
     scope::ATTEMPT,
     server::UnitContext,
@@ -231,20 +231,6 @@ impl Principal {
 
     /// Whether a message is about a unit that others have taken over.
     pub(super) fn is_late(&self, kind: Kind, content: &[u8]) -> bool {
-        let is_secret = self.session.as_ref().is_some_and(|session| session.encryption.is_none());
-        let content = match kind {
-            Kind::Opening if is_secret && content.first() == Some(&0) => return false,
-            Kind::Opening if is_secret => content.get(1..).unwrap_or_default(),
-            Kind::Half
-            | Kind::Opening
-            | Kind::Verdict
-            | Kind::Shared
-            | Kind::Truth
-            | Kind::Predicted
-            | Kind::Triple
-            | Kind::Count => content,
-            _ => return false,
-        };
-        Place::decode(content).is_ok_and(|(place, _)| self.is_stale(place.unit))
+        Head::step(kind, content).is_some_and(|address| self.is_stale(address.unit))
     }
 }

@@ -1,7 +1,7 @@
 //! The first layer: local models meet the test data once a round batch, and every coalition's outputs are sums of
 //! theirs.
 
-use std::sync::Arc;
+use std::{iter::repeat_n, sync::Arc};
 
 use secsv_federation::RoundId;
 use secsv_he::Ciphertext;
@@ -12,10 +12,9 @@ use super::{
 };
 use crate::{
     Error, PartyId, check,
-    codec::Reader,
     error::CodecError,
-    first_layer_batch::{self, EVERYTHING, FirstLayerBatch, FirstLayerBatchId},
-    message::{Kind, Place, UnitId},
+    first_layer_batch::FirstLayerBatch,
+    message::{FirstLayerBatchId, FirstLayerHalf, Model, Parts, StepAddress, UnitId},
     program::{Input, Receive},
     role::{Effects, Incoming, Phase},
     server::{LocalModel, UnitContext, first_products, wanted_batches, wanted_of},
@@ -30,12 +29,11 @@ impl Principal {
         message: Incoming,
     ) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let mut r = Reader::new(&message.content);
-        let round = RoundId(r.u32().map_err(malformed)?);
+        let Model { round, layers } = message.read(&())?;
         if !session.federation.participants(round).contains(owner) || !self.rounds.contains_key(&round) {
             return Err(malformed(CodecError::Value { what: "round" }));
         }
-        check::model(&session, r.rest()).map_err(malformed)?;
+        check::model(&session, &layers).map_err(malformed)?;
         let mut effects = Effects::default();
         effects.job(move |meter| {
             let model = LocalModel::decode(&session, true, &message, meter)?;
@@ -54,10 +52,7 @@ impl Principal {
         message: Incoming,
     ) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let mut r = Reader::new(&message.content);
-        let round = RoundId(r.u32().map_err(malformed)?);
-        let layer_batch: FirstLayerBatchId = r.array().map_err(malformed)?;
-        let (chunk, bytes) = (r.u32().map_err(malformed)? as usize, r.rest());
+        let FirstLayerHalf { round, batch: layer_batch, chunk, ciphertexts } = message.read(&())?;
         let Some(state) = self.rounds.get_mut(&round) else { return Ok(Effects::default()) };
         let layout = &session.encryption()?.layouts[0];
         let models = session.federation.participants(round).len();
@@ -66,14 +61,15 @@ impl Principal {
         let chunks = || session.chunks.iter().map(|chunk| chunk.places.len());
         let samples = match state.gathered.get(&layer_batch) {
             Some((gathered, _)) => gathered.numbers().contains(&chunk).then(|| gathered.length(chunk)),
-            None if layer_batch == EVERYTHING => chunks().nth(chunk),
+            None if layer_batch == FirstLayerBatchId::All => chunks().nth(chunk),
             // After a restart, outputs may come before the test that they are for, or after the last one: they are judged when
             // it is known what they should be.
             None => {
+                let length = Parts::length(ciphertexts.0.iter().map(|part| part.len()));
                 let most = chunks().map(count).max().unwrap_or(0);
-                let most = 8 + most * (8 + Ciphertext::encoded_len(layout.parameters()));
+                let most = Parts::length(repeat_n(Ciphertext::encoded_len(layout.parameters()), most));
                 let is_room = state.other.len() < 4 * session.chunks.len();
-                if chunk >= session.chunks.len() || !is_room || bytes.len() > most {
+                if chunk >= session.chunks.len() || !is_room || length > most {
                     return Err(malformed(CodecError::Value { what: "chunk" }));
                 }
                 state.other.insert((layer_batch, chunk), message);
@@ -81,7 +77,7 @@ impl Principal {
             }
         };
         let samples = samples.ok_or(CodecError::Value { what: "chunk" }).map_err(malformed)?;
-        check::ciphertexts(session, count(samples), bytes).map_err(malformed)?;
+        check::ciphertexts(session, count(samples), &ciphertexts).map_err(malformed)?;
         state.other.insert((layer_batch, chunk), message);
         self.combine(round, (layer_batch, chunk))
     }
@@ -156,8 +152,8 @@ impl Principal {
             let layout = &session.encryption()?.layouts[0];
             let half = other.digest;
             let expected = own.iter().map(Vec::len).sum();
-            let bytes = other.content.get(first_layer_batch::HEAD..).unwrap_or_default();
-            let mut parts = ciphertexts(&session, Kind::FirstLayer, bytes, expected, meter)?;
+            let FirstLayerHalf { ciphertexts: halves, .. } = other.read(&())?;
+            let mut parts = ciphertexts(&session, &other, halves, expected, meter)?;
             meter.enter(Phase::Linear);
             let limbs = layout.parameters().limbs();
             for (outputs, (_, model)) in own.iter_mut().zip(&models) {
@@ -200,7 +196,7 @@ impl Principal {
                     continue;
                 };
                 for chunk in context.layer_batch.wanted_chunks(&context.selections[sent].samples) {
-                    let place = Place { unit: context.id, step, item, chunk };
+                    let address = StepAddress { unit: context.id, step, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
                     let Some(outputs) = round.outputs.get(&(context.layer_batch.id, chunk)).cloned() else {
                         continue;
@@ -210,7 +206,7 @@ impl Principal {
                     }
                     let to = PartyId::Client(context.client(decryption.slot)?);
                     let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-                    let seed = self.seed.derive("reply", context.id.test).derive("reply", place.number());
+                    let seed = address.seed(&self.seed, "reply");
                     let covered = [context.digest, self.store.digest(context.round), outputs.half];
                     let seed = seed.covering(covered.as_flattened());
                     let (session, context) = (session.clone(), context.clone());
@@ -237,8 +233,8 @@ impl Principal {
                                 replies.add(&terms, row, wanted_of(layout, columns, batch, &wants), meter)?;
                             }
                         }
-                        let content = place.encode_parts(&replies.parts);
-                        Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+                        let message = replies.message(to, address);
+                        Ok(move |_: &mut Self| Ok(Effects::send(message)))
                     });
                 }
             }
@@ -261,10 +257,10 @@ impl Principal {
                 if !state.started.insert((step, item, 0)) {
                     continue;
                 }
-                let place = Place { item, ..Place::new(context.id, step) };
+                let address = StepAddress { item, ..StepAddress::new(context.id, step) };
                 let to = PartyId::Client(context.client(decryption.slot)?);
                 let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-                let seed = self.seed.derive("bias reply", context.id.test).derive("reply", place.number());
+                let seed = address.seed(&self.seed, "bias reply");
                 let covered = [context.digest, self.store.digest(context.round)];
                 let seed = seed.covering(covered.as_flattened());
                 let (session, context) = (session.clone(), context.clone());
@@ -278,8 +274,8 @@ impl Principal {
                             replies.add(&terms, row, wanted_of(layout, columns, batch, |_| true), meter)?;
                         }
                     }
-                    let content = place.encode_parts(&replies.parts);
-                    Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+                    let message = replies.message(to, address);
+                    Ok(move |_: &mut Self| Ok(Effects::send(message)))
                 });
             }
         }

@@ -17,11 +17,12 @@ use secsv_he::{
 use super::{FirstOutputs, Principal, base_test, schedule::MAX_ACTIVE};
 use crate::{
     Error, PartyId, check,
-    codec::Reader,
     error::CodecError,
-    first_layer_batch::EVERYTHING,
     hesv::{KEPT, Upload, decode_batches, rotation_steps},
-    message::{Kind, Place, UnitId, split},
+    message::{
+        EncryptedActivations, EncryptedData, EncryptedLabels, EncryptedPredictions, EvaluationKeys,
+        FirstLayerBatchId, Head, Kind, Model, Parts, ServerPublicKey, UnitId,
+    },
     role::{Digest, Effects, Incoming, Phase},
     server::{LocalModel, UnitContext, may_send, tell_key},
     session::Session,
@@ -124,17 +125,19 @@ impl Principal {
     ) -> Result<Effects<Self>, Error> {
         let PartyId::Client(client) = message.from else { return Err(message.unexpected("testing")) };
         match message.kind {
-            Kind::ServerKeys if client == session.leader && self.hesv.evaluation.is_none() => {
+            Kind::EvaluationKeys if client == session.leader && self.hesv.evaluation.is_none() => {
                 self.server_keys(session, &message)
             }
-            Kind::Data => self.encrypted_data(session, client, message),
+            Kind::EncryptedData => self.encrypted_data(session, client, message),
             Kind::Model => self.encrypted_model(session, client, message),
-            Kind::Shared | Kind::Truth | Kind::Predicted => self.encrypted_upload(session, client, message),
-            Kind::OwnResult => {
+            Kind::EncryptedActivations | Kind::EncryptedLabels | Kind::EncryptedPredictions => {
+                self.encrypted_upload(session, client, message)
+            }
+            Kind::OwnResultCounts => {
                 let counted = self.own_count(session, client, &message.content);
                 counted.map_err(|why| message.malformed(why))?
             }
-            Kind::Count => self.count(session, client, &message.content),
+            Kind::Count => self.count(session, client, &message),
             _ => Err(message.unexpected("testing")),
         }
     }
@@ -142,12 +145,8 @@ impl Principal {
     fn server_keys(&mut self, session: &Session, message: &Incoming) -> Result<Effects<Self>, Error> {
         let malformed = |why: CodecError| message.malformed(why);
         let parameters = &session.encryption()?.parameters;
-        let parts = split(&message.content).map_err(malformed)?;
-        let [public, evaluation] = parts[..] else {
-            return Err(malformed(CodecError::Value { what: "number of keys" }));
-        };
-        let told = public.to_vec();
-        let public = PublicKey::from_bytes(parameters, public).map_err(|e| malformed(e.into()))?;
+        let EvaluationKeys { public: key, evaluation } = message.read(&())?;
+        let public = PublicKey::from_bytes(parameters, key).map_err(|e| malformed(e.into()))?;
         let evaluation = EvaluationKey::from_bytes(parameters, &rotation_steps(session)?, evaluation);
         let evaluation = evaluation.map_err(|error| match error {
             secsv_he::HeError::Wire(why) => malformed(why.into()),
@@ -155,8 +154,8 @@ impl Principal {
         })?;
         self.public = Some(Arc::new(public));
         self.hesv.evaluation = Some(Arc::new(evaluation));
-        self.store.digests.insert((Kind::ServerKeys, session.leader), message.digest);
-        let mut effects = tell_key(session, told);
+        self.store.digests.insert((Kind::EvaluationKeys, session.leader), message.digest);
+        let mut effects = tell_key(session, &ServerPublicKey { public: key });
         effects.and(self.pump()?);
         Ok(effects)
     }
@@ -170,8 +169,7 @@ impl Principal {
     ) -> Result<Effects<Self>, Error> {
         let Incoming { from, kind, digest, .. } = message;
         let malformed = move |why| Error::Malformed { from, kind, why };
-        let mut r = Reader::new(&message.content);
-        let number = r.u32().map_err(malformed)? as usize;
+        let EncryptedData { chunk: number, batches } = message.read(&())?;
         let own = |chunk: &crate::session::Chunk| {
             session.groups[chunk.group].owners == Coalition::EMPTY.with(owner)
         };
@@ -179,16 +177,15 @@ impl Principal {
             return Err(malformed(CodecError::Value { what: "chunk" }));
         }
         let columns = session.program().operators[0].positions * session.chunks[number].places.len();
-        let parts = split(r.rest()).map_err(malformed)?;
-        check::batches(session, 0, columns, &parts).map_err(malformed)?;
+        check::batches(session, 0, columns, &batches.0).map_err(malformed)?;
         let mut effects = Effects::default();
         let session = session.clone();
         effects.job(move |meter| {
             meter.enter(Phase::Codec);
-            let parts = split(message.content.get(4..).unwrap_or_default()).map_err(malformed)?;
-            let batches = decode_batches(&session, 0, columns, &parts)?.map_err(malformed)?;
+            let EncryptedData { batches, .. } = message.read(&())?;
+            let batches = decode_batches(&session, 0, columns, &batches.0)?.map_err(malformed)?;
             Ok(move |role: &mut Self| {
-                role.store.digests.insert((Kind::Data, number), digest);
+                role.store.digests.insert((Kind::EncryptedData, number), digest);
                 role.hesv.data.insert(number, Arc::new(batches));
                 role.pump()
             })
@@ -205,17 +202,16 @@ impl Principal {
     ) -> Result<Effects<Self>, Error> {
         let Incoming { from, kind, digest, .. } = message;
         let malformed = move |why| Error::Malformed { from, kind, why };
-        let mut r = Reader::new(&message.content);
-        let round = RoundId(r.u32().map_err(malformed)?);
+        let Model { round, layers } = message.read(&())?;
         if !session.federation.participants(round).contains(owner) || !self.rounds.contains_key(&round) {
             return Err(malformed(CodecError::Value { what: "round" }));
         }
-        check::model(session, r.rest()).map_err(malformed)?;
+        check::model(session, &layers).map_err(malformed)?;
         let mut effects = Effects::default();
         let session = session.clone();
         effects.job(move |meter| {
             meter.enter(Phase::Codec);
-            let parts = split(message.content.get(4..).unwrap_or_default()).map_err(malformed)?;
+            let Model { layers: Parts(parts), .. } = message.read(&())?;
             let layouts = &session.encryption()?.layouts;
             if parts.len() != 2 * layouts.len() {
                 return Err(malformed(CodecError::Value { what: "layers" }));
@@ -279,7 +275,7 @@ impl Principal {
                 Ok(move |role: &mut Self| {
                     if let Some(state) = role.rounds.get_mut(&round) {
                         let outputs = FirstOutputs { ciphertexts: outputs, half: Digest::default() };
-                        state.outputs.insert((EVERYTHING, chunk), Arc::new(outputs));
+                        state.outputs.insert((FirstLayerBatchId::All, chunk), Arc::new(outputs));
                     }
                     role.advance_all(|_| true)
                 })
@@ -314,43 +310,48 @@ impl Principal {
         client: usize,
         message: Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let Incoming { from, kind, digest, .. } = message;
-        let malformed = |why| Error::Malformed { from, kind, why };
+        let (kind, digest) = (message.kind, message.digest);
+        let malformed = |why| message.malformed(why);
         let unexpected = message.unexpected("somebody else's part, or no such test");
-        let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
-        let id = place.unit;
+        let address = Head::step(kind, &message.content).ok_or(malformed(CodecError::Truncated))?;
+        let (id, step) = (address.unit, address.step);
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
-        let Some(context) = context.filter(|c| may_send(session, c, client, kind, place)) else {
+        let Some(context) = context.filter(|c| may_send(session, c, client, kind, address)) else {
             return Err(unexpected);
         };
         let samples = context.places().len();
         let uploads = self.hesv.units.entry(id).or_default();
         let known = match kind {
-            Kind::Shared => uploads.steps.contains_key(&place.step),
-            Kind::Truth => uploads.truth.is_some(),
+            Kind::EncryptedActivations => uploads.steps.contains_key(&step),
+            Kind::EncryptedLabels => uploads.truth.is_some(),
             _ => uploads.predicted.is_some(),
         };
         if known {
             return Err(unexpected);
         }
-        if kind != Kind::Shared {
-            check::slots(session, samples, rest).map_err(malformed)?;
-            let target = if kind == Kind::Truth { &mut uploads.truth } else { &mut uploads.predicted };
-            *target = Some(message);
-            return self.advance(id);
+        match kind {
+            Kind::EncryptedActivations => {
+                let EncryptedActivations { parts, .. } = message.read(&())?;
+                check::upload(session, step, samples, &parts).map_err(malformed)?;
+                uploads.steps.insert(step, None);
+            }
+            _ => {
+                check::slots(session, samples, label_slots(&message)?).map_err(malformed)?;
+                let target =
+                    if kind == Kind::EncryptedLabels { &mut uploads.truth } else { &mut uploads.predicted };
+                *target = Some(message);
+                return self.advance(id);
+            }
         }
-        check::upload(session, place.step, samples, rest).map_err(malformed)?;
-        uploads.steps.insert(place.step, None);
         let mut effects = Effects::default();
         let session = session.clone();
         effects.job(move |meter| {
-            let bytes = message.content.get(Place::LENGTH..).unwrap_or_default();
-            let upload = Upload::decode(&session, place.step, samples, from, bytes, meter)?;
+            let upload = Upload::decode(&session, samples, &message, meter)?;
             Ok(move |role: &mut Self| {
                 if let Some(uploads) = role.hesv.units.get_mut(&id) {
                     let Upload { batches, slots } = upload;
                     let uploaded = Uploaded { batches: Some(batches), slots: Arc::new(slots), digest };
-                    uploads.steps.insert(place.step, Some(uploaded));
+                    uploads.steps.insert(step, Some(uploaded));
                 }
                 role.advance(id)
             })
@@ -396,10 +397,10 @@ impl Principal {
         let mut miss =
             |kind: Kind, client: usize| missing.push(format!("{kind} from {}", PartyId::Client(client)));
         if self.hesv.evaluation.is_none() {
-            miss(Kind::ServerKeys, session.leader);
+            miss(Kind::EvaluationKeys, session.leader);
         }
         for (_, chunk) in session.chunks.iter().enumerate().filter(|(i, _)| !self.hesv.data.contains_key(i)) {
-            session.groups[chunk.group].owners.members().for_each(|owner| miss(Kind::Data, owner));
+            session.groups[chunk.group].owners.members().for_each(|owner| miss(Kind::EncryptedData, owner));
         }
         for (round, _) in self.rounds.iter().filter(|(_, state)| !state.started) {
             let models = self.hesv.models.get(round);
@@ -420,7 +421,7 @@ impl Principal {
                 continue;
             }
             if uploads.truth.is_none() {
-                context.owners(session).for_each(|owner| miss(Kind::Truth, owner));
+                context.owners(session).for_each(|owner| miss(Kind::EncryptedLabels, owner));
             }
             let steps = session.program().steps.iter().enumerate();
             if let Some((step, decryption)) =
@@ -429,7 +430,7 @@ impl Principal {
             {
                 let last = step + 1 == session.program().steps.len();
                 if !last || uploads.predicted.is_none() {
-                    miss(if last { Kind::Predicted } else { Kind::Shared }, client);
+                    miss(if last { Kind::EncryptedPredictions } else { Kind::EncryptedActivations }, client);
                 }
             }
         }
@@ -437,5 +438,14 @@ impl Principal {
         missing.truncate(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("principal: {}{more}", missing.join(", "))
+    }
+}
+
+/// True or predicted labels in slots, as they came.
+fn label_slots(message: &Incoming) -> Result<&[u8], Error> {
+    if message.kind == Kind::EncryptedLabels {
+        message.read(&()).map(|EncryptedLabels { slots, .. }| slots)
+    } else {
+        message.read(&()).map(|EncryptedPredictions { slots, .. }| slots)
     }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Error, PartyId,
-    message::{Kind, Place, UnitId},
+    message::{LayerHalf, StepAddress, UnitId},
     role::Effects,
     server::{UnitContext, coalition_model, products, products_of, wanted_of},
     session::Session,
@@ -38,14 +38,15 @@ impl Principal {
                 }
             };
             state.started.insert((step, item, 0));
-            let place = Place { item, ..Place::new(id, step) };
+            let address = StepAddress { item, ..StepAddress::new(id, step) };
             let session = session.clone();
             effects.job(move |meter| {
                 let columns = session.program().operators[operator].arrange(input.expose())?;
                 let outputs = products(&session.encryption()?.layouts[operator], &[&model], &columns, meter)?;
                 Ok(move |role: &mut Self| {
-                    role.halves.entry(place).or_default().own = Some(outputs.into_iter().flatten().collect());
-                    role.advance(place.unit)
+                    role.halves.entry(address).or_default().own =
+                        Some(outputs.into_iter().flatten().collect());
+                    role.advance(address.unit)
                 })
             });
         }
@@ -81,11 +82,13 @@ impl Principal {
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         for (step, item, operator, from) in products_of(session) {
-            let place = Place { item, ..Place::new(context.id, step) };
-            let both =
-                self.halves.get(&place).is_some_and(|halves| halves.own.is_some() && halves.other.is_some());
+            let address = StepAddress { item, ..StepAddress::new(context.id, step) };
+            let both = self
+                .halves
+                .get(&address)
+                .is_some_and(|halves| halves.own.is_some() && halves.other.is_some());
             let Some(Halves { own: Some(own), other: Some(other) }) =
-                both.then(|| self.halves.remove(&place)).flatten()
+                both.then(|| self.halves.remove(&address)).flatten()
             else {
                 continue;
             };
@@ -95,7 +98,7 @@ impl Principal {
                 .ok_or(Error::Local { what: "models of a round" })?;
             let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-            let seed = self.seed.derive("later reply", context.id.test).derive("reply", place.number());
+            let seed = address.seed(&self.seed, "later reply");
             let input = self.units.get(&context.id).and_then(|state| state.input_digests.get(&from)).copied();
             let input = input.ok_or(Error::Local { what: "what a client shared" })?;
             let covered = [context.digest, self.store.digest(context.round), input, other.digest];
@@ -104,8 +107,8 @@ impl Principal {
             effects.job(move |meter| {
                 let layout = &session.encryption()?.layouts[operator];
                 let columns = session.program().operators[operator].positions * context.places().len();
-                let bytes = other.content.get(Place::LENGTH..).unwrap_or_default();
-                let mut others = ciphertexts(&session, Kind::Half, bytes, own.len(), meter)?;
+                let LayerHalf { ciphertexts: halves, .. } = other.read(&())?;
+                let mut others = ciphertexts(&session, &other, halves, own.len(), meter)?;
                 let mut replies = Replies::new(&session, operator, public, &seed)?;
                 for (i, own) in own.into_iter().enumerate() {
                     let (batch, row) = (i / layout.rows(), i % layout.rows());
@@ -114,8 +117,8 @@ impl Principal {
                     terms.extend([(1, &own), (1, &half)]);
                     replies.add(&terms, row, wanted_of(layout, columns, batch, |_| true), meter)?;
                 }
-                let content = place.encode_parts(&replies.parts);
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+                let message = replies.message(to, address);
+                Ok(move |_: &mut Self| Ok(Effects::send(message)))
             });
         }
         Ok(effects)

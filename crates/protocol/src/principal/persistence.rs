@@ -2,7 +2,11 @@
 //! was sent binds.
 
 use super::{attempts::Roles, *};
-use crate::decryptors::Unit;
+use crate::{
+    codec::{Reader, Writer},
+    decryptors::Unit,
+    message::{Message as _, PublishedValues},
+};
 
 /// One call of the planner. The same calls in the same order give the same roles again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +125,7 @@ impl Principal {
 
     /// Tells everybody the values.
     pub fn publish(&mut self, values: Vec<u8>) -> Effects<Self> {
-        let values = Arc::new(values);
+        let values = Arc::new(PublishedValues { values: &values }.encode());
         self.persistence.published = true;
         let everybody = (0..self.federation.clients).map(PartyId::Client).chain([PartyId::Auxiliary]);
         let outbox = everybody.map(|to| Outgoing::new(to, Kind::Values, values.clone())).collect();
@@ -185,7 +189,7 @@ mod tests {
         assert!(principal.close_round(RoundId(1)).unwrap().outbox.is_empty(), "nothing is open");
         let told = principal.end_round(RoundId(1)).unwrap().outbox;
         let kinds: Vec<_> = told.iter().map(|message| (message.to, message.kind)).collect();
-        assert_eq!(kinds, [(PartyId::Auxiliary, Kind::Done)]);
+        assert_eq!(kinds, [(PartyId::Auxiliary, Kind::RoundFinished)]);
         assert_eq!(principal.drain_finished(), [Scope::Round(RoundId(1))]);
     }
 

@@ -8,8 +8,8 @@ use secsv_he::{Ciphertext, PublicKey};
 use crate::{
     Error, PartyId,
     error::CodecError,
-    message::{Kind, split},
-    role::{Meter, Phase},
+    message::{OutputReply, Parts, StepAddress},
+    role::{Incoming, Meter, Outgoing, Phase},
     server::{LocalModel, UnitContext},
     session::Session,
 };
@@ -20,7 +20,7 @@ pub(super) struct Replies<'a> {
     operator: usize,
     public: Arc<PublicKey>,
     rng: Prg,
-    pub(super) parts: Vec<Vec<u8>>,
+    parts: Vec<Vec<u8>>,
 }
 
 impl<'a> Replies<'a> {
@@ -57,6 +57,11 @@ impl<'a> Replies<'a> {
         self.parts.push(reply.to_bytes(&encryption.parameters));
         Ok(())
     }
+
+    /// The message with them.
+    pub(super) fn message(&self, to: PartyId, address: StepAddress) -> Outgoing {
+        Outgoing::of(to, &OutputReply { address, replies: Parts::from(&self.parts[..]) })
+    }
 }
 
 /// The members' biases for one row of outputs, each counted once.
@@ -73,17 +78,16 @@ pub(super) fn biases<'a>(
     members.iter().filter_map(|(i, _)| bias(*i).map(|bias| (1, bias))).collect()
 }
 
-/// Decodes exactly so many ciphertexts, one at a time.
+/// Decodes exactly so many ciphertexts of a message, one at a time.
 pub(super) fn ciphertexts<'a>(
     session: &'a Session,
-    kind: Kind,
-    bytes: &'a [u8],
+    message: &'a Incoming,
+    Parts(parts): Parts<'a>,
     expected: usize,
     meter: &mut Meter<'_>,
 ) -> Result<impl Iterator<Item = Result<Ciphertext, Error>> + 'a, Error> {
     meter.enter(Phase::Codec);
-    let malformed = move |why| Error::Malformed { from: PartyId::Auxiliary, kind, why };
-    let parts = split(bytes).map_err(malformed)?;
+    let malformed = move |why| message.malformed(why);
     if parts.len() != expected {
         return Err(malformed(CodecError::Value { what: "number of ciphertexts" }));
     }

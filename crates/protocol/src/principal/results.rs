@@ -11,10 +11,9 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 use super::{Principal, base_test};
 use crate::{
     Error, PartyId,
-    codec::{Reader, Writer},
     error::CodecError,
     labels,
-    message::{Kind, Place},
+    message::{Head, Kind, Message as _, OpenedSeeds, OwnResult, StepAddress, TestFinished},
     role::{Effects, Outgoing, Phase},
     scope::Scope,
     server::{
@@ -102,22 +101,20 @@ impl TestState {
 impl Principal {
     /// What an owner says of the models that it was base_test to test itself: an answer for each, with its place among all models of
     /// the test, round by round.
-    pub(super) fn own_answers<'a, T>(
+    pub(super) fn own_answers<T>(
         &mut self,
         client: usize,
-        content: &'a [u8],
-        read: impl Fn(&mut Reader<'a>) -> Result<T, CodecError>,
-    ) -> Result<(u64, &mut TestState, OwnAnswers<T>), CodecError> {
-        let mut r = Reader::new(content);
-        let test = r.u64()?;
+        test: u64,
+        read: impl FnOnce(usize) -> Result<Vec<T>, CodecError>,
+    ) -> Result<(&mut TestState, OwnAnswers<T>), CodecError> {
         let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
         let base_test = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
         let (rounds, coalitions) = (state.request.rounds.len(), state.request.coalitions.len());
         let models =
             (0..rounds).flat_map(|round| base_test.iter().map(move |number| round * coalitions + number));
-        let found = models.map(|model| Ok((model, read(&mut r)?))).collect::<Result<Vec<_>, CodecError>>()?;
-        r.end()?;
-        Ok((test, state, found))
+        let models: Vec<usize> = models.collect();
+        let found = read(models.len())?;
+        Ok((state, models.into_iter().zip(found).collect()))
     }
 
     /// Which of its own samples models predict right that the owner knows.
@@ -127,7 +124,11 @@ impl Principal {
         client: usize,
         content: &[u8],
     ) -> Result<Result<Effects<Self>, Error>, CodecError> {
-        let (test, state, found) = self.own_answers(client, content, Reader::samples)?;
+        let Head::Test(test) = Head::of(Kind::OwnResult, content)?.0 else {
+            return Err(CodecError::Value { what: "test" });
+        };
+        let read = |models| OwnResult::decode(content, &models).map(|result| result.right);
+        let (state, found) = self.own_answers(client, test, read)?;
         let (offset, own) = (session.offset(client), session.hellos[client].samples as usize);
         if found.iter().any(|(_, right)| right.total() != own) {
             return Err(CodecError::Value { what: "samples" });
@@ -160,7 +161,8 @@ impl Principal {
         let (session, context) = (session.clone(), context.clone());
         effects.job(move |meter| {
             meter.enter(Phase::Share);
-            let malformed = |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::Verdict, why };
+            let malformed =
+                |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::DifferenceShare, why };
             let other = labels::received(context.label_bytes(&session), &verdict).map_err(malformed)?;
             let missing = || Error::Local { what: "labels to compare" };
             let mut differences = context.arranged(&session, &truths).ok_or_else(missing)?;
@@ -177,7 +179,7 @@ impl Principal {
         &mut self,
         context: &UnitContext,
         found: &[SampleSet],
-        opened: Vec<u8>,
+        opened: Outgoing,
     ) -> Result<Effects<Self>, Error> {
         let id = context.id;
         if self.units.remove(&id).is_none() {
@@ -185,8 +187,7 @@ impl Principal {
         }
         self.secret.forget_unit(id);
         let Some(test) = self.tests.get_mut(&base_test(id.test)) else { return Ok(Effects::default()) };
-        let mut effects = Effects::default();
-        effects.outbox.push(Outgoing::new(PartyId::Auxiliary, Kind::Opened, opened));
+        let mut effects = Effects::send(opened);
         let coalitions = test.request.coalitions.len();
         for (of_round, found) in found.chunks(context.plan.coalitions.len().max(1)).enumerate() {
             for (&coalition, right) in context.plan.coalitions.iter().zip(found) {
@@ -215,10 +216,8 @@ impl Principal {
                 self.finished.push(Scope::Test(number));
                 self.store.forget_test(number);
                 self.hesv.forget_test(number);
-                let mut w = Writer::default();
-                w.u8(0).u64(number);
-                let content = w.finish();
-                effects.outbox.extend(self.auxiliary().map(|to| Outgoing::new(to, Kind::Done, content)));
+                let finished = TestFinished { test: number };
+                effects.outbox.extend(self.auxiliary().map(|to| Outgoing::of(to, &finished)));
             }
             effects.and(self.pump()?);
         }
@@ -227,9 +226,10 @@ impl Principal {
 }
 
 /// The seeds of the principal's shares of a unit's labels, as they are opened to the auxiliary.
-fn opened(session: &Session, context: &UnitContext, seeds: &BTreeMap<Labelled, Seed>) -> Vec<u8> {
-    let seeds = labelled(session, context).into_iter().filter_map(|of| seeds.get(&of));
-    Place::new(context.id, 0).encode(&seeds.flat_map(|seed| *seed.expose()).collect::<Vec<u8>>())
+fn opened(session: &Session, context: &UnitContext, seeds: &BTreeMap<Labelled, Seed>) -> Outgoing {
+    let seeds = labelled(session, context).into_iter().filter_map(|of| seeds.get(&of).cloned());
+    let opened = OpenedSeeds { address: StepAddress::new(context.id, 0), seeds: seeds.collect() };
+    Outgoing::of(PartyId::Auxiliary, &opened)
 }
 
 /// For each round and coalition of a unit, the samples whose labels do not differ.

@@ -13,11 +13,10 @@ use super::{
 };
 use crate::{
     Error, PartyId,
-    codec::Writer,
     cost::open_rounds,
     decryptors::{PlanError, Unit},
-    first_layer_batch::{EVERYTHING, to_gather},
-    message::{Kind, TestPlan, UnitPlan},
+    first_layer_batch::to_gather,
+    message::{FirstLayerBatchId, Kind, Message as _, OwnTest, RoundStart, TestPlan, UnitPlan},
     role::{Effects, Outgoing},
     server::{UnitContext, UnitState},
     session::Session,
@@ -109,13 +108,11 @@ impl Principal {
         let mut state = TestState::new(request);
         state.units_left.extend(secure);
         for (owner, tests) in own {
-            let mut w = Writer::default();
-            w.u64(test).rounds(&state.request.rounds).u64(tests.len() as u64);
-            for (number, samples) in &tests {
-                w.u128(state.request.coalitions[*number].bits()).samples(samples);
-            }
-            effects.outbox.push(Outgoing::new(PartyId::Client(owner), Kind::OwnTest, w.finish()));
-            state.owners_left.insert(owner, tests.into_iter().map(|(number, _)| number).collect());
+            state.owners_left.insert(owner, tests.iter().map(|(number, _)| *number).collect());
+            let model = |(number, samples): (usize, _)| (state.request.coalitions[number], samples);
+            let models = tests.into_iter().map(model).collect();
+            let own_test = OwnTest { test, rounds: state.request.rounds.clone(), models };
+            effects.outbox.push(Outgoing::of(PartyId::Client(owner), &own_test));
         }
         let attempts = self.attempts(session, &state.request, plan);
         self.tests.insert(test, state);
@@ -145,8 +142,10 @@ impl Principal {
             concerned.extend(context.decryptors().chain(context.owners(session)).map(PartyId::Client));
             let id = context.id;
             if !self.is_stale(id) {
-                if let Some(state) =
-                    self.rounds.get_mut(&plan.round).filter(|_| context.layer_batch.id != EVERYTHING)
+                if let Some(state) = self
+                    .rounds
+                    .get_mut(&plan.round)
+                    .filter(|_| context.layer_batch.id != FirstLayerBatchId::All)
                 {
                     state
                         .gathered
@@ -189,8 +188,7 @@ impl Principal {
                 concerned = session.groups.iter().fold(concerned, |all, group| all.union(group.owners));
             }
             for client in concerned.members() {
-                let content = round.0.to_le_bytes().to_vec();
-                effects.outbox.push(Outgoing::new(PartyId::Client(client), Kind::RoundStart, content));
+                effects.outbox.push(Outgoing::of(PartyId::Client(client), &RoundStart { round }));
             }
         }
         effects

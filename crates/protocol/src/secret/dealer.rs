@@ -1,16 +1,14 @@
 //! The client's part in SecretSV: shares models, deals masks for what it shares, and adds outputs up.
 
-use std::collections::BTreeMap;
-
 use secsv_algebra::{Matrix, Ring64, Secret, Seed, share::split};
 use secsv_federation::{RoundId, TestSet, Weights};
 use zeroize::Zeroize;
 
 use super::Masks;
 use crate::{
-    Error, PartyId,
-    codec::{Writer, pack, unpack_matrix},
-    message::{Kind, Place},
+    Error,
+    codec::{pack, unpack_matrix},
+    message::{DealtProduct, Kind, Message as _, ModelShare, OutputShare, Server, ShareBody, StepAddress},
     model::{EncodedModel, sample_values},
     program::Receive,
     role::{Meter, Phase},
@@ -45,12 +43,9 @@ pub(crate) fn share_model(
     let flat = Secret::new(flatten(model.expose())?);
     let seed = seed.covering_words([flat.expose().elements()]);
     let (seeded, rest) = split(flat.expose(), seed);
-    let content = |share: &[u8]| {
-        let mut w = Writer::default();
-        w.u32(round.0).raw(share);
-        w.finish()
-    };
-    Ok([content(seeded.seed().expose()), content(&pack(Ring64, rest.expose().elements()))])
+    let content = |share| ModelShare { round, share }.encode();
+    let rest = pack(Ring64, rest.expose().elements());
+    Ok([content(ShareBody::Seed(seeded.seed().clone())), content(ShareBody::Elements(&rest))])
 }
 
 /// All elements of a model, operator by operator, biases behind weights.
@@ -75,33 +70,30 @@ pub(crate) fn deal_first_layer(
     let mask = principal.first_masks(session, round).add(&auxiliary.first_masks(session, round))?;
     let product = Secret::new(mask.expose().product(columns.expose())?);
     let rest = product.expose().sub(principal.first_products(session, round, position).expose())?;
-    let mut w = Writer::default();
-    w.u32(round.0).raw(&pack(Ring64, rest.elements()));
-    Ok(w.finish())
+    Ok(DealtProduct { round, elements: &pack(Ring64, rest.elements()) }.encode())
 }
 
 /// The auxiliary's share of a later operator's mask times what the client shares at a step.
 pub(crate) fn deal_product(
     session: &Session,
-    place: Place,
+    address: StepAddress,
     shared: &Matrix<Ring64>,
     [principal, auxiliary]: &[Masks; 2],
 ) -> Result<Vec<u8>, Error> {
-    let Some(operator) = session.program().steps[place.step].feeds else { return Ok(Vec::new()) };
+    let Some(operator) = session.program().steps[address.step].feeds else { return Ok(Vec::new()) };
     let columns = Secret::new(session.program().operators[operator].arrange(shared)?);
-    let of = |masks: &Masks| masks.mask(session, place.unit, operator);
+    let of = |masks: &Masks| masks.mask(session, address.unit, operator);
     let product = Secret::new(of(principal).add(&of(auxiliary))?.expose().product(columns.expose())?);
-    let own = principal.product(session, place, operator, shared.columns());
+    let own = principal.product(session, address, operator, shared.columns());
     Ok(pack(Ring64, product.expose().sub(own.expose())?.elements()))
 }
 
-/// Adds up both servers' shares of everything a step receives; `others` is where the auxiliary's are.
-pub(crate) fn receive(
+/// Adds up both servers' shares of everything a step receives. `part` is the message with a server's share of an item.
+pub(crate) fn receive<'a>(
     session: &Session,
     context: &UnitContext,
     step: usize,
-    parts: &BTreeMap<(usize, usize), Vec<u8>>,
-    others: usize,
+    part: impl Fn(usize, Server) -> Option<&'a [u8]>,
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Hidden>, Error> {
     meter.enter(Phase::Share);
@@ -115,12 +107,13 @@ pub(crate) fn receive(
             Receive::Bias { operator } => (program.operators[operator].shape.d_out, samples),
             Receive::Update { .. } => (program.gru.map_or(0, |gru| gru.hidden), samples),
         };
-        let open = |from, server| {
-            let bytes = parts.get(&(item, server)).ok_or(Error::Local { what: "a part of a step" })?;
-            let malformed = |why| Error::Malformed { from, kind: Kind::OutputShare, why };
-            unpack_matrix(Ring64, rows, columns, bytes).map_err(malformed)
+        let open = |server: Server| {
+            let bytes = part(item, server).ok_or(Error::Local { what: "a part of a step" })?;
+            let malformed = |why| Error::Malformed { from: server.party(), kind: Kind::OutputShare, why };
+            let OutputShare { elements, .. } = OutputShare::decode(bytes, &()).map_err(malformed)?;
+            unpack_matrix(Ring64, rows, columns, elements).map_err(malformed)
         };
-        let sum = open(PartyId::Principal, 0)?.add(&open(PartyId::Auxiliary, others)?)?;
+        let sum = open(Server::Principal)?.add(&open(Server::Auxiliary)?)?;
         received.expose_mut().0.push(sum);
     }
     Ok(received)

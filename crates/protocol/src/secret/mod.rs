@@ -23,14 +23,14 @@ mod dealer;
 mod server;
 
 pub(crate) use dealer::{deal_first_layer, deal_product, masks, receive, share_model};
-pub(crate) use server::{Host, SecretServer, advance, take, take_shared, takes};
+pub(crate) use server::{Host, SecretServer, advance, take, take_shared, take_triple, takes};
 
 use secsv_algebra::{Matrix, Ring64, Seed, SeedShare, Share};
 use secsv_federation::RoundId;
 
 use crate::{
     Error,
-    message::{Place, UnitId},
+    message::{StepAddress, UnitId},
     program::Program,
     session::Session,
 };
@@ -63,15 +63,21 @@ impl Masks {
     /// Of the mask of a later operator in a unit.
     fn mask(&self, session: &Session, unit: UnitId, operator: usize) -> Share<Ring64> {
         let shape = session.program().operators[operator].shape;
-        let place = Place { item: operator, ..Place::new(unit, 0) };
-        let seed = self.0.derive("mask of a test", unit.test).derive("mask", place.number());
+        let address = StepAddress { item: operator, ..StepAddress::new(unit, 0) };
+        let seed = address.seed(&self.0, "mask of a test");
         Self::draw(seed, shape.d_out, shape.d_in)
     }
 
     /// Of that mask times what the client shares at a step.
-    fn product(&self, session: &Session, place: Place, operator: usize, samples: usize) -> Share<Ring64> {
+    fn product(
+        &self,
+        session: &Session,
+        address: StepAddress,
+        operator: usize,
+        samples: usize,
+    ) -> Share<Ring64> {
         let operator = &session.program().operators[operator];
-        let seed = self.0.derive("product of a test", place.unit.test).derive("product", place.number());
+        let seed = address.seed(&self.0, "product of a test");
         Self::draw(seed, operator.shape.d_out, operator.positions * samples)
     }
 }

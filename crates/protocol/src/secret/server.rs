@@ -16,13 +16,13 @@ use super::{Masks, SharedModel};
 use crate::{
     Error, PartyId,
     codec::unpack_matrix,
-    message::{Kind, UnitId},
+    message::{Kind, Server, UnitId},
     role::{Effects, Role},
     server::{Opening, Triple, UnitContext, UnitState},
     session::Session,
 };
 pub(crate) use outputs::advance;
-pub(crate) use receive::{take, take_shared, takes};
+pub(crate) use receive::{take, take_shared, take_triple, takes};
 
 /// A server that holds such a state.
 pub(crate) trait Host: Role {
@@ -52,6 +52,11 @@ pub(crate) trait Host: Role {
 
 fn is_principal<H: Host>() -> bool {
     H::SIDE == PartyId::Principal
+}
+
+/// It, as messages to it are read.
+fn server<H: Host>() -> Server {
+    if is_principal::<H>() { Server::Principal } else { Server::Auxiliary }
 }
 
 fn other_side<H: Host>() -> PartyId {
@@ -95,10 +100,10 @@ struct Masking {
 
 impl Masking {
     /// E, once both shares are there.
-    fn open(&self, from: PartyId) -> Result<Option<Share<Ring64>>, Error> {
+    fn open(&self, from: PartyId, kind: Kind) -> Result<Option<Share<Ring64>>, Error> {
         let (Some(own), Some(other)) = (&self.own, &self.other) else { return Ok(None) };
         let (rows, columns) = own.expose().shape();
-        let malformed = |why| Error::Malformed { from, kind: Kind::Opening, why };
+        let malformed = |why| Error::Malformed { from, kind, why };
         let other = unpack_matrix(Ring64, rows, columns, other).map_err(malformed)?;
         Ok(Some(own.add(&Share::new(other))?))
     }
@@ -152,9 +157,9 @@ impl SecretServer {
     ) -> Vec<String> {
         let from = |kind: Kind, client: usize| format!("{kind} from {}", PartyId::Client(client));
         let masks = (0..session.federation.clients).filter(|client| !self.masks.contains_key(client));
-        let mut missing: Vec<String> = masks.map(|client| from(Kind::ServerKeys, client)).collect();
+        let mut missing: Vec<String> = masks.map(|client| from(Kind::MaskSeed, client)).collect();
         let data = owners(session).filter(|owner| !self.data.contains_key(owner));
-        missing.extend(data.map(|owner| from(Kind::Data, owner)));
+        missing.extend(data.map(|owner| from(Kind::DataShare, owner)));
         let contexts: Vec<_> = units.collect();
         let rounds: BTreeSet<RoundId> = contexts.iter().map(|context| context.round).collect();
         for round in rounds {
@@ -170,7 +175,7 @@ impl SecretServer {
                 let UnitId { test, group, .. } = context.id;
                 missing.push(format!(
                     "{} of test {test} group {group} step {step} from {}",
-                    Kind::Shared,
+                    Kind::ActivationShare,
                     PartyId::Client(client)
                 ));
             }
@@ -183,15 +188,15 @@ impl SecretServer {
         let state = self.rounds.get(&round);
         let models = session.federation.participants(round).members();
         let models = models.filter(|i| state.is_none_or(|state| !state.models.contains_key(i)));
-        let mut missing: Vec<String> = models.map(|i| of(Kind::Model, PartyId::Client(i))).collect();
+        let mut missing: Vec<String> = models.map(|i| of(Kind::ModelShare, PartyId::Client(i))).collect();
         for owner in owners(session) {
             let layer = state.and_then(|state| state.owners.get(&owner));
             let pending = layer.is_none_or(|layer| !layer.started);
             if pending && side == PartyId::Auxiliary && layer.is_none_or(|layer| layer.dealt.is_none()) {
-                missing.push(of(Kind::FirstLayer, PartyId::Client(owner)));
+                missing.push(of(Kind::DealtProduct, PartyId::Client(owner)));
             }
             if pending && layer.is_none_or(|layer| layer.masking.other.is_none()) {
-                missing.push(format!("{} of round {round} from the other server", Kind::Opening));
+                missing.push(format!("{} of round {round} from the other server", Kind::MaskedFirstLayer));
             }
         }
         missing
@@ -208,8 +213,3 @@ impl SecretServer {
 fn owners(session: &Session) -> impl Iterator<Item = usize> + '_ {
     (0..session.federation.clients).filter(|&client| session.hellos[client].samples > 0)
 }
-
-/// Openings: of the first layer's maskings, of a later layer's, of the factors of a gated sum.
-const FIRST_LAYER: u8 = 0;
-const LATER_LAYER: u8 = 1;
-const GATED_SUM: u8 = 2;

@@ -8,7 +8,7 @@ use crate::{
     Error, PartyId, check,
     codec::{pack, unpack_matrix},
     error::CodecError,
-    message::{Kind, Place},
+    message::{Kind, MaskedFactors, OutputShare, StepAddress},
     program::Receive,
     role::Outgoing,
     session::Session,
@@ -58,7 +58,7 @@ pub(crate) fn gated_sum<R: Ring>(
     let from = if principal { PartyId::Auxiliary } else { PartyId::Principal };
     let other = unpack_matrix(field, 2 * rows, columns, other).map_err(|why| Error::Malformed {
         from,
-        kind: Kind::Opening,
+        kind: Kind::MaskedFactors,
         why,
     })?;
     let d = own_d.add(&rows_of(&other, 0, rows)?)?;
@@ -92,19 +92,18 @@ pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = (usize, usiz
 
 impl UnitState {
     /// Takes the other server's masked factors for a gated sum.
-    pub(crate) fn take_opening(
+    pub(crate) fn take_masked(
         &mut self,
         session: &Session,
-        place: Place,
-        bytes: &[u8],
+        MaskedFactors { address, elements }: MaskedFactors<'_>,
     ) -> Result<(), CodecError> {
         let Some(context) = &self.plan else { return Err(CodecError::Value { what: "test" }) };
-        if !updates_of(session).any(|(step, ..)| step == place.step) {
+        if !updates_of(session).any(|(step, ..)| step == address.step) {
             return Err(CodecError::Value { what: "step" });
         }
         let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
-        check::elements(session.field(), (2 * hidden).checked_mul(context.places().len()), bytes)?;
-        self.openings.entry(place.step).or_default().other = Some(bytes.to_vec());
+        check::elements(session.field(), (2 * hidden).checked_mul(context.places().len()), elements)?;
+        self.openings.entry(address.step).or_default().other = Some(elements.to_vec());
         Ok(())
     }
 
@@ -128,20 +127,20 @@ impl UnitState {
             if self.started.contains(&(step, item, 0)) {
                 continue;
             }
-            let place = Place { item, ..Place::new(context.id, step) };
+            let address = StepAddress { item, ..StepAddress::new(context.id, step) };
             let opening: &mut Opening = self.openings.entry(step).or_default();
             if opening.own.is_none() {
                 let (d, e) = masked_factors(triple, gates, held)?;
-                let content = pack(session.field(), &[d.elements(), e.elements()].concat());
-                outbox.push(Outgoing::new(other_server, Kind::Opening, place.encode(&content)));
+                let elements = &pack(session.field(), &[d.elements(), e.elements()].concat());
+                outbox.push(Outgoing::of(other_server, &MaskedFactors { address, elements }));
                 opening.own = Some((d, e));
             }
             if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
-                let zero = common.derive("gated sum", place.number()).covering(&context.digest);
+                let zero = address.seed(common, "gated sum").covering(&context.digest);
                 let share = gated_sum(triple, gates, (own, other), is_principal, &zero)?;
                 let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
-                let content = place.encode(&pack(session.field(), share.elements()));
-                outbox.push(Outgoing::new(to, Kind::OutputShare, content));
+                let elements = &pack(session.field(), share.elements());
+                outbox.push(Outgoing::of(to, &OutputShare { address, elements }));
                 self.started.insert((step, item, 0));
                 self.triples.remove(&step);
                 self.openings.remove(&step);

@@ -14,7 +14,7 @@ use crate::{
     decryptors::knowing,
     first_layer_batch::FirstLayerBatch,
     labels::{self, Packed},
-    message::{TestPlan, UnitId, UnitPlan},
+    message::{Message as _, TestPlan, UnitId, UnitPlan},
     program::DecryptorSlot,
     role::Digest,
     session::Session,

@@ -6,7 +6,7 @@ use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId};
 use secsv_he::Preset;
 use serde::{Deserialize, Serialize};
 
-use super::{divide, parameters};
+use super::{divide, encoding, parameters};
 use crate::{
     Error,
     decryptors::{Network, Protocol, max_owners},
@@ -103,11 +103,9 @@ impl Federation {
             })
             .collect();
         max_owners(clients, network(&program)?)?;
-        let mut hash = blake3::Hasher::new();
-        hash.update(b"secsv session, format 5");
-        hash.update(format!("{spec:?} {program:?} {rounds:?} {settings:?}").as_bytes());
+        let hash = blake3::hash(&encoding::encode(spec, architecture, &rounds, &settings));
         let mut digest = [0; 16];
-        digest.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        digest.copy_from_slice(&hash.as_bytes()[..16]);
         let architecture = architecture.clone();
         Ok(Self { architecture, program, clients, rounds, settings, envelope_keys: None, digest })
     }

@@ -15,7 +15,7 @@ use crate::{
     Error,
     decryptors::{Network, OwnerGroups, max_owners},
     labels::LabelField,
-    message::Hello,
+    message::ClientHello,
 };
 
 /// What it takes to hand over a ciphertext at full modulus, and a reply, beside making them: packing, tags, unpacking.
@@ -34,7 +34,7 @@ const STRETCH_MEMORY: usize = 1 << 30;
 pub(super) fn methods(
     federation: &Federation,
     parameters: &Arc<Parameters>,
-    hellos: &[Hello],
+    hellos: &[ClientHello],
     costs: &UnitCosts,
 ) -> Result<(usize, Vec<MatrixMethod>), Error> {
     let program = &federation.program;
@@ -82,7 +82,7 @@ impl<'a> Search<'a> {
     fn new(
         federation: &'a Federation,
         parameters: &'a Arc<Parameters>,
-        hellos: &[Hello],
+        hellos: &[ClientHello],
         costs: &UnitCosts,
     ) -> Result<Self, Error> {
         let (clients, coalitions) = (federation.clients, 1usize << federation.clients.min(16));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use secsv_federation::{Architecture, ClientId, ClientSpec, FederationSpec, LayerSpec, ModelSpec};
-use secsv_he::Preset;
+use secsv_he::{Preset, linear::BlockShape};
 
 use super::*;
 
@@ -69,11 +69,16 @@ fn rounds_are_tested_together_where_models_have_one_layer_and_all_is_asked_for()
 #[test]
 fn a_proposal_of_too_many_rounds_is_refused() {
     let federation = Arc::new(federation(Protocol::SecSv, Matmul::Packed));
-    let hello =
-        Hello { samples: 2, ranges: Ranges { norms: vec![1], inputs: vec![1] }, public_key: vec![0; 32] };
-    let methods = [MatrixMethod::Packed(BlockShape { rows: 1, columns: 3, samples: 2 })];
+    let hello = ClientHello {
+        samples: 2,
+        ranges: Ranges { norms: vec![1], inputs: vec![1] },
+        public_key: vec![0; 32],
+    };
+    let methods = vec![MatrixMethod::Packed(BlockShape { rows: 1, columns: 3, samples: 2 })];
     let decode = |rounds| {
-        Session::decode(&federation, &encode(0, &vec![hello.clone(); 4], rounds, methods)).map(|s| s.is_ok())
+        let (hellos, methods) = (vec![hello.clone(); 4], methods.clone());
+        let proposal = SessionProposal { leader: 0, hellos, rounds, methods };
+        Session::decode(&federation, &proposal.encode()).map(|s| s.is_ok())
     };
     assert_eq!(decode(1), Ok(true));
     for rounds in [0, 2, 60000] {
@@ -88,15 +93,15 @@ fn a_principal_cannot_put_a_key_of_its_own_in_a_clients_place() {
     let federation = Arc::new(
         federation(Protocol::SecretSv, Matmul::Packed).with_identities(keys.clone(), &[9; 32]).unwrap(),
     );
-    let mut hellos: Vec<Hello> = keys
+    let mut hellos: Vec<ClientHello> = keys
         .iter()
-        .map(|key| Hello {
+        .map(|key| ClientHello {
             samples: 2,
             ranges: Ranges { norms: vec![1], inputs: vec![1] },
             public_key: key.to_vec(),
         })
         .collect();
-    let decode = |hellos: &[Hello]| {
+    let decode = |hellos: &[ClientHello]| {
         let proposal = Session::propose(&federation, federation.leader(), hellos, None).unwrap();
         Session::decode(&federation, &proposal).map(|session| session.is_ok())
     };

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use super::{Entry, Message, Numbers, Opened, shares::server_share_of_labels};
 use crate::{
     Error, PartyId,
-    codec::Reader,
     disclosure::Disclosure,
     error::CodecError,
     labels::{self, Packed},
-    message::{Kind, Place, UnitId},
+    message::{
+        DifferenceShare, Head, Kind, LabelShare, Message as _, OpenedSeeds, PredictionShare, Server, UnitId,
+    },
     server::{UnitContext, recount::labelled},
     session::Session,
 };
@@ -33,38 +34,44 @@ impl LabelShares {
     pub(super) fn take(
         &mut self,
         session: &Session,
-        party: PartyId,
+        server: Server,
         contexts: &BTreeMap<UnitId, UnitContext>,
         (number, message): (usize, &Message),
     ) -> Result<Vec<Opened>, Error> {
         let (from, kind) = (message.from, message.kind);
         let malformed = |why| Error::Malformed { from, kind, why };
-        let (place, rest) = Place::decode(message.content()).map_err(malformed)?;
-        let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
+        let unit = Head::step(kind, message.content()).ok_or(malformed(CodecError::Truncated))?.unit;
+        let Some(context) = contexts.get(&unit) else { return Ok(Vec::new()) };
+        let content = message.content();
         let entry = Entry::new(kind, "label share", Some(from), vec![number]).of_unit(context);
-        let state = self.units.entry(place.unit).or_default();
+        let state = self.units.entry(unit).or_default();
         state.messages.push(number);
         match (kind, from) {
-            (Kind::Opened, _) => {
-                state.verdict = Some(opened(session, context, rest).map_err(malformed)?);
+            (Kind::OpenedSeeds, _) => {
+                let message = OpenedSeeds::decode(content, &()).map_err(malformed)?;
+                state.verdict = Some(opened(session, context, &message).map_err(malformed)?);
                 Ok(Vec::new())
             }
-            (Kind::Truth, PartyId::Client(owner)) => {
+            (Kind::LabelShare, PartyId::Client(owner)) => {
+                let LabelShare { share, .. } = LabelShare::decode(content, &server).map_err(malformed)?;
                 let bytes = context.truth_bytes(session, owner);
-                let share = server_share_of_labels(party, bytes, rest).map_err(malformed)?;
+                let share = server_share_of_labels(bytes, &share).map_err(malformed)?;
                 let arrays = truths(session, context, owner, &share, &entry).map_err(malformed)?;
                 state.truths.insert(owner, share);
                 Ok(arrays)
             }
-            (Kind::Predicted, _) => {
+            (Kind::PredictionShare, _) => {
+                let message = PredictionShare::decode(content, &server).map_err(malformed)?;
                 let bytes = context.label_bytes(session);
-                let share = server_share_of_labels(party, bytes, rest).map_err(malformed)?;
+                let share = server_share_of_labels(bytes, &message.share).map_err(malformed)?;
                 let arrays = segments(session, context, &share, &entry).map_err(malformed)?;
                 state.predicted = Some(share);
                 Ok(arrays)
             }
             _ => {
-                let share = labels::received(context.label_bytes(session), rest).map_err(malformed)?;
+                let message = DifferenceShare::decode(content, &()).map_err(malformed)?;
+                let share =
+                    labels::received(context.label_bytes(session), message.labels).map_err(malformed)?;
                 let arrays = segments(session, context, &share, &entry).map_err(malformed)?;
                 state.verdict = Some(share);
                 Ok(arrays)
@@ -88,10 +95,11 @@ impl LabelShares {
             let Some(mut all) = context.arranged(session, &state.truths) else { continue };
             labels::subtract(&mut all, predicted.expose());
             labels::subtract(&mut all, verdict.expose());
-            let mut entry = Entry::new(Kind::Verdict, "blinded difference", None, state.messages.clone());
+            let mut entry =
+                Entry::new(Kind::DifferenceShare, "blinded difference", None, state.messages.clone());
             entry.disclosure = Some(Disclosure::RightOrWrong);
             let entry = entry.derived("differences", "blinded difference").of_unit(context);
-            let short = |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::Verdict, why };
+            let short = |why| Error::Malformed { from: PartyId::Auxiliary, kind: Kind::DifferenceShare, why };
             let differences = segments(session, context, &all, &entry).map_err(short)?;
             let right: Vec<Opened> = differences.iter().map(zeros).collect();
             arrays.extend(differences);
@@ -102,17 +110,19 @@ impl LabelShares {
 }
 
 /// The principal's share of the differences, from the seeds that it opened to the auxiliary.
-fn opened(session: &Session, context: &UnitContext, rest: &[u8]) -> Result<Packed, CodecError> {
-    let (mut r, mut truths, mut predicted) = (Reader::new(rest), BTreeMap::new(), None);
-    for (kind, client) in labelled(session, context) {
-        let seed = r.seed()?;
-        if kind == Kind::Truth {
-            truths.insert(client, labels::expand(&seed, context.truth_bytes(session, client)));
+fn opened(session: &Session, context: &UnitContext, message: &OpenedSeeds) -> Result<Packed, CodecError> {
+    let (mut truths, mut predicted) = (BTreeMap::new(), None);
+    let of = labelled(session, context);
+    if of.len() != message.seeds.len() {
+        return Err(CodecError::Value { what: "number of seeds" });
+    }
+    for ((kind, client), seed) in of.into_iter().zip(&message.seeds) {
+        if kind == Kind::LabelShare {
+            truths.insert(client, labels::expand(seed, context.truth_bytes(session, client)));
         } else {
-            predicted = Some(labels::expand(&seed, context.label_bytes(session)));
+            predicted = Some(labels::expand(seed, context.label_bytes(session)));
         }
     }
-    r.end()?;
     let (all, predicted) = context.arranged(session, &truths).zip(predicted).ok_or(CodecError::Truncated)?;
     let mut all = all;
     labels::subtract(&mut all, predicted.expose());

@@ -16,7 +16,6 @@ use zeroize::Zeroize;
 
 use crate::{
     Envelope, PartyId,
-    decryptors::Protocol,
     disclosure::Disclosure,
     frame::OVERHEAD,
     message::{Kind, UnitPlan},
@@ -50,11 +49,11 @@ pub struct Message {
 
 impl Message {
     /// What a frame carries. Ciphertexts for servers are kept by their heads alone.
-    pub fn of(envelope: &Envelope, protocol: Protocol) -> Self {
+    pub fn of(envelope: &Envelope) -> Self {
         let Envelope { from, to, kind, bytes } = envelope;
         let content = &bytes[..bytes.len().saturating_sub(OVERHEAD)];
-        let is_readable = !matches!(to, PartyId::Principal | PartyId::Auxiliary)
-            || !heads::is_ciphertext(protocol, *kind, *from);
+        let is_readable =
+            !matches!(to, PartyId::Principal | PartyId::Auxiliary) || !heads::is_ciphertext(*kind);
         let kept = if is_readable { content } else { &content[..content.len().min(HEAD)] };
         Self {
             from: *from,
@@ -217,13 +216,7 @@ pub struct View {
 
 impl View {
     /// The messages of a party, and what was read in them.
-    pub(crate) fn new(
-        party: PartyId,
-        protocol: Protocol,
-        received: &[Message],
-        plans: Vec<Plan>,
-        arrays: Vec<Opened>,
-    ) -> Self {
+    pub(crate) fn new(party: PartyId, received: &[Message], plans: Vec<Plan>, arrays: Vec<Opened>) -> Self {
         let read: BTreeSet<usize> = arrays.iter().flat_map(|array| array.messages.iter().copied()).collect();
         let seen = |(number, message): (usize, &Message)| Seen {
             from: message.from,
@@ -231,9 +224,9 @@ impl View {
             bytes: message.bytes,
             length: message.length,
             digest: message.digest,
-            about: heads::about(protocol, message),
+            about: heads::about(message),
             read: read.contains(&number),
-            holds: heads::holds(protocol, message.kind, message.from),
+            holds: heads::holds(message.kind),
         };
         let messages = received.iter().enumerate().map(seen).collect();
         Self { party, messages, arrays, plans, secrets: Vec::new() }

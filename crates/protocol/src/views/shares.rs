@@ -6,78 +6,69 @@ use secsv_algebra::{Matrix, Prg, Ring, SeedShare, Share};
 
 use super::{Entry, Message, Opened, by_owner, time_step_of};
 use crate::{
-    Error, PartyId,
-    codec::{Reader, packed_len, unpack_matrix},
+    Error,
+    codec::{packed_len, unpack_matrix},
     disclosure::Disclosure,
     error::CodecError,
     labels::{self, Packed},
-    message::{Place, UnitId},
+    message::{
+        ActivationShare, LabelBody, MaskedFactors, Message as _, Server, ShareBody, TripleShare, UnitId,
+    },
     program::Then,
-    server::{UnitContext, recount::COMMITMENT, updates_of},
+    server::{UnitContext, updates_of},
     session::Session,
 };
 
 /// A server's share of so many numbers.
 pub(super) fn server_share<R: Ring>(
     ring: R,
-    party: PartyId,
     (rows, columns): (usize, usize),
-    bytes: &[u8],
+    share: ShareBody<'_>,
 ) -> Result<Share<R>, CodecError> {
-    if party == PartyId::Principal {
-        let mut r = Reader::new(bytes);
-        let seed = r.seed()?;
-        r.end()?;
-        Ok(SeedShare::new(ring, rows, columns, seed).expand())
-    } else {
-        Ok(Share::new(unpack_matrix(ring, rows, columns, bytes)?))
+    match share {
+        ShareBody::Seed(seed) => Ok(SeedShare::new(ring, rows, columns, seed).expand()),
+        ShareBody::Elements(elements) => Ok(Share::new(unpack_matrix(ring, rows, columns, elements)?)),
     }
 }
 
 /// A server's share of labels.
-pub(super) fn server_share_of_labels(
-    party: PartyId,
-    length: usize,
-    bytes: &[u8],
-) -> Result<Packed, CodecError> {
-    if party == PartyId::Principal {
-        let mut r = Reader::new(bytes);
-        let seed = r.seed()?;
-        r.end()?;
-        return Ok(labels::expand(&seed, length));
+pub(super) fn server_share_of_labels(length: usize, share: &LabelBody<'_>) -> Result<Packed, CodecError> {
+    match share {
+        LabelBody::Seed(seed) => Ok(labels::expand(seed, length)),
+        LabelBody::Committed { labels, .. } => labels::received(length, labels),
     }
-    // Behind the commitment to the principal's seed.
-    labels::received(length, bytes.get(COMMITMENT..).ok_or(CodecError::Truncated)?)
 }
 
 /// What a client shared at a step: numbers and, where it deals for the operator that takes them, its share of their product.
 pub(super) fn shared<R: Ring>(
     session: &Session,
     ring: R,
-    party: PartyId,
+    server: Server,
     contexts: &BTreeMap<UnitId, UnitContext>,
     (number, message): (usize, &Message),
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
-    let (place, rest) = Place::decode(message.content()).map_err(malformed)?;
-    let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
+    let ActivationShare { address, share } =
+        ActivationShare::decode(message.content(), &server).map_err(malformed)?;
+    let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
     let program = session.program();
-    let (rows, samples) = (program.shared_size(place.step), context.places().len());
+    let (rows, samples) = (program.shared_size(address.step), context.places().len());
     // In SecretSV the auxiliary gets its share of a product behind that of the numbers.
-    let dealt =
-        program.steps[place.step].feeds.filter(|_| ring.modulus() == 0 && party == PartyId::Auxiliary);
-    let own = match dealt {
-        Some(_) => packed_len(ring, rows * samples).min(rest.len()),
-        None => rest.len(),
+    let feeds = program.steps[address.step].feeds.filter(|_| ring.modulus() == 0);
+    let (share, dealt) = match (share, feeds) {
+        (ShareBody::Elements(elements), Some(operator)) => {
+            let (numbers, product) = elements.split_at(packed_len(ring, rows * samples).min(elements.len()));
+            (ShareBody::Elements(numbers), Some((operator, product)))
+        }
+        (share, _) => (share, None),
     };
-    let (numbers, product) = rest.split_at(own);
-    let share = server_share(ring, party, (rows, samples), numbers).map_err(malformed)?;
-    let entry = at_step(session, context, message, number, place.step, "share");
-    let mut arrays = scaled(session, context, place.step, share.expose(), &entry)?;
-    if let Some(operator) = dealt {
+    let share = server_share(ring, (rows, samples), share).map_err(malformed)?;
+    let entry = at_step(session, context, message, number, address.step, "share");
+    let mut arrays = scaled(session, context, address.step, share.expose(), &entry)?;
+    if let Some((operator, product)) = dealt {
         let operator = &program.operators[operator];
         let shape = (operator.shape.d_out, operator.positions * samples);
-        let share = server_share(ring, party, shape, product).map_err(malformed)?;
+        let share = server_share(ring, shape, ShareBody::Elements(product)).map_err(malformed)?;
         let entry = Entry { what: "share of a dealt product", ..entry };
         arrays.extend(by_owner(session, context, 0, share.expose(), &entry));
     }
@@ -134,26 +125,25 @@ pub(crate) fn scaled<R: Ring>(
 pub(super) fn triple<R: Ring>(
     session: &Session,
     ring: R,
-    party: PartyId,
+    server: Server,
     contexts: &BTreeMap<UnitId, UnitContext>,
     (number, message): (usize, &Message),
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
-    let (place, rest) = Place::decode(message.content()).map_err(malformed)?;
-    let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
+    let TripleShare { address, seed, product } =
+        TripleShare::decode(message.content(), &server).map_err(malformed)?;
+    let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
     let (rows, columns) = (session.program().gru.map_or(0, |gru| gru.hidden), context.places().len());
-    let mut r = Reader::new(rest);
-    let mut prg = Prg::new(&r.seed().map_err(malformed)?);
+    let mut prg = Prg::new(&seed);
     let mut draw = || Share::new(Matrix::uniform(ring, rows, columns, &mut prg));
     let (a, b) = (draw(), draw());
-    let c = if party == PartyId::Principal {
-        draw()
-    } else {
-        Share::new(unpack_matrix(ring, rows, columns, r.rest()).map_err(malformed)?)
+    let c = match product {
+        None => draw(),
+        Some(product) => Share::new(unpack_matrix(ring, rows, columns, product).map_err(malformed)?),
     };
     let mut arrays = Vec::new();
     for (item, share) in [a, b, c].iter().enumerate() {
-        let mut entry = at_step(session, context, message, number, place.step, "share");
+        let mut entry = at_step(session, context, message, number, address.step, "share");
         entry.about.item = Some(item);
         entry.about.operator = None;
         arrays.extend(by_owner(session, context, 0, share.expose(), &entry));
@@ -167,22 +157,23 @@ pub(super) fn gated_factors<R: Ring>(
     ring: R,
     contexts: &BTreeMap<UnitId, UnitContext>,
     (number, message): (usize, &Message),
-    (content, own): (&[u8], Option<&[u8]>),
+    own: Option<&[u8]>,
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
-    let (place, rest) = Place::decode(content).map_err(malformed)?;
-    let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
-    if !updates_of(session).any(|(step, ..)| step == place.step) {
+    let read = |content| MaskedFactors::decode(content, &()).map_err(malformed);
+    let MaskedFactors { address, elements } = read(message.content())?;
+    let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
+    if !updates_of(session).any(|(step, ..)| step == address.step) {
         return Err(malformed(CodecError::Value { what: "step" }));
     }
     let (rows, columns) = (session.program().gru.map_or(0, |gru| 2 * gru.hidden), context.places().len());
-    let other = unpack_matrix(ring, rows, columns, rest).map_err(malformed)?;
-    let mut entry = at_step(session, context, message, number, place.step, "share");
+    let other = unpack_matrix(ring, rows, columns, elements).map_err(malformed)?;
+    let mut entry = at_step(session, context, message, number, address.step, "share");
     entry.about.operator = None;
     let mut arrays = by_owner(session, context, 0, &other, &entry);
     if let Some(own) = own {
-        let (_, own) = Place::decode(own).map_err(malformed)?;
-        let sum = other.add(&unpack_matrix(ring, rows, columns, own).map_err(malformed)?)?;
+        let own = unpack_matrix(ring, rows, columns, read(own)?.elements).map_err(malformed)?;
+        let sum = other.add(&own)?;
         let mut entry = entry.derived("masked-factors", "masked factors");
         entry.disclosure = Some(Disclosure::MaskedFactors);
         arrays.extend(by_owner(session, context, 0, &sum, &entry));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Message, Plan};
 use crate::{
     Error,
-    message::{Kind, TestPlan, UnitId},
+    message::{Kind, Message as _, TestPlan, UnitId},
     program::{Program, Receive, Then},
     server::{UnitContext, check_plan},
     session::Session,
@@ -23,7 +23,7 @@ pub(crate) fn announced(session: &Session, messages: &[Message]) -> Result<Annou
     let mut found = Announced::default();
     for message in messages.iter().filter(|message| message.kind == Kind::Test) {
         let malformed = |why| Error::Malformed { from: message.from, kind: Kind::Test, why };
-        let plan = TestPlan::decode(message.content()).map_err(malformed)?;
+        let plan = TestPlan::decode(message.content(), &()).map_err(malformed)?;
         check_plan(session, &plan).map_err(malformed)?;
         for context in UnitContext::of(session, &plan) {
             if found.contexts.contains_key(&context.id) {

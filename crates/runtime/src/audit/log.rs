@@ -340,7 +340,7 @@ mod tests {
         let (mut log, _) = Log::open(directory.path(), &kit).unwrap();
         let peer = PartyId::Client(0);
         let tell = |log: &mut Log, direction, number| {
-            log.append(direction, peer, Kind::Done, number, 1, Fingerprint([7; 32])).unwrap();
+            log.append(direction, peer, Kind::TestFinished, number, 1, Fingerprint([7; 32])).unwrap();
             log.lines()
         };
         for number in 0..3 {

@@ -92,13 +92,13 @@ mod tests {
         };
         let (test, round) = (Scope::Test(7), Scope::Round(RoundId(2)));
         let mut places = Places::default();
-        let share = |digest| filled(test, Way::In, Kind::Shared, &[7], digest);
+        let share = |digest| filled(test, Way::In, Kind::ActivationShare, &[7], digest);
         let model = |digest| filled(round, Way::In, Kind::Model, &[2], digest);
         assert_eq!(places.claim(&share(1)), Claim::New);
         [share(1), model(3)].iter().for_each(|filled| places.fill(filled));
         assert_eq!((places.claim(&share(1)), places.claim(&share(2))), (Claim::Same, Claim::Other));
-        assert_eq!(places.claim(&filled(test, Way::Out, Kind::Shared, &[7], 2)), Claim::New);
-        assert_eq!(places.claim(&filled(test, Way::In, Kind::Shared, &[8], 2)), Claim::New);
+        assert_eq!(places.claim(&filled(test, Way::Out, Kind::ActivationShare, &[7], 2)), Claim::New);
+        assert_eq!(places.claim(&filled(test, Way::In, Kind::ActivationShare, &[8], 2)), Claim::New);
         [test, round].into_iter().for_each(|scope| places.forget(scope));
         assert_eq!((places.claim(&share(2)), places.claim(&model(4))), (Claim::New, Claim::Other));
     }

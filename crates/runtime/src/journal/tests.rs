@@ -16,7 +16,7 @@ fn emission(journal: &Journal, content: &[u8], scope: Scope) -> Emission {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
     let body = Body::sent(journal.shelf(), &Arc::new(content.to_vec())).unwrap();
-    Emission { to: PartyId::Principal, kind: Kind::Shared, scope, digest, length, body, replies: 2 }
+    Emission { to: PartyId::Principal, kind: Kind::ActivationShare, scope, digest, length, body, replies: 2 }
 }
 
 fn inbound(journal: &Journal, number: u64, content: &[u8], scope: Scope) -> Inbound {

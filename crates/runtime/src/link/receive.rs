@@ -217,7 +217,7 @@ mod tests {
 
     fn message(number: u64) -> [Body; 2] {
         let digest = Bytes::copy_from_slice(blake3::hash(b"abc").as_bytes());
-        let kind = Kind::Done as u32;
+        let kind = Kind::TestFinished as u32;
         let head = Head { number, kind, length: 3, digest, offset: 0, data: Bytes::from_static(b"a") };
         [Body::Head(head), Body::Chunk(Chunk { data: Bytes::from_static(b"bc") })]
     }

@@ -265,8 +265,7 @@ impl<R: Hosted> Desk<R> {
         scope: Scope,
         (content, digest): (&[u8], Digest),
     ) -> Option<Filled> {
-        let from = if way == Way::In { peer } else { self.own };
-        let head = self.federation.place(from, kind, content)?;
+        let head = self.federation.content_slot(kind, content)?;
         Some(Filled { scope, place: Place { way, peer, kind, head }, digest })
     }
 

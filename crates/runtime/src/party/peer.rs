@@ -375,7 +375,14 @@ mod tests {
 
     fn message(number: u64) -> Outbound {
         let body = Body::Inline(Arc::new(vec![1]));
-        Outbound { to: PartyId::Client(0), number, kind: Kind::Done, digest: [0; 32], length: 1, body }
+        Outbound {
+            to: PartyId::Client(0),
+            number,
+            kind: Kind::TestFinished,
+            digest: [0; 32],
+            length: 1,
+            body,
+        }
     }
 
     /// A stream that is about to end must not be the only one to hear of a message: the one that stays would not send it.

@@ -211,7 +211,7 @@ mod tests {
         let mut scribe =
             Scribe { journal, peers: Arc::default(), witness, results: None, replies: Arc::default() };
         let message = |number| {
-            let (from, kind, scope) = (PartyId::Principal, Kind::Done, Scope::Session);
+            let (from, kind, scope) = (PartyId::Principal, Kind::TestFinished, Scope::Session);
             let body = Body::Inline(Arc::new(vec![1]));
             Inbound { from, number, kind, scope, digest: [0; 32], length: 1, body }
         };

@@ -106,7 +106,7 @@ fn arrive_for(party: &Party<Clerk>, number: u64, place: u32, last: u8) {
     party.arrive(Arrival {
         from: PartyId::Client(0),
         number,
-        kind: Kind::Truth,
+        kind: Kind::LabelShare,
         content,
         digest,
         room: None,

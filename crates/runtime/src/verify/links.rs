@@ -147,7 +147,7 @@ fn first_on_the_way(
     }
     // Nothing begins before the principal has had everybody's hello. What comes later others may have done in the
     // sender's place, so it can be missing.
-    after(Kind::Hello).or(Some(next))
+    after(Kind::ClientHello).or(Some(next))
 }
 
 fn described(frame: &Frame) -> String {

@@ -5,13 +5,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use secsv_protocol::{Envelope, PartyId, decryptors::Protocol, message::Kind, views::Message};
+use secsv_protocol::{Envelope, PartyId, message::Kind, views::Message};
 
 use crate::world::Interceptor;
 
 /// Stands between the parties and keeps what each receives, and of what servers send what they later need to read it.
 pub struct Recorder {
-    protocol: Protocol,
     transcript: Transcript,
     inner: Box<dyn Interceptor>,
 }
@@ -28,21 +27,23 @@ struct Recorded {
 
 impl Recorder {
     /// Records what an interceptor lets through, and the transcript it will be in.
-    pub fn around(inner: Box<dyn Interceptor>, protocol: Protocol) -> (Self, Transcript) {
+    pub fn around(inner: Box<dyn Interceptor>) -> (Self, Transcript) {
         let transcript = Transcript::default();
-        (Self { protocol, transcript: transcript.clone(), inner }, transcript)
+        (Self { transcript: transcript.clone(), inner }, transcript)
     }
 
     fn record(&self, envelopes: Vec<Envelope>) -> Vec<Envelope> {
         let mut recorded = self.transcript.lock();
         for envelope in &envelopes {
-            let message = Message::of(envelope, self.protocol);
-            if matches!(envelope.kind, Kind::Test | Kind::OwnTest | Kind::Opening) {
+            let message = Message::of(envelope);
+            let is_masked =
+                matches!(envelope.kind, Kind::MaskedFactors | Kind::MaskedFirstLayer | Kind::MaskedLayer);
+            if is_masked || matches!(envelope.kind, Kind::Test | Kind::OwnTest) {
                 let sent = recorded.sent.entry(envelope.from).or_default();
                 // A test is announced to many.
                 let is_known = |last: &Message| last.kind == Kind::Test && last.digest == message.digest;
                 if !sent.last().is_some_and(is_known) {
-                    sent.push(Message::of(envelope, self.protocol));
+                    sent.push(Message::of(envelope));
                 }
             }
             recorded.received.entry(envelope.to).or_default().push(message);

@@ -98,7 +98,7 @@ async fn insiders(fixture: &Fixture, instance: [u8; 16]) {
     // 7. A message that is too large, by its own word and in one packet.
     let mut first = dial().await.unwrap();
     first.meet(greeting(&kit, instance)).await;
-    first.say(head(0, Kind::Hello, 1 << 40, [0; 32])).await;
+    first.say(head(0, Kind::ClientHello, 1 << 40, [0; 32])).await;
     let reason = first.refusal().await;
     assert!(reason.contains("expected at most"), "{reason}");
     // 12. A second process with the same identity, while the first is there. The principal greets before it has read a
@@ -118,29 +118,29 @@ async fn insiders(fixture: &Fixture, instance: [u8; 16]) {
     // 10. A message that is cut off, and one that goes on too long.
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
-    attack.say(head(0, Kind::Hello, 100, [7; 32])).await;
+    attack.say(head(0, Kind::ClientHello, 100, [7; 32])).await;
     attack.say(Body::Chunk(Chunk { data: vec![1; 50].into() })).await;
     drop(attack);
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
-    attack.say(head(0, Kind::Hello, 10, [8; 32])).await;
+    attack.say(head(0, Kind::ClientHello, 10, [8; 32])).await;
     attack.say(Body::Chunk(Chunk { data: vec![1; 11].into() })).await;
     assert!(attack.refusal().await.contains("expected 10"));
     // 9. Garbage inside a stream, and content that is not what its digest says.
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
-    attack.say(head(0, Kind::Hello, 3, [9; 32])).await;
+    attack.say(head(0, Kind::ClientHello, 3, [9; 32])).await;
     attack.say(Body::Chunk(Chunk { data: vec![1; 3].into() })).await;
     assert!(attack.refusal().await.contains("digest"));
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
-    for body in message(0, Kind::Hello, b"no introduction") {
+    for body in message(0, Kind::ClientHello, b"no introduction") {
         attack.say(body).await;
     }
     let reason = attack.refusal().await;
     assert!(reason.contains("client hello from client 5"), "{reason}");
     // 11. Messages that have their time, which this is not.
-    for kind in [Kind::Model, Kind::Verdict, Kind::Session, Kind::Values] {
+    for kind in [Kind::Model, Kind::DifferenceShare, Kind::Session, Kind::Values] {
         let mut attack = dial().await.unwrap();
         attack.meet(greeting(&kit, instance)).await;
         for body in message(0, kind, &[0; 64]) {
@@ -164,7 +164,7 @@ async fn insiders(fixture: &Fixture, instance: [u8; 16]) {
     // 6. A session that is replayed: from the middle, or by somebody who was there before with other state.
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
-    attack.say(head(5, Kind::Hello, 1, [0; 32])).await;
+    attack.say(head(5, Kind::ClientHello, 1, [0; 32])).await;
     assert!(attack.refusal().await.contains("number: expected 0"));
     let mut attack = dial().await.unwrap();
     let mut replayed = greeting(&kit, instance);

@@ -29,23 +29,32 @@ fn asked() -> Option<usize> {
     std::env::var("SECSV_MALFORMED").ok().and_then(|text| text.parse().ok())
 }
 
-/// Kinds that say where in a test they belong: test, group and part, and then hop, item and chunk.
-const PLACED: [Kind; 5] = [Kind::Shared, Kind::Truth, Kind::Predicted, Kind::Triple, Kind::Count];
+/// Kinds that say where in a test they belong: test, group and part, and then step, item and chunk.
+const ADDRESSED: [Kind; 8] = [
+    Kind::ActivationShare,
+    Kind::LabelShare,
+    Kind::PredictionShare,
+    Kind::Triple,
+    Kind::Count,
+    Kind::EncryptedActivations,
+    Kind::EncryptedLabels,
+    Kind::EncryptedPredictions,
+];
 
 /// Cut off, continued, under a name that is another's, with numbers that are none, and for places that are none, where there are such.
 fn damaged(to: PartyId, kind: Kind, content: &[u8], time: usize) -> (Kind, Vec<u8>) {
     let mut bytes = content.to_vec();
     let place = time.wrapping_mul(0x9e37_79b9) % content.len().max(1);
     // Seeds, labels and words modulo 2^64 may be anything.
-    let has_numbers =
-        kind == Kind::Model || to == PartyId::Auxiliary && matches!(kind, Kind::Data | Kind::Shared);
+    let has_numbers = kind == Kind::Model
+        || to == PartyId::Auxiliary && matches!(kind, Kind::DataShare | Kind::ActivationShare);
     match time % 5 {
         0 => bytes.truncate(place.max(1)),
         1 => bytes.extend(vec![0; time + 1]),
         2 if has_numbers && bytes.len() > 1000 => bytes[600..800].fill(0xff),
         2 => bytes.truncate(content.len() - 1),
-        3 if PLACED.contains(&kind) => bytes[[12, 14, 16][time / 5 % 3] + time % 2] ^= 0x40,
-        _ => return ([Kind::Session, Kind::Common, Kind::Values, Kind::RoundStart][time / 5 % 4], bytes),
+        3 if ADDRESSED.contains(&kind) => bytes[[12, 14, 16][time / 5 % 3] + time % 2] ^= 0x40,
+        _ => return ([Kind::Session, Kind::CommonSeed, Kind::Values, Kind::RoundStart][time / 5 % 4], bytes),
     }
     (kind, bytes)
 }
@@ -58,17 +67,26 @@ fn of_client(recipe: &Recipe, to: PartyId, is_leader: bool) -> BTreeSet<Kind> {
         return BTreeSet::new();
     }
     let has_layers = recipe.hidden.is_some();
+    let is_secsv = !is_secret && !is_hesv;
     let kinds = [
-        (Kind::Hello, is_principal),
-        (Kind::ServerKeys, is_leader || is_secret),
-        (Kind::ClientKeys, is_leader && is_principal),
-        (Kind::Model, true),
-        (Kind::Data, true),
-        (Kind::OwnResult, is_principal),
-        (Kind::FirstLayer, is_secret && !is_principal),
-        (Kind::Shared, has_layers),
-        (Kind::Truth, true),
-        (Kind::Predicted, true),
+        (Kind::ClientHello, is_principal),
+        (Kind::ServerKeys, is_leader && is_secsv),
+        (Kind::EvaluationKeys, is_leader && is_hesv),
+        (Kind::MaskSeed, is_secret),
+        (Kind::SealedClientKeys, is_leader && is_principal),
+        (Kind::Model, !is_secret),
+        (Kind::ModelShare, is_secret),
+        (Kind::DataShare, !is_hesv),
+        (Kind::EncryptedData, is_hesv),
+        (Kind::OwnResult, is_principal && !is_hesv),
+        (Kind::OwnResultCounts, is_hesv),
+        (Kind::DealtProduct, is_secret && !is_principal),
+        (Kind::ActivationShare, has_layers && !is_hesv),
+        (Kind::EncryptedActivations, has_layers && is_hesv),
+        (Kind::LabelShare, !is_hesv),
+        (Kind::EncryptedLabels, is_hesv),
+        (Kind::PredictionShare, !is_hesv),
+        (Kind::EncryptedPredictions, is_hesv),
         (Kind::Triple, recipe.recurrent && !is_hesv),
         (Kind::Count, is_hesv),
         (Kind::OwnCount, !is_principal),

@@ -242,13 +242,13 @@ impl<'a> Rogue<'a> {
     /// Sends messages as long as any that the server takes, each for a place of its own.
     async fn send_flood(&mut self, line: usize, count: usize) {
         let (server, own) = (self.lines[line].server, self.kit.own);
-        let length = self.client.session().unwrap().max_len(own, server, Kind::Shared) as usize;
+        let length = self.client.session().unwrap().max_len(own, server, Kind::ActivationShare) as usize;
         for test in 0..count as u64 {
             let mut content = vec![0; length];
             content[..8].copy_from_slice(&(1_000_000 + test).to_le_bytes());
             self.connect(line).await;
             let number = self.lines[line].sent.len() as u64;
-            for body in message(number, Kind::Shared, &content) {
+            for body in message(number, Kind::ActivationShare, &content) {
                 self.lines[line].stream.as_ref().unwrap().say(body).await;
             }
             let counts = self.flooded.entry(server).or_default();
@@ -262,7 +262,7 @@ impl<'a> Rogue<'a> {
             };
             if is_taken {
                 counts.0 += 1;
-                self.lines[line].sent.push((Kind::Shared, content));
+                self.lines[line].sent.push((Kind::ActivationShare, content));
             } else {
                 counts.1 += 1;
                 self.lines[line].stream = None;

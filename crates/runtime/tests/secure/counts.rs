@@ -77,9 +77,8 @@ impl Interceptor for OpenRounds {
             (Kind::RoundStart, PartyId::Client(_)) => {
                 open.insert(round(0));
             }
-            // One says that a round has ended, zero a test.
-            (Kind::Done, PartyId::Auxiliary) if envelope.bytes[0] == 1 => {
-                open.remove(&round(1));
+            (Kind::RoundFinished, PartyId::Auxiliary) => {
+                open.remove(&round(0));
             }
             _ => {}
         }

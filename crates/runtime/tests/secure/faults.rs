@@ -132,7 +132,7 @@ fn names_party_and_step(error: &Error, kind: Kind) -> bool {
 #[test]
 fn a_fault_in_any_message_is_survived_or_named() {
     for &protocol in PROTOCOLS {
-        let (honest, kinds) = run(protocol, Kind::Hello, 0, Fault::None);
+        let (honest, kinds) = run(protocol, Kind::ClientHello, 0, Fault::None);
         let honest = honest.unwrap();
         let expected = TINY.expected(&TINY.session(compact(protocol)).unwrap()).unwrap();
         assert!(honest.iter().all(|(coalition, right)| expected[&(RoundId(1), *coalition)] == *right));
@@ -157,8 +157,14 @@ fn a_fault_in_any_message_is_survived_or_named() {
             }
         }
         println!("{protocol:?}: {} kinds, {survived} faults survived, {named} named", kinds.len());
-        let session =
-            [Kind::Triple, Kind::Opening, Kind::OutputShare, Kind::Half, Kind::OwnResult, Kind::Verdict];
+        let session = [
+            Kind::Triple,
+            Kind::MaskedFactors,
+            Kind::OutputShare,
+            Kind::LayerHalf,
+            Kind::OwnResult,
+            Kind::DifferenceShare,
+        ];
         assert!(protocol != Protocol::SecSv || session.iter().all(|kind| kinds.contains_key(kind)));
     }
 }

@@ -17,7 +17,7 @@ use secsv_protocol::{
     ClientInput, Error as RoleError, Preset, Seed, TestRequest,
     decryptors::{Protocol, knows},
     ideal::Ideal,
-    message::Hello,
+    message::ClientHello,
     model::{EncodedModel, ranges, sample_values},
     own_right,
     session::{Federation, Matmul, Session, Settings, typical_costs},
@@ -426,9 +426,9 @@ impl Fixture {
             let own: Vec<&Weights> = input.local.values().collect();
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
             let ranges = ranges(&federation.program, &own, &known, &input.test_set);
-            Hello { samples: input.test_set.len() as u64, ranges, public_key: Vec::new() }
+            ClientHello { samples: input.test_set.len() as u64, ranges, public_key: Vec::new() }
         };
-        let hellos: Vec<Hello> = self.inputs().into_iter().map(hello).collect();
+        let hellos: Vec<ClientHello> = self.inputs().into_iter().map(hello).collect();
         let costs = typical_costs(settings.preset);
         let proposal = Session::propose(&federation, 0, &hellos, Some(&costs))?;
         Session::decode(&federation, &proposal).unwrap()

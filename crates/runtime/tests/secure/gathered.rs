@@ -89,7 +89,7 @@ fn answers_are_the_same_in_fewer_replies() {
         assert_eq!(ungathered, expected, "{recipe:?}");
         let [less_replies, more_replies] = [&less, &more].map(|accounts| accounts.operations.decrypt);
         assert!(5 * less_replies < 4 * more_replies, "{less_replies} of {more_replies}: {recipe:?}");
-        let [twice, once] = [&less, &more].map(|accounts| count(accounts, Kind::FirstLayer).1);
+        let [twice, once] = [&less, &more].map(|accounts| count(accounts, Kind::FirstLayerHalf).1);
         assert!(twice > once, "{twice} first layers beside {once}: nothing was gathered");
     }
 }

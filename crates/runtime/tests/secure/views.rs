@@ -104,7 +104,7 @@ fn content(frame: &Envelope) -> &[u8] {
 fn field_of(kind: Kind) -> (u64, usize) {
     match kind {
         // Packed.
-        Kind::Truth | Kind::Predicted => (256, 1),
+        Kind::LabelShare | Kind::PredictionShare => (256, 1),
         _ => (secsv_protocol::Field::COMPACT, 5),
     }
 }
@@ -119,8 +119,10 @@ fn the_auxiliarys_shares_are_uniform() {
         let (_, frames) = view(&fixture, secsv_protocol::decryptors::Protocol::SecSv);
         for frame in frames.iter().filter(|frame| frame.to == PartyId::Auxiliary) {
             let packed = match frame.kind {
-                Kind::Data => content(frame),
-                Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Opening => &content(frame)[20..],
+                Kind::DataShare => content(frame),
+                Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::MaskedFactors => {
+                    &content(frame)[20..]
+                }
                 _ => continue,
             };
             let size = field_of(frame.kind).1;
@@ -139,7 +141,7 @@ fn the_auxiliarys_shares_are_uniform() {
         assert!(elements.len() > 500 && chi_square(&parts) < 60.0, "{kind}: {parts:?}");
     }
     // What is not shared would be noticed.
-    let modulus = field_of(Kind::Data).0;
+    let modulus = field_of(Kind::DataShare).0;
     let small = (0..1000u64).map(|x| if x % 2 == 0 { x << 20 } else { modulus - (x << 20) });
     assert!(chi_square(&parts_of(small, modulus)) > 1000.0);
 }

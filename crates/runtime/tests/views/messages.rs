@@ -34,7 +34,7 @@ fn views_have_all_messages_and_no_others() {
                 let is_server = !matches!(party, PartyId::Client(_));
                 let is_hidden = message.holds == "ciphertext, not readable";
                 assert!(!(is_hidden && message.read), "{party}: {}", message.kind);
-                let read = matches!(message.kind, Kind::Reply | Kind::OutputShare | Kind::Differences);
+                let read = matches!(message.kind, Kind::Reply | Kind::OutputShare | Kind::BlindedDifferences);
                 assert!(is_server || !read || message.read, "{party}: {}", message.kind);
             }
             if let PartyId::Client(_) = party {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use secsv_algebra::{Prg, Ring as _};
 use secsv_he::{EncryptedSlots, Flooding, NoiseBound};
 
-use super::{Principal, base_test};
+use super::{Principal, base_test, label_slots};
 use crate::{
     Error, PartyId,
-    codec::Reader,
     error::CodecError,
     hesv::slot_replies,
-    message::{Kind, Place},
-    role::{Effects, Incoming, Phase},
+    message::{BlindedDifferences, Count, Head, Kind, Message as _, OwnResultCounts, Parts, StepAddress},
+    role::{Effects, Incoming, Outgoing, Phase},
     server::{UnitContext, may_send},
     session::Session,
 };
@@ -38,16 +37,15 @@ impl Principal {
         let counter = context.plan.counter.ok_or(Error::Local { what: "a counting client" })?;
         let last = session.program().steps.len() - 1;
         let public = self.public_key()?;
-        let place = Place::new(id, last);
-        let seed = self.seed.derive("differences", id.test).derive("reply", place.number());
+        let address = StepAddress::new(id, last);
+        let seed = address.seed(&self.seed, "differences");
         let seed = seed.covering([context.digest, truth.digest, predicted.digest].as_flattened());
         let (session, samples) = (session.clone(), context.places().len());
         effects.job(move |meter| {
             meter.enter(Phase::Codec);
             let parameters = &session.encryption()?.parameters;
             let open = |message: &Incoming| {
-                let bytes = message.content.get(Place::LENGTH..).unwrap_or_default();
-                let slots = EncryptedSlots::from_bytes(parameters, samples, bytes);
+                let slots = EncryptedSlots::from_bytes(parameters, samples, label_slots(message)?);
                 let slots = slots.map_err(|e| message.malformed(e.into()))?;
                 Ok::<_, Error>(slots.expand(parameters)?)
             };
@@ -68,8 +66,9 @@ impl Principal {
             }
             let flooding = Flooding::new(parameters, NoiseBound::scaled_difference(parameters))?;
             let replies = slot_replies(&session, samples, differences, &public, &flooding, &mut rng, meter)?;
-            let content = place.encode(&replies);
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Client(counter), Kind::Differences, content)))
+            let differences = BlindedDifferences { address, replies: Parts::from(&replies[..]) };
+            let message = Outgoing::of(PartyId::Client(counter), &differences);
+            Ok(move |_: &mut Self| Ok(Effects::send(message)))
         });
         Ok(effects)
     }
@@ -79,23 +78,21 @@ impl Principal {
         &mut self,
         session: &Session,
         client: usize,
-        content: &[u8],
+        message: &Incoming,
     ) -> Result<Effects<Self>, Error> {
-        let (from, kind) = (PartyId::Client(client), Kind::Count);
-        let malformed = |why| Error::Malformed { from, kind, why };
-        let (place, rest) = Place::decode(content).map_err(malformed)?;
-        let mut r = Reader::new(rest);
-        let found = r.u64().map_err(malformed)?;
-        r.end().map_err(malformed)?;
-        let id = place.unit;
+        let Count { address, right: found } = message.read(&())?;
+        let id = address.unit;
         let compared = self.hesv.units.get(&id).is_some_and(|uploads| uploads.compared);
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
-        let Some(context) = context.filter(|c| compared && may_send(session, c, client, kind, place)) else {
-            return Err(Error::Unexpected { from, kind, state: "nothing to count, or somebody else's part" });
+        let Some(context) =
+            context.filter(|c| compared && may_send(session, c, client, Kind::Count, address))
+        else {
+            return Err(message.unexpected("nothing to count, or somebody else's part"));
         };
         let expected = context.places().len() as u64;
         if found > expected {
-            return Err(malformed(CodecError::TooLarge { what: "right predictions", expected, found }));
+            let why = CodecError::TooLarge { what: "right predictions", expected, found };
+            return Err(message.malformed(why));
         }
         if let Some(test) = self.tests.get_mut(&base_test(id.test)) {
             test.counted[0] += found as usize;
@@ -113,7 +110,11 @@ impl Principal {
         client: usize,
         content: &[u8],
     ) -> Result<Result<Effects<Self>, Error>, CodecError> {
-        let (test, state, found) = self.own_answers(client, content, Reader::u64)?;
+        let Head::Test(test) = Head::of(Kind::OwnResultCounts, content)?.0 else {
+            return Err(CodecError::Value { what: "test" });
+        };
+        let read = |models| OwnResultCounts::decode(content, &models).map(|result| result.right);
+        let (state, found) = self.own_answers(client, test, read)?;
         let first = session.offset(client);
         let own = first..first + session.hellos[client].samples as usize;
         let expected = own.filter(|&sample| state.request.samples.contains(sample)).count() as u64;

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     Error, PartyId,
     hesv::{KEPT, slot_replies},
-    message::{Kind, Place},
-    role::{Effects, Phase},
+    message::{OutputReply, Parts, StepAddress},
+    role::{Effects, Outgoing, Phase},
     server::{UnitContext, products_of, updates_of},
     session::Session,
 };
@@ -52,10 +52,10 @@ impl Principal {
             let uploaded = self.uploaded(id, from);
             let batches = uploaded.and_then(|uploaded| Some((uploaded.batches.take()?, uploaded.digest)));
             let (batches, input) = batches.ok_or(Error::Local { what: "batches that were not used yet" })?;
-            let place = Place { item, ..Place::new(id, step) };
+            let address = StepAddress { item, ..StepAddress::new(id, step) };
             let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
             let (public, evaluation) = (self.public_key()?, self.evaluation()?);
-            let seed = self.seed.derive("full reply", id.test).derive("reply", place.number());
+            let seed = address.seed(&self.seed, "full reply");
             let covered = [context.digest, self.store.digest(context.round), input];
             let seed = seed.covering(covered.as_flattened());
             let (session, context) = (session.clone(), context.clone());
@@ -84,8 +84,8 @@ impl Principal {
                     terms.push((1, product));
                     replies.add(&terms, row, |column| start + column < columns, meter)?;
                 }
-                let content = place.encode_parts(&replies.parts);
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+                let message = replies.message(to, address);
+                Ok(move |_: &mut Self| Ok(Effects::send(message)))
             });
         }
         Ok(effects)
@@ -137,10 +137,10 @@ impl Principal {
                 continue;
             }
             self.set_started(id, (step, item));
-            let place = Place { item, ..Place::new(id, step) };
+            let address = StepAddress { item, ..StepAddress::new(id, step) };
             let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
             let (public, evaluation) = (self.public_key()?, self.evaluation()?);
-            let seed = self.seed.derive("gated sum", id.test).derive("reply", place.number());
+            let seed = address.seed(&self.seed, "gated sum");
             let seed = seed.covering([context.digest, of_gates, of_state].as_flattened());
             let (session, samples) = (session.clone(), context.places().len());
             effects.job(move |meter| {
@@ -160,8 +160,8 @@ impl Principal {
                 let elements = session.program().gru.map_or(0, |gru| gru.hidden) * samples;
                 let rng = &mut Prg::new(&seed);
                 let replies = slot_replies(&session, elements, sums, &public, &flooding, rng, meter)?;
-                let content = place.encode(&replies);
-                Ok(move |role: &mut Self| Ok(role.send(to, Kind::Reply, content)))
+                let message = Outgoing::of(to, &OutputReply { address, replies: Parts::from(&replies[..]) });
+                Ok(move |_: &mut Self| Ok(Effects::send(message)))
             });
         }
         Ok(effects)

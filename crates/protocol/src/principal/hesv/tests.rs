@@ -5,9 +5,8 @@ use secsv_he::{Preset, SecretKey};
 
 use super::*;
 use crate::{
-    codec::Writer,
     hesv::encrypt_batches,
-    message::{Hello, join},
+    message::{ClientHello, Count, Message as _, Parts, StepAddress},
     precision::Ranges,
     role::{Meter, Probe, Role as _},
     sealed::EnvelopeKeys,
@@ -29,9 +28,9 @@ fn principal() -> (Principal, Arc<Session>, SecretKey) {
     for client in 0..4 {
         let public_key = EnvelopeKeys::derive(&seed.derive("client", client)).public();
         let ranges = Ranges { norms: vec![1], inputs: vec![1] };
-        let hello = Hello { samples: 2, ranges, public_key }.encode();
+        let hello = ClientHello { samples: 2, ranges, public_key }.encode();
         let from = PartyId::Client(client as usize);
-        principal.on_message(Incoming::new(from, Kind::Hello, hello)).unwrap();
+        principal.on_message(Incoming::new(from, Kind::ClientHello, hello)).unwrap();
     }
     let session = principal.agreed().unwrap();
     let key = SecretKey::from_seed(&session.encryption().unwrap().parameters, seed);
@@ -48,10 +47,8 @@ fn send(principal: &mut Principal, from: PartyId, kind: Kind, content: Vec<u8>) 
     Ok(())
 }
 
-fn chunk(number: u32, parts: &[Vec<u8>]) -> Vec<u8> {
-    let mut w = Writer::default();
-    w.u32(number).raw(&join(parts));
-    w.finish()
+fn chunk(chunk: usize, parts: &[Vec<u8>]) -> Vec<u8> {
+    EncryptedData { chunk, batches: Parts::from(parts) }.encode()
 }
 
 #[test]
@@ -64,15 +61,15 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
         let named = matches!(&found, Err(Error::Unexpected { from: f, .. }) if *f == from);
         assert!(named, "{kind}: {found:?}");
     };
-    let place = Place::new(UnitId { test: 0, group: 0, part: 0 }, 0);
-    for kind in [Kind::Half, Kind::Common, Kind::Verdict, Kind::Count] {
-        unexpected(PartyId::Auxiliary, kind, place.encode(&[]));
+    let address = StepAddress::new(UnitId { test: 0, group: 0, part: 0 }, 0);
+    for kind in [Kind::LayerHalf, Kind::CommonSeed, Kind::DifferenceShare, Kind::Count] {
+        unexpected(PartyId::Auxiliary, kind, address.to_bytes());
     }
-    unexpected(PartyId::Client(other), Kind::ServerKeys, Vec::new());
-    unexpected(PartyId::Client(other), Kind::Triple, place.encode(&[]));
-    unexpected(PartyId::Client(other), Kind::Count, place.encode(&0u64.to_le_bytes()));
-    for kind in [Kind::Shared, Kind::Truth, Kind::Predicted] {
-        unexpected(PartyId::Client(other), kind, place.encode(&[]));
+    unexpected(PartyId::Client(other), Kind::EvaluationKeys, Vec::new());
+    unexpected(PartyId::Client(other), Kind::Triple, address.to_bytes());
+    unexpected(PartyId::Client(other), Kind::Count, Count { address, right: 0 }.encode());
+    for kind in [Kind::EncryptedActivations, Kind::EncryptedLabels, Kind::EncryptedPredictions] {
+        unexpected(PartyId::Client(other), kind, address.to_bytes());
     }
 
     let mut malformed = |client: usize, kind, content: Vec<u8>| {
@@ -83,34 +80,35 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
         assert!(named, "{kind}: {found:?}");
     };
     let public = key.public_key(rng).to_bytes();
-    malformed(leader, Kind::ServerKeys, public.clone());
-    malformed(leader, Kind::ServerKeys, join(&[public.clone(), public.clone()]));
+    malformed(leader, Kind::EvaluationKeys, public.clone());
+    let twice = EvaluationKeys { public: &public, evaluation: &public }.encode();
+    malformed(leader, Kind::EvaluationKeys, twice);
     let columns = Matrix::zero(session.field(), 3, 2);
     let mut nobody = Nobody;
     let mut meter = Meter::new(&mut nobody);
     let batches = encrypt_batches(&session, 0, &columns, &key, rng, &mut meter).unwrap();
-    let own = session.groups[other].chunks.start as u32;
+    let own = session.groups[other].chunks.start;
     assert!(session.groups[other].owners.contains(other));
-    malformed(leader, Kind::Data, chunk(own, &batches));
-    malformed(other, Kind::Data, chunk(99, &batches));
-    malformed(other, Kind::Data, chunk(own, &[]));
-    malformed(other, Kind::Data, chunk(own, &[batches[0].clone(), batches[0].clone()]));
-    malformed(other, Kind::Data, chunk(own, &[batches[0][1..].to_vec()]));
-    malformed(other, Kind::Data, vec![1, 2]);
+    malformed(leader, Kind::EncryptedData, chunk(own, &batches));
+    malformed(other, Kind::EncryptedData, chunk(99, &batches));
+    malformed(other, Kind::EncryptedData, chunk(own, &[]));
+    malformed(other, Kind::EncryptedData, chunk(own, &[batches[0].clone(), batches[0].clone()]));
+    malformed(other, Kind::EncryptedData, chunk(own, &[batches[0][1..].to_vec()]));
+    malformed(other, Kind::EncryptedData, vec![1, 2]);
     let mut unreduced = batches[0].clone();
     unreduced[64..128].fill(0xff);
-    malformed(other, Kind::Data, chunk(own, &[unreduced]));
+    malformed(other, Kind::EncryptedData, chunk(own, &[unreduced]));
     malformed(other, Kind::Model, chunk(1, &[]));
-    malformed(other, Kind::OwnResult, vec![0; 16]);
+    malformed(other, Kind::OwnResultCounts, vec![0; 16]);
     malformed(other, Kind::Count, vec![0; 3]);
 
     // The honest ones are taken, once.
     let evaluation = key.evaluation_key(&rotation_steps(&session).unwrap(), rng).to_bytes(&parameters);
-    let keys = join(&[public, evaluation]);
-    send(&mut principal, PartyId::Client(leader), Kind::ServerKeys, keys.clone()).unwrap();
-    send(&mut principal, PartyId::Client(other), Kind::Data, chunk(own, &batches)).unwrap();
-    assert!(send(&mut principal, PartyId::Client(leader), Kind::ServerKeys, keys).is_err());
-    assert!(send(&mut principal, PartyId::Client(other), Kind::Data, chunk(own, &batches)).is_err());
+    let keys = EvaluationKeys { public: &public, evaluation: &evaluation }.encode();
+    send(&mut principal, PartyId::Client(leader), Kind::EvaluationKeys, keys.clone()).unwrap();
+    send(&mut principal, PartyId::Client(other), Kind::EncryptedData, chunk(own, &batches)).unwrap();
+    assert!(send(&mut principal, PartyId::Client(leader), Kind::EvaluationKeys, keys).is_err());
+    assert!(send(&mut principal, PartyId::Client(other), Kind::EncryptedData, chunk(own, &batches)).is_err());
     assert!(!principal.hesv_ready(&session));
-    assert!(principal.awaiting().contains("data share from"), "{}", principal.awaiting());
+    assert!(principal.awaiting().contains("encrypted data from"), "{}", principal.awaiting());
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use secsv_algebra::{Matrix, Ring64, Share};
 use secsv_federation::RoundId;
 
-use super::{FIRST_LAYER, Host, Masking, is_principal, other_side, owners};
+use super::{Host, Masking, is_principal, other_side, owners};
 use crate::{
     Error, PartyId,
-    codec::{Writer, pack, unpack_matrix},
-    message::Kind,
+    codec::{pack, unpack_matrix},
+    message::{Kind, MaskedFirstLayer, Message as _},
     role::{Effects, Outgoing, Phase},
     secret::SharedModel,
     session::Session,
@@ -60,12 +60,11 @@ fn mask_first<H: Host>(
         let elements = weights.zip(mask.expose().elements()).map(|(&w, &u)| w.wrapping_sub(u)).collect();
         let (rows, columns) = mask.expose().shape();
         let own = Share::new(Matrix::new(Ring64, rows, columns, elements)?);
-        let mut w = Writer::default();
-        w.u8(FIRST_LAYER).u32(round.0).u16(owner).raw(&pack(Ring64, own.expose().elements()));
-        let content = w.finish();
+        let elements = &pack(Ring64, own.expose().elements());
+        let content = MaskedFirstLayer { round, owner, elements }.encode();
         Ok(move |host: &mut H| {
             let mut effects = Effects::default();
-            effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::Opening, content));
+            effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::MaskedFirstLayer, content));
             if let Some(state) = host.secret().rounds.get_mut(&round) {
                 state.owners.entry(owner).or_default().masking.own = Some(own);
                 effects.and(first_layer(host, &session, round)?);
@@ -96,7 +95,9 @@ fn multiply_first<H: Host>(
     if state.started || !(is_principal::<H>() || state.dealt.is_some()) {
         return Ok(effects);
     }
-    let Some(masked) = state.masking.open(other_side::<H>())? else { return Ok(effects) };
+    let Some(masked) = state.masking.open(other_side::<H>(), Kind::MaskedFirstLayer)? else {
+        return Ok(effects);
+    };
     state.started = true;
     let dealt = state.dealt.take();
     state.masking = Masking { started: true, ..Masking::default() };
@@ -112,7 +113,7 @@ fn multiply_first<H: Host>(
             Some(bytes) => {
                 Share::new(unpack_matrix(Ring64, rows, width, &bytes).map_err(|why| Error::Malformed {
                     from,
-                    kind: Kind::FirstLayer,
+                    kind: Kind::DealtProduct,
                     why,
                 })?)
             }

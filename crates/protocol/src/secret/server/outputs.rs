@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::{Matrix, Prg, Ring64, Share};
 
-use super::{GATED_SUM, Host, LATER_LAYER, Masking, first_layer::sum_with_biases, is_principal, other_side};
+use super::{Host, Masking, first_layer::sum_with_biases, is_principal, other_side};
 use crate::{
     Error, PartyId,
-    codec::{Writer, pack},
-    message::{Kind, Place},
+    codec::pack,
+    message::{Kind, MaskedFactors, MaskedLayer, OutputShare, StepAddress},
     program::{Input, Receive},
     role::{Effects, Outgoing, Phase},
     secret::SharedModel,
@@ -26,13 +26,13 @@ pub(crate) fn advance<H: Host>(
     let Some(models) = host.secret().all_models(session, context.round) else { return Ok(effects) };
     for (step, decryption) in session.program().steps.iter().enumerate() {
         for (item, receive) in decryption.receives.iter().enumerate() {
-            let place = Place { item, ..Place::new(context.id, step) };
+            let address = StepAddress { item, ..StepAddress::new(context.id, step) };
             match *receive {
                 Receive::Outputs { input: Input::Data, first, count, .. } => {
-                    effects.and(first_outputs(host, session, context, place, (first, count))?);
+                    effects.and(first_outputs(host, session, context, address, (first, count))?);
                 }
                 Receive::Bias { operator } => {
-                    effects.and(bias_outputs(host, session, context, place, operator, &models)?);
+                    effects.and(bias_outputs(host, session, context, address, operator, &models)?);
                 }
                 Receive::Outputs { .. } | Receive::Update { .. } => {}
             }
@@ -50,13 +50,12 @@ fn send_outputs<H: Host>(
     host: &H,
     session: &Session,
     context: &UnitContext,
-    place: Place,
+    address: StepAddress,
     outputs: impl FnOnce() -> Result<Matrix<Ring64>, Error> + Send + 'static,
 ) -> Result<(), Error> {
     let common = host.common().ok_or(Error::Local { what: "the common seed" })?;
-    let zero = common.derive("outputs of a test", place.unit.test).derive("outputs", place.number());
-    let zero = zero.covering(&context.digest);
-    let to = PartyId::Client(context.client(session.program().steps[place.step].slot)?);
+    let zero = address.seed(&common, "outputs of a test").covering(&context.digest);
+    let to = PartyId::Client(context.client(session.program().steps[address.step].slot)?);
     effects.job(move |meter| {
         meter.enter(Phase::Linear);
         let outputs = Share::new(outputs()?);
@@ -68,12 +67,9 @@ fn send_outputs<H: Host>(
         } else {
             outputs.expose().sub(zero.expose())?
         });
-        let content = place.encode(&pack(Ring64, outputs.expose().elements()));
-        Ok(move |_: &mut H| {
-            let mut effects = Effects::default();
-            effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
-            Ok(effects)
-        })
+        let elements = &pack(Ring64, outputs.expose().elements());
+        let message = Outgoing::of(to, &OutputShare { address, elements });
+        Ok(move |_: &mut H| Ok(Effects::send(message)))
     });
     Ok(())
 }
@@ -83,7 +79,7 @@ fn first_outputs<H: Host>(
     host: &mut H,
     session: &Arc<Session>,
     context: &Arc<UnitContext>,
-    place: Place,
+    address: StepAddress,
     (first, count): (usize, usize),
 ) -> Result<Effects<H>, Error> {
     let mut effects = Effects::default();
@@ -95,11 +91,11 @@ fn first_outputs<H: Host>(
         .collect();
     let Some(outputs) = outputs else { return Ok(effects) };
     let unit = secret.units.entry(context.id).or_default();
-    if !unit.started.insert((place.step, place.item)) {
+    if !unit.started.insert((address.step, address.item)) {
         return Ok(effects);
     }
     let (owned, of) = (session.clone(), context.clone());
-    send_outputs(&mut effects, host, session, context, place, move || {
+    send_outputs(&mut effects, host, session, context, address, move || {
         weighted_outputs(&owned, &of, &outputs, first, count)
     })?;
     Ok(effects)
@@ -172,15 +168,15 @@ fn bias_outputs<H: Host>(
     host: &mut H,
     session: &Arc<Session>,
     context: &Arc<UnitContext>,
-    place: Place,
+    address: StepAddress,
     operator: usize,
     models: &[(usize, Arc<SharedModel>)],
 ) -> Result<Effects<H>, Error> {
     let mut effects = Effects::default();
     let unit = host.secret().units.entry(context.id).or_default();
-    if unit.started.insert((place.step, place.item)) {
+    if unit.started.insert((address.step, address.item)) {
         let (owned, of, models) = (session.clone(), context.clone(), models.to_vec());
-        send_outputs(&mut effects, host, session, context, place, move || {
+        send_outputs(&mut effects, host, session, context, address, move || {
             let bias = coalition_sum(&owned, &of, &models, |model| &model.operators[operator].1)?;
             let bias = bias.expose();
             Ok(Matrix::from_fn(Ring64, bias.rows(), of.places().len(), |j, _| bias.at(j, 0)))
@@ -211,11 +207,11 @@ fn mask_models<H: Host>(
             meter.enter(Phase::Share);
             let model = coalition_sum(&session, &context, &models, |model| &model.operators[operator].0)?;
             let own = Share::new(model.expose().sub(masks.mask(&session, id, operator).expose())?);
-            let place = Place { item: operator, ..Place::new(id, 0) };
-            let content = opening(LATER_LAYER, place, own.expose().elements());
+            let address = StepAddress { item: operator, ..StepAddress::new(id, 0) };
+            let elements = &pack(Ring64, own.expose().elements());
+            let message = Outgoing::of(other_side::<H>(), &MaskedLayer { address, elements });
             Ok(move |host: &mut H| {
-                let mut effects = Effects::default();
-                effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::Opening, content));
+                let mut effects = Effects::send(message);
                 if host.context(id).is_some() {
                     let unit = host.secret().units.entry(id).or_default();
                     unit.maskings.entry(operator).or_default().own = Some(own);
@@ -226,12 +222,6 @@ fn mask_models<H: Host>(
         });
     }
     Ok(effects)
-}
-
-fn opening(which: u8, place: Place, elements: &[u64]) -> Vec<u8> {
-    let mut w = Writer::default();
-    w.u8(which).raw(&place.encode(&pack(Ring64, elements)));
-    w.finish()
 }
 
 /// Shares of a later layer's outputs: E X + W and the biases.
@@ -247,7 +237,7 @@ fn later_outputs<H: Host>(
         let Some(shared) = unit.inputs.get(&from).cloned() else { continue };
         if !unit.masked.contains_key(&operator)
             && let Some(masking) = unit.maskings.get_mut(&operator)
-            && let Some(masked) = masking.open(other_side::<H>())?
+            && let Some(masked) = masking.open(other_side::<H>(), Kind::MaskedLayer)?
         {
             *masking = Masking { started: true, ..Masking::default() };
             unit.masked.insert(operator, Arc::new(masked));
@@ -257,8 +247,8 @@ fn later_outputs<H: Host>(
             continue;
         }
         let (owned, of, models) = (session.clone(), context.clone(), models.to_vec());
-        let place = Place { item, ..Place::new(context.id, step) };
-        send_outputs(&mut effects, host, session, context, place, move || {
+        let address = StepAddress { item, ..StepAddress::new(context.id, step) };
+        send_outputs(&mut effects, host, session, context, address, move || {
             let columns = Share::new(owned.program().operators[operator].arrange(shared.input.expose())?);
             let product = Share::new(masked.expose().product(columns.expose())?);
             let dealt = shared.product.as_ref().ok_or(Error::Local { what: "a dealt product" })?;
@@ -277,7 +267,7 @@ fn updates<H: Host>(
 ) -> Result<Effects<H>, Error> {
     let mut effects = Effects::default();
     for (step, item, gates, held) in updates_of(session) {
-        let place = Place { item, ..Place::new(context.id, step) };
+        let address = StepAddress { item, ..StepAddress::new(context.id, step) };
         let unit = host.secret().units.entry(context.id).or_default();
         let (Some(gates), Some(held)) = (unit.inputs.get(&gates).cloned(), unit.inputs.get(&held).cloned())
         else {
@@ -291,13 +281,12 @@ fn updates<H: Host>(
         let mut masked = None;
         if factors.own.is_none() {
             let (d, e) = masked_factors(triple, &gates.input, &held.input)?;
-            masked = Some(opening(GATED_SUM, place, &[d.elements(), e.elements()].concat()));
+            let elements = &pack(Ring64, &[d.elements(), e.elements()].concat());
+            masked = Some(Outgoing::of(other_side::<H>(), &MaskedFactors { address, elements }));
             factors.own = Some((d, e));
         }
         let ready = factors.own.is_some() && factors.other.is_some();
-        if let Some(content) = masked {
-            effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::Opening, content));
-        }
+        effects.outbox.extend(masked);
         if !ready {
             continue;
         }
@@ -309,12 +298,11 @@ fn updates<H: Host>(
             return Err(Error::Local { what: "a triple" });
         };
         let common = host.common().ok_or(Error::Local { what: "the common seed" })?;
-        let zero = common.derive("outputs of a test", place.unit.test).derive("outputs", place.number());
-        let zero = zero.covering(&context.digest);
+        let zero = address.seed(&common, "outputs of a test").covering(&context.digest);
         let share = gated_sum(&triple, &gates.input, (&own, &other), is_principal::<H>(), &zero)?;
         let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
-        let content = place.encode(&pack(Ring64, share.elements()));
-        effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
+        let elements = &pack(Ring64, share.elements());
+        effects.outbox.push(Outgoing::of(to, &OutputShare { address, elements }));
     }
     Ok(effects)
 }

@@ -58,12 +58,19 @@ struct Forgery<'a> {
 impl Forgery<'_> {
     /// About the first round, the first test, or a unit that it knows of.
     fn plausible(&self, kind: Kind) -> Vec<u8> {
-        let units = [Kind::Truth, Kind::Predicted, Kind::Shared];
+        let units = [
+            Kind::LabelShare,
+            Kind::PredictionShare,
+            Kind::ActivationShare,
+            Kind::EncryptedLabels,
+            Kind::EncryptedPredictions,
+            Kind::EncryptedActivations,
+        ];
         let unit = units.iter().find_map(|kind| self.own.get(kind)).and_then(|content| content.get(..20));
         let head = match kind {
-            Kind::Done => return vec![0; 9],
-            Kind::RoundStart => return vec![1, 0, 0, 0],
-            Kind::FirstLayer => &[1, 0, 0, 0],
+            Kind::TestFinished => return vec![0; 8],
+            Kind::RoundStart | Kind::RoundFinished => return vec![1, 0, 0, 0],
+            Kind::FirstLayerHalf | Kind::DealtProduct | Kind::MaskedFirstLayer => &[1, 0, 0, 0],
             _ => unit.unwrap_or(&[]),
         };
         [head, &[0; 41]].concat()
@@ -87,16 +94,23 @@ impl Forgery<'_> {
 }
 
 /// Kinds that clients send about rounds and tests.
-const IN_TESTS: [Kind; 9] = [
+const IN_TESTS: [Kind; 16] = [
     Kind::Model,
-    Kind::Data,
+    Kind::ModelShare,
+    Kind::DataShare,
+    Kind::EncryptedData,
     Kind::OwnResult,
+    Kind::OwnResultCounts,
     Kind::OwnCount,
-    Kind::Shared,
-    Kind::Truth,
-    Kind::Predicted,
+    Kind::ActivationShare,
+    Kind::EncryptedActivations,
+    Kind::LabelShare,
+    Kind::EncryptedLabels,
+    Kind::PredictionShare,
+    Kind::EncryptedPredictions,
     Kind::Triple,
     Kind::Count,
+    Kind::DealtProduct,
 ];
 
 impl Line {
@@ -162,7 +176,7 @@ impl Line {
                 let is_auxiliary = self.server == PartyId::Auxiliary;
                 let has_session =
                     state != State::BeforeSession && !(is_auxiliary && protocol == Protocol::Hesv);
-                let is_read = !is_auxiliary || has_session || kind == Kind::Hello;
+                let is_read = !is_auxiliary || has_session || kind == Kind::ClientHello;
                 // So that each kind is sent in other ways than the one before.
                 let bytes = forgery.content(kind, time + kind as usize);
                 let tally: &mut Tally = tallies.entry((state, self.server, kind)).or_default();
