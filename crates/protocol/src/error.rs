@@ -83,6 +83,18 @@ pub enum Error {
         /// Bits there are.
         available: i32,
     },
+    /// A client's numbers, beside those of clients that came before it, leave no fixed-point format for a layer.
+    #[error("numbers of {from}: layer {layer} needs {needed} bits with them, the field has {available}")]
+    Ranges {
+        /// Whose numbers.
+        from: PartyId,
+        /// The linear layer, counted from 1.
+        layer: usize,
+        /// Bits without a single fractional one.
+        needed: i32,
+        /// Bits there are.
+        available: i32,
+    },
     /// Something this model or protocol cannot do.
     #[error("{what}")]
     Unsupported {
@@ -132,6 +144,7 @@ impl Error {
                 | Self::Second { .. }
                 | Self::Damaged { .. }
                 | Self::Incompatible { .. }
+                | Self::Ranges { .. }
                 | Self::Envelope { .. }
         )
     }
@@ -143,7 +156,7 @@ impl Error {
             | Self::Unexpected { from, kind, .. }
             | Self::Second { from, kind }
             | Self::Damaged { from, kind, .. } => Some((from, kind, self)),
-            Self::Incompatible { from } => Some((from, Kind::ClientHello, self)),
+            Self::Incompatible { from } | Self::Ranges { from, .. } => Some((from, Kind::ClientHello, self)),
             Self::Envelope { from, .. } => Some((from, Kind::SealedClientKeys, self)),
             _ => None,
         }
@@ -164,6 +177,7 @@ impl Error {
         matches!(
             self,
             Self::Precision { .. }
+                | Self::Ranges { .. }
                 | Self::Unsupported { .. }
                 | Self::Plan(_)
                 | Self::OutOfRange { .. }

@@ -116,7 +116,7 @@ mod tests {
             "EncodedModel",
             "Activator",
             "activation::",
-            "Values {",
+            " Values {",
             "decrypt_reply",
         ];
         let servers =

@@ -38,6 +38,7 @@ use crate::{
         LabelBody, LabelShare, LayerHalf, MaskedFactors, PredictionShare, RoundFinished, SealedClientKeys,
         Server, ServerKeys, ServerPublicKey, ShareBody, StepAddress, TripleShare, UnitId,
     },
+    precision::Ranges,
     role::{Digest, Effects, Incoming, Outgoing, Role},
     scope::Scope,
     secret::{self, SecretServer},
@@ -45,7 +46,7 @@ use crate::{
         Store, Triple, UnitContext, UnitState, may_send, missing, missing_inputs, products_of, tell_key,
         waits_for,
     },
-    session::{Federation, Session},
+    session::{Federation, Session, formats},
     views::{Message, View, server_view},
 };
 
@@ -272,10 +273,25 @@ impl Principal {
                 if !self.federation.is_envelope_key(client, &hello.public_key) {
                     return Err(message.malformed(CodecError::Value { what: "envelope key" }));
                 }
+                self.check_ranges(client, &hello)?;
                 self.hellos.insert(client, hello);
                 self.propose()
             }
             _ => Err(message.unexpected("clients introduce themselves")),
+        }
+    }
+
+    /// Refuses numbers that leave no format beside those of clients that came before.
+    fn check_ranges(&self, client: usize, hello: &ClientHello) -> Result<(), Error> {
+        let others = self.hellos.iter().filter(|(other, _)| **other != client).map(|(_, hello)| hello);
+        let ranges = Ranges::union(others.chain([hello]).map(|hello| &hello.ranges));
+        let from = PartyId::Client(client);
+        match ranges.map(|ranges| formats(&self.federation, &ranges)) {
+            Some(Err(Error::Precision { layer, needed, available })) => {
+                Err(Error::Ranges { from, layer, needed, available })
+            }
+            Some(Err(error)) => Err(error),
+            _ => Ok(()),
         }
     }
 

@@ -159,10 +159,7 @@ impl Session {
         let program = &federation.program;
         let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
             .ok_or(Error::Local { what: "a session without clients" })?;
-        let precision = match parameters(&federation.settings)? {
-            Some(parameters) => Precision::new(program, &ranges, parameters.field(), federation.clients)?,
-            None => Precision::new(program, &ranges, Ring64, federation.clients)?,
-        };
+        let precision = formats(federation, &ranges)?;
         let round_batches = federation.round_batches(rounds);
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
         let positions = program.operators[0].positions;
@@ -332,6 +329,15 @@ impl Session {
             seed = words.into_iter().fold(seed, |seed, word| seed.derive("label mask of model", word));
         }
         labels::expand(&seed, field.packed_len(self.hellos[owner].samples as usize))
+    }
+}
+
+/// Fixed-point formats for numbers within some ranges.
+pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<Precision, Error> {
+    let (program, clients) = (&federation.program, federation.clients);
+    match parameters(&federation.settings)? {
+        Some(parameters) => Precision::new(program, ranges, parameters.field(), clients),
+        None => Precision::new(program, ranges, Ring64, clients),
     }
 }
 

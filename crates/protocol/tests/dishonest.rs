@@ -372,7 +372,7 @@ mod tests {
             let mut room = Room::new(
                 &federation,
                 Box::new(move |from, message| {
-                    let is_seed = from == id && message.kind == Kind::ServerKeys;
+                    let is_seed = from == id && message.kind == Kind::MaskSeed;
                     if is_seed && message.to == PartyId::Auxiliary {
                         // It has one of this client already, and takes no other.
                         message.to = PartyId::Principal;
@@ -415,6 +415,35 @@ mod tests {
                 room.principal.handle(Incoming::new(leader, Kind::SealedClientKeys, content)).map(drop);
             let (from, kind, _) = again.unwrap_err().or_blamed().unwrap();
             assert_eq!((from, kind), (leader, Kind::SealedClientKeys));
+        }
+    }
+
+    /// Numbers that leave no format are the client's fault who says them, and the principal goes on.
+    #[test]
+    fn a_client_with_absurd_ranges_is_refused_and_the_run_goes_on() {
+        for protocol in [Protocol::SecSv, Protocol::SecretSv, Protocol::Hesv] {
+            let federation = federation(protocol);
+            let (note, noted) = std::sync::mpsc::channel();
+            let mut room = Room::new(
+                &federation,
+                Box::new(move |from, message| {
+                    if from == PartyId::Client(2) && message.kind == Kind::ClientHello {
+                        note.send(message.content.to_vec()).unwrap();
+                    }
+                }),
+            );
+            let mut principal = Principal::new(federation.clone(), None, Seed::from_bytes([1; 32]));
+            room.run();
+            let mut hello = noted.try_iter().next().unwrap();
+            // Samples, the number of layers, and the first exponents: of norms and of inputs.
+            hello[10..14].copy_from_slice(&64i32.to_le_bytes());
+            hello[14..18].copy_from_slice(&64i32.to_le_bytes());
+            let from = PartyId::Client(2);
+            let refused = principal.handle(Incoming::new(from, Kind::ClientHello, hello)).map(drop);
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, Error::Ranges { .. }), "{refused}");
+            assert_eq!(refused.or_blamed().unwrap().0, from);
+            assert!(room.failed.is_empty());
         }
     }
 }
