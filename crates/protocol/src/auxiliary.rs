@@ -21,7 +21,7 @@ use crate::{
     message::{
         ActivationShare, CommonSeed, Counted, DataShare, DifferenceShare, FirstLayerBatchId, FirstLayerHalf,
         Head, Kind, LabelBody, LabelShare, LayerHalf, MaskedFactors, Message as _, Model, OpenedSeeds,
-        OwnCount, Parts, PredictionShare, PublicKeyDigest, PublishedValues, Recount, RoundFinished, Server,
+        OwnCount, Parts, PredictionShare, PublicKeyDigest, PublishedResult, Recount, RoundFinished, Server,
         ServerKeys, ShareBody, StepAddress, TestFinished, TestPlan, TripleShare, UnitId,
     },
     role::{Effects, Incoming, Outgoing, Phase, Role},
@@ -121,7 +121,7 @@ impl Auxiliary {
             return self.begin(&message);
         }
         if kind == Kind::Values && from == PartyId::Principal && self.values.is_none() {
-            let PublishedValues { values } = message.read(&())?;
+            let PublishedResult { values } = message.read(&())?;
             self.values = Some(values.to_vec());
             return Ok(Effects::default());
         }
