@@ -221,11 +221,7 @@ impl Principal {
                 self.take_server_keys(&session, &message)
             }
             (Kind::SealedClientKeys, PartyId::Client(leader)) if leader == session.leader => {
-                let sealed: SealedClientKeys<'_> = message.read(&())?;
-                if sealed.client >= self.federation.clients {
-                    return Err(malformed(CodecError::Value { what: "addressee" }));
-                }
-                Ok(Effects::send(Outgoing::of(PartyId::Client(sealed.client), &sealed)))
+                self.relay(&message)
             }
             (Kind::CommonSeed, PartyId::Auxiliary) => {
                 let CommonSeed { seed } = message.read(&())?;
@@ -281,6 +277,15 @@ impl Principal {
         let mut effects = tell_key(session, &ServerPublicKey { public });
         effects.and(self.pump()?);
         Ok(effects)
+    }
+
+    /// Hands an envelope of the leader's to whom it is for.
+    fn relay(&self, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let sealed: SealedClientKeys<'_> = message.read(&())?;
+        if sealed.client >= self.federation.clients {
+            return Err(message.malformed(CodecError::Value { what: "addressee" }));
+        }
+        Ok(Effects::send(Outgoing::of(PartyId::Client(sealed.client), &sealed)))
     }
 
     /// The principal's share of an owner's samples.
