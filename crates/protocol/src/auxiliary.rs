@@ -21,7 +21,7 @@ use crate::{
     message::{
         ActivationShare, CommonSeed, Counted, DataShare, DifferenceShare, FirstLayerBatchId, FirstLayerHalf,
         Head, Kind, LabelBody, LabelShare, LayerHalf, MaskedFactors, Message as _, Model, OpenedSeeds,
-        OwnCount, Parts, PredictionShare, PublicKeyDigest, PublishedValues, Recount, RoundFinished, Server,
+        OwnCount, Parts, PredictionShare, PublicKeyDigest, PublishedResult, Recount, RoundFinished, Server,
         ServerKeys, ShareBody, StepAddress, TestFinished, TestPlan, TripleShare, UnitId,
     },
     role::{Effects, Incoming, Outgoing, Phase, Role},
@@ -121,7 +121,7 @@ impl Auxiliary {
             return self.begin(&message);
         }
         if kind == Kind::Values && from == PartyId::Principal && self.values.is_none() {
-            let PublishedValues { values } = message.read(&())?;
+            let PublishedResult { values } = message.read(&())?;
             self.values = Some(values.to_vec());
             return Ok(Effects::default());
         }
@@ -148,13 +148,11 @@ impl Auxiliary {
             (Kind::Model, PartyId::Client(owner)) => self.model(session, owner, message),
             (Kind::Test, PartyId::Principal) => self.join_test(&session, &message),
             (Kind::TestFinished, PartyId::Principal) => {
-                let TestFinished { test } = message.read(&())?;
-                self.end_test(test);
+                self.end_test(message.read(&())?);
                 Ok(Effects::default())
             }
             (Kind::RoundFinished, PartyId::Principal) => {
-                let RoundFinished { round } = message.read(&())?;
-                self.end_round(round);
+                self.end_round(message.read(&())?);
                 Ok(Effects::default())
             }
             (
@@ -202,7 +200,7 @@ impl Auxiliary {
     }
 
     /// A test has ended.
-    fn end_test(&mut self, test: u64) {
+    fn end_test(&mut self, TestFinished { test }: TestFinished) {
         self.keep_counts(test);
         self.store.forget_test(test);
         self.secret.forget_test(test);
@@ -211,7 +209,7 @@ impl Auxiliary {
     }
 
     /// A round has ended.
-    fn end_round(&mut self, round: RoundId) {
+    fn end_round(&mut self, RoundFinished { round }: RoundFinished) {
         self.store.forget_round(round);
         self.gathered.retain(|(of, _), _| *of != round);
         self.secret.forget_round(round);

@@ -21,7 +21,7 @@ use crate::{
     Error, PartyId, Scope,
     early::Early,
     error::CodecError,
-    message::{ClientHello, Kind, Message as _, PublishedValues, RoundStart, TestPlan, UnitId},
+    message::{ClientHello, Kind, Message as _, PublishedResult, RoundStart, TestPlan, UnitId},
     model::ranges,
     role::{Digest, Effects, Incoming, Outgoing, Phase, Role},
     sealed::EnvelopeKeys,
@@ -175,7 +175,7 @@ impl Client {
                 self.join_test(&session, &plan)
             }
             (Kind::Values, PartyId::Principal) if self.values.is_none() => {
-                let PublishedValues { values } = message.read(&())?;
+                let PublishedResult { values } = message.read(&())?;
                 self.values = Some(values.to_vec());
                 Ok(Effects::default())
             }

@@ -225,15 +225,7 @@ impl Principal {
                 self.take_server_keys(&session, &message)
             }
             (Kind::SealedClientKeys, PartyId::Client(leader)) if leader == session.leader => {
-                let sealed: SealedClientKeys<'_> = message.read(&())?;
-                if sealed.client >= self.federation.clients || sealed.client == leader {
-                    return Err(malformed(CodecError::Value { what: "addressee" }));
-                }
-                // Once: whoever has one refuses another, and whatever comes behind it.
-                if !self.relayed.insert(sealed.client) {
-                    return Err(unexpected("the envelope was sent on"));
-                }
-                Ok(Effects::send(Outgoing::of(PartyId::Client(sealed.client), &sealed)))
+                self.relay(leader, &message)
             }
             (Kind::CommonSeed, PartyId::Auxiliary) => {
                 let CommonSeed { seed } = message.read(&())?;
@@ -304,6 +296,19 @@ impl Principal {
         let mut effects = tell_key(session, &ServerPublicKey { public });
         effects.and(self.pump()?);
         Ok(effects)
+    }
+
+    /// Hands an envelope of the leader's to whom it is for.
+    fn relay(&mut self, leader: usize, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let sealed: SealedClientKeys<'_> = message.read(&())?;
+        if sealed.client >= self.federation.clients || sealed.client == leader {
+            return Err(message.malformed(CodecError::Value { what: "addressee" }));
+        }
+        // Once: whoever has one refuses another, and whatever comes behind it.
+        if !self.relayed.insert(sealed.client) {
+            return Err(message.unexpected("the envelope was sent on"));
+        }
+        Ok(Effects::send(Outgoing::of(PartyId::Client(sealed.client), &sealed)))
     }
 
     /// The principal's share of an owner's samples.

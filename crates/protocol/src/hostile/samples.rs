@@ -257,6 +257,6 @@ fn results() -> Vec<Sample> {
         sample!("", OwnResultCounts, 2, &[EXACT], { test: 4, right: vec![3, 0] }),
         sample!("", OwnCount, (), &[EXACT, counts], { test: 4, counted: recount() }),
         sample!("", Count, (), &[EXACT, ADDRESS], { address: address(), right: 5 }),
-        sample!("", PublishedValues, (), &[FREE], { values: b"values" }),
+        sample!("", PublishedResult, (), &[FREE], { values: b"values" }),
     ]
 }

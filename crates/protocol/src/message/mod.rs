@@ -29,7 +29,7 @@ pub(crate) use layer::{
     ActivationShare, EncryptedActivations, FirstLayerHalf, LayerHalf, MaskedFactors, MaskedFirstLayer,
     MaskedLayer, OutputReply, OutputShare, TripleShare,
 };
-pub(crate) use result::{Count, OwnCount, OwnResult, OwnResultCounts, PublishedValues};
+pub(crate) use result::{Count, OwnCount, OwnResult, OwnResultCounts, PublishedResult};
 pub use result::{Counted, Recount};
 pub(crate) use test::{OwnTest, RoundFinished, TestFinished};
 pub use test::{TestPlan, UnitPlan};

@@ -191,11 +191,11 @@ impl Message<'_> for Count {
 
 /// Principal to all: the values, and the utilities behind them, as whoever evaluates writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PublishedValues<'a> {
+pub(crate) struct PublishedResult<'a> {
     pub values: &'a [u8],
 }
 
-impl<'a> Message<'a> for PublishedValues<'a> {
+impl<'a> Message<'a> for PublishedResult<'a> {
     const KIND: Kind = Kind::Values;
     type Context = ();
 

@@ -198,9 +198,8 @@ impl Principal {
                 for chunk in context.layer_batch.wanted_chunks(&context.selections[sent].samples) {
                     let address = StepAddress { unit: context.id, step, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
-                    let Some(outputs) = round.outputs.get(&(context.layer_batch.id, chunk)).cloned() else {
-                        continue;
-                    };
+                    let outputs = round.outputs.get(&(context.layer_batch.id, chunk)).cloned();
+                    let Some(outputs) = outputs else { continue };
                     if !state.started.insert((step, item, chunk)) {
                         continue;
                     }

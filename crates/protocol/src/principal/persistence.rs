@@ -5,7 +5,7 @@ use super::{attempts::Roles, *};
 use crate::{
     codec::{Reader, Writer},
     decryptors::Unit,
-    message::{Message as _, PublishedValues},
+    message::{Message as _, PublishedResult},
 };
 
 /// One call of the planner. The same calls in the same order give the same roles again.
@@ -125,7 +125,7 @@ impl Principal {
 
     /// Tells everybody the values.
     pub fn publish(&mut self, values: Vec<u8>) -> Effects<Self> {
-        let values = Arc::new(PublishedValues { values: &values }.encode());
+        let values = Arc::new(PublishedResult { values: &values }.encode());
         self.persistence.published = true;
         let everybody = (0..self.federation.clients).map(PartyId::Client).chain([PartyId::Auxiliary]);
         let outbox = everybody.map(|to| Outgoing::new(to, Kind::Values, values.clone())).collect();

@@ -24,8 +24,9 @@ fn lose<'a>(fixture: &'a Fixture, client: &str) -> Processes<'a> {
     let has_model = |party: &str| {
         let log = fs::read_to_string(fixture.options(party).state.join("audit.jsonl")).unwrap_or_default();
         let peer = format!("\"{client}\"");
-        let is_it =
-            |line: &str| [r#""received""#, r#""model""#, &peer].iter().all(|word| line.contains(word));
+        // Encrypted, or shared under SecretSV.
+        let is_model = |line: &str| [r#""model""#, r#""model share""#].iter().any(|kind| line.contains(kind));
+        let is_it = |line: &str| line.contains(r#""received""#) && line.contains(&peer) && is_model(line);
         log.lines().any(is_it)
     };
     processes.wait_until("the servers have its model", || has_model("principal") && has_model("auxiliary"));
