@@ -7,16 +7,16 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, share::split};
+use secsv_evaluation::{
+    client_inputs,
+    in_process::{Interceptor, World},
+};
 use secsv_federation::{Coalition, RoundId, SampleSet, Tensor, TestSet};
 use secsv_protocol::{
     ClientInput, Envelope, PartyId, Preset, TestRequest,
     decryptors::Protocol,
     message::Kind,
     session::{Federation, Matmul, Settings, typical_costs},
-};
-use secsv_runtime::{
-    client_inputs,
-    world::{Interceptor, World},
 };
 use secsv_training::{DatasetSource, ModelKind};
 use support::{Trained, Training};

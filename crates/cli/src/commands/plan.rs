@@ -6,9 +6,9 @@ mod table;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use secsv_evaluation::Plan;
 use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_protocol::decryptors::Protocol;
-use secsv_runtime::Plan;
 use secsv_shapley::Method;
 
 use super::protocols::{EncryptionArgs, ProtocolName};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use secsv_runtime::{
+use secsv_node::{
     consent::Question,
     kit::Kit,
     preflight::{Outcome, preflight},

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use rand::{TryRngCore, rngs::OsRng};
+use secsv_evaluation::{
+    ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, SecureEvaluator, evaluate,
+    in_process::Honest,
+};
 use secsv_federation::{CollectiveTestSet, RunDirectory, skip::SkipMode};
 use secsv_protocol::{
     Preset, Seed,
     decryptors::Protocol,
     session::{Matmul, Settings, typical_costs},
-};
-use secsv_runtime::{
-    ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, SecureEvaluator, evaluate,
-    world::Honest,
 };
 use secsv_shapley::Method;
 use serde::{Deserialize, Serialize};
@@ -149,7 +149,7 @@ pub fn evaluate_with_views(
     views: Option<&Path>,
 ) -> anyhow::Result<EvaluationResult> {
     let bar = Progress::new("coalitions", 0);
-    let observe = |progress: secsv_runtime::Progress| {
+    let observe = |progress: secsv_evaluation::Progress| {
         #[derive(Serialize)]
         struct Step {
             event: &'static str,
@@ -157,7 +157,7 @@ pub fn evaluate_with_views(
             tested: usize,
             asked: usize,
         }
-        let secsv_runtime::Progress { round, tested, asked } = progress;
+        let secsv_evaluation::Progress { round, tested, asked } = progress;
         bar.advance(tested as u64, asked as u64);
         bar.note(format!("round {round}"), &Step { event: "tested", round: round.0, tested, asked });
     };
@@ -205,7 +205,7 @@ pub fn check_skip(protocol: Protocol, settings: &EvaluationSettings) -> Result<(
 fn nssv(
     run: &RunDirectory,
     settings: &EvaluationSettings,
-    observe: impl FnMut(secsv_runtime::Progress),
+    observe: impl FnMut(secsv_evaluation::Progress),
 ) -> anyhow::Result<EvaluationResult> {
     let test_set = CollectiveTestSet::read(run)?;
     Ok(if settings.method.needs_cumulative_models() {

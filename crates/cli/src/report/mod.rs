@@ -14,7 +14,7 @@ mod tests;
 use attendance::Attendance;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use secsv_runtime::EvaluationResult;
+use secsv_evaluation::EvaluationResult;
 
 const STYLE: &str = include_str!("style.css");
 

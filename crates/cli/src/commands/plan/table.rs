@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use secsv_runtime::{PlanResult, PlannedCost};
+use secsv_evaluation::{PlanResult, PlannedCost};
 
 /// Everything that is known beforehand.
 pub fn text(plan: &PlanResult) -> String {

@@ -1,6 +1,6 @@
 //! What of the cost of one-layer models grows with the clients, and what with their coalitions.
 
-use secsv_runtime::Timing;
+use secsv_evaluation::Timing;
 use secsv_shapley::Method;
 
 use super::{
