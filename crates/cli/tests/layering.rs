@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("he", &["fhe", "fhe-math", "fhe-traits", "tfhe-ntt"]),
     ("training", &["candle-core", "candle-nn"]),
-    ("node", &["tokio", "tonic", "axum", "hyper", "rustls", "rcgen", "redb"]),
+    ("node", &["tokio", "axum", "hyper", "rustls", "rcgen", "redb"]),
 ];
 
 fn normal_dependencies() -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>> {

@@ -30,6 +30,7 @@ mod evaluator;
 mod exposure;
 pub mod in_process;
 mod outcomes;
+pub mod packet;
 mod plan;
 mod recount;
 mod result;

@@ -19,10 +19,8 @@ use rustls::{
     ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned,
     pki_types::{CertificateDer, PrivateKeyDer},
 };
-use secsv_node::{
-    link::CHUNK,
-    tls::{client_config, server_config},
-};
+use secsv_evaluation::packet::CHUNK;
+use secsv_node::transport::{client_config, server_config};
 
 type Failure = Box<dyn Error + Send + Sync>;
 

@@ -24,7 +24,7 @@ pub enum Error {
     Journal(#[from] crate::journal::JournalError),
     /// There can be no connection.
     #[error(transparent)]
-    Tls(#[from] crate::tls::TlsError),
+    Tls(#[from] crate::transport::TlsError),
     /// A silo's data are not those of the federation.
     #[error("{field}: expected {expected}, found {found}")]
     Data {

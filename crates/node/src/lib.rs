@@ -22,13 +22,13 @@ mod error;
 mod fingerprint;
 pub mod journal;
 pub mod kit;
-pub mod link;
-pub mod party;
+mod party;
 pub mod preflight;
 pub mod process;
 pub mod record;
 pub mod status;
-pub mod tls;
+pub mod transport;
+
 pub mod verify;
 
 pub use error::Error;

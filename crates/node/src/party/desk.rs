@@ -17,16 +17,14 @@ use secsv_protocol::{
 };
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use super::{
-    peer::{Ends, Peer},
-    scribe::Order,
-};
+use super::scribe::Order;
 use crate::{
     Error,
     journal::{
         Batch, Body, Claim, Digest, Emission, Filled, Inbound, Places, Shelf, TestRecord, Way, places::Place,
     },
     status::Board,
+    transport::{Arrival, FinishedTests, PeerLink},
 };
 use secsv_evaluation::in_process::{Accounts, Stopwatch};
 
@@ -79,17 +77,6 @@ impl Hosted for Auxiliary {
 }
 
 impl Hosted for Client {}
-
-/// A message from a peer, whole.
-pub(crate) struct Arrival {
-    pub from: PartyId,
-    pub number: u64,
-    pub kind: Kind,
-    pub content: Vec<u8>,
-    pub digest: Digest,
-    /// Room in the inbox.
-    pub room: Option<OwnedSemaphorePermit>,
-}
 
 /// What the role is asked to do: what follows, and tests to be remembered.
 pub(crate) type Act<R> = Box<dyn FnOnce(&mut R) -> Result<(Effects<R>, Vec<TestRecord>), RoleError> + Send>;
@@ -166,10 +153,10 @@ pub(crate) struct Desk<R> {
     moved: Condvar,
     scribe: Sender<Order>,
     shelf: Shelf,
-    peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
+    peers: Arc<BTreeMap<PartyId, Arc<PeerLink>>>,
     /// Whether clients are told what has ended, and what it was.
     tells: bool,
-    ends: Ends,
+    finished_tests: FinishedTests,
     /// The session, once the role knows it.
     session: watch::Sender<Option<Arc<Session>>>,
     board: Arc<Board>,
@@ -185,8 +172,8 @@ pub(crate) struct Beginning<R> {
     pub resuming: BTreeSet<Scope>,
     pub scribe: Sender<Order>,
     pub shelf: Shelf,
-    pub peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
-    pub ends: Ends,
+    pub peers: Arc<BTreeMap<PartyId, Arc<PeerLink>>>,
+    pub finished_tests: FinishedTests,
     pub places: Places,
     pub board: Arc<Board>,
 }
@@ -203,7 +190,7 @@ impl<R: Hosted> Desk<R> {
             scribe,
             shelf,
             peers,
-            ends,
+            finished_tests,
             places,
             board,
         } = beginning;
@@ -226,7 +213,20 @@ impl<R: Hosted> Desk<R> {
         let (floor, tells) = (Mutex::new(floor), own == PartyId::Principal);
         let (work, moved) = (Condvar::new(), Condvar::new());
         let session = watch::Sender::new(None);
-        Self { own, federation, floor, work, moved, scribe, shelf, peers, tells, ends, session, board }
+        Self {
+            own,
+            federation,
+            floor,
+            work,
+            moved,
+            scribe,
+            shelf,
+            peers,
+            tells,
+            finished_tests,
+            session,
+            board,
+        }
     }
 
     /// The most bytes that a message may have: before the session is known, whoever sends what depends on it waits.
@@ -317,7 +317,7 @@ impl<R: Hosted> Desk<R> {
     }
 
     /// A peer says that this has ended.
-    pub fn over(&self, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>) {
+    pub fn finished(&self, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>) {
         self.push(Event::Over(scopes, room));
     }
 
@@ -325,9 +325,9 @@ impl<R: Hosted> Desk<R> {
     pub fn tell_ends(&self, scopes: &[Scope]) {
         let (tests, rounds): (Vec<Scope>, Vec<Scope>) =
             scopes.iter().partition(|scope| matches!(scope, Scope::Test(_)));
-        self.ends.add(&tests);
+        self.finished_tests.add(&tests);
         let clients = self.peers.values().filter(|peer| matches!(peer.id, PartyId::Client(_)));
-        clients.for_each(|peer| peer.end(&rounds));
+        clients.for_each(|peer| peer.finish_rounds(&rounds));
     }
 
     /// Looks at the role as soon as it is at its desk.
@@ -532,7 +532,7 @@ impl<R: Hosted> Desk<R> {
         };
         if matches!(scope, Scope::Test(test) if seat.finished.contains(&test)) {
             *due += 1;
-            peer.into_iter().for_each(|peer| peer.take(number + 1));
+            peer.into_iter().for_each(|peer| peer.accepted(number + 1));
             let (length, body) = (content.len() as u64, Body::Inline(Arc::default()));
             batch.skipped.push(Inbound { from, number, kind, scope, digest, length, body });
             *room = taken;
@@ -572,7 +572,7 @@ impl<R: Hosted> Desk<R> {
             batch.filled.push(filled);
         }
         *due += 1;
-        peer.into_iter().for_each(|peer| peer.take(number + 1));
+        peer.into_iter().for_each(|peer| peer.accepted(number + 1));
         // Small contents wait for the scribe in memory.
         *room = taken.filter(|_| matches!(message.body, Body::Inline(_)));
         batch.received.push(message);
@@ -639,7 +639,7 @@ impl<R: Hosted> Desk<R> {
             self.tell_ends(&over);
         }
         batch.over.extend(over);
-        // A round that ends before it was taken up again takes with it what was held for then.
+        // A round that finished_tests before it was taken up again takes with it what was held for then.
         for scope in batch.over.iter().filter(|scope| matches!(scope, Scope::Round(_))) {
             seat.resuming.remove(scope);
             seat.held.retain(|message| message.scope != *scope);

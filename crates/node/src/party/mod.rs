@@ -1,7 +1,6 @@
 //! One party as a process: a role at its desk, a scribe that keeps the journal, links to the others.
 
 mod desk;
-mod peer;
 mod scribe;
 #[cfg(test)]
 mod tests;
@@ -23,17 +22,15 @@ use secsv_protocol::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-pub(crate) use desk::{Act, Arrival, Hosted, record};
-pub(crate) use peer::{Ends, Partial, Sent, Turn};
-pub use peer::{LinkState, Peer};
+pub(crate) use desk::{Act, Hosted, record};
 
 use crate::{
     Error, Fingerprint,
     audit::{Direction, Log},
     journal::{Digest, Inbound, Journal, Outbound, Owner},
     kit::Kit,
-    link::Host,
     status::Board,
+    transport::{Arrival, FinishedTests, Host, PeerLink},
 };
 use desk::{Beginning, Desk};
 use scribe::{Order, Scribe, Witness};
@@ -46,7 +43,7 @@ pub(crate) struct Party<R> {
     kit: Arc<Kit>,
     instance: [u8; 16],
     desk: Arc<Desk<R>>,
-    peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
+    peers: Arc<BTreeMap<PartyId, Arc<PeerLink>>>,
     scribe: Sender<Order>,
     room: Arc<Semaphore>,
     parted: AtomicBool,
@@ -93,8 +90,8 @@ impl<R: Hosted> Party<R> {
         }
         witness.kept(&|peer| journal.next_in(peer));
         witness.board = Some(board.clone());
-        let ends = Ends::default();
-        let peers = Arc::new(peers(&kit, &journal, &board, waiting, &ends));
+        let finished_tests = FinishedTests::default();
+        let peers = Arc::new(peers(&kit, &journal, &board, waiting, &finished_tests));
         let (scribe, orders) = mpsc::channel();
         let about = replay.iter().map(|message| message.scope.whole()).chain(open);
         let resuming: BTreeSet<Scope> = about.filter(|scope| !role.is_open(*scope)).collect();
@@ -108,7 +105,7 @@ impl<R: Hosted> Party<R> {
             scribe: scribe.clone(),
             shelf: journal.shelf().clone(),
             peers: peers.clone(),
-            ends,
+            finished_tests,
             places: journal.places()?,
             board: board.clone(),
         }));
@@ -165,7 +162,7 @@ impl<R: Hosted> Party<R> {
     }
 
     /// The links.
-    pub fn peers(&self) -> &BTreeMap<PartyId, Arc<Peer>> {
+    pub fn peers(&self) -> &BTreeMap<PartyId, Arc<PeerLink>> {
         &self.peers
     }
 
@@ -228,8 +225,8 @@ fn peers(
     journal: &Journal,
     board: &Arc<Board>,
     waiting: Vec<Outbound>,
-    ends: &Ends,
-) -> BTreeMap<PartyId, Arc<Peer>> {
+    finished: &FinishedTests,
+) -> BTreeMap<PartyId, Arc<PeerLink>> {
     let mut waiting_for: BTreeMap<PartyId, Vec<Outbound>> = BTreeMap::new();
     for message in waiting {
         waiting_for.entry(message.to).or_default().push(message);
@@ -241,8 +238,8 @@ fn peers(
             let waiting = waiting_for.remove(&id).unwrap_or_default();
             let numbers = (journal.next_in(id), journal.acknowledged_by(id), journal.next_out(id));
             // Clients are told by the principal.
-            let ends = if is_client(id) { ends.clone() } else { Ends::default() };
-            let peer = Peer::new(id, board, kit.name(id), numbers, waiting, ends);
+            let finished = if is_client(id) { finished.clone() } else { FinishedTests::default() };
+            let peer = PeerLink::new(id, board, kit.name(id), numbers, waiting, finished);
             (id, Arc::new(peer))
         })
         .collect()
@@ -305,11 +302,11 @@ impl<R: Hosted> Host for Party<R> {
         self.instance
     }
 
-    fn peer(&self, id: PartyId) -> Option<Arc<Peer>> {
+    fn link(&self, id: PartyId) -> Option<Arc<PeerLink>> {
         self.peers.get(&id).cloned()
     }
 
-    async fn meet(&self, id: PartyId, instance: [u8; 16]) -> Option<[u8; 16]> {
+    async fn first_instance(&self, id: PartyId, instance: [u8; 16]) -> Option<[u8; 16]> {
         let (reply, known) = oneshot::channel();
         self.scribe.send(Order::Meet(id, instance, reply)).ok()?;
         known.await.ok()
@@ -334,13 +331,13 @@ impl<R: Hosted> Host for Party<R> {
         let _ = self.scribe.send(Order::Keep(batch, None));
     }
 
-    fn over(&self, peer: PartyId, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>) {
+    fn finished(&self, peer: PartyId, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>) {
         if peer == PartyId::Principal {
-            self.desk.over(scopes, room);
+            self.desk.finished(scopes, room);
         }
     }
 
-    fn farewell(&self, peer: PartyId) {
+    fn goodbye(&self, peer: PartyId) {
         if peer == PartyId::Principal {
             self.parted.store(true, Ordering::Relaxed);
         }

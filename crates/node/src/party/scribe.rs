@@ -14,10 +14,10 @@ use std::{
 use secsv_protocol::{PartyId, TestResult};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::peer::Peer;
 use crate::{
     Error,
     journal::{Batch, Inbound, Journal, Outbound},
+    transport::PeerLink,
 };
 
 /// What comes within some time is kept in one go: as long as it took to keep what came before, but no longer than this.
@@ -55,7 +55,7 @@ pub(crate) trait Witness: Send {
 /// Writes the journal and passes on what may be passed on then.
 pub(crate) struct Scribe {
     pub journal: Journal,
-    pub peers: Arc<BTreeMap<PartyId, Arc<Peer>>>,
+    pub peers: Arc<BTreeMap<PartyId, Arc<PeerLink>>>,
     pub witness: Option<Box<dyn Witness>>,
     pub results: Option<Sender<(u64, Vec<TestResult>)>>,
     /// Ciphertexts that others were to decrypt, as the journal counts them.
@@ -138,7 +138,7 @@ impl Scribe {
             witness.kept(&|peer| self.journal.next_in(peer));
         }
         for from in due {
-            self.peers.get(&from).into_iter().for_each(|peer| peer.keep(self.journal.next_in(from)));
+            self.peers.get(&from).into_iter().for_each(|peer| peer.stored(self.journal.next_in(from)));
         }
         for message in outbound {
             self.peers.get(&message.to).into_iter().for_each(|peer| peer.post(message.clone()));

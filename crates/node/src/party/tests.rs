@@ -165,8 +165,8 @@ fn what_has_ended_is_let_go_of() {
     let directory = tempfile::tempdir().unwrap();
     let party = open(&directory, true);
     arrive(&party, 0, 5);
-    party.over(PartyId::Auxiliary, vec![Scope::Test(3)], None);
-    party.over(PartyId::Principal, vec![Scope::Test(7)], None);
+    party.finished(PartyId::Auxiliary, vec![Scope::Test(3)], None);
+    party.finished(PartyId::Principal, vec![Scope::Test(7)], None);
     arrive(&party, 1, 6);
     party.act(Box::new(|clerk| {
         clerk.taken.push(9);

@@ -7,10 +7,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use http_body_util::Empty;
-use hyper::{Request, body::Bytes, client::conn::http2, header::DATE};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::{ClientConfig, RootCertStore, pki_types::ServerName, version::TLS13};
+use rustls::pki_types::ServerName;
+use secsv_evaluation::packet::Packet;
 use secsv_protocol::PartyId;
 use tokio::{
     net::{TcpListener, TcpStream, lookup_host},
@@ -20,8 +18,9 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::Check;
 use crate::{
-    Fingerprint, crypto,
+    Fingerprint,
     kit::{Address, Kit},
+    transport::{PacketReader, StreamError, client_config},
 };
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -98,7 +97,8 @@ async fn handshake(
     let what = format!("{}: TLS", kit.name(server));
     let advice = "see that both sides have kits of the same provisioning, and nothing between them opens TLS";
     let refused = |found: String| Check::failed(what.clone(), found, advice);
-    let config = client_config(kit).map_err(|error| refused(error.to_string()))?;
+    let config = client_config(kit.tls_authority(), kit.tls_certificate(), kit.tls_key());
+    let config = config.map_err(|error| refused(error.to_string()))?;
     let host = ServerName::try_from(address.host.clone()).map_err(|error| refused(error.to_string()))?;
     let connecting = TlsConnector::from(Arc::new(config)).connect(host, stream);
     let stream = match timeout(PATIENCE, connecting).await {
@@ -125,19 +125,8 @@ async fn handshake(
     }
 }
 
-fn client_config(kit: &Kit) -> Result<ClientConfig, rustls::Error> {
-    let mut roots = RootCertStore::empty();
-    roots.add(kit.tls_authority())?;
-    let mut config = ClientConfig::builder_with_provider(crypto::provider())
-        .with_protocol_versions(&[&TLS13])?
-        .with_root_certificates(roots)
-        .with_client_auth_cert(vec![kit.tls_certificate()], kit.tls_key())?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(config)
-}
-
-/// Every HTTP answer has the server's time, whatever was asked; and it shows that the server took our certificate,
-/// which a client of TLS 1.3 does not learn from the handshake.
+/// A server's first packet has its time; and it shows that the server took our certificate, which a client of TLS 1.3 does not
+/// learn from the handshake of TLS.
 async fn clock(name: &str, stream: Secured) -> Check {
     let what = format!("{name}: clock");
     let advice = "see in its log why it refuses this party";
@@ -148,15 +137,14 @@ async fn clock(name: &str, stream: Secured) -> Check {
     }
 }
 
-async fn ask_date(stream: Secured) -> Result<SystemTime, Box<dyn std::error::Error + Send + Sync>> {
-    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
-    let request = Request::get("https://secsv/preflight").body(Empty::<Bytes>::new())?;
-    let answer = sender.send_request(request).await;
-    connection.abort();
-    let answer = answer?;
-    let date = answer.headers().get(DATE).ok_or("it does not tell the time")?;
-    Ok(httpdate::parse_http_date(date.to_str()?)?)
+async fn ask_date(stream: Secured) -> Result<SystemTime, StreamError> {
+    match PacketReader::new(stream).next().await? {
+        Some((Packet::Handshake(theirs), _)) => {
+            Ok(UNIX_EPOCH + Duration::from_millis(theirs.unix_milliseconds))
+        }
+        Some((Packet::Refused(reason), _)) => Err(StreamError::ByPeer(reason)),
+        _ => Err(StreamError::Refused("it does not tell the time".to_owned())),
+    }
 }
 
 fn compare_clocks(what: String, theirs: SystemTime, ours: SystemTime) -> Check {

@@ -1,17 +1,17 @@
 //! Each thing that is wrong is told by the check that is about it.
 
-use std::{convert::Infallible, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
-use http_body_util::Empty;
-use hyper::{Response, body::Bytes, header::DATE, server::conn::http2, service::service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::{RootCertStore, ServerConfig, server::WebPkiClientVerifier, version::TLS13};
+use secsv_evaluation::packet::{Handshake, Packet};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::{crypto, kit::tests::provision};
+use crate::{
+    kit::tests::provision,
+    transport::{PacketWriter, server_config, unix_milliseconds},
+};
 
 /// A listener on a port that the system picks.
 async fn listener() -> (TcpListener, String) {
@@ -30,33 +30,18 @@ fn kits(principal: &str, auxiliary: &str) -> (TempDir, PathBuf) {
     (parent, out)
 }
 
-/// A server with a kit that answers every request with nothing, at some time of its own.
-fn serve(listener: TcpListener, kit: &Kit, date: Option<&'static str>) -> JoinHandle<()> {
-    let mut roots = RootCertStore::empty();
-    roots.add(kit.tls_authority()).unwrap();
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), crypto::provider()).build().unwrap();
-    let mut config = ServerConfig::builder_with_provider(crypto::provider())
-        .with_protocol_versions(&[&TLS13])
-        .unwrap()
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![kit.tls_certificate()], kit.tls_key())
-        .unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec()];
+/// A server with a kit that says what time it is, its own or some other.
+fn serve(listener: TcpListener, kit: &Kit, date: Option<u64>) -> JoinHandle<()> {
+    let config = server_config(kit.tls_authority(), kit.tls_certificate(), kit.tls_key()).unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let Ok(stream) = acceptor.accept(stream).await else { continue };
-            let answer = service_fn(move |_| async move {
-                let mut answer = Response::new(Empty::<Bytes>::new());
-                if let Some(date) = date {
-                    answer.headers_mut().insert(DATE, date.parse().unwrap());
-                }
-                Ok::<_, Infallible>(answer)
-            });
-            let connection =
-                http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), answer);
-            tokio::spawn(connection);
+            let unix_milliseconds = date.unwrap_or_else(unix_milliseconds);
+            let handshake = Packet::Handshake(Handshake { unix_milliseconds, ..Handshake::default() });
+            let mut writer = PacketWriter::new(stream);
+            writer.send(&handshake, &[]).await.unwrap();
+            writer.flush().await.unwrap();
         }
     })
 }
@@ -114,7 +99,7 @@ async fn a_server_of_another_provisioning_or_with_the_wrong_time_is_told() {
     let ((one, principal), (two, auxiliary)) = (listener().await, listener().await);
     let ((_own, own), (_foreign, foreign)) = (kits(&principal, &auxiliary), kits(&principal, &auxiliary));
     let stranger = serve(one, &Kit::open(&foreign.join("principal")).unwrap(), None);
-    let late = serve(two, &Kit::open(&own.join("auxiliary")).unwrap(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+    let late = serve(two, &Kit::open(&own.join("auxiliary")).unwrap(), Some(784_111_777_000));
     let checks = super::checks(&Kit::open(&own.join("east")).unwrap(), None, None).await;
     assert_eq!(outcome(&checks, "principal: TLS"), Outcome::Failed);
     assert_eq!(outcome(&checks, "auxiliary: TLS"), Outcome::Ok);

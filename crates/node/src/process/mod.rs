@@ -30,7 +30,7 @@ use crate::{
     kit::Kit,
     party::{Hosted, Party},
     status::{self, Phase, StatusPages},
-    tls::{self, Identity, Listening},
+    transport::{self, Identity, Listening},
 };
 
 /// How long a party that has the values waits to be told that all is done.
@@ -76,10 +76,10 @@ impl Network {
             .map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
         let listening = listen_address(kit, options.listen.as_deref())
-            .map(|address| runtime.block_on(tls::listen(party.clone(), identity.clone(), &address)))
+            .map(|address| runtime.block_on(transport::listen(party.clone(), identity.clone(), &address)))
             .transpose()?;
         for &server in dialled {
-            runtime.spawn(tls::dial(party.clone(), identity.clone(), server));
+            runtime.spawn(transport::dial(party.clone(), identity.clone(), server));
         }
         runtime.spawn(stop_on_signal(stop.clone()));
         let failed = |source| Error::System { what: "the status pages", source };

@@ -25,8 +25,9 @@ use crate::{
     audit::{AuditDefect, AuditError, RESULT_FILE},
     journal::TestRecord,
     kit::Kit,
-    party::{Hosted, LinkState, Party, local},
+    party::{Hosted, Party, local},
     status::Phase,
+    transport::LinkState,
 };
 use secsv_evaluation::{
     EvaluationResult, Progress, evaluate,
@@ -112,7 +113,7 @@ pub fn run_principal(
         Ok(result)
     })();
     // Whoever has not fetched the values needs what comes before them, too.
-    let is_told = party.peers().values().all(|peer| peer.is_even());
+    let is_told = party.peers().values().all(|peer| peer.has_sent_all());
     let result = finish(&party, network, outcome)?;
     if is_told {
         ended::wipe(&kit, &options.node.state, &Values::of(&result))?;
@@ -271,8 +272,12 @@ fn deliver(
     }
     party.flush();
     loop {
-        let left: Vec<&str> =
-            party.peers().values().filter(|peer| !peer.is_even()).map(|peer| peer.name.as_str()).collect();
+        let left: Vec<&str> = party
+            .peers()
+            .values()
+            .filter(|peer| !peer.has_sent_all())
+            .map(|peer| peer.name.as_str())
+            .collect();
         if left.is_empty() {
             break;
         }
@@ -294,6 +299,6 @@ fn deliver(
 
 /// Says farewell to everybody who is there.
 fn part<R: Hosted>(party: &Party<R>) {
-    party.peers().values().for_each(|peer| peer.part());
+    party.peers().values().for_each(|peer| peer.say_goodbye());
     std::thread::sleep(Duration::from_millis(300));
 }

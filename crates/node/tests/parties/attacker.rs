@@ -3,22 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, pki_types::ServerName};
+use secsv_evaluation::packet::{CHUNK, Handshake, Head, Packet, VERSION};
 use secsv_node::{
     kit::{Address, Kit},
-    link::{
-        CHUNK,
-        packet::{Body, Chunk, Greeting, Head, Packet, VERSION},
-    },
-    tls::client_config,
+    transport::{PacketReader, PacketWriter, client_config},
 };
 use secsv_protocol::message::Kind;
-use tokio::{io::AsyncReadExt as _, net::TcpStream, sync::mpsc, time::timeout};
-use tokio_rustls::TlsConnector;
-use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
-use tonic::{Request, Status, Streaming, client::Grpc, codegen::http::Uri, transport::Endpoint};
-use tonic_prost::ProstCodec;
+use tokio::{
+    io::{AsyncReadExt as _, ReadHalf, WriteHalf, split},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// How long an answer is waited for: some take the disk's word, which takes long while others write to it.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -28,26 +25,32 @@ pub fn honest_tls(kit: &Kit) -> ClientConfig {
     client_config(kit.tls_authority(), kit.tls_certificate(), kit.tls_key()).unwrap()
 }
 
-/// A greeting as a party with this kit and some state directory would say it.
-pub fn greeting(kit: &Kit, instance: [u8; 16]) -> Greeting {
-    Greeting {
-        version: VERSION,
-        federation: Bytes::copy_from_slice(&kit.digest),
-        instance: Bytes::copy_from_slice(&instance),
-        ..Greeting::default()
-    }
+/// A packet and the message's bytes in it.
+pub type Said = (Packet, Vec<u8>);
+
+/// A packet without bytes of a message.
+pub fn bare(packet: Packet) -> Said {
+    (packet, Vec::new())
+}
+
+/// A handshake as a party with this kit and some state directory would say it.
+pub fn greeting(kit: &Kit, instance: [u8; 16]) -> Handshake {
+    Handshake { version: VERSION, federation: kit.digest, instance, ..Handshake::default() }
 }
 
 /// A message's head.
-pub fn head(number: u64, kind: Kind, length: u64, digest: [u8; 32]) -> Body {
-    let digest = Bytes::copy_from_slice(&digest);
-    Body::Head(Head { number, kind: kind as u32, length, digest, offset: 0, data: Bytes::new() })
+pub fn head(number: u64, kind: Kind, length: u64, digest: [u8; 32]) -> Said {
+    bare(Packet::Head(Head { number, kind: kind as u8, length, digest, offset: 0 }))
+}
+
+/// Bytes of a message.
+pub fn chunk(data: &[u8]) -> Said {
+    (Packet::Chunk, data.to_vec())
 }
 
 /// A whole message, in pieces.
-pub fn message(number: u64, kind: Kind, content: &[u8]) -> Vec<Body> {
+pub fn message(number: u64, kind: Kind, content: &[u8]) -> Vec<Said> {
     let digest = *blake3::hash(content).as_bytes();
-    let chunk = |data| Body::Chunk(Chunk { data: Bytes::copy_from_slice(data) });
     let head = head(number, kind, content.len() as u64, digest);
     std::iter::once(head).chain(content.chunks(CHUNK).map(chunk)).collect()
 }
@@ -72,79 +75,59 @@ pub async fn handshake(address: &Address, config: ClientConfig) -> String {
 
 /// A stream that the other side has opened.
 pub struct Attack {
-    outgoing: mpsc::Sender<Packet>,
-    incoming: Streaming<Packet>,
+    writer: PacketWriter<WriteHalf<TlsStream<TcpStream>>>,
+    reader: PacketReader<ReadHalf<TlsStream<TcpStream>>>,
 }
 
 impl Attack {
     /// Dials; the error says at which step it was refused.
     pub async fn dial(address: &Address, config: ClientConfig) -> Result<Self, String> {
-        let config = Arc::new(config);
-        let (host, port) = (address.host.clone(), address.port);
-        let connector = tower::service_fn(move |_: Uri| {
-            let (config, host) = (config.clone(), host.clone());
-            async move {
-                let tcp = TcpStream::connect((host.as_str(), port)).await?;
-                let name = ServerName::try_from(host).map_err(std::io::Error::other)?;
-                TlsConnector::from(config).connect(name, tcp).await.map(TokioIo::new)
-            }
-        });
-        let uri = Uri::from_static("http://party");
-        let endpoint = Endpoint::from(uri.clone());
-        let channel = endpoint.connect_with_connector(connector);
-        let channel = timeout(PATIENCE, channel).await.map_err(|_| "no connection in time")?;
-        let channel = channel.map_err(|error| chain(&error))?;
-        let mut grpc = Grpc::with_origin(channel, uri);
-        grpc.ready().await.map_err(|error| chain(&error))?;
-        let (outgoing, packets) = mpsc::channel(8);
-        let codec = ProstCodec::<Packet, Packet>::default();
-        let path = "/secsv.Link/Meet".parse().map_err(|_| "path")?;
-        let response = grpc.streaming(Request::new(ReceiverStream::new(packets)), path, codec);
-        let response = timeout(PATIENCE, response).await.map_err(|_| "no answer in time")?;
-        let incoming = response.map_err(|status| chain(&status))?.into_inner();
-        Ok(Self { outgoing, incoming })
+        let dialling = async {
+            let tcp = TcpStream::connect((address.host.as_str(), address.port)).await?;
+            let name = ServerName::try_from(address.host.clone()).map_err(std::io::Error::other)?;
+            TlsConnector::from(Arc::new(config)).connect(name, tcp).await
+        };
+        let stream = timeout(PATIENCE, dialling).await.map_err(|_| "no connection in time")?;
+        let (reader, writer) = split(stream.map_err(|error| error.to_string())?);
+        Ok(Self { writer: PacketWriter::new(writer), reader: PacketReader::new(reader) })
     }
 
     /// Says something.
-    pub async fn say(&self, body: Body) {
+    pub async fn say(&mut self, (packet, data): Said) {
         // If the other side has hung up, the answer tells.
-        let _ = self.outgoing.send(body.into()).await;
+        let _ = self.writer.send(&packet, &data).await;
+        let _ = self.writer.flush().await;
     }
 
-    /// The next packet, or why there is none.
-    pub async fn hear(&mut self) -> Result<Packet, Status> {
-        match timeout(PATIENCE, self.incoming.next()).await {
-            Err(_) => Err(Status::deadline_exceeded("nothing was heard")),
-            Ok(None) => Err(Status::ok("the stream ended without a word")),
-            Ok(Some(packet)) => packet,
+    /// The next packet but for signs of life, or why there is none.
+    pub async fn hear(&mut self) -> Result<(Packet, Bytes), String> {
+        loop {
+            match timeout(PATIENCE, self.reader.next()).await {
+                Err(_) => return Err("nothing was heard".to_owned()),
+                Ok(Ok(None)) => return Err("the stream ended without a word".to_owned()),
+                Ok(Ok(Some((Packet::Refused(reason), _)))) => return Err(reason),
+                Ok(Ok(Some((Packet::KeepAlive, _)))) => {}
+                Ok(Ok(Some(packet))) => return Ok(packet),
+                Ok(Err(error)) => return Err(format!("lost: {error}")),
+            }
         }
     }
 
     /// Listens until the stream is refused; returns the reason.
     pub async fn refusal(&mut self) -> String {
         loop {
-            if let Err(status) = self.hear().await {
-                return format!("{:?}: {}", status.code(), status.message());
+            if let Err(reason) = self.hear().await {
+                return reason;
             }
         }
     }
 
     /// Greets and hears the other's greeting.
-    pub async fn meet(&mut self, greeting: Greeting) -> Greeting {
-        self.say(Body::Greeting(greeting)).await;
-        match self.hear().await.unwrap().body {
-            Some(Body::Greeting(greeting)) => greeting,
-            other => panic!("expected a greeting, found {other:?}"),
+    pub async fn meet(&mut self, greeting: Handshake) -> Handshake {
+        self.say(bare(Packet::Handshake(greeting))).await;
+        match self.hear().await.unwrap().0 {
+            Packet::Handshake(greeting) => greeting,
+            other => panic!("expected a handshake, found {other:?}"),
         }
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        text = format!("{text}: {error}");
-        next = error.source();
-    }
-    text
 }

@@ -11,16 +11,16 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
+use secsv_evaluation::packet::Packet;
 use secsv_node::{
     kit::Kit,
-    link::packet::{Body, Chunk, Farewell, Over},
-    tls::client_config,
+    transport::{ALPN, client_config},
 };
-use secsv_protocol::message::Kind;
+use secsv_protocol::{Scope, message::Kind};
 
 use crate::{
     address::free_address,
-    attacker::{Attack, greeting, handshake, head, honest_tls, message},
+    attacker::{Attack, bare, chunk, greeting, handshake, head, honest_tls, message},
     federation::{CLIENTS, Fixture, Recipe, accepting},
     impostor::Impostor,
 };
@@ -49,7 +49,7 @@ fn without_certificate(kit: &Kit) -> ClientConfig {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![ALPN.to_vec()];
     config
 }
 
@@ -80,7 +80,7 @@ async fn strangers(fixture: &Fixture) {
     assert!(reason.contains("CertificateExpired"), "{reason}");
     // 4. Another party's kit: one of another consortium, and the principal's own.
     let mut attack = Attack::dial(&fixture.principal, honest_tls(&kit)).await.unwrap();
-    attack.say(Body::Greeting(greeting(&stranger, [1; 16]))).await;
+    attack.say(bare(Packet::Handshake(greeting(&stranger, [1; 16])))).await;
     let reason = attack.refusal().await;
     assert!(reason.contains("federation files differ"), "{reason}");
     let own = fixture.kit("principal");
@@ -106,31 +106,31 @@ async fn insiders(fixture: &Fixture, instance: [u8; 16]) {
     let mut first = dial().await.unwrap();
     first.meet(greeting(&kit, instance)).await;
     let mut second = dial().await.unwrap();
-    second.say(Body::Greeting(greeting(&kit, [2; 16]))).await;
+    second.say(bare(Packet::Handshake(greeting(&kit, [2; 16])))).await;
     let reason = second.refusal().await;
     assert!(reason.contains("another state directory"), "{reason}");
     drop(first);
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
-    attack.say(Body::Chunk(Chunk { data: vec![0; 2 << 20].into() })).await;
+    attack.say(chunk(&vec![0; 2 << 20])).await;
     let reason = attack.refusal().await;
-    assert!(reason.contains("OutOfRange"), "{reason}");
+    assert!(reason.contains("length of a packet: expected at most"), "{reason}");
     // 10. A message that is cut off, and one that goes on too long.
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
     attack.say(head(0, Kind::Hello, 100, [7; 32])).await;
-    attack.say(Body::Chunk(Chunk { data: vec![1; 50].into() })).await;
+    attack.say(chunk(&vec![1; 50])).await;
     drop(attack);
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
     attack.say(head(0, Kind::Hello, 10, [8; 32])).await;
-    attack.say(Body::Chunk(Chunk { data: vec![1; 11].into() })).await;
+    attack.say(chunk(&vec![1; 11])).await;
     assert!(attack.refusal().await.contains("expected 10"));
     // 9. Garbage inside a stream, and content that is not what its digest says.
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
     attack.say(head(0, Kind::Hello, 3, [9; 32])).await;
-    attack.say(Body::Chunk(Chunk { data: vec![1; 3].into() })).await;
+    attack.say(chunk(&vec![1; 3])).await;
     assert!(attack.refusal().await.contains("digest"));
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
@@ -169,7 +169,7 @@ async fn insiders(fixture: &Fixture, instance: [u8; 16]) {
     let mut attack = dial().await.unwrap();
     let mut replayed = greeting(&kit, instance);
     replayed.due = 40;
-    attack.say(Body::Greeting(replayed)).await;
+    attack.say(bare(Packet::Handshake(replayed))).await;
     assert!(attack.refusal().await.contains("lost messages"));
 }
 
@@ -257,17 +257,16 @@ fn a_server_that_takes_nothing_is_left() {
     let (kit, instance) = (fixture.kit("principal"), fixture.instance("principal"));
     let mut clients = vec![fixture.start_client("a")];
     // Tests that the run does not have: the client would believe that they are over.
-    let over =
-        |tests: u64| Body::Over(Over { tests: (1 << 40..).take(tests as usize).collect(), rounds: vec![] });
-    let greeting = || Body::Greeting(greeting(&kit, instance));
+    let over = |tests: usize| Packet::Finished((1 << 40..).take(tests).map(Scope::Test).collect());
+    let greeting = || Packet::Handshake(greeting(&kit, instance));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let impostor = Impostor::new(&fixture.principal, &kit).await;
         // No greeting, and no room for the client's.
-        assert!(impostor.is_left(0, vec![Body::Farewell(Farewell {})]).await);
+        assert!(impostor.is_left(0, vec![Packet::Goodbye]).await);
         // More ends than there may be in a packet, and as many.
-        assert!(impostor.is_left(1 << 16, vec![greeting(), over(4097)]).await);
-        assert!(!impostor.is_left(1 << 16, vec![greeting(), over(4096)]).await);
+        assert!(impostor.is_left(1, vec![greeting(), over(4097)]).await);
+        assert!(!impostor.is_left(1, vec![greeting(), over(4096)]).await);
     });
     let principal = fixture.start_principal(Duration::from_secs(300));
     let auxiliary = fixture.start_auxiliary();

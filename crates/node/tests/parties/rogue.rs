@@ -5,11 +5,10 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use secsv_evaluation::packet::Packet;
 use secsv_federation::ClientId;
-use secsv_node::{
-    kit::{Address, Kit},
-    link::packet::{Body, Packet},
-};
+use secsv_node::kit::{Address, Kit};
 use secsv_protocol::{
     Client, ClientInput, PartyId, Seed,
     message::Kind,
@@ -18,7 +17,7 @@ use secsv_protocol::{
 use tokio::time::timeout;
 
 use crate::{
-    attacker::{Attack, greeting, honest_tls, message},
+    attacker::{Attack, bare, greeting, honest_tls, message},
     federation::{CLIENTS, Fixture},
 };
 
@@ -105,8 +104,8 @@ impl<'a> Rogue<'a> {
                 self.send_flood(1, count).await;
             }
             for line in 0..self.lines.len() {
-                while let Some(packet) = self.hear(line).await {
-                    self.take(line, packet).await;
+                while let Some((packet, data)) = self.hear(line).await {
+                    self.take(line, &packet, &data).await;
                 }
             }
         }
@@ -114,7 +113,7 @@ impl<'a> Rogue<'a> {
     }
 
     /// The next packet, if there is one soon.
-    async fn hear(&mut self, line: usize) -> Option<Packet> {
+    async fn hear(&mut self, line: usize) -> Option<(Packet, Bytes)> {
         if self.lines[line].is_over {
             return None;
         }
@@ -153,24 +152,24 @@ impl<'a> Rogue<'a> {
         }
     }
 
-    async fn take(&mut self, line: usize, packet: Packet) {
+    async fn take(&mut self, line: usize, packet: &Packet, data: &[u8]) {
         let state = &mut self.lines[line];
-        match packet.body {
-            Some(Body::Head(head)) => {
-                let kind = Kind::from_wire(head.kind as u8).unwrap();
+        match packet {
+            Packet::Head(head) => {
+                let kind = Kind::from_wire(head.kind).unwrap();
                 assert_eq!((head.number, head.offset), (state.received, 0));
-                state.current = Some((kind, head.length, head.data.to_vec()));
+                state.current = Some((kind, head.length, data.to_vec()));
             }
-            Some(Body::Chunk(chunk)) => state.current.as_mut().unwrap().2.extend_from_slice(&chunk.data),
-            Some(Body::Farewell(_)) => state.is_over = true,
+            Packet::Chunk => state.current.as_mut().unwrap().2.extend_from_slice(data),
+            Packet::Goodbye => state.is_over = true,
             _ => {}
         }
         let is_whole = |(_, length, content): &mut (Kind, u64, Vec<u8>)| content.len() as u64 == *length;
         let Some((kind, _, content)) = state.current.take_if(is_whole) else { return };
         state.received += 1;
         let (from, number) = (state.server, state.received);
-        if let Some(stream) = &state.stream {
-            stream.say(Body::Acknowledged(number)).await;
+        if let Some(stream) = &mut state.stream {
+            stream.say(bare(Packet::Acknowledged(number))).await;
         }
         let effects = self.client.handle(Incoming::new(from, kind, content)).unwrap();
         self.follow(effects).await;
@@ -186,13 +185,13 @@ impl<'a> Rogue<'a> {
             self.connect(line).await;
             let number = self.lines[line].sent.len() as u64;
             for body in message(number, Kind::Shared, &content) {
-                self.lines[line].stream.as_ref().unwrap().say(body).await;
+                self.lines[line].stream.as_mut().unwrap().say(body).await;
             }
             let counts = self.flooded.entry(server).or_default();
             let is_taken = loop {
                 match self.lines[line].stream.as_mut().unwrap().hear().await {
                     Err(_) => break false,
-                    Ok(Packet { body: Some(Body::Acknowledged(taken)) }) if taken > number => break true,
+                    Ok((Packet::Acknowledged(taken), _)) if taken > number => break true,
                     // What it is sent meanwhile comes again on the next stream.
                     Ok(_) => {}
                 }
@@ -247,7 +246,7 @@ impl<'a> Rogue<'a> {
         let state = &mut self.lines[line];
         state.sent.push((kind, content.to_vec()));
         for body in message(number, kind, content) {
-            state.stream.as_ref().unwrap().say(body).await;
+            state.stream.as_mut().unwrap().say(body).await;
         }
     }
 }

@@ -1,12 +1,6 @@
-//! Streams between parties: gRPC over TLS 1.3, both sides authenticated by the kits' certificates. There is no other
-//! way in.
+//! Who a party is in TLS, and whom it knows.
 
-mod dial;
-mod held;
-mod listen;
-mod service;
-
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use rustls::{
     ClientConfig, RootCertStore, ServerConfig,
@@ -18,24 +12,10 @@ use secsv_protocol::PartyId;
 use crate::{
     crypto,
     kit::{Address, Kit},
-    link::wire::MOST_PACKET,
 };
 
-pub(crate) use dial::dial;
-pub(crate) use listen::{Listening, listen};
-
-/// What HTTP/2 is called in TLS.
-const ALPN: &[u8] = b"h2";
-/// Time for the handshake of TLS.
-pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
-/// A peer that was silent for so long is asked whether it is there ...
-pub(crate) const SILENCE: Duration = Duration::from_secs(10);
-/// ... and has so long to answer.
-pub(crate) const ANSWER: Duration = Duration::from_secs(20);
-/// Bytes under way on a stream: enough for 100 Mbit/s and a tenth of a second, little enough for a hundred peers.
-pub(crate) const WINDOW: u32 = 2 << 20;
-/// Bytes in a frame of HTTP/2, at most: a packet's data is in one.
-pub(crate) const FRAME: u32 = MOST_PACKET as u32;
+/// What the stream of packets is called in TLS.
+pub const ALPN: &[u8] = b"secsv";
 
 /// Why there can be no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +38,7 @@ pub enum TlsError {
 }
 
 /// Who this party is, and whom it knows.
-pub struct Identity {
+pub(crate) struct Identity {
     kit: Arc<Kit>,
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,

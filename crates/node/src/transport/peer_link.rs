@@ -6,23 +6,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use secsv_protocol::{PartyId, Scope};
+use secsv_evaluation::packet::MAX_SCOPES;
+use secsv_protocol::{PartyId, Scope, message::Kind};
 use tokio::sync::{Notify, watch};
 
 use crate::{
     journal::{Body, Digest, Outbound},
-    link::SCOPES,
     status::Board,
 };
 
 /// One party's end of a link.
-pub struct Peer {
+pub(crate) struct PeerLink {
     /// Who is at the other end.
     pub id: PartyId,
     /// Its name.
     pub name: String,
     state: Mutex<State>,
-    ends: Ends,
+    finished: FinishedTests,
     /// Told who is there.
     board: Arc<Board>,
     /// There is something to send. All streams are told: which of two counts is found out by them.
@@ -42,12 +42,12 @@ struct State {
     /// The number after the last one.
     next_out: u64,
     /// Numbers below are on our disk.
-    kept: u64,
-    /// Numbers below were understood.
-    taken: u64,
+    stored: u64,
+    /// Numbers below were accepted by the role.
+    accepted: u64,
     /// Rounds that have ended, told once: they may be begun again.
     rounds: Vec<Scope>,
-    farewell: bool,
+    goodbye: bool,
     refused: Option<String>,
     /// Until when the peer is cut off, because of a message that was refused.
     cut_off: Option<Instant>,
@@ -56,26 +56,24 @@ struct State {
     partial: Option<Partial>,
     connected: Option<Instant>,
     last_seen: Option<Instant>,
-    received_bytes: u64,
-    sent_bytes: u64,
 }
 
 /// A message of which a part has come.
 pub(crate) struct Partial {
     pub number: u64,
-    pub kind: u8,
+    pub kind: Kind,
     pub length: u64,
     pub digest: Digest,
-    pub data: Vec<u8>,
-    /// Of the data.
+    pub content: Vec<u8>,
+    /// Of the content so far.
     pub hasher: blake3::Hasher,
 }
 
 /// Tests that have ended, in order: every stream tells all of them, because nobody acknowledges them.
 #[derive(Clone, Default)]
-pub(crate) struct Ends(Arc<Mutex<Vec<Scope>>>);
+pub(crate) struct FinishedTests(Arc<Mutex<Vec<Scope>>>);
 
-impl Ends {
+impl FinishedTests {
     pub(crate) fn add(&self, scopes: &[Scope]) {
         self.lock().extend_from_slice(scopes);
     }
@@ -88,7 +86,7 @@ impl Ends {
     fn behind(&self, told: usize) -> Option<Vec<Scope>> {
         let ends = self.lock();
         let rest = ends.get(told..).filter(|rest| !rest.is_empty())?;
-        Some(rest[..rest.len().min(SCOPES)].to_vec())
+        Some(rest[..rest.len().min(MAX_SCOPES)].to_vec())
     }
 }
 
@@ -100,53 +98,49 @@ pub(crate) struct Sent {
     /// Messages below this number are kept.
     pub acknowledged: u64,
     /// How many tests have ended.
-    pub ends: usize,
+    pub finished: usize,
     /// Nothing will come any more.
-    pub farewell: bool,
+    pub goodbye: bool,
 }
 
 /// What may be sent next.
-pub(crate) enum Turn {
+pub(crate) enum OutboundItem {
     /// A message.
     Message(Outbound),
     /// How far the other side's messages are kept.
-    Acknowledge(u64),
+    Acknowledged(u64),
     /// What has ended.
-    Over(Vec<Scope>),
+    Finished(Vec<Scope>),
     /// Nothing will come any more.
-    Farewell,
+    Goodbye,
     /// Something the other side sent cannot be understood.
     Refused(String),
 }
 
 /// How a link is doing.
 #[derive(Clone, Copy, Debug)]
-pub struct LinkState {
+pub(crate) struct LinkState {
     /// Since when somebody is there.
     pub connected: Option<Instant>,
     /// When somebody was there last.
     pub last_seen: Option<Instant>,
-    /// Bytes of messages received.
-    pub received_bytes: u64,
-    /// Bytes of messages sent.
-    pub sent_bytes: u64,
 }
 
-impl Peer {
+impl PeerLink {
     /// A link on which so many messages have been received and kept, and these wait to be sent.
     pub(crate) fn new(
         id: PartyId,
         board: &Arc<Board>,
         name: String,
-        (kept, acknowledged, next_out): (u64, u64, u64),
+        (stored, acknowledged, next_out): (u64, u64, u64),
         waiting: Vec<Outbound>,
-        ends: Ends,
+        finished: FinishedTests,
     ) -> Self {
         let waiting = waiting.into();
-        let state = State { waiting, acknowledged, next_out, kept, taken: kept, ..State::default() };
+        let state = State { waiting, acknowledged, next_out, stored, accepted: stored, ..State::default() };
         let state = Mutex::new(state);
         let board = board.clone();
-        Self { id, name, state, ends, board, changed: Notify::new(), stream: watch::Sender::new(0) }
+        Self { id, name, state, finished, board, changed: Notify::new(), stream: watch::Sender::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -162,18 +156,18 @@ impl Peer {
     }
 
     /// Messages below this number are on the disk.
-    pub(crate) fn keep(&self, number: u64) {
-        self.lock().kept = number;
+    pub(crate) fn stored(&self, number: u64) {
+        self.lock().stored = number;
         self.changed.notify_waiters();
     }
 
-    /// Messages below this number were understood.
-    pub(crate) fn take(&self, number: u64) {
-        self.lock().taken = number;
+    /// Messages below this number were accepted by the role.
+    pub(crate) fn accepted(&self, number: u64) {
+        self.lock().accepted = number;
     }
 
     /// Tests have ended, and these rounds.
-    pub(crate) fn end(&self, rounds: &[Scope]) {
+    pub(crate) fn finish_rounds(&self, rounds: &[Scope]) {
         self.lock().rounds.extend_from_slice(rounds);
         self.changed.notify_waiters();
     }
@@ -184,8 +178,8 @@ impl Peer {
     }
 
     /// Nothing will be sent any more.
-    pub(crate) fn part(&self) {
-        self.lock().farewell = true;
+    pub(crate) fn say_goodbye(&self) {
+        self.lock().goodbye = true;
         self.changed.notify_waiters();
     }
 
@@ -211,7 +205,7 @@ impl Peer {
     }
 
     /// The other side has everything below this number: returns whether that is news.
-    pub(crate) fn retire(&self, number: u64) -> bool {
+    pub(crate) fn acknowledge(&self, number: u64) -> bool {
         let mut state = self.lock();
         let is_news = number > state.acknowledged;
         state.acknowledged = number.max(state.acknowledged);
@@ -223,7 +217,7 @@ impl Peer {
     }
 
     /// Whether the other side has everything.
-    pub fn is_even(&self) -> bool {
+    pub fn has_sent_all(&self) -> bool {
         let state = self.lock();
         state.acknowledged == state.next_out
     }
@@ -231,8 +225,8 @@ impl Peer {
     /// The number that is expected next, and what has come of it.
     pub(crate) fn progress(&self) -> (u64, Option<(Digest, u64)>) {
         let state = self.lock();
-        let partial = state.partial.as_ref().filter(|partial| partial.number == state.taken);
-        (state.taken, partial.map(|partial| (partial.digest, partial.data.len() as u64)))
+        let partial = state.partial.as_ref().filter(|partial| partial.number == state.accepted);
+        (state.accepted, partial.map(|partial| (partial.digest, partial.content.len() as u64)))
     }
 
     /// Numbers that can be sent: from the first that is not acknowledged to the one after the last.
@@ -271,30 +265,24 @@ impl Peer {
         self.lock().partial = partial;
     }
 
-    pub(crate) fn count(&self, received: u64, sent: u64) {
-        let mut state = self.lock();
-        state.received_bytes += received;
-        state.sent_bytes += sent;
-    }
-
     /// How the link is doing.
     pub fn link_state(&self) -> LinkState {
-        let State { connected, last_seen, received_bytes, sent_bytes, .. } = &*self.lock();
-        let (connected, last_seen) = (*connected, *last_seen);
-        LinkState { connected, last_seen, received_bytes: *received_bytes, sent_bytes: *sent_bytes }
+        let state = self.lock();
+        LinkState { connected: state.connected, last_seen: state.last_seen }
     }
 
-    fn next_turn(&self, sent: Sent) -> Option<Turn> {
-        let turn = self.lock().turn(sent);
-        let turn = turn.or_else(|| self.ends.behind(sent.ends).map(Turn::Over));
-        turn.or_else(|| self.lock().last_turn(sent))
+    /// Something that a stream has not sent yet, if there is any.
+    pub(crate) fn try_next_outbound(&self, sent: Sent) -> Option<OutboundItem> {
+        let turn = self.lock().next_item(sent);
+        let turn = turn.or_else(|| self.finished.behind(sent.finished).map(OutboundItem::Finished));
+        turn.or_else(|| self.lock().last_item(sent))
     }
 
     /// Waits for something that a stream has not sent yet.
-    pub(crate) async fn turn(&self, sent: Sent) -> Turn {
+    pub(crate) async fn next_outbound(&self, sent: Sent) -> OutboundItem {
         loop {
             let changed = self.changed.notified();
-            if let Some(turn) = self.next_turn(sent) {
+            if let Some(turn) = self.try_next_outbound(sent) {
                 return turn;
             }
             changed.await;
@@ -328,27 +316,27 @@ impl State {
         self.waiting.insert(place, message);
     }
 
-    fn turn(&mut self, sent: Sent) -> Option<Turn> {
+    fn next_item(&mut self, sent: Sent) -> Option<OutboundItem> {
         if let Some(reason) = self.refused.take() {
-            return Some(Turn::Refused(reason));
+            return Some(OutboundItem::Refused(reason));
         }
-        if self.kept > sent.acknowledged {
-            return Some(Turn::Acknowledge(self.kept));
+        if self.stored > sent.acknowledged {
+            return Some(OutboundItem::Acknowledged(self.stored));
         }
         // What an earlier stream brought may be acknowledged on this one, before it was sent again.
         let next = sent.next.max(self.acknowledged);
         let found = self.waiting.binary_search_by_key(&next, |message| message.number);
         let message = found.ok().and_then(|place| self.waiting.get(place));
-        message.map(|message| Turn::Message(message.clone()))
+        message.map(|message| OutboundItem::Message(message.clone()))
     }
 
     /// What waits until nothing else does.
-    fn last_turn(&mut self, sent: Sent) -> Option<Turn> {
+    fn last_item(&mut self, sent: Sent) -> Option<OutboundItem> {
         if !self.rounds.is_empty() {
-            let most = self.rounds.len().min(SCOPES);
-            return Some(Turn::Over(self.rounds.drain(..most).collect()));
+            let most = self.rounds.len().min(MAX_SCOPES);
+            return Some(OutboundItem::Finished(self.rounds.drain(..most).collect()));
         }
-        (self.farewell && !sent.farewell).then_some(Turn::Farewell)
+        (self.goodbye && !sent.goodbye).then_some(OutboundItem::Goodbye)
     }
 }
 
@@ -357,19 +345,18 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use secsv_federation::RoundId;
-    use secsv_protocol::message::Kind;
 
     use super::*;
     use crate::status::board;
 
-    fn peer() -> Peer {
-        Peer::new(
+    fn peer() -> PeerLink {
+        PeerLink::new(
             PartyId::Client(0),
             &Arc::new(board()),
             "north".to_owned(),
             (0, 0, 0),
             Vec::new(),
-            Ends::default(),
+            FinishedTests::default(),
         )
     }
 
@@ -383,13 +370,13 @@ mod tests {
     fn streams_that_overlap_all_hear_what_is_new() {
         let peer = peer();
         let mut context = Context::from_waker(Waker::noop());
-        let mut streams = [(); 2].map(|()| Box::pin(peer.turn(Sent::default())));
+        let mut streams = [(); 2].map(|()| Box::pin(peer.next_outbound(Sent::default())));
         for stream in &mut streams {
             assert!(stream.as_mut().poll(&mut context).is_pending());
         }
         peer.post(message(0));
         for stream in &mut streams {
-            let Poll::Ready(Turn::Message(found)) = stream.as_mut().poll(&mut context) else {
+            let Poll::Ready(OutboundItem::Message(found)) = stream.as_mut().poll(&mut context) else {
                 panic!("a message")
             };
             assert_eq!(found.number, 0);
@@ -401,27 +388,29 @@ mod tests {
     fn what_was_acknowledged_is_not_waited_for() {
         let peer = peer();
         (0..3).for_each(|number| peer.post(message(number)));
-        assert!(peer.retire(2));
-        let Some(Turn::Message(found)) = peer.lock().turn(Sent::default()) else { panic!("a message") };
+        assert!(peer.acknowledge(2));
+        let Some(OutboundItem::Message(found)) = peer.lock().next_item(Sent::default()) else {
+            panic!("a message")
+        };
         assert_eq!(found.number, 2);
-        assert!(peer.lock().turn(Sent { next: 3, ..Sent::default() }).is_none());
+        assert!(peer.lock().next_item(Sent { next: 3, ..Sent::default() }).is_none());
     }
 
     /// A stream may be cut off before they have come: the next one tells them again, as many as fit a packet at a time.
     #[test]
     fn what_has_ended_is_told_on_every_stream() {
-        let (peer, ends) = (peer(), SCOPES + 3);
-        peer.part();
-        peer.ends.add(&(0..ends as u64).map(Scope::Test).collect::<Vec<_>>());
+        let (peer, ends) = (peer(), MAX_SCOPES + 3);
+        peer.say_goodbye();
+        peer.finished.add(&(0..ends as u64).map(Scope::Test).collect::<Vec<_>>());
         for _ in 0..2 {
             let (mut sent, mut told) = (Sent::default(), Vec::new());
-            while let Some(Turn::Over(scopes)) = peer.next_turn(sent) {
-                sent.ends += scopes.len();
+            while let Some(OutboundItem::Finished(scopes)) = peer.try_next_outbound(sent) {
+                sent.finished += scopes.len();
                 told.push(scopes);
             }
-            assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [SCOPES, 3]);
+            assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [MAX_SCOPES, 3]);
             assert!(told.concat().into_iter().eq((0..ends as u64).map(Scope::Test)));
-            assert!(matches!(peer.next_turn(sent), Some(Turn::Farewell)));
+            assert!(matches!(peer.try_next_outbound(sent), Some(OutboundItem::Goodbye)));
         }
     }
 
@@ -429,22 +418,24 @@ mod tests {
     #[test]
     fn the_end_of_a_round_is_not_told_behind_its_next_beginning() {
         let (peer, [first, second]) = (peer(), [1, 2].map(|round| Scope::Round(RoundId(round))));
-        peer.end(&[first, second]);
+        peer.finish_rounds(&[first, second]);
         peer.begin_round(first);
-        let Some(Turn::Over(told)) = peer.next_turn(Sent::default()) else { panic!("an end") };
+        let Some(OutboundItem::Finished(told)) = peer.try_next_outbound(Sent::default()) else {
+            panic!("an end")
+        };
         assert_eq!(told, [second]);
-        assert!(peer.next_turn(Sent::default()).is_none());
+        assert!(peer.try_next_outbound(Sent::default()).is_none());
     }
 
     /// The stream on which it was said may have been cut off.
     #[test]
-    fn a_farewell_is_said_once_on_every_stream() {
+    fn a_goodbye_is_said_once_on_every_stream() {
         let peer = peer();
-        peer.part();
+        peer.say_goodbye();
         for _ in 0..2 {
-            let turn = |sent| peer.next_turn(sent);
-            assert!(matches!(turn(Sent::default()), Some(Turn::Farewell)));
-            assert!(turn(Sent { farewell: true, ..Sent::default() }).is_none());
+            let turn = |sent| peer.try_next_outbound(sent);
+            assert!(matches!(turn(Sent::default()), Some(OutboundItem::Goodbye)));
+            assert!(turn(Sent { goodbye: true, ..Sent::default() }).is_none());
         }
     }
 }
