@@ -16,16 +16,16 @@ pub struct Test {
     pub samples: Arc<SampleSet>,
     /// All that this test and others of the round, of coalitions not smaller, may need: what is done once for all of them
     /// is done for these.
-    pub among: Arc<SampleSet>,
+    pub candidate_samples: Arc<SampleSet>,
 }
 
 impl Test {
     /// A test for which nothing is gathered.
     pub fn new(coalition: Coalition, samples: impl Into<Arc<SampleSet>>) -> Self {
         let samples = samples.into();
-        let among =
+        let candidate_samples =
             if samples.is_all() { samples.clone() } else { Arc::new(SampleSet::all(samples.total())) };
-        Self { coalition, samples, among }
+        Self { coalition, samples, candidate_samples }
     }
 }
 

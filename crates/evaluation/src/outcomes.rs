@@ -145,7 +145,7 @@ impl RoundOutcomes {
         self.running.insert(coalition, Running { skipped, verifies: None });
         let test = Test::new(coalition, samples);
         match self.gathering.as_ref().filter(|gathering| gathering.hold(&test.samples)) {
-            Some(gathering) => Test { among: gathering.among.clone().into(), ..test },
+            Some(gathering) => Test { candidate_samples: gathering.candidate_samples.clone().into(), ..test },
             None => test,
         }
     }
@@ -197,7 +197,7 @@ impl RoundOutcomes {
 struct Gathering {
     /// The coalitions asked for.
     wanted: BTreeSet<Coalition>,
-    among: SampleSet,
+    candidate_samples: SampleSet,
     times: usize,
 }
 
@@ -208,7 +208,7 @@ const OUTPUT_COST: usize = 2;
 
 impl Gathering {
     fn new(samples: usize) -> Self {
-        Self { wanted: BTreeSet::new(), among: SampleSet::all(samples), times: 0 }
+        Self { wanted: BTreeSet::new(), candidate_samples: SampleSet::all(samples), times: 0 }
     }
 
     /// Before the first coalition of a size is tested.
@@ -219,17 +219,17 @@ impl Gathering {
             return;
         }
         let Some(found) = table.unsettled(self.wanted.iter().copied()) else { return };
-        let (before, after) = (self.among.len(), found.len());
+        let (before, after) = (self.candidate_samples.len(), found.len());
         let spared = before.saturating_sub(after) * self.wanted.len();
         if after > 0 && spared > OUTPUT_COST * participants.len() * after {
-            self.among = found;
+            self.candidate_samples = found;
             self.times += 1;
         }
     }
 
     /// Whether all of these samples are among those gathered.
     fn hold(&self, samples: &SampleSet) -> bool {
-        samples.difference(&self.among).is_empty()
+        samples.difference(&self.candidate_samples).is_empty()
     }
 }
 

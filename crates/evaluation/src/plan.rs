@@ -108,7 +108,7 @@ impl Plan {
                 // Nothing is known yet that the samples of a local model could be skipped by.
                 let is_tested = all || coalition.len() <= 1;
                 let samples = if is_tested { every.clone() } else { none.clone() };
-                (round, Test { coalition, samples, among: every.clone() })
+                (round, Test { coalition, samples, candidate_samples: every.clone() })
             };
             requests(&session, tests.iter().map(request).collect())
         };

@@ -77,35 +77,36 @@ impl<E: RoleEvaluator> Evaluator for E {
     }
 }
 
-/// Tests as roles are asked for them: where they test models together, those of a stretch's rounds on the same samples.
+/// Tests as roles are asked for them: where they test models together, those of a round batch's rounds on the same samples.
 pub fn requests(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<TestRequest> {
     let most = session.most_together();
     let mut requests: Vec<TestRequest> = Vec::new();
-    for (rounds, Test { coalition, samples, among }) in by_stretch(session, tests) {
+    for (rounds, Test { coalition, samples, candidate_samples }) in by_round_batch(session, tests) {
         let shared = requests.iter_mut().rev().take(if most > 1 { usize::MAX } else { 0 }).find(|request| {
             request.rounds == rounds
                 && request.coalitions.len() < most
                 && !request.coalitions.contains(&coalition)
                 && request.samples == *samples
-                && request.among == *among
+                && request.candidate_samples == *candidate_samples
         });
         if let Some(request) = shared {
             request.coalitions.push(coalition);
         } else {
-            let round = session.stretch_of(rounds[0]);
-            let (coalitions, samples, among) = (vec![coalition], (*samples).clone(), (*among).clone());
-            requests.push(TestRequest { round, rounds, coalitions, samples, among });
+            let round = session.round_batch_of(rounds[0]);
+            let (coalitions, samples, candidate_samples) =
+                (vec![coalition], (*samples).clone(), (*candidate_samples).clone());
+            requests.push(TestRequest { round, rounds, coalitions, samples, candidate_samples });
         }
     }
     requests
 }
 
-/// Tests that are asked for in every round of a stretch, once for all of them, and others as they are.
-fn by_stretch(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<(Vec<RoundId>, Test)> {
+/// Tests that are asked for in every round of a round batch, once for all of them, and others as they are.
+fn by_round_batch(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<(Vec<RoundId>, Test)> {
     let mut found: Vec<(Vec<RoundId>, Test)> = Vec::new();
     let mut last: BTreeMap<(RoundId, Coalition), usize> = BTreeMap::new();
     for (round, test) in tests {
-        let key = (session.stretch_of(round), test.coalition);
+        let key = (session.round_batch_of(round), test.coalition);
         match last.get(&key).map(|&at| &mut found[at]).filter(|(_, other)| *other == test) {
             Some((rounds, _)) => rounds.push(round),
             None => {
@@ -124,11 +125,15 @@ fn by_stretch(session: &Session, tests: Vec<(RoundId, Test)>) -> Vec<(Vec<RoundI
 
 /// What a request asked for, round by round and coalition by coalition.
 pub fn tests_of(request: &TestRequest) -> impl Iterator<Item = (RoundId, Test)> + '_ {
-    let TestRequest { rounds, coalitions, samples, among, .. } = request;
-    let (samples, among) = (Arc::new(samples.clone()), Arc::new(among.clone()));
+    let TestRequest { rounds, coalitions, samples, candidate_samples, .. } = request;
+    let (samples, candidate_samples) = (Arc::new(samples.clone()), Arc::new(candidate_samples.clone()));
     rounds.iter().flat_map(move |&round| {
-        let (samples, among) = (samples.clone(), among.clone());
-        let test = move |&coalition: &_| Test { coalition, samples: samples.clone(), among: among.clone() };
+        let (samples, candidate_samples) = (samples.clone(), candidate_samples.clone());
+        let test = move |&coalition: &_| Test {
+            coalition,
+            samples: samples.clone(),
+            candidate_samples: candidate_samples.clone(),
+        };
         coalitions.iter().map(move |coalition| (round, test(coalition)))
     })
 }

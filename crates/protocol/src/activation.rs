@@ -124,7 +124,7 @@ fn out_of_range(error: AlgebraError, layer: usize) -> Error {
     }
 }
 
-/// What a client sends on after a hop.
+/// What a client sends on after a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Handed<R: Ring> {
     /// To be shared.
@@ -133,53 +133,55 @@ pub enum Handed<R: Ring> {
     Labels(Vec<u16>),
 }
 
-/// What a client got at a hop, in the order of the program.
+/// What a client got at a step, in the order of the program.
 pub type Received<R> = Vec<Matrix<R>>;
 
-/// A decryptor's part in one test. It keeps the later steps' input gates between hops.
+/// A decryptor's part in one test. It keeps the later steps' input gates between steps.
 #[derive(Default)]
 pub struct Activator {
     input_gates: Option<Values>,
 }
 
 impl Activator {
-    /// One hop: outputs as they were decrypted (a row for each output, columns position by position), the sum of the
+    /// One step: outputs as they were decrypted (a row for each output, columns position by position), the sum of the
     /// coalition's shares.
     pub fn step<R: Ring>(
         &mut self,
         program: &Program,
         precision: &Precision,
-        hop: usize,
+        step: usize,
         total_share: f64,
         received: &[Matrix<R>],
     ) -> Result<Handed<R>, Error> {
-        let step = &program.hops[hop];
+        let receives = &program.steps[step].receives;
         let mut values = Vec::with_capacity(received.len());
-        for (receive, matrix) in step.receives.iter().zip(received) {
+        for (receive, matrix) in receives.iter().zip(received) {
             values.push(decode(program, precision, receive, total_share, matrix));
         }
-        if values.len() != step.receives.len() {
-            return Err(Error::Local { what: "a hop without everything it needs" });
+        if values.len() != receives.len() {
+            return Err(Error::Local { what: "a step without everything it needs" });
         }
-        let ring =
-            received.first().map(Matrix::ring).ok_or(Error::Local { what: "a hop that receives nothing" })?;
-        self.advance(program, precision, hop, values, ring)
+        let ring = received
+            .first()
+            .map(Matrix::ring)
+            .ok_or(Error::Local { what: "a step that receives nothing" })?;
+        self.advance(program, precision, step, values, ring)
     }
 
     fn advance<R: Ring>(
         &mut self,
         program: &Program,
         precision: &Precision,
-        hop: usize,
+        step: usize,
         mut values: Vec<Values>,
         ring: R,
     ) -> Result<Handed<R>, Error> {
-        let feeds = program.hops[hop].feeds;
+        let feeds = program.steps[step].feeds;
         let encode = |values: &Values| {
-            let operator = feeds.ok_or(Error::Local { what: "a hop that feeds nothing" })?;
+            let operator = feeds.ok_or(Error::Local { what: "a step that feeds nothing" })?;
             values.encode(ring, precision.operators[operator].input, operator + 1)
         };
-        match &program.hops[hop].then {
+        match &program.steps[step].then {
             Then::Activate(activations) => {
                 values[0].activate(activations);
                 Ok(Handed::Shared(encode(&values[0])?))
@@ -196,13 +198,13 @@ impl Activator {
                 values[0].saturate(f64::powi(0.5, precision.gate.fractional_bits() as i32));
                 Ok(Handed::Shared(encode(&values[0])?))
             }
-            Then::Gates { step } => {
+            Then::Gates { time_step } => {
                 if values.len() > 1 {
                     self.input_gates = values.pop();
                 }
                 let inputs =
                     self.input_gates.as_ref().ok_or(Error::Local { what: "input gates of later steps" })?;
-                let (update, new) = gates(inputs, step - 1, &values[0]);
+                let (update, new) = gates(inputs, time_step - 1, &values[0]);
                 let layer = program.gru.map_or(0, |gru| gru.hidden_operator) + 1;
                 let z = update.encode(ring, precision.gate, layer)?;
                 let u = new.encode(ring, precision.update, layer)?;
@@ -213,20 +215,20 @@ impl Activator {
     }
 }
 
-/// The scores behind the last hop: what its client takes the class of. The last class's is 0 if it was not computed.
+/// The scores behind the last step: what its client takes the class of. The last class's is 0 if it was not computed.
 pub(crate) fn last_scores<R: Ring>(
     program: &Program,
     precision: &Precision,
     total_share: f64,
     received: &[Matrix<R>],
 ) -> Result<Values, Error> {
-    let last = program.hops.last().zip(received.first());
-    let (Some((hop, matrix)), Some(receive)) = (last, program.hops.last().and_then(|h| h.receives.first()))
+    let last = program.steps.last().zip(received.first());
+    let (Some((step, matrix)), Some(receive)) = (last, program.steps.last().and_then(|h| h.receives.first()))
     else {
-        return Err(Error::Local { what: "a hop that receives nothing" });
+        return Err(Error::Local { what: "a step that receives nothing" });
     };
     let mut values = decode(program, precision, receive, total_share, matrix);
-    if let Then::Label(activations) = &hop.then {
+    if let Then::Label(activations) = &step.then {
         values.activate(activations);
     }
     values.numbers.resize(program.classes * values.columns, 0.0);

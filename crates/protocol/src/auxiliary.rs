@@ -16,9 +16,9 @@ use crate::{
     decryptors::knowing,
     early::Early,
     error::CodecError,
+    first_layer_batch::{EVERYTHING, FirstLayerBatch, FirstLayerBatchId},
     labels,
     message::{Kind, Place, TestPlan, UnitId, join_after},
-    pass::{EVERYTHING, Pass, PassId},
     role::{Effects, Incoming, Outgoing, Phase, Role},
     scope::Scope,
     secret::{self, SecretServer},
@@ -45,9 +45,9 @@ pub struct Auxiliary {
     early: Early,
     /// Rounds whose first layers have not begun.
     first_layers: BTreeSet<RoundId>,
-    /// Samples that were gathered in a round; with the pass while it has not begun.
-    gathered: BTreeMap<(RoundId, PassId), Option<Arc<Pass>>>,
-    over: Vec<Scope>,
+    /// Samples that were gathered in a round; with the first-layer batch while it has not begun.
+    gathered: BTreeMap<(RoundId, FirstLayerBatchId), Option<Arc<FirstLayerBatch>>>,
+    finished: Vec<Scope>,
     values: Option<Vec<u8>>,
     /// What it counted in tests that have ended, and what of it was not told yet to whoever keeps it.
     recount: Recount,
@@ -70,7 +70,7 @@ impl Auxiliary {
             early: Early::default(),
             first_layers: BTreeSet::new(),
             gathered: BTreeMap::new(),
-            over: Vec::new(),
+            finished: Vec::new(),
             values: None,
             recount: Recount::default(),
             counted: Vec::new(),
@@ -114,7 +114,7 @@ impl Auxiliary {
         self.session.clone().ok_or(Error::Local { what: "the session" })
     }
 
-    fn take(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+    fn on_message(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
         let (from, kind) = (message.from, message.kind);
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         if kind == Kind::Session && from == PartyId::Principal && self.session.is_none() {
@@ -170,9 +170,9 @@ impl Auxiliary {
                     return Err(Error::Second { from, kind });
                 }
                 for context in contexts {
-                    let (id, pass) = (context.id, context.pass.clone());
-                    if pass.id != EVERYTHING {
-                        self.gathered.entry((plan.round, pass.id)).or_insert(Some(pass));
+                    let (id, layer_batch) = (context.id, context.layer_batch.clone());
+                    if layer_batch.id != EVERYTHING {
+                        self.gathered.entry((plan.round, layer_batch.id)).or_insert(Some(layer_batch));
                     }
                     self.units.entry(id).or_default().plan = Some(Arc::new(context));
                     effects.and(self.advance(id)?);
@@ -190,13 +190,13 @@ impl Auxiliary {
                         self.store.forget_test(test);
                         self.secret.forget_test(test);
                         self.units.retain(|id, _| id.test != test);
-                        self.over.push(Scope::Test(test));
+                        self.finished.push(Scope::Test(test));
                     }
                     (_, round) => {
                         self.store.forget_round(RoundId(round as u32));
                         self.gathered.retain(|(of, _), _| of.0 as u64 != round);
                         self.secret.forget_round(RoundId(round as u32));
-                        self.over.push(Scope::Round(RoundId(round as u32)));
+                        self.finished.push(Scope::Round(RoundId(round as u32)));
                     }
                 }
                 Ok(Effects::default())
@@ -222,7 +222,7 @@ impl Auxiliary {
 
     /// Takes a message that had to wait. It was kept before it could be judged: if it is at fault, it has no effect.
     fn take_early(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
-        self.take(message).or_else(Error::unless_of_peer)
+        self.on_message(message).or_else(Error::unless_of_peer)
     }
 
     fn data(&mut self, session: &Session, owner: usize, message: &Incoming) -> Result<Effects<Self>, Error> {
@@ -268,29 +268,31 @@ impl Auxiliary {
         let (Some(public), Some(data)) = (self.public.clone(), self.store.all_data(&session)) else {
             return Ok(effects);
         };
-        let mut passes: Vec<(RoundId, Arc<Pass>)> = Vec::new();
+        let mut layer_batches: Vec<(RoundId, Arc<FirstLayerBatch>)> = Vec::new();
         self.first_layers.retain(|&round| {
             let is_ready = self.store.all_models(&session, round).is_some();
             let groups = 0..if is_ready { session.groups.len() } else { 0 };
-            passes.extend(groups.map(|group| (round, Arc::new(Pass::everything(&session, group)))));
+            layer_batches
+                .extend(groups.map(|group| (round, Arc::new(FirstLayerBatch::everything(&session, group)))));
             !is_ready
         });
-        for ((round, _), pass) in &mut self.gathered {
+        for ((round, _), layer_batch) in &mut self.gathered {
             if self.store.all_models(&session, *round).is_some() {
-                passes.extend(pass.take().map(|pass| (*round, pass)));
+                layer_batches.extend(layer_batch.take().map(|layer_batch| (*round, layer_batch)));
             }
         }
-        for (round, pass) in passes {
+        for (round, layer_batch) in layer_batches {
             let Some(models) = self.store.all_models(&session, round) else { continue };
-            for chunk in pass.numbers() {
+            for chunk in layer_batch.numbers() {
                 let (session, data, models, public) =
                     (session.clone(), data.clone(), models.clone(), public.clone());
-                let seed = pass.seed(&self.seed, round, chunk).covering(&self.store.digest(round));
-                let pass = pass.clone();
+                let seed = layer_batch.seed(&self.seed, round, chunk).covering(&self.store.digest(round));
+                let layer_batch = layer_batch.clone();
                 let encoded = self.store.encoded.clone();
                 effects.job(move |meter| {
                     let encryption = session.encryption()?;
-                    let outputs = first_products(&session, &pass, chunk, &data, &models, &encoded, meter)?;
+                    let outputs =
+                        first_products(&session, &layer_batch, chunk, &data, &models, &encoded, meter)?;
                     meter.enter(Phase::Sanitise);
                     let mut rng = Prg::new(&seed);
                     let mut parts = Vec::new();
@@ -299,7 +301,7 @@ impl Auxiliary {
                         parts.push(output.to_bytes(&encryption.parameters));
                     }
                     let mut w = Writer::default();
-                    w.u32(round.0).raw(&pass.id).u32(chunk as u32);
+                    w.u32(round.0).raw(&layer_batch.id).u32(chunk as u32);
                     let content = join_after(w, &parts);
                     Ok(move |_: &mut Self| {
                         let mut effects = Effects::default();
@@ -327,7 +329,7 @@ impl Auxiliary {
             self.early.keep(message, "no such test")?;
             return Ok(Effects::default());
         };
-        if !may_send(&session, &context, client, kind, place.hop) {
+        if !may_send(&session, &context, client, kind, place.step) {
             return Err(message.unexpected("somebody else's part"));
         }
         if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
@@ -337,10 +339,10 @@ impl Auxiliary {
         let state = self.units.entry(place.unit).or_default();
         match kind {
             Kind::Shared => {
-                let rows = session.program().shared_size(place.hop);
+                let rows = session.program().shared_size(place.step);
                 let matrix = unpack_matrix(field, rows, count, rest).map_err(malformed)?;
-                state.inputs.insert(place.hop, Arc::new(Share::new(matrix)));
-                state.input_digests.insert(place.hop, message.digest);
+                state.inputs.insert(place.step, Arc::new(Share::new(matrix)));
+                state.input_digests.insert(place.step, message.digest);
             }
             Kind::Predicted => {
                 let (committed, rest) = committed(rest).map_err(malformed)?;
@@ -361,7 +363,7 @@ impl Auxiliary {
                 let c = unpack_matrix(field, hidden, count, r.rest()).map_err(malformed)?;
                 let mut prg = Prg::new(&seed);
                 let mut draw = || Share::new(secsv_algebra::Matrix::uniform(field, hidden, count, &mut prg));
-                state.triples.insert(place.hop, Triple { a: draw(), b: draw(), c: Share::new(c) });
+                state.triples.insert(place.step, Triple { a: draw(), b: draw(), c: Share::new(c) });
             }
         }
         self.advance(place.unit)
@@ -395,12 +397,12 @@ impl Auxiliary {
     /// Halves of later layers (Algorithm 4, step 4).
     fn halves(&mut self, session: &Arc<Session>, context: &Arc<UnitContext>) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        for (hop, item, operator, from) in products_of(session) {
+        for (step, item, operator, from) in products_of(session) {
             let id = context.id;
             let Some(state) = self.units.get_mut(&id) else { break };
             let Some(input) = state.inputs.get(&from).cloned() else { continue };
             let Some(input_digest) = state.input_digests.get(&from).copied() else { continue };
-            if state.started.contains(&(hop, item, 0)) {
+            if state.started.contains(&(step, item, 0)) {
                 continue;
             }
             let model = match self.store.coalitions.get(&(id.test, operator)) {
@@ -411,9 +413,9 @@ impl Auxiliary {
                     continue;
                 }
             };
-            state.started.insert((hop, item, 0));
+            state.started.insert((step, item, 0));
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
-            let place = Place { item, ..Place::new(id, hop) };
+            let place = Place { item, ..Place::new(id, step) };
             let seed = self.seed.derive("half", id.test).derive("half", place.number());
             let covered = [context.digest, self.store.digest(context.round), input_digest];
             let seed = seed.covering(covered.as_flattened());
@@ -614,15 +616,15 @@ impl secret::Host for Auxiliary {
 
 impl Role for Auxiliary {
     fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
-        self.take(message)
+        self.on_message(message)
     }
 
     fn session(&self) -> Option<&Arc<Session>> {
         self.session.as_ref()
     }
 
-    fn take_over(&mut self) -> Vec<Scope> {
-        std::mem::take(&mut self.over)
+    fn drain_finished(&mut self) -> Vec<Scope> {
+        std::mem::take(&mut self.finished)
     }
 
     fn awaiting(&self) -> String {

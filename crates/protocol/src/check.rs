@@ -55,14 +55,14 @@ pub(crate) fn batches(
     Ok(parts.iter().try_for_each(|part| EncryptedBatch::check_bytes(layout, part))?)
 }
 
-/// Checks what the client at a hop encrypts again for so many samples.
-pub(crate) fn upload(session: &Session, hop: usize, samples: usize, bytes: &[u8]) -> Result<(), CodecError> {
+/// Checks what the client at a step encrypts again for so many samples.
+pub(crate) fn upload(session: &Session, step: usize, samples: usize, bytes: &[u8]) -> Result<(), CodecError> {
     let parts = split(bytes)?;
-    let (vectors, elements) = slots_of(session, hop, samples);
+    let (vectors, elements) = slots_of(session, step, samples);
     let Some(first) = parts.len().checked_sub(vectors) else {
         return Err(CodecError::Value { what: "number of vectors" });
     };
-    match session.program().hops[hop].feeds {
+    match session.program().steps[step].feeds {
         Some(operator) => {
             let columns = session.program().operators[operator].positions * samples;
             batches(session, operator, columns, &parts[..first])?;

@@ -126,7 +126,7 @@ impl Client {
         PartyId::Client(self.position)
     }
 
-    fn take(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+    fn on_message(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
         let Incoming { from, kind, ref content, .. } = message;
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         let unexpected = |state| Error::Unexpected { from, kind, state };
@@ -215,7 +215,7 @@ impl Role for Client {
             self.early.keep(message, "the clients' key has not come")?;
             return Ok(Effects::default());
         }
-        self.take(message)
+        self.on_message(message)
     }
 
     fn session(&self) -> Option<&Arc<Session>> {

@@ -176,8 +176,8 @@ fn add(field: Field, factor: u64, sums: &mut [i64], terms: impl Iterator<Item = 
 }
 
 /// Where each of some ascending numbers stands among others; none if one is not there.
-fn columns(wanted: &[usize], among: &[usize]) -> Option<Vec<usize>> {
-    let mut there = among.iter().enumerate();
+fn columns(wanted: &[usize], candidate_samples: &[usize]) -> Option<Vec<usize>> {
+    let mut there = candidate_samples.iter().enumerate();
     wanted.iter().map(|place| there.find(|(_, other)| *other == place).map(|(column, _)| column)).collect()
 }
 

@@ -25,12 +25,12 @@ use crate::{
     ClientInput, Error, PartyId, TestRequest,
     codec::Writer,
     decryptors::{Planner, Protocol, Unit},
+    first_layer_batch::may_gather,
     message::{Hello, Kind, TestPlan, UnitPlan},
     model::ranges,
-    pass::may_gather,
     principal::{
-        cut::{Cut, cut},
         plan_of,
+        split::{SplitTest, split_by_known_models},
     },
     sealed::EnvelopeKeys,
     server::{Counted, Recount, UnitContext},
@@ -90,11 +90,11 @@ pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Res
     let mut queue: Vec<(u64, &TestRequest)> = (0..).zip(tests).collect();
     queue.sort_by_key(|(number, request)| (request.round, *number));
     let mut planned = BTreeMap::new();
-    let mut stretches = BTreeSet::new();
+    let mut round_batches = BTreeSet::new();
     for (test, request) in queue {
         let plan = plan(&mut tally, &mut planner, &mut planned, test, request)?;
         if !plan.units.is_empty() {
-            if stretches.insert(request.round) {
+            if round_batches.insert(request.round) {
                 open_round(&mut tally, request.round)?;
             }
             announce(&mut tally, &plan);
@@ -106,7 +106,7 @@ pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Res
         }
         done(&mut tally);
     }
-    stretches.iter().for_each(|_| done(&mut tally));
+    round_batches.iter().for_each(|_| done(&mut tally));
     let Tally { operations, traffic, work, .. } = tally;
     let memory = memory::estimate(session);
     Ok(Prediction { operations, traffic, work, memory, planner })
@@ -166,7 +166,7 @@ fn plan(
             Ok(entry.insert(plan_of(&roles)).clone())
         }
     };
-    let Cut { own, mut plan, .. } = cut(session, test, request, roles)?;
+    let SplitTest { own, mut plan, .. } = split_by_known_models(session, test, request, roles)?;
     for unit in plan.units.iter_mut().filter(|unit| tally.gathered > 0 && may_gather(session, unit.group)) {
         unit.gathered = Some(SampleSet::all(session.groups[unit.group].size));
     }
@@ -228,7 +228,7 @@ fn announce(tally: &mut Tally<'_>, plan: &TestPlan) {
     let content = plan.encode().len();
     let mut concerned: BTreeSet<PartyId> = tally.auxiliary().into_iter().collect();
     for context in UnitContext::of(tally.session, plan) {
-        concerned.extend(context.seated().chain(context.owners(tally.session)).map(PartyId::Client));
+        concerned.extend(context.decryptors().chain(context.owners(tally.session)).map(PartyId::Client));
         tally.work.activated_samples += context.labels() as u64;
     }
     for to in concerned {

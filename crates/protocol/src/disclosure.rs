@@ -163,7 +163,7 @@ mod tests {
             classes: 2,
             prelude: Vec::new(),
             operators: Vec::new(),
-            hops: Vec::new(),
+            steps: Vec::new(),
             gru: Some(GruShape { steps: 1, hidden: 1, hidden_operator: 0 }),
         };
         for protocol in [Protocol::SecSv, Protocol::Hesv, Protocol::SecretSv] {

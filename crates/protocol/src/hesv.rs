@@ -34,28 +34,28 @@ pub(crate) fn rotation_steps(session: &Session) -> Result<Vec<usize>, Error> {
     Ok(steps.into_iter().collect())
 }
 
-/// What a client made of a hop, encrypted for the server.
+/// What a client made of a step, encrypted for the server.
 pub(crate) struct Upload {
-    /// Batches of the operator that the hop feeds.
+    /// Batches of the operator that the step feeds.
     pub batches: Vec<EncryptedBatch>,
     /// Element by element: a state that a gate will meet, or a gate and the rest of its sum.
     pub slots: Vec<EncryptedSlots>,
 }
 
-/// How many vectors in slots a hop's upload has, and the elements of each.
-pub(crate) fn slots_of(session: &Session, hop: usize, samples: usize) -> (usize, usize) {
+/// How many vectors in slots a step's upload has, and the elements of each.
+pub(crate) fn slots_of(session: &Session, step: usize, samples: usize) -> (usize, usize) {
     let elements = session.program().gru.map_or(0, |gru| gru.hidden) * samples;
-    match session.program().hops[hop].then {
+    match session.program().steps[step].then {
         Then::Gates { .. } => (2, elements),
-        _ => (usize::from(updates_of(session).any(|(.., state)| state == hop)), elements),
+        _ => (usize::from(updates_of(session).any(|(.., state)| state == step)), elements),
     }
 }
 
 impl Upload {
-    /// Encrypts what a hop hands on, or the predicted labels, with the kind of the message.
+    /// Encrypts what a step hands on, or the predicted labels, with the kind of the message.
     pub(crate) fn encrypt(
         session: &Session,
-        hop: usize,
+        step: usize,
         handed: &Handed<Field>,
         key: &SecretKey,
         rng: &mut Prg,
@@ -72,11 +72,11 @@ impl Upload {
             }
         };
         let mut parts = Vec::new();
-        if let Some(operator) = session.program().hops[hop].feeds {
+        if let Some(operator) = session.program().steps[step].feeds {
             let columns = Secret::new(session.program().operators[operator].arrange(matrix)?);
             parts = encrypt_batches(session, operator, columns.expose(), key, rng, meter)?;
         }
-        let (vectors, _) = slots_of(session, hop, matrix.columns());
+        let (vectors, _) = slots_of(session, step, matrix.columns());
         for vector in 0..vectors {
             let rows = matrix.rows() / vectors;
             let elements = Secret::new(rows_of(matrix, vector * rows, rows)?);
@@ -86,10 +86,10 @@ impl Upload {
         Ok((Kind::Shared, join(&parts)))
     }
 
-    /// Decodes what the client at a hop sent for so many samples.
+    /// Decodes what the client at a step sent for so many samples.
     pub(crate) fn decode(
         session: &Session,
-        hop: usize,
+        step: usize,
         samples: usize,
         from: PartyId,
         bytes: &[u8],
@@ -99,11 +99,11 @@ impl Upload {
         let malformed = |why| Error::Malformed { from, kind: Kind::Shared, why };
         let encryption = session.encryption()?;
         let parts = split(bytes).map_err(malformed)?;
-        let (vectors, elements) = slots_of(session, hop, samples);
+        let (vectors, elements) = slots_of(session, step, samples);
         let Some(split) = parts.len().checked_sub(vectors) else {
             return Err(malformed(CodecError::Value { what: "number of vectors" }));
         };
-        let batches = match session.program().hops[hop].feeds {
+        let batches = match session.program().steps[step].feeds {
             Some(operator) => {
                 let columns = session.program().operators[operator].positions * samples;
                 decode_batches(session, operator, columns, &parts[..split])?.map_err(malformed)?

@@ -67,7 +67,7 @@ pub fn place(bytes: &[u8]) -> Outcome {
 
 /// An honest head with content.
 pub fn honest_place() -> Vec<u8> {
-    Place { unit: UnitId { test: 9, group: 1, part: 2 }, hop: 2, item: 1, chunk: 3 }.encode(&[5; 20])
+    Place { unit: UnitId { test: 9, group: 1, part: 2 }, step: 2, item: 1, chunk: 3 }.encode(&[5; 20])
 }
 
 /// A set of samples.

@@ -49,7 +49,7 @@ impl<R: Ring> Ideal<R> {
         self.models.iter().filter(|(i, ..)| coalition.contains(*i)).map(|(_, share, _)| share).sum()
     }
 
-    /// What decryptors receive, hop by hop, for the coalition of these members and some samples: a row for each output,
+    /// What decryptors receive, step by step, for the coalition of these members and some samples: a row for each output,
     /// columns position by position.
     pub fn received(
         &self,
@@ -65,14 +65,14 @@ impl<R: Ring> Ideal<R> {
         let data =
             Matrix::from_fn(ring, self.samples.rows(), samples.len(), |i, k| self.samples.at(i, samples[k]));
         let mut shared: Vec<Matrix<R>> = Vec::new();
-        let mut all = Vec::with_capacity(program.hops.len());
+        let mut all = Vec::with_capacity(program.steps.len());
         let mut activator = Activator::default();
-        for (hop, step) in program.hops.iter().enumerate() {
+        for (step, decryption) in program.steps.iter().enumerate() {
             let received =
-                step.receives.iter().map(|receive| received(program, &model, receive, &data, &shared));
+                decryption.receives.iter().map(|receive| received(program, &model, receive, &data, &shared));
             let received = received.collect::<Result<Vec<_>, Error>>()?;
-            if !matches!(step.then, Then::Label(_)) {
-                match activator.step(program, precision, hop, total, &received)? {
+            if !matches!(decryption.then, Then::Label(_)) {
+                match activator.step(program, precision, step, total, &received)? {
                     Handed::Shared(matrix) => shared.push(matrix),
                     Handed::Labels(_) => return Err(Error::Local { what: "labels before the end" }),
                 }
@@ -83,7 +83,7 @@ impl<R: Ring> Ideal<R> {
     }
 }
 
-/// What a hop receives.
+/// What a step receives.
 fn received<R: Ring>(
     program: &Program,
     model: &EncodedModel<R>,
@@ -94,7 +94,7 @@ fn received<R: Ring>(
     let (ring, samples) = (data.ring(), data.columns());
     let of = |input: &Input| match input {
         Input::Data => Ok(data),
-        Input::Hop(hop) => shared.get(*hop).ok_or(Error::Local { what: "an input nobody shared" }),
+        Input::Step(step) => shared.get(*step).ok_or(Error::Local { what: "an input nobody shared" }),
     };
     match receive {
         Receive::Outputs { operator, input, first, count } => {
@@ -107,7 +107,7 @@ fn received<R: Ring>(
             Ok(Matrix::from_fn(ring, bias.len(), samples, |j, _| bias[j]))
         }
         Receive::Update { gates, state } => {
-            let (gates, state) = (of(&Input::Hop(*gates))?, of(&Input::Hop(*state))?);
+            let (gates, state) = (of(&Input::Step(*gates))?, of(&Input::Step(*state))?);
             let half = gates.rows() / 2;
             Ok(Matrix::from_fn(ring, half, samples, |i, k| {
                 ring.add(gates.at(half + i, k), ring.mul(gates.at(i, k), state.at(i, k)))

@@ -118,7 +118,7 @@ fn lowest_bits(mut word: u64, bits: u32) -> u64 {
 
 impl LabelField {
     /// As many classes as can be told apart.
-    pub(crate) const MOST_CLASSES: usize = 1 << 16;
+    pub(crate) const MAX_CLASSES: usize = 1 << 16;
 
     /// The smallest field for so many classes.
     pub(crate) fn new(classes: usize) -> Self {
@@ -293,7 +293,7 @@ mod tests {
 
     use super::*;
 
-    const FIELDS: [usize; 6] = [2, 4, 16, 256, 257, LabelField::MOST_CLASSES];
+    const FIELDS: [usize; 6] = [2, 4, 16, 256, 257, LabelField::MAX_CLASSES];
 
     fn times(field: LabelField, a: u16, b: u16) -> u16 {
         let mut packed = empty(0);
@@ -308,7 +308,7 @@ mod tests {
             [1, 2, 2, 4, 4, 8, 8, 16]
         );
         assert_eq!([2, 4, 5, 200, 300].map(|c| LabelField::new(c).packed_len(5)), [1, 2, 3, 5, 10]);
-        assert_eq!(LabelField::new(LabelField::MOST_CLASSES).bits, 16);
+        assert_eq!(LabelField::new(LabelField::MAX_CLASSES).bits, 16);
     }
 
     #[test]

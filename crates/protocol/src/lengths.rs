@@ -11,9 +11,9 @@ use crate::{
     codec::packed_len,
     cost::open_rounds,
     decryptors::Protocol,
+    first_layer_batch,
     hesv::{rotation_steps, slots_of},
     message::{ENVELOPE, Kind, Place},
-    pass,
     principal::most_active,
     secret::{SharedModel, first_columns, stacked},
     server::recount::COMMITMENT,
@@ -59,10 +59,11 @@ impl Session {
     pub fn most_held(&self, client: usize, server: PartyId) -> (u64, u64) {
         let length = |kind| self.max_len(PartyId::Client(client), server, kind);
         // The auxiliary is not told which rounds are open.
-        let stretches = self.stretches.len();
-        let rounds = if server == PartyId::Principal { open_rounds(self).min(stretches) } else { stretches };
-        let hops = self.program().hops.len() as u64;
-        let of_test = hops * (length(Kind::Shared) + length(Kind::Triple))
+        let round_batches = self.round_batches.len();
+        let rounds =
+            if server == PartyId::Principal { open_rounds(self).min(round_batches) } else { round_batches };
+        let steps = self.program().steps.len() as u64;
+        let of_test = steps * (length(Kind::Shared) + length(Kind::Triple))
             + length(Kind::Truth)
             + length(Kind::Predicted);
         let tests = (most_active(self) * self.groups.len()) as u64
@@ -83,9 +84,10 @@ impl Session {
     /// Elements that the principal's seeds of a client stand for.
     fn expanded(&self, client: usize) -> usize {
         let samples = self.hellos.get(client).map_or(0, |hello| hello.samples as usize);
-        let shared: usize = (0..self.program().hops.len()).map(|hop| self.program().shared_size(hop)).sum();
+        let shared: usize =
+            (0..self.program().steps.len()).map(|step| self.program().shared_size(step)).sum();
         let group = self.largest_group();
-        let models = self.stretches.len() * SharedModel::size(self.program());
+        let models = self.round_batches.len() * SharedModel::size(self.program());
         self.program().input_size * samples + models + most_active(self) * self.groups.len() * shared * group
     }
 
@@ -93,9 +95,9 @@ impl Session {
         self.groups.iter().map(|group| group.size).max().unwrap_or(0)
     }
 
-    /// Labels of a unit, at most: of all rounds of a stretch and coalitions that are tested together.
+    /// Labels of a unit, at most: of all rounds of a round batch and coalitions that are tested together.
     fn label_bytes(&self) -> usize {
-        let rounds = self.stretches.values().map(Vec::len).max().unwrap_or(1);
+        let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
         let coalitions = 1usize.checked_shl(self.federation.clients as u32).unwrap_or(usize::MAX);
         let segments = self.label_field().packed_len(self.largest_group()) + self.federation.clients;
         rounds * self.most_together().min(coalitions) * segments
@@ -107,12 +109,12 @@ impl Session {
         let protocol = self.federation.settings.protocol;
         let group = self.largest_group();
         let hidden = self.program().gru.map_or(0, |gru| gru.hidden);
-        let shared = (0..self.program().hops.len()).map(|hop| self.shared_len(hop, group)).max()?;
+        let shared = (0..self.program().steps.len()).map(|step| self.shared_len(step, group)).max()?;
         Some(match kind {
             Kind::ServerKeys => self.keys_len(),
             Kind::ClientKeys if is_principal => 2 + ENVELOPE,
             Kind::OwnResult if is_principal => {
-                let rounds = self.stretches.values().map(Vec::len).max().unwrap_or(1);
+                let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
                 // The initial model, the aggregate, its own, and the aggregate less its own.
                 8 + 4 * rounds * (8 + samples.div_ceil(8))
             }
@@ -139,7 +141,7 @@ impl Session {
             Kind::Shared => Place::LENGTH + shared,
             Kind::Truth | Kind::Predicted => Place::LENGTH + COMMITMENT + self.label_bytes(),
             Kind::OwnCount => {
-                let rounds = self.stretches.values().map(Vec::len).max().unwrap_or(1);
+                let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
                 8 + 8 + 4 * rounds * (4 + 16 + 8 + 8) + 8
             }
             Kind::Triple => Place::LENGTH + SEED + self.packed(hidden * group),
@@ -170,7 +172,7 @@ impl Session {
                 let models = self.federation.clients;
                 let chunks = self.chunks.iter().filter_map(|chunk| ciphertexts(0, chunk.places.len()));
                 let ciphertext = 8 + Ciphertext::encoded_len(parameters?);
-                pass::HEAD + 8 + models * chunks.max().unwrap_or(0) * ciphertext
+                first_layer_batch::HEAD + 8 + models * chunks.max().unwrap_or(0) * ciphertext
             }
             Kind::Half => Place::LENGTH + 8 + later? * (8 + Ciphertext::encoded_len(parameters?)),
             Kind::Reply | Kind::Differences => {
@@ -225,17 +227,17 @@ impl Session {
         Some(layout.batches(columns) * (8 + EncryptedBatch::encoded_len(layout)))
     }
 
-    /// What a client shares again at a hop, for so many samples.
-    fn shared_len(&self, hop: usize, samples: usize) -> usize {
-        let (program, feeds) = (self.program(), self.program().hops[hop].feeds);
-        let elements = self.packed(program.shared_size(hop) * samples);
+    /// What a client shares again at a step, for so many samples.
+    fn shared_len(&self, step: usize, samples: usize) -> usize {
+        let (program, feeds) = (self.program(), self.program().steps[step].feeds);
+        let elements = self.packed(program.shared_size(step) * samples);
         match &self.encryption {
             None => {
                 let product = |operator: usize| 8 * program.operators[operator].output_size() * samples;
                 elements + feeds.map_or(0, product)
             }
             Some(encryption) if self.federation.settings.protocol == Protocol::Hesv => {
-                let (vectors, elements) = slots_of(self, hop, samples);
+                let (vectors, elements) = slots_of(self, step, samples);
                 let slots = 8 + EncryptedSlots::encoded_len(&encryption.parameters, elements);
                 8 + feeds.and_then(|operator| self.batches_len(operator, samples)).unwrap_or(0)
                     + vectors * slots

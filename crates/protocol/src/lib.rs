@@ -32,6 +32,7 @@ pub mod disclosure;
 mod early;
 mod error;
 pub mod exposure;
+mod first_layer_batch;
 mod frame;
 mod hesv;
 #[doc(hidden)]
@@ -42,7 +43,6 @@ mod lengths;
 pub mod message;
 pub mod model;
 mod party;
-mod pass;
 pub mod precision;
 mod principal;
 pub mod program;

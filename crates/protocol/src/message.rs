@@ -206,7 +206,7 @@ pub struct UnitPlan {
 pub struct TestPlan {
     /// Its number.
     pub test: u64,
-    /// The round, or the first of its stretch.
+    /// The round, or the first of its round batch.
     pub round: RoundId,
     /// Its parts.
     pub units: Vec<UnitPlan>,
@@ -225,13 +225,13 @@ pub enum ShareBody {
 pub(crate) const ENVELOPE: usize = 32 + 2 * 32 + 16;
 
 /// Samples that a client may bring: what is laid out for them stays within memory and machine words.
-const MOST_SAMPLES: u64 = 1 << 24;
+const MAX_SAMPLES: u64 = 1 << 24;
 
-fn seat(writer: &mut Writer, client: Option<usize>) {
+fn optional_client(writer: &mut Writer, client: Option<usize>) {
     writer.u16(client.map_or(0xffff, |client| client));
 }
 
-fn read_seat(reader: &mut Reader<'_>) -> Result<Option<usize>, CodecError> {
+fn read_optional_client(reader: &mut Reader<'_>) -> Result<Option<usize>, CodecError> {
     Ok(Some(reader.u16()?).filter(|&client| client != 0xffff))
 }
 
@@ -254,8 +254,8 @@ impl Hello {
 
     pub(crate) fn read(r: &mut Reader<'_>, operators: usize) -> Result<Self, CodecError> {
         let samples = r.u64()?;
-        if samples > MOST_SAMPLES {
-            return Err(CodecError::TooLarge { what: "samples", expected: MOST_SAMPLES, found: samples });
+        if samples > MAX_SAMPLES {
+            return Err(CodecError::TooLarge { what: "samples", expected: MAX_SAMPLES, found: samples });
         }
         if r.u16()? != operators {
             return Err(CodecError::Value { what: "layers" });
@@ -288,10 +288,10 @@ impl TestPlan {
             unit.chain.iter().for_each(|&client| {
                 w.u16(client);
             });
-            seat(&mut w, unit.gru.map(|gru| gru.0));
-            seat(&mut w, unit.gru.map(|gru| gru.1));
-            seat(&mut w, unit.dealer);
-            seat(&mut w, unit.counter);
+            optional_client(&mut w, unit.gru.map(|gru| gru.0));
+            optional_client(&mut w, unit.gru.map(|gru| gru.1));
+            optional_client(&mut w, unit.dealer);
+            optional_client(&mut w, unit.counter);
         }
         w.finish()
     }
@@ -310,7 +310,7 @@ impl TestPlan {
             };
             let length = r.count("decryptors", 2)?;
             let chain = (0..length).map(|_| r.u16()).collect::<Result<_, _>>()?;
-            let (resharer, gates) = (read_seat(&mut r)?, read_seat(&mut r)?);
+            let (resharer, gates) = (read_optional_client(&mut r)?, read_optional_client(&mut r)?);
             if resharer.is_some() != gates.is_some() {
                 return Err(CodecError::Value { what: "decryptors" });
             }
@@ -323,8 +323,8 @@ impl TestPlan {
                 gathered,
                 chain,
                 gru,
-                dealer: read_seat(&mut r)?,
-                counter: read_seat(&mut r)?,
+                dealer: read_optional_client(&mut r)?,
+                counter: read_optional_client(&mut r)?,
             });
         }
         r.end()?;
@@ -332,12 +332,12 @@ impl TestPlan {
     }
 }
 
-/// Head of messages about one unit: the unit, a hop, and a further number.
+/// Head of messages about one unit: the unit, a step, and a further number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub unit: UnitId,
-    pub hop: usize,
-    /// Which of the things received at the hop.
+    pub step: usize,
+    /// Which of the things received at the step.
     pub item: usize,
     /// Which chunk, where there are several.
     pub chunk: usize,
@@ -347,8 +347,8 @@ impl Place {
     /// Bytes it takes.
     pub(crate) const LENGTH: usize = 8 + 2 + 2 + 2 + 2 + 4;
 
-    pub(crate) fn new(unit: UnitId, hop: usize) -> Self {
-        Self { unit, hop, item: 0, chunk: 0 }
+    pub(crate) fn new(unit: UnitId, step: usize) -> Self {
+        Self { unit, step, item: 0, chunk: 0 }
     }
 
     pub(crate) fn encode(&self, content: &[u8]) -> Vec<u8> {
@@ -366,20 +366,20 @@ impl Place {
     fn head(&self) -> Writer {
         let mut w = Writer::default();
         w.u64(self.unit.test).u16(self.unit.group).u16(self.unit.part);
-        w.u16(self.hop).u16(self.item).u32(self.chunk as u32);
+        w.u16(self.step).u16(self.item).u32(self.chunk as u32);
         w
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), CodecError> {
         let mut r = Reader::new(bytes);
         let unit = UnitId { test: r.u64()?, group: r.u16()?, part: r.u16()? };
-        let place = Self { unit, hop: r.u16()?, item: r.u16()?, chunk: r.u32()? as usize };
+        let place = Self { unit, step: r.u16()?, item: r.u16()?, chunk: r.u32()? as usize };
         Ok((place, r.rest()))
     }
 
     /// A number that no other place of the session has, to derive randomness by.
     pub(crate) fn number(&self) -> u64 {
-        let parts = [self.unit.group, self.unit.part, self.hop, self.item, self.chunk];
+        let parts = [self.unit.group, self.unit.part, self.step, self.item, self.chunk];
         let mut hash = blake3::Hasher::new();
         hash.update(&self.unit.test.to_le_bytes());
         parts.iter().for_each(|&part| {

@@ -194,13 +194,13 @@ pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set:
     }
     for (index, &largest) in largest.iter().enumerate().skip(1) {
         let bounded =
-            program.hops.iter().filter(|hop| hop.feeds == Some(index)).all(|hop| is_bounded(&hop.then));
+            program.steps.iter().filter(|step| step.feeds == Some(index)).all(|step| is_bounded(&step.then));
         inputs.push(if bounded { 0 } else { exponent(largest) + MARGIN });
     }
     Ranges { norms, inputs }
 }
 
-/// Whether what a hop hands on is at most 1.
+/// Whether what a step hands on is at most 1.
 fn is_bounded(then: &Then) -> bool {
     match then {
         Then::Activate(activations) => {
@@ -223,9 +223,9 @@ fn first_columns(values: &Values, most: usize) -> Values {
 /// Runs a model on samples in double precision and notes the largest input of every operator.
 fn follow(program: &Program, weights: &Weights, samples: &Values, largest: &mut [f64]) {
     let mut current = samples.clone();
-    for hop in &program.hops {
-        let Some(Receive::Outputs { operator: index, input, .. }) = hop.receives.first() else { continue };
-        if !matches!(hop.then, Then::Activate(_) | Then::Label(_)) {
+    for step in &program.steps {
+        let Some(Receive::Outputs { operator: index, input, .. }) = step.receives.first() else { continue };
+        if !matches!(step.then, Then::Activate(_) | Then::Label(_)) {
             // Behind a recurrent unit only its state matters, which is bounded: small random states will do.
             let hidden = program.gru.map_or(0, |gru| gru.hidden);
             current = Values::new(samples.columns(), vec![1.0; hidden * samples.columns()]);
@@ -238,7 +238,7 @@ fn follow(program: &Program, weights: &Weights, samples: &Values, largest: &mut 
         }
         let (rows, biases) = operator.numbers(weights);
         let mut outputs = operator.apply_numbers(&rows, &biases, &current);
-        if let Then::Activate(activations) = &hop.then {
+        if let Then::Activate(activations) = &step.then {
             outputs.activate(activations);
         }
         current = outputs;

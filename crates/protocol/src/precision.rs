@@ -57,7 +57,7 @@ pub struct Precision {
 }
 
 /// No more fractional bits than this are of use: data and weights are single precision.
-const MOST_BITS: i32 = 26;
+const MAX_BITS: i32 = 26;
 
 /// The shares of a round's clients add up to this much less than 1, as a power of one half: products stay below half a
 /// modulus that is as close to a power of two.
@@ -95,7 +95,7 @@ impl Precision {
         }
         let state = program.gru.map_or(0, |gru| operators[gru.hidden_operator].input.fractional_bits());
         // |u + z h| is at most 1 but for rounding.
-        let gate = (room - 2 - state as i32).min(MOST_BITS - 2) as u32;
+        let gate = (room - 2 - state as i32).min(MAX_BITS - 2) as u32;
         let (gate, update) = (FixedPoint::new(gate, 0), FixedPoint::new(gate + state, 1));
         Ok(Self { operators, gate, update })
     }
@@ -109,10 +109,10 @@ fn is_close(ring: impl Ring) -> bool {
 
 /// Both get at least one, however much larger the numbers on one side are.
 fn split(fractional: i32, lean: i32) -> (i32, i32) {
-    let most = MOST_BITS.min(fractional - 1);
+    let most = MAX_BITS.min(fractional - 1);
     let weight = ((fractional + lean).div_euclid(2)).clamp(1.min(most), most);
-    let data = (fractional - weight).min(MOST_BITS);
-    ((fractional - data).min(MOST_BITS), data)
+    let data = (fractional - weight).min(MAX_BITS);
+    ((fractional - data).min(MAX_BITS), data)
 }
 
 /// Each client's share of a round's training data, and together a little less than 1. A client encodes its model times

@@ -2,18 +2,18 @@
 //! predictions are right. It sees shares and ciphertexts, no data, no models, no labels.
 
 mod attempts;
-pub(crate) mod cut;
 mod first_layer;
 pub(crate) mod hesv;
 mod later_layers;
-mod memory;
+mod persistence;
 mod replies;
 mod results;
 mod schedule;
+pub(crate) mod split;
 
-use attempts::asked;
+use attempts::base_test;
 pub(crate) use attempts::plan_of;
-pub use memory::Assignment;
+pub use persistence::Assignment;
 use results::TestState;
 pub use results::{TestRequest, TestResult};
 pub(crate) use schedule::most_active;
@@ -32,9 +32,9 @@ use crate::{
     codec::{Reader, Writer},
     decryptors::Planner,
     error::CodecError,
+    first_layer_batch::{FirstLayerBatch, FirstLayerBatchId},
     labels,
     message::{ENVELOPE, Hello, Kind, Place, UnitId},
-    pass::{Pass, PassId},
     role::{Digest, Effects, Incoming, Outgoing, Role},
     scope::Scope,
     secret::{self, SecretServer},
@@ -72,8 +72,8 @@ pub struct Principal {
     awaited: Coalition,
     next_test: u64,
     results: Vec<(u64, Vec<TestResult>)>,
-    over: Vec<Scope>,
-    memory: memory::Memory,
+    finished: Vec<Scope>,
+    persistence: persistence::Persistence,
     hesv: hesv::State,
 }
 
@@ -81,12 +81,12 @@ pub struct Principal {
 struct RoundState {
     started: bool,
     /// Samples gathered, and whether their first layer has begun.
-    gathered: BTreeMap<PassId, (Arc<Pass>, bool)>,
-    own: BTreeMap<(PassId, usize), Vec<Vec<Ciphertext>>>,
+    gathered: BTreeMap<FirstLayerBatchId, (Arc<FirstLayerBatch>, bool)>,
+    own: BTreeMap<(FirstLayerBatchId, usize), Vec<Vec<Ciphertext>>>,
     /// Messages as they came.
-    other: BTreeMap<(PassId, usize), Incoming>,
+    other: BTreeMap<(FirstLayerBatchId, usize), Incoming>,
     /// First-layer outputs of every model, chunk by chunk.
-    outputs: BTreeMap<(PassId, usize), Arc<FirstOutputs>>,
+    outputs: BTreeMap<(FirstLayerBatchId, usize), Arc<FirstOutputs>>,
 }
 
 /// First-layer outputs of every model on a chunk.
@@ -131,8 +131,8 @@ impl Principal {
             awaited: Coalition::EMPTY,
             next_test: 0,
             results: Vec::new(),
-            over: Vec::new(),
-            memory: memory::Memory::default(),
+            finished: Vec::new(),
+            persistence: persistence::Persistence::default(),
             hesv: hesv::State::default(),
         }
     }
@@ -173,7 +173,7 @@ impl Principal {
     pub fn end_round(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         self.rounds.remove(&round);
-        self.over.push(Scope::Round(round));
+        self.finished.push(Scope::Round(round));
         self.secret.forget_round(round);
         self.store.forget_round(round);
         self.hesv.forget_round(round);
@@ -190,7 +190,7 @@ impl Principal {
         self.session.clone().ok_or(Error::Local { what: "the session" })
     }
 
-    fn take(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+    fn on_message(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
         let Incoming { from, kind, ref content, digest } = message;
         let malformed = |why: CodecError| Error::Malformed { from, kind, why };
         let unexpected = |state| Error::Unexpected { from, kind, state };
@@ -267,8 +267,8 @@ impl Principal {
                 let context = self.units.get(&place.unit).and_then(|state| state.plan.as_ref());
                 let context = context.ok_or(unexpected("no such test"))?;
                 let mut products = products_of(&session);
-                let found = products.find(|(hop, item, ..)| (*hop, *item) == (place.hop, place.item));
-                let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "hop" }))?;
+                let found = products.find(|(step, item, ..)| (*step, *item) == (place.step, place.item));
+                let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "step" }))?;
                 let columns = session.program().operators[operator].positions * context.places().len();
                 let layout = &session.encryption()?.layouts[operator];
                 let count = layout.batches(columns) * layout.rows();
@@ -334,7 +334,7 @@ impl Principal {
         let unexpected = message.unexpected("somebody else's part, or no such test");
         let Some(state) = self.units.get_mut(&place.unit) else { return Err(unexpected) };
         let Some(context) = state.plan.clone() else { return Err(unexpected) };
-        if !may_send(session, &context, client, kind, place.hop) {
+        if !may_send(session, &context, client, kind, place.step) {
             return Err(unexpected);
         }
         if session.encryption.is_none() && matches!(kind, Kind::Shared | Kind::Triple) {
@@ -344,10 +344,10 @@ impl Principal {
         let (field, count) = (session.field(), context.places().len());
         match kind {
             Kind::Shared => {
-                let rows = session.program().shared_size(place.hop);
+                let rows = session.program().shared_size(place.step);
                 let share = SeedShare::new(field, rows, count, seed).expand();
-                state.inputs.insert(place.hop, Arc::new(share));
-                state.input_digests.insert(place.hop, message.digest);
+                state.inputs.insert(place.step, Arc::new(share));
+                state.input_digests.insert(place.step, message.digest);
             }
             Kind::Predicted => {
                 state.predicted = Some(labels::expand(&seed, context.label_bytes(session)));
@@ -362,7 +362,7 @@ impl Principal {
                 let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
                 let mut prg = Prg::new(&seed);
                 let mut draw = || Share::new(Matrix::uniform(field, hidden, count, &mut prg));
-                state.triples.insert(place.hop, Triple { a: draw(), b: draw(), c: draw() });
+                state.triples.insert(place.step, Triple { a: draw(), b: draw(), c: draw() });
             }
         }
         self.advance(place.unit)
@@ -430,15 +430,15 @@ impl secret::Host for Principal {
 
 impl Role for Principal {
     fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
-        self.take(message)
+        self.on_message(message)
     }
 
     fn session(&self) -> Option<&Arc<Session>> {
         self.session.as_ref()
     }
 
-    fn take_over(&mut self) -> Vec<Scope> {
-        std::mem::take(&mut self.over)
+    fn drain_finished(&mut self) -> Vec<Scope> {
+        std::mem::take(&mut self.finished)
     }
 
     fn awaiting(&self) -> String {
@@ -472,8 +472,8 @@ impl Role for Principal {
         }
         for (place, _) in self.halves.iter().filter(|(_, h)| h.own.is_some() && h.other.is_none()) {
             let (test, group) = (place.unit.test, place.unit.group);
-            let hop = place.hop;
-            all.push(format!("{} of test {test} group {group} hop {hop} from auxiliary", Kind::Half));
+            let step = place.step;
+            all.push(format!("{} of test {test} group {group} step {step} from auxiliary", Kind::Half));
         }
         for (test, state) in &self.tests {
             let owners = state.owners_left.keys().map(|&owner| PartyId::Client(owner));

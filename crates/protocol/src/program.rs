@@ -1,4 +1,4 @@
-//! A model as the servers and decryptors see it: linear operators on the servers' side, and between them hops to a
+//! A model as the servers and decryptors see it: linear operators on the servers' side, and between them steps to a
 //! client that decrypts, activates and shares again.
 
 use secsv_algebra::{Matrix, Ring};
@@ -123,9 +123,9 @@ impl Operator {
     }
 }
 
-/// Which client acts at a hop.
+/// Which client acts at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Seat {
+pub enum DecryptorSlot {
     /// Decryptor of a layer outside the recurrent unit: place in the chain, from 0.
     Layer(usize),
     /// Sees the first step's gates and every hidden state, and shares them again.
@@ -139,11 +139,11 @@ pub enum Seat {
 pub enum Input {
     /// The test data.
     Data,
-    /// What the client at this hop shared.
-    Hop(usize),
+    /// What the client at this step shared.
+    Step(usize),
 }
 
-/// What a client gets at a hop.
+/// What a client gets at a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Receive {
     /// Outputs of an operator at some positions.
@@ -162,7 +162,7 @@ pub enum Receive {
         /// Which operator.
         operator: usize,
     },
-    /// The gated sum: what the client at hop `gates` shared (z and u), the state shared at hop `state`: u + z * h.
+    /// The gated sum: what the client at step `gates` shared (z and u), the state shared at step `state`: u + z * h.
     Update {
         /// Where z and u come from.
         gates: usize,
@@ -181,7 +181,7 @@ pub enum Then {
     /// The update gate z and u = (1 - z) n of a step.
     Gates {
         /// The step, from 1 (the second).
-        step: usize,
+        time_step: usize,
     },
     /// The state after a later step.
     State,
@@ -192,9 +192,9 @@ pub enum Then {
 
 /// One visit to a client.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hop {
+pub struct DecryptionStep {
     /// By whom.
-    pub seat: Seat,
+    pub slot: DecryptorSlot,
     /// What it gets.
     pub receives: Vec<Receive>,
     /// What it does.
@@ -226,7 +226,7 @@ pub struct Program {
     /// The linear maps.
     pub operators: Vec<Operator>,
     /// The visits, in order.
-    pub hops: Vec<Hop>,
+    pub steps: Vec<DecryptionStep>,
     /// The recurrent unit, if there is one.
     pub gru: Option<GruShape>,
 }
@@ -239,7 +239,7 @@ impl Program {
             classes: architecture.classes(),
             prelude: Vec::new(),
             operators: Vec::new(),
-            hops: Vec::new(),
+            steps: Vec::new(),
             gru: None,
         };
         let mut input = Input::Data;
@@ -254,11 +254,11 @@ impl Program {
                 Layer::Gru(gru) => input = program.recurrent(input, gru)?,
             }
         }
-        let last = program.hops.len().checked_sub(1).ok_or(Error::Unsupported {
+        let last = program.steps.len().checked_sub(1).ok_or(Error::Unsupported {
             what: "a model without a linear layer cannot be tested under encryption",
         })?;
-        match std::mem::replace(&mut program.hops[last].then, Then::State) {
-            Then::Activate(activations) => program.hops[last].then = Then::Label(activations),
+        match std::mem::replace(&mut program.steps[last].then, Then::State) {
+            Then::Activate(activations) => program.steps[last].then = Then::Label(activations),
             _ => {
                 return Err(Error::Unsupported {
                     what: "the last layer with parameters must be linear, not a recurrent unit",
@@ -272,7 +272,7 @@ impl Program {
     /// The largest score is found from what the others are above the last one: a row less to encrypt, multiply and
     /// decrypt, and the last decryptor learns less.
     fn compare_with_last_class(&mut self) {
-        let last = self.hops.last().map(|hop| (hop.receives.as_slice(), &hop.then));
+        let last = self.steps.last().map(|step| (step.receives.as_slice(), &step.then));
         let Some(([Receive::Outputs { operator, .. }], Then::Label(activations))) = last else { return };
         let operator = &mut self.operators[*operator];
         if activations.is_empty() && operator.output_size() == operator.shape.d_out && self.classes > 1 {
@@ -303,15 +303,15 @@ impl Program {
 
     /// Places in the chain of decryptors outside the recurrent unit.
     pub fn chain(&self) -> usize {
-        self.hops.iter().filter(|hop| matches!(hop.seat, Seat::Layer(_))).count()
+        self.steps.iter().filter(|step| matches!(step.slot, DecryptorSlot::Layer(_))).count()
     }
 
-    /// Numbers of one sample that a client shares at a hop (gates: z above u).
-    pub fn shared_size(&self, hop: usize) -> usize {
+    /// Numbers of one sample that a client shares at a step (gates: z above u).
+    pub fn shared_size(&self, step: usize) -> usize {
         let hidden = self.gru.map_or(0, |gru| gru.hidden);
-        match &self.hops[hop].then {
+        match &self.steps[step].then {
             Then::Activate(_) => {
-                self.hops[hop].feeds.map_or(0, |operator| self.operators[operator].input_size())
+                self.steps[step].feeds.map_or(0, |operator| self.operators[operator].input_size())
             }
             Then::FirstState | Then::State => hidden,
             Then::Gates { .. } => 2 * hidden,
@@ -326,7 +326,7 @@ impl Program {
     }
 
     fn activate(&mut self, activation: Activation) -> Result<(), Error> {
-        match self.hops.last_mut().map(|hop| &mut hop.then) {
+        match self.steps.last_mut().map(|step| &mut step.then) {
             None => self.prelude.push(activation),
             Some(Then::Activate(activations)) => activations.push(activation),
             Some(_) => {
@@ -337,8 +337,8 @@ impl Program {
     }
 
     fn feed(&mut self, operator: usize) {
-        if let Some(hop) = self.hops.last_mut() {
-            hop.feeds = Some(operator);
+        if let Some(step) = self.steps.last_mut() {
+            step.feeds = Some(operator);
         }
     }
 
@@ -348,13 +348,13 @@ impl Program {
         self.feed(index);
         self.operators.push(operator);
         let receives = vec![Receive::Outputs { operator: index, input, first, count }];
-        self.hops.push(Hop {
-            seat: Seat::Layer(self.chain()),
+        self.steps.push(DecryptionStep {
+            slot: DecryptorSlot::Layer(self.chain()),
             receives,
             then: Then::Activate(Vec::new()),
             feeds: None,
         });
-        Input::Hop(self.hops.len() - 1)
+        Input::Step(self.steps.len() - 1)
     }
 
     /// PROTOCOL.md, the recurrent unit: the step-1 gates and every state go to one client, the later gates to another.
@@ -375,19 +375,34 @@ impl Program {
             Receive::Outputs { operator, input, first: 0, count: 1 },
             Receive::Bias { operator: hidden },
         ];
-        self.hops.push(Hop { seat: Seat::Resharer, receives, then: Then::FirstState, feeds: Some(hidden) });
-        for step in 1..gru.steps {
-            let state = self.hops.len() - 1;
+        self.steps.push(DecryptionStep {
+            slot: DecryptorSlot::Resharer,
+            receives,
+            then: Then::FirstState,
+            feeds: Some(hidden),
+        });
+        for time_step in 1..gru.steps {
+            let state = self.steps.len() - 1;
             let mut receives =
-                vec![Receive::Outputs { operator: hidden, input: Input::Hop(state), first: 0, count: 1 }];
-            if step == 1 {
+                vec![Receive::Outputs { operator: hidden, input: Input::Step(state), first: 0, count: 1 }];
+            if time_step == 1 {
                 receives.push(Receive::Outputs { operator, input, first: 1, count: gru.steps - 1 });
             }
-            self.hops.push(Hop { seat: Seat::Gates, receives, then: Then::Gates { step }, feeds: None });
+            self.steps.push(DecryptionStep {
+                slot: DecryptorSlot::Gates,
+                receives,
+                then: Then::Gates { time_step },
+                feeds: None,
+            });
             let receives = vec![Receive::Update { gates: state + 1, state }];
-            self.hops.push(Hop { seat: Seat::Resharer, receives, then: Then::State, feeds: Some(hidden) });
+            self.steps.push(DecryptionStep {
+                slot: DecryptorSlot::Resharer,
+                receives,
+                then: Then::State,
+                feeds: Some(hidden),
+            });
         }
-        Ok(Input::Hop(self.hops.len() - 1))
+        Ok(Input::Step(self.steps.len() - 1))
     }
 }
 
@@ -455,8 +470,8 @@ mod tests {
 
     #[test]
     fn equal_scores_are_the_lowest_class() {
-        let of_all = |rows: [f64; 3]| Values::new(1, rows.to_vec()).labels(3)[0];
-        assert_eq!([[1.0, 1.0, 1.0], [-3.0, -2.0, -1.0], [-1.0, 2.0, 2.0]].map(of_all), [0, 2, 1]);
+        let whole_round = |rows: [f64; 3]| Values::new(1, rows.to_vec()).labels(3)[0];
+        assert_eq!([[1.0, 1.0, 1.0], [-3.0, -2.0, -1.0], [-1.0, 2.0, 2.0]].map(whole_round), [0, 2, 1]);
         let scores = |rows: [f64; 2]| Values::new(1, rows.to_vec()).labels(3)[0];
         assert_eq!(
             [[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0], [-1.0, 3.0], [3.0, 3.0]].map(scores),

@@ -152,7 +152,7 @@ pub trait Role: Sized + Send + 'static {
     fn session(&self) -> Option<&Arc<Session>>;
 
     /// What has ended since this was last asked: messages about it are not needed any more.
-    fn take_over(&mut self) -> Vec<Scope> {
+    fn drain_finished(&mut self) -> Vec<Scope> {
         Vec::new()
     }
 

@@ -13,7 +13,7 @@
 //!
 //! (where scores are compared with the last class's, theta is what the rows are above the last one) with f_w and f_b
 //! fractional bits.
-//! Activations stretch errors by no more than their Lipschitz constants: relu 1, sigmoid 1/4, tanh 1, softmax 1/2 in
+//! Activations round batch errors by no more than their Lipschitz constants: relu 1, sigmoid 1/4, tanh 1, softmax 1/2 in
 //! the largest entry (the rows of its Jacobian have L1 norm 2 s (1 - s)), a square e (2 |y| + e). Encoding adds half a
 //! unit, 2^-(f_x + 1). A recurrent unit is followed step by step through r, z, n and h. The rounding of doubles is
 //! counted too, generously; it is smaller by orders of magnitude.
@@ -179,20 +179,20 @@ impl<'a> Coalition<'a> {
         let data = data.encoded(precision.operators[0].input);
         let mut shared: Vec<Tracked> = Vec::new();
         let mut input_gates = None;
-        for hop in &program.hops {
+        for step in &program.steps {
             let mut received = Vec::new();
-            for receive in &hop.receives {
+            for receive in &step.receives {
                 received.push(self.receive(receive, &data, &shared)?);
             }
-            let missing = Error::Local { what: "a hop that receives nothing" };
+            let missing = Error::Local { what: "a step that receives nothing" };
             let mut received = received.into_iter();
             let first = received.next().ok_or(missing.clone())?;
-            let format = hop.feeds.map(|operator| precision.operators[operator].input);
+            let format = step.feeds.map(|operator| precision.operators[operator].input);
             let encoded = |tracked: Tracked| match format {
                 Some(format) => Ok(tracked.encoded(format)),
-                None => Err(Error::Local { what: "a hop that feeds nothing" }),
+                None => Err(Error::Local { what: "a step that feeds nothing" }),
             };
-            shared.push(match &hop.then {
+            shared.push(match &step.then {
                 Then::Label(activations) => {
                     // What the last class is above itself is 0, and exact.
                     let mut scores = first.activated(activations);
@@ -206,9 +206,9 @@ impl<'a> Coalition<'a> {
                     encoded(gates(&first, 0, &hidden).1)?
                 }
                 Then::State => encoded(first)?,
-                Then::Gates { step } => {
+                Then::Gates { time_step } => {
                     input_gates = received.next().or(input_gates);
-                    let (z, u) = gates(input_gates.as_ref().ok_or(missing)?, step - 1, &first);
+                    let (z, u) = gates(input_gates.as_ref().ok_or(missing)?, time_step - 1, &first);
                     let (z, u) = (z.encoded(precision.gate), u.encoded(precision.update));
                     Tracked {
                         columns: z.columns,
@@ -222,12 +222,12 @@ impl<'a> Coalition<'a> {
     }
 
     fn receive(&self, receive: &Receive, data: &Tracked, shared: &[Tracked]) -> Result<Tracked, Error> {
-        let of = |hop: usize| shared.get(hop).ok_or(Error::Local { what: "an input nobody shared" });
+        let of = |step: usize| shared.get(step).ok_or(Error::Local { what: "an input nobody shared" });
         Ok(match receive {
             Receive::Outputs { operator, input, first, count } => {
                 let input = match input {
                     Input::Data => data,
-                    Input::Hop(hop) => of(*hop)?,
+                    Input::Step(step) => of(*step)?,
                 };
                 self.outputs(*operator, input, *first, *count)
             }
@@ -309,13 +309,13 @@ fn window(operator: &Operator, input: &Tracked, position: usize, column: usize) 
 }
 
 /// The update gate z and u = (1 - z) n of a step.
-fn gates(inputs: &Tracked, step: usize, hidden: &Tracked) -> (Tracked, Tracked) {
+fn gates(inputs: &Tracked, time_step: usize, hidden: &Tracked) -> (Tracked, Tracked) {
     use secsv_federation::clear::{sigmoid, tanh};
     let (size, columns) = (hidden.rows() / 3, hidden.columns);
     let empty = || Tracked { columns, numbers: Vec::new(), errors: Vec::new() };
     let (mut update, mut new) = (empty(), empty());
     for (i, column) in (0..size).flat_map(|i| (0..columns).map(move |column| (i, column))) {
-        let input = |gate: usize| inputs.at(step * 3 * size + gate * size + i, column);
+        let input = |gate: usize| inputs.at(time_step * 3 * size + gate * size + i, column);
         let recurrent = |gate: usize| hidden.at(gate * size + i, column);
         let gate = |g: usize| {
             let ((x, ex), (y, ey)) = (input(g), recurrent(g));

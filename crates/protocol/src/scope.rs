@@ -7,8 +7,8 @@ use crate::{
     codec::Reader,
     decryptors::Protocol,
     error::CodecError,
+    first_layer_batch,
     message::{Kind, Place, TestPlan},
-    pass,
     session::Federation,
 };
 
@@ -53,7 +53,7 @@ impl Federation {
             Kind::ClientKeys => size_of::<u16>(),
             Kind::Data if self.settings.protocol == Protocol::Hesv => size_of::<u32>(),
             Kind::Data => 0,
-            Kind::FirstLayer if from == PartyId::Auxiliary => pass::HEAD,
+            Kind::FirstLayer if from == PartyId::Auxiliary => first_layer_batch::HEAD,
             Kind::RoundStart | Kind::Model | Kind::FirstLayer => size_of::<u32>(),
             // A test's units may be announced one by one: roles see to it that none is announced twice.
             Kind::Test => {

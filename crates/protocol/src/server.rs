@@ -24,18 +24,18 @@ use secsv_he::{
 use crate::{
     Error, PartyId,
     error::CodecError,
+    first_layer_batch::{EVERYTHING, FirstLayerBatch},
     labels::Packed,
     message::{Kind, TestPlan, UnitId, split},
-    pass::{EVERYTHING, Pass},
     program::Receive,
     role::{Digest, Effects, Incoming, Meter, Outgoing, Phase},
     session::Session,
 };
 
-/// Batches that meet a model in one pass, so that its weights are read from memory once for all of them.
+/// Batches that meet a model in one first-layer batch, so that its weights are read from memory once for all of them.
 const BATCHES_AT_ONCE: usize = 4;
 
-/// A client's model of a round, or its models of a stretch, ready to multiply.
+/// A client's model of a round, or its models of a round batch, ready to multiply.
 pub(crate) struct LocalModel {
     pub weights: Vec<PreparedMatrix>,
     /// Biases, at the principal alone.
@@ -150,14 +150,14 @@ pub(crate) fn coalition_model(
 /// One server's share of a chunk's samples, arranged for the first operator.
 fn chunk_columns(
     session: &Session,
-    pass: &Pass,
+    layer_batch: &FirstLayerBatch,
     chunk: usize,
     data: &BTreeMap<usize, Arc<Share<Field>>>,
 ) -> Result<Matrix<Field>, Error> {
-    let group = &session.groups[pass.group];
+    let group = &session.groups[layer_batch.group];
     let (field, rows) = (session.field(), session.program().input_size);
-    let columns = pass.length(chunk);
-    let places: Vec<usize> = pass.places(chunk).collect();
+    let columns = layer_batch.length(chunk);
+    let places: Vec<usize> = layer_batch.places(chunk).collect();
     let mut elements = vec![0; rows * columns];
     for &(owner, first, count) in &group.parts {
         // Places ascend, and so do the parts of owners.
@@ -183,7 +183,7 @@ pub(crate) fn keeps_encoded_samples(session: &Session) -> bool {
     let Some(layout) = session.encryption.as_ref().and_then(|encryption| encryption.layouts.first()) else {
         return false;
     };
-    if session.stretches.len() < 2 {
+    if session.round_batches.len() < 2 {
         return false;
     }
     let positions = session.program().operators[0].positions;
@@ -217,7 +217,7 @@ impl EncodedChunks {
 /// One server's first-layer outputs of a chunk: for each model, batch after batch, row after row.
 pub(crate) fn first_products(
     session: &Session,
-    pass: &Pass,
+    layer_batch: &FirstLayerBatch,
     chunk: usize,
     data: &BTreeMap<usize, Arc<Share<Field>>>,
     models: &[(usize, Arc<LocalModel>)],
@@ -227,11 +227,11 @@ pub(crate) fn first_products(
     meter.enter(Phase::Linear);
     let layout = &session.encryption()?.layouts[0];
     let weights: Vec<_> = models.iter().map(|(_, model)| &model.weights[0]).collect();
-    if pass.id != EVERYTHING || !keeps_encoded_samples(session) {
-        return products(layout, &weights, &chunk_columns(session, pass, chunk, data)?, meter);
+    if layer_batch.id != EVERYTHING || !keeps_encoded_samples(session) {
+        return products(layout, &weights, &chunk_columns(session, layer_batch, chunk, data)?, meter);
     }
     let batches = kept.get(chunk, || {
-        Ok(layout.encode(&chunk_columns(session, pass, chunk, data)?, &mut meter.operations)?)
+        Ok(layout.encode(&chunk_columns(session, layer_batch, chunk, data)?, &mut meter.operations)?)
     })?;
     let mut outputs: Vec<Vec<Ciphertext>> = weights.iter().map(|_| Vec::new()).collect();
     for batches in batches.chunks(BATCHES_AT_ONCE) {
@@ -269,10 +269,10 @@ pub(crate) fn products(
 #[derive(Default)]
 pub(crate) struct UnitState {
     pub plan: Option<Arc<UnitContext>>,
-    /// What clients shared, by hop, and digests of the messages.
+    /// What clients shared, by step, and digests of the messages.
     pub inputs: BTreeMap<usize, Arc<Share<Field>>>,
     pub input_digests: BTreeMap<usize, Digest>,
-    /// Which receives are under way: hop, item and chunk.
+    /// Which receives are under way: step, item and chunk.
     pub started: BTreeSet<(usize, usize, usize)>,
     pub triples: BTreeMap<usize, Triple>,
     pub openings: BTreeMap<usize, Opening>,
@@ -351,30 +351,31 @@ pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), Codec
         if gathered.is_some_and(|g| g.total() != group.size || !unit.samples.difference(g).is_empty()) {
             return bad("gathered samples");
         }
-        let seated = unit.chain.iter().copied().chain(unit.gru.into_iter().flat_map(|(a, b)| [a, b]));
-        let seated = seated.chain(unit.dealer).chain(unit.counter);
+        let decryptors = unit.chain.iter().copied().chain(unit.gru.into_iter().flat_map(|(a, b)| [a, b]));
+        let decryptors = decryptors.chain(unit.dealer).chain(unit.counter);
         if unit.chain.len() != program.chain() || unit.gru.is_some() != program.gru.is_some() {
             return bad("decryptors");
         }
-        if seated.into_iter().any(|client| client >= session.federation.clients) {
+        if decryptors.into_iter().any(|client| client >= session.federation.clients) {
             return bad("decryptors");
         }
     }
     Ok(())
 }
 
-/// Receives of a program that are products with what a client shared at a hop.
+/// Receives of a program that are products with what a client shared at a step.
 pub(crate) fn products_of(session: &Session) -> impl Iterator<Item = (usize, usize, usize, usize)> + '_ {
-    let hops = session.program().hops.iter().enumerate();
-    hops.flat_map(|(hop, step)| {
-        step.receives.iter().enumerate().map(move |(item, receive)| (hop, item, receive))
-    })
-    .filter_map(|(hop, item, receive)| match receive {
-        Receive::Outputs { operator, input: crate::program::Input::Hop(from), .. } => {
-            Some((hop, item, *operator, *from))
-        }
-        _ => None,
-    })
+    let steps = session.program().steps.iter().enumerate();
+    steps
+        .flat_map(|(step, decryption)| {
+            decryption.receives.iter().enumerate().map(move |(item, receive)| (step, item, receive))
+        })
+        .filter_map(|(step, item, receive)| match receive {
+            Receive::Outputs { operator, input: crate::program::Input::Step(from), .. } => {
+                Some((step, item, *operator, *from))
+            }
+            _ => None,
+        })
 }
 
 /// What a unit lacks, and from whom: for the message when nothing moves any more.
@@ -388,26 +389,26 @@ pub(crate) fn missing(session: &Session, id: UnitId, state: &UnitState) -> Vec<S
     };
     let owners = context.owners(session).filter(|owner| !state.truths.contains_key(owner));
     let mut missing: Vec<String> = owners.map(|owner| from(Kind::Truth, owner, String::new())).collect();
-    let last = session.program().hops.len() - 1;
-    let open = (0..=last).find(|hop| match hop {
-        hop if *hop == last => state.predicted.is_none(),
-        hop => !state.inputs.contains_key(hop),
+    let last = session.program().steps.len() - 1;
+    let open = (0..=last).find(|step| match step {
+        step if *step == last => state.predicted.is_none(),
+        step => !state.inputs.contains_key(step),
     });
-    if let Some(hop) = open
-        && let Ok(client) = context.client(session.program().hops[hop].seat)
+    if let Some(step) = open
+        && let Ok(client) = context.client(session.program().steps[step].slot)
     {
-        let kind = if hop == last { Kind::Predicted } else { Kind::Shared };
-        missing.push(from(kind, client, format!(" hop {hop}")));
+        let kind = if step == last { Kind::Predicted } else { Kind::Shared };
+        missing.push(from(kind, client, format!(" step {step}")));
     }
-    let dealt = updates_of(session).find(|(hop, item, ..)| {
-        !state.triples.contains_key(hop) && !state.started.contains(&(*hop, *item, 0))
+    let dealt = updates_of(session).find(|(step, item, ..)| {
+        !state.triples.contains_key(step) && !state.started.contains(&(*step, *item, 0))
     });
-    if let (Some((hop, ..)), Some(dealer)) = (dealt, context.plan.dealer) {
-        missing.push(from(Kind::Triple, dealer, format!(" hop {hop}")));
+    if let (Some((step, ..)), Some(dealer)) = (dealt, context.plan.dealer) {
+        missing.push(from(Kind::Triple, dealer, format!(" step {step}")));
     }
     let openings = state.openings.iter().filter(|(_, opening)| opening.other.is_none());
-    missing.extend(openings.map(|(hop, _)| {
-        format!("{} of test {test} group {group} hop {hop} from the other server", Kind::Opening)
+    missing.extend(openings.map(|(step, _)| {
+        format!("{} of test {test} group {group} step {step} from the other server", Kind::Opening)
     }));
     missing
 }
@@ -439,18 +440,20 @@ pub(crate) fn waits_for(party: PartyId, missing: &[String]) -> String {
     }
 }
 
-/// Whether a client is the one to send this: the one at the hop's seat, an owner, the dealer.
+/// Whether a client is the one to send this: the one at the step's slot, an owner, the dealer.
 pub(crate) fn may_send(
     session: &Session,
     context: &UnitContext,
     client: usize,
     kind: Kind,
-    hop: usize,
+    step: usize,
 ) -> bool {
-    let seat = |hop: usize| session.program().hops.get(hop).and_then(|step| context.client(step.seat).ok());
+    let slot = |step: usize| {
+        session.program().steps.get(step).and_then(|decryption| context.client(decryption.slot).ok())
+    };
     match kind {
-        Kind::Shared => seat(hop) == Some(client) && hop + 1 < session.program().hops.len(),
-        Kind::Predicted => seat(session.program().hops.len() - 1) == Some(client),
+        Kind::Shared => slot(step) == Some(client) && step + 1 < session.program().steps.len(),
+        Kind::Predicted => slot(session.program().steps.len() - 1) == Some(client),
         Kind::Truth => context.owners(session).any(|owner| owner == client),
         Kind::Triple => context.plan.dealer == Some(client),
         _ => false,

@@ -79,7 +79,7 @@ pub struct Session {
     /// Shares of each round's training data, by client.
     pub shares: BTreeMap<RoundId, Vec<f64>>,
     /// Rounds whose models are encrypted and tested together, by the first of them.
-    pub stretches: BTreeMap<RoundId, Vec<RoundId>>,
+    pub round_batches: BTreeMap<RoundId, Vec<RoundId>>,
     /// Samples of a chunk, at most.
     per_chunk: usize,
 }
@@ -95,14 +95,14 @@ pub struct Encryption {
 }
 
 /// Models of a round that are tested together, at most: their predictions travel in one message ...
-pub(crate) const MOST_TOGETHER: usize = 1024;
+pub(crate) const MAX_TOGETHER: usize = 1024;
 /// ... of no more bytes than this, for all rounds and samples.
-const MOST_LABEL_BYTES: usize = 1 << 25;
+const MAX_LABEL_BYTES: usize = 1 << 25;
 /// Bytes that one model's weights may take at a server, ready to multiply.
 const MODEL_MEMORY: usize = 96 << 20;
 /// First-layer batches of one chunk: few enough to work on several chunks at once ...
 const CHUNK_BATCHES: usize = 16;
-/// ... and fewer where rounds are taken together, so that there are few stretches to work on.
+/// ... and fewer where rounds are taken together, so that there are few round batches to work on.
 const CHUNK_BATCHES_OF_STRETCH: usize = 4;
 
 impl Session {
@@ -124,7 +124,7 @@ impl Session {
     /// The proposal that this follows from.
     pub(crate) fn proposal(&self) -> Vec<u8> {
         let layouts = self.encryption.iter().flat_map(|encryption| &encryption.layouts);
-        encode(self.leader, &self.hellos, longest(&self.stretches), layouts.map(Layout::method))
+        encode(self.leader, &self.hellos, longest(&self.round_batches), layouts.map(Layout::method))
     }
 
     /// What follows from a proposal.
@@ -177,8 +177,8 @@ impl Session {
             Some(parameters) => Precision::new(program, &ranges, parameters.field(), federation.clients)?,
             None => Precision::new(program, &ranges, Ring64, federation.clients)?,
         };
-        let stretches = federation.stretches(rounds);
-        let encryption = Encryption::new(federation, longest(&stretches), methods)?;
+        let round_batches = federation.round_batches(rounds);
+        let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
         let positions = program.operators[0].positions;
         let batch = encryption.as_ref().map_or(4096, |e| e.layouts[0].batch());
         let samples_in_batch = NonZeroUsize::new((batch / positions).max(1)).unwrap_or(NonZeroUsize::MIN);
@@ -188,7 +188,7 @@ impl Session {
             Protocol::Hesv => OwnerGroups::new(&sizes, network(program)?, NonZeroUsize::MIN)?,
             _ => OwnerGroups::new(&sizes, network(program)?, samples_in_batch)?,
         };
-        let batches = if longest(&stretches) > 1 { CHUNK_BATCHES_OF_STRETCH } else { CHUNK_BATCHES };
+        let batches = if longest(&round_batches) > 1 { CHUNK_BATCHES_OF_STRETCH } else { CHUNK_BATCHES };
         let per_chunk = (batches * batch / positions).max(1);
         let (groups, chunks) = arrange(&owner_groups, &sizes, per_chunk);
         let shares = federation.rounds.iter().map(|(&round, sizes)| (round, shares(sizes))).collect();
@@ -203,34 +203,34 @@ impl Session {
             groups,
             chunks,
             shares,
-            stretches,
+            round_batches,
             per_chunk,
         })
     }
 
-    /// The rounds of a stretch; none if no stretch begins with this one.
-    pub fn rounds_of(&self, stretch: RoundId) -> &[RoundId] {
-        self.stretches.get(&stretch).map_or(&[], |rounds| rounds)
+    /// The rounds of a round batch; none if no round batch begins with this one.
+    pub fn rounds_of(&self, round_batch: RoundId) -> &[RoundId] {
+        self.round_batches.get(&round_batch).map_or(&[], |rounds| rounds)
     }
 
-    /// The stretch that a round is in.
-    pub fn stretch_of(&self, round: RoundId) -> RoundId {
-        self.stretches.range(..=round).next_back().map_or(round, |(stretch, _)| *stretch)
+    /// The round batch that a round is in.
+    pub fn round_batch_of(&self, round: RoundId) -> RoundId {
+        self.round_batches.range(..=round).next_back().map_or(round, |(round_batch, _)| *round_batch)
     }
 
     /// How many models of a round are tested together, at most.
     pub fn most_together(&self) -> usize {
-        let of_one = longest(&self.stretches) * self.label_field().packed_len(self.samples());
-        let most = if self.federation.tests_together() { MOST_TOGETHER } else { 1 };
-        (MOST_LABEL_BYTES / of_one.max(1)).clamp(1, most)
+        let of_one = longest(&self.round_batches) * self.label_field().packed_len(self.samples());
+        let most = if self.federation.tests_together() { MAX_TOGETHER } else { 1 };
+        (MAX_LABEL_BYTES / of_one.max(1)).clamp(1, most)
     }
 
     /// So many samples in chunks.
-    pub(crate) fn cut(&self, samples: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        cut(samples, self.per_chunk)
+    pub(crate) fn divide(&self, samples: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        divide(samples, self.per_chunk)
     }
 
-    /// The model as hops.
+    /// The model as steps.
     pub fn program(&self) -> &Program {
         &self.federation.program
     }
@@ -335,9 +335,9 @@ impl Session {
     }
 }
 
-/// How many rounds the longest stretch has.
-fn longest(stretches: &BTreeMap<RoundId, Vec<RoundId>>) -> usize {
-    stretches.values().map(Vec::len).max().unwrap_or(1)
+/// How many rounds the longest round batch has.
+fn longest(round_batches: &BTreeMap<RoundId, Vec<RoundId>>) -> usize {
+    round_batches.values().map(Vec::len).max().unwrap_or(1)
 }
 
 fn encode(
@@ -410,7 +410,7 @@ fn of_rounds(shape: LayerShape, rounds: usize) -> LayerShape {
 }
 
 /// Chunks of equal size, so that the last is not nearly empty.
-fn cut(size: usize, per_chunk: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+fn divide(size: usize, per_chunk: usize) -> impl Iterator<Item = Range<usize>> + use<> {
     let count = size.div_ceil(per_chunk).max(1);
     let bound = move |k: usize| k * size / count;
     (0..count).map(move |k| bound(k)..bound(k + 1))
@@ -430,7 +430,7 @@ fn arrange(owner_groups: &OwnerGroups, sizes: &[u64], per_chunk: usize) -> (Vec<
             })
             .collect();
         let first = chunks.len();
-        chunks.extend(cut(size, per_chunk).map(|places| Chunk { group: index, places }));
+        chunks.extend(divide(size, per_chunk).map(|places| Chunk { group: index, places }));
         groups.push(Group { owners: group.owners(), size, parts, chunks: first..chunks.len() });
     }
     (groups, chunks)

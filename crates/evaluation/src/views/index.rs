@@ -6,7 +6,7 @@ use secsv_federation::{Coalition, FederationSpec, ModelSpec, RoundId};
 use secsv_protocol::{
     PartyId, Program,
     decryptors::Protocol,
-    program::{Input, Receive, Seat, Then},
+    program::{DecryptorSlot, Input, Receive, Then},
     session::Session,
 };
 use serde::Serialize;
@@ -168,7 +168,7 @@ impl Index {
             test_sizes: test_sizes.collect(),
             rounds: federation.rounds.keys().map(|&round| round_entry(session, round, names)).collect(),
             share_factor: secsv_protocol::precision::shares(&[1]).iter().sum(),
-            stretches: session.stretches.values().cloned().collect(),
+            stretches: session.round_batches.values().cloned().collect(),
             groups: session.groups.iter().map(|group| all(group.owners)).collect(),
             leader: names.client(session.leader),
             model: spec.model.clone(),
@@ -234,12 +234,12 @@ fn operators(session: &Session) -> Vec<OperatorEntry> {
 }
 
 fn hops(program: &Program) -> Vec<HopEntry> {
-    let entry = |(hop, step): (usize, &secsv_protocol::program::Hop)| HopEntry {
+    let entry = |(hop, step): (usize, &secsv_protocol::program::DecryptionStep)| HopEntry {
         hop,
-        seat: match step.seat {
-            Seat::Layer(place) => format!("layer {place}"),
-            Seat::Resharer => "re-sharer".to_owned(),
-            Seat::Gates => "gates".to_owned(),
+        seat: match step.slot {
+            DecryptorSlot::Layer(place) => format!("layer {place}"),
+            DecryptorSlot::Resharer => "re-sharer".to_owned(),
+            DecryptorSlot::Gates => "gates".to_owned(),
         },
         receives: step.receives.iter().enumerate().map(receive).collect(),
         then: match step.then {
@@ -250,7 +250,7 @@ fn hops(program: &Program) -> Vec<HopEntry> {
         },
         feeds: step.feeds,
     };
-    program.hops.iter().enumerate().map(entry).collect()
+    program.steps.iter().enumerate().map(entry).collect()
 }
 
 fn receive((item, receive): (usize, &Receive)) -> ReceiveEntry {
@@ -262,7 +262,7 @@ fn receive((item, receive): (usize, &Receive)) -> ReceiveEntry {
             operator: Some(operator),
             input: Some(match input {
                 Input::Data => "samples".to_owned(),
-                Input::Hop(hop) => format!("hop {hop}"),
+                Input::Step(hop) => format!("hop {hop}"),
             }),
             first_position: Some(first),
             positions: Some(count),

@@ -118,7 +118,7 @@ impl<'a> PartyIndex<'a> {
 }
 
 fn message(number: usize, seen: &Seen, names: &Names) -> MessageEntry {
-    let About { test, group, part, hop, item, chunk, client, round, owner, .. } = seen.about;
+    let About { test, group, part, step: hop, item, chunk, client, round, owner, .. } = seen.about;
     let client = client.map(|client| names.client(client));
     let owner = owner.map(|owner| names.client(owner));
     MessageEntry {
@@ -147,7 +147,7 @@ fn array(opened: &Opened, name: &str, names: &Names) -> ArrayEntry {
         test: about.test,
         group: about.group,
         part: about.part,
-        hop: about.hop,
+        hop: about.step,
         item: about.item,
         client: about.client.map(|client| names.client(client)),
         round: about.round,
@@ -157,7 +157,7 @@ fn array(opened: &Opened, name: &str, names: &Names) -> ArrayEntry {
         operator: about.operator,
         first_position: about.positions.map(|(first, _)| first),
         positions: about.positions.map(|(_, count)| count),
-        step: about.step,
+        step: about.time_step,
         shape: [opened.shape.0, opened.shape.1],
         scale: opened.scale,
     }

@@ -14,7 +14,8 @@ use secsv_protocol::{
 };
 
 use crate::federations::{
-    Act, Fixture, PROTOCOLS, Recipe, Shape, compact, in_stretches, recipe, recipe_in_stretches, settings,
+    Act, Fixture, PROTOCOLS, Recipe, Shape, compact, in_round_batches, recipe, recipe_in_round_batches,
+    settings,
 };
 
 /// Runs everything and compares; where fixed point has no answer, neither have the roles, for the same reason.
@@ -66,14 +67,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_federations_in_stretches(recipe in recipe_in_stretches()) {
-        let answered = check(&recipe, in_stretches(Preset::Compact))?;
-        let stretches = recipe.build().session(in_stretches(Preset::Compact)).map(|s| s.stretches);
-        println!("answered: {answered}, {stretches:?}");
+    fn random_federations_in_round_batches(recipe in recipe_in_round_batches()) {
+        let answered = check(&recipe, in_round_batches(Preset::Compact))?;
+        let round_batches = recipe.build().session(in_round_batches(Preset::Compact)).map(|s| s.round_batches);
+        println!("answered: {answered}, {round_batches:?}");
     }
 }
 
-/// Ten rounds of one layer, one of which somebody missed: two stretches and a round by itself.
+/// Ten rounds of one layer, one of which somebody missed: two round batches and a round by itself.
 #[test]
 fn rounds_with_the_same_participants_are_tested_together() {
     let shape = Shape::Logistic { features: 48 };
@@ -85,8 +86,8 @@ fn rounds_with_the_same_participants_are_tested_together() {
     fixture.local.remove(&(absent, 2));
     fixture.aggregate();
     for preset in [Preset::Compact, Preset::Standard] {
-        let found = fixture.run_honestly(in_stretches(preset)).unwrap();
-        let lengths: Vec<usize> = found.session.stretches.values().map(Vec::len).collect();
+        let found = fixture.run_honestly(in_round_batches(preset)).unwrap();
+        let lengths: Vec<usize> = found.session.round_batches.values().map(Vec::len).collect();
         assert_eq!(lengths, [4, 1, 5], "{preset:?}");
         assert_eq!(found.right, fixture.expected(&found.session).unwrap(), "{preset:?}");
     }

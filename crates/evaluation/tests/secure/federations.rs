@@ -380,10 +380,10 @@ impl Fixture {
         self.coalitions().into_iter().map(request).collect()
     }
 
-    /// The same, several coalitions of a round to a test where roles test them together, and all rounds of a stretch.
+    /// The same, several coalitions of a round to a test where roles test them together, and all rounds of a round batch.
     pub fn requests_together(&self, settings: Settings) -> Result<Vec<TestRequest>, RoleError> {
         if settings.whole_rounds {
-            return Ok(self.requests_by_stretch(&self.session(settings)?));
+            return Ok(self.requests_by_round_batch(&self.session(settings)?));
         }
         let most = if self.federation(settings)?.tests_together() { 1 + self.seed as usize % 37 } else { 1 };
         let mut requests: Vec<TestRequest> = Vec::new();
@@ -398,11 +398,11 @@ impl Fixture {
         Ok(requests)
     }
 
-    fn requests_by_stretch(&self, session: &Session) -> Vec<TestRequest> {
+    fn requests_by_round_batch(&self, session: &Session) -> Vec<TestRequest> {
         let most = if session.federation.tests_together() { 1 + self.seed as usize % 37 } else { 1 };
         let samples = SampleSet::all(self.samples());
         let mut requests = vec![TestRequest::new(RoundId(1), Coalition::EMPTY, samples.clone())];
-        for (&round, rounds) in &session.stretches {
+        for (&round, rounds) in &session.round_batches {
             let coalitions: Vec<_> = self.participants[&round].subsets().filter(|c| !c.is_empty()).collect();
             requests.extend(coalitions.chunks(most).map(|coalitions| TestRequest {
                 rounds: rounds.clone(),
@@ -514,12 +514,12 @@ pub fn settings(protocol: Protocol, preset: Preset, matmul: Matmul) -> Settings 
 }
 
 /// Where all coalitions of all rounds are asked for at once.
-pub fn in_stretches(preset: Preset) -> Settings {
+pub fn in_round_batches(preset: Preset) -> Settings {
     Settings { whole_rounds: true, ..settings(Protocol::SecSv, preset, Matmul::Packed) }
 }
 
 /// A model of one layer with so many inputs that some rounds may be tested together.
-pub fn recipe_in_stretches() -> impl Strategy<Value = Recipe> {
+pub fn recipe_in_round_batches() -> impl Strategy<Value = Recipe> {
     (recipe(4..7, 2..6), 2usize..4, 2usize..6).prop_map(|(recipe, classes, rounds)| {
         let features = 4 * rounds * (classes - 1) + recipe.seed as usize % 4;
         Recipe { shape: Shape::Logistic { features }, classes, ..recipe }

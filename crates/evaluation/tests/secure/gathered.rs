@@ -12,10 +12,10 @@ use crate::federations::{Act, Fixture, Recipe, Shape, compact};
 type Answers = BTreeMap<(RoundId, Coalition), SampleSet>;
 
 /// Runs tests of some of the samples each, as if these were all that the round still needs.
-fn run(fixture: &Fixture, asked: &Answers, among: &SampleSet) -> (Answers, Accounts) {
+fn run(fixture: &Fixture, asked: &Answers, candidate_samples: &SampleSet) -> (Answers, Accounts) {
     let mut world = fixture.world(compact(Protocol::SecSv), Box::new(Honest)).unwrap();
     let request = |(&(round, coalition), samples): (&_, &SampleSet)| TestRequest {
-        among: among.clone(),
+        candidate_samples: candidate_samples.clone(),
         ..TestRequest::new(round, coalition, samples.clone())
     };
     let mut found = BTreeMap::new();
@@ -69,14 +69,14 @@ fn answers_are_the_same_in_fewer_replies() {
         let (recipe, fixture) = of_many_batches(&shape, seed);
         let mut rng = StdRng::seed_from_u64(seed);
         let all = SampleSet::all(fixture.samples());
-        let among = some(&all, 0.3, &mut rng);
+        let candidate_samples = some(&all, 0.3, &mut rng);
         let asked: Answers = fixture
             .coalitions()
             .into_iter()
             .filter(|(_, coalition)| coalition.len() > 1)
-            .map(|test| (test, some(&among, 0.7, &mut rng)))
+            .map(|test| (test, some(&candidate_samples, 0.7, &mut rng)))
             .collect();
-        let (gathered, less) = run(&fixture, &asked, &among);
+        let (gathered, less) = run(&fixture, &asked, &candidate_samples);
         let (ungathered, more) = run(&fixture, &asked, &all);
         let session = fixture.session(compact(Protocol::SecSv)).unwrap();
         let expected: Answers = fixture
@@ -100,9 +100,9 @@ fn samples_beyond_those_gathered_are_tested() {
     let (_, fixture) = of_many_batches(&Shape::Logistic { features: 40 }, 3);
     let mut rng = StdRng::seed_from_u64(3);
     let all = SampleSet::all(fixture.samples());
-    let among = some(&all, 0.3, &mut rng);
+    let candidate_samples = some(&all, 0.3, &mut rng);
     let test = (RoundId(1), Coalition::first(2));
-    let (found, _) = run(&fixture, &[(test, all)].into(), &among);
+    let (found, _) = run(&fixture, &[(test, all)].into(), &candidate_samples);
     let session = fixture.session(compact(Protocol::SecSv)).unwrap();
     assert_eq!(found[&test], fixture.expected(&session).unwrap()[&test]);
 }

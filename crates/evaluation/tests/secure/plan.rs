@@ -12,7 +12,9 @@ use secsv_protocol::{
     session::{Matmul, Settings, typical_costs},
 };
 
-use crate::federations::{Act, Fixture, Recipe, Shape, in_stretches, recipe, recipe_in_stretches, settings};
+use crate::federations::{
+    Act, Fixture, Recipe, Shape, in_round_batches, recipe, recipe_in_round_batches, settings,
+};
 
 /// Runs all tests.
 fn counted(fixture: &Fixture, settings: Settings) -> Result<Accounts, Error> {
@@ -55,7 +57,7 @@ fn check_fixture(recipe: &Recipe, fixture: &Fixture, settings: Settings) -> Resu
 
 fn all_settings() -> [Settings; 6] {
     [
-        in_stretches(Preset::Compact),
+        in_round_batches(Preset::Compact),
         settings(Protocol::SecSv, Preset::Compact, Matmul::Packed),
         settings(Protocol::SecSv, Preset::Compact, Matmul::Reducing),
         settings(Protocol::SecretSv, Preset::Standard, Matmul::Packed),
@@ -103,7 +105,10 @@ fn rounds_of_known_models_are_not_opened() {
         fixture.local.retain(|(round, client), _| *round != first || present.contains(client));
         fixture.aggregate();
         for _ in 0..5 {
-            assert!(check_fixture(&recipe, &fixture, in_stretches(Preset::Compact)).unwrap(), "{present:?}");
+            assert!(
+                check_fixture(&recipe, &fixture, in_round_batches(Preset::Compact)).unwrap(),
+                "{present:?}"
+            );
         }
     }
 }
@@ -130,8 +135,8 @@ proptest! {
     }
 
     #[test]
-    fn random_federations_in_stretches(recipe in recipe_in_stretches()) {
-        let answered = check(&recipe, in_stretches(Preset::Compact))?;
+    fn random_federations_in_round_batches(recipe in recipe_in_round_batches()) {
+        let answered = check(&recipe, in_round_batches(Preset::Compact))?;
         println!("answered: {answered}");
     }
 }

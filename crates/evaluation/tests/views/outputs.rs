@@ -37,7 +37,7 @@ fn check<R: Ring>(ring: R, case: &Case, seen: &Seen, is_all: bool) {
         let about = &array.about;
         let (round, coalition, owner) =
             (about.round.unwrap(), about.coalition.unwrap(), about.owner.unwrap());
-        let key = (round, coalition, owner, about.hop.unwrap(), about.item.unwrap_or(0));
+        let key = (round, coalition, owner, about.step.unwrap(), about.item.unwrap_or(0));
         let matrix = expected.get(&key).unwrap_or_else(|| panic!("client {client} read {key:?}"));
         let count = case.inputs[owner].test_set.len();
         assert_eq!(numbers(array), stacked(matrix, count, &about.samples), "client {client} {key:?}");
@@ -91,7 +91,7 @@ fn everything(protocol: Protocol, shape: Shape, samples: &[usize], rounds: u32) 
 #[test]
 fn rounds_that_are_stacked() {
     let seen = everything(Protocol::SecSv, Shape::Logistic, &[6, 1, 0, 4, 3], 4);
-    assert!(seen.session.stretches.values().any(|rounds| rounds.len() > 1), "nothing is stacked");
+    assert!(seen.session.round_batches.values().any(|rounds| rounds.len() > 1), "nothing is stacked");
     // A decryptor is sent fewer outputs than it computes.
     let sent = seen.of_clients("reply").count();
     assert!(sent > 0 && sent < seen.of_clients("derived-outputs").count());

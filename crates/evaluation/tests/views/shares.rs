@@ -50,12 +50,12 @@ fn samples_and_activations<R: Ring>(ring: R, case: &Case, seen: &Seen) {
     let mut handed: BTreeMap<_, Vec<i64>> = BTreeMap::new();
     for (_, array) in seen.of_clients("derived-activations") {
         let about = &array.about;
-        handed.insert((about.test, about.group, about.hop, about.owner, about.item), numbers(array));
+        handed.insert((about.test, about.group, about.step, about.owner, about.item), numbers(array));
     }
     let mut compared = 0;
     for (one, other) in pairs(seen, "activation-share") {
         let about = &one.about;
-        let key = (about.test, about.group, about.hop, about.owner, about.item);
+        let key = (about.test, about.group, about.step, about.owner, about.item);
         assert_eq!(added(ring, &numbers(one), &numbers(other)), handed[&key], "{key:?}");
         compared += 1;
     }

@@ -153,7 +153,7 @@ impl FederationFile {
             .map_err(|error| KitError::new(file, "tensors", error.into()))?;
         let keys = self.parties.iter().skip(2).filter_map(|party| party.envelope_key.map(|key| key.0));
         Federation::new(spec, &architecture, |round| self.participants(round), settings)
-            .and_then(|federation| federation.among(keys.collect(), digest))
+            .and_then(|federation| federation.with_identities(keys.collect(), digest))
             .map_err(|error| KitError::new(file, "session", error.into()))
     }
 

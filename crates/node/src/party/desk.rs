@@ -634,7 +634,7 @@ impl<R: Hosted> Desk<R> {
         }
         let counted = harvest.counted.into_iter();
         batch.tests.extend(counted.map(|(test, request)| TestRecord { test, request, result: None }));
-        let over = seat.role.take_over();
+        let over = seat.role.drain_finished();
         if self.tells && !over.is_empty() {
             self.tell_ends(&over);
         }

@@ -141,10 +141,10 @@ impl Client {
     }
 }
 
-/// What a hop handed on, encrypted, where the protocol is HESV.
+/// What a step handed on, encrypted, where the protocol is HESV.
 pub(super) fn encrypted(
     session: &Session,
-    hop: usize,
+    step: usize,
     handed: &Handed<Field>,
     key: &SecretKey,
     seed: &Seed,
@@ -162,7 +162,7 @@ pub(super) fn encrypted(
         }
     };
     let mut rng = Prg::new(&seed);
-    Upload::encrypt(session, hop, handed, key, &mut rng, meter).map(Some)
+    Upload::encrypt(session, step, handed, key, &mut rng, meter).map(Some)
 }
 
 /// The gated sum, as the server computed it.

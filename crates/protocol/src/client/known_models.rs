@@ -22,10 +22,10 @@ impl Client {
         let position = self.position;
         let mut r = Reader::new(content);
         let (test, rounds) = (r.u64()?, r.rounds()?);
-        // Of one stretch: what is answered is as long as rounds times tests.
-        let stretch =
-            self.session.as_ref().zip(rounds.first()).map(|(s, &round)| s.rounds_of(s.stretch_of(round)));
-        if stretch.is_none_or(|stretch| rounds.iter().any(|round| !stretch.contains(round))) {
+        // Of one round batch: what is answered is as long as rounds times tests.
+        let round_batch =
+            self.session.as_ref().zip(rounds.first()).map(|(s, &round)| s.rounds_of(s.round_batch_of(round)));
+        if round_batch.is_none_or(|round_batch| rounds.iter().any(|round| !round_batch.contains(round))) {
             return Err(CodecError::Value { what: "rounds" });
         }
         let mut tests = Vec::new();

@@ -1,4 +1,4 @@
-//! What a hop receives, decrypted or put together from two shares.
+//! What a step receives, decrypted or put together from two shares.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +18,19 @@ use crate::{
     session::Session,
 };
 
-/// Marks a share from the auxiliary among a hop's parts.
+/// Marks a share from the auxiliary among a step's parts.
 pub(super) const FROM_AUXILIARY: usize = usize::MAX;
 
-/// Which parts a hop is made of.
-pub(super) fn expected_parts(session: &Session, context: &UnitContext, hop: usize) -> Vec<(usize, usize)> {
-    let receives = session.program().hops[hop].receives.iter().enumerate();
+/// Which parts a step is made of.
+pub(super) fn expected_parts(session: &Session, context: &UnitContext, step: usize) -> Vec<(usize, usize)> {
+    let receives = session.program().steps[step].receives.iter().enumerate();
     receives
         .flat_map(|(item, receive)| match receive {
             _ if session.encryption.is_none() => vec![(item, 0), (item, FROM_AUXILIARY)],
             Receive::Outputs { input: Input::Data, .. } => {
                 let sent = &context.combinations(session).sent;
                 let parts = |(k, &number): (usize, &usize)| {
-                    let chunks = context.pass.wanted_chunks(&context.selections[number].samples);
+                    let chunks = context.layer_batch.wanted_chunks(&context.selections[number].samples);
                     chunks.map(move |chunk| (item * sent.len() + k, chunk)).collect::<Vec<_>>()
                 };
                 sent.iter().enumerate().flat_map(parts).collect()
@@ -42,22 +42,22 @@ pub(super) fn expected_parts(session: &Session, context: &UnitContext, hop: usiz
         .collect()
 }
 
-/// Checks a part of what a hop receives: replies, or one server's share of outputs.
+/// Checks a part of what a step receives: replies, or one server's share of outputs.
 pub(super) fn check_part(
     session: &Session,
     context: &UnitContext,
-    hop: usize,
+    step: usize,
     (item, part): (usize, usize),
     bytes: &[u8],
 ) -> Result<(), CodecError> {
-    if !expected_parts(session, context, hop).contains(&(item, part)) {
+    if !expected_parts(session, context, step).contains(&(item, part)) {
         return Err(CodecError::Value { what: "item or chunk" });
     }
     let program = session.program();
     let samples = context.places().len();
     let sent = &context.combinations(session).sent;
     let together = if session.encryption.is_some() { sent.len().max(1) } else { 1 };
-    let receive = program.hops[hop].receives.get(item / together);
+    let receive = program.steps[step].receives.get(item / together);
     let receive = receive.ok_or(CodecError::Value { what: "item" })?;
     let hidden = program.gru.map_or(0, |gru| gru.hidden);
     let elements = |operator: Option<usize>, columns: usize| {
@@ -76,8 +76,8 @@ pub(super) fn check_part(
         }
         Receive::Outputs { operator, input: Input::Data, first, count } => {
             let selection = &context.selections[sent[item % together]];
-            let columns = program.operators[operator].positions * context.pass.length(part);
-            let wants = context.pass.wants(&selection.samples, part, (first, count));
+            let columns = program.operators[operator].positions * context.layer_batch.length(part);
+            let wants = context.layer_batch.wants(&selection.samples, part, (first, count));
             check::replies(session, operator, columns, wants, bytes)
         }
         Receive::Outputs { operator, count, .. } => {
@@ -98,7 +98,7 @@ impl zeroize::Zeroize for Matrices {
     }
 }
 
-/// Decrypts what a unit receives at its only hop, where models are tested together: outputs that those of every coalition follow from.
+/// Decrypts what a unit receives at its only step, where models are tested together: outputs that those of every coalition follow from.
 pub(super) fn receive_together(
     session: &Session,
     context: &UnitContext,
@@ -106,8 +106,10 @@ pub(super) fn receive_together(
     parts: &BTreeMap<(usize, usize), Vec<u8>>,
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Matrices>, Error> {
-    let [step] = &session.program().hops[..] else { return Err(Error::Local { what: "a single hop" }) };
-    let [Receive::Outputs { operator, first, count, .. }] = step.receives[..] else {
+    let [decryption] = &session.program().steps[..] else {
+        return Err(Error::Local { what: "a single step" });
+    };
+    let [Receive::Outputs { operator, first, count, .. }] = decryption.receives[..] else {
         return Err(Error::Local { what: "a single layer" });
     };
     let combinations = context.combinations(session);
@@ -136,15 +138,15 @@ fn first_outputs<'a>(
     let rows = session.encryption()?.layouts[operator].shape().d_out;
     let count = selection.places.len();
     let mut matrix = Matrix::zero(session.field(), rows, positions * count);
-    for chunk in context.pass.wanted_chunks(&selection.samples) {
-        let bytes = part(chunk).ok_or(Error::Local { what: "a part of a hop" })?;
-        let length = context.pass.length(chunk);
+    for chunk in context.layer_batch.wanted_chunks(&selection.samples) {
+        let bytes = part(chunk).ok_or(Error::Local { what: "a part of a step" })?;
+        let length = context.layer_batch.length(chunk);
         let columns = session.program().operators[operator].positions * length;
-        let wants = context.pass.wants(&selection.samples, chunk, (first, positions));
+        let wants = context.layer_batch.wants(&selection.samples, chunk, (first, positions));
         let outputs = Secret::new(decrypt(session, operator, columns, wants, key, bytes, meter)?);
         // Both ascend.
         let mut wanted = selection.places.iter().enumerate().peekable();
-        for (k, place) in context.pass.places(chunk).enumerate() {
+        for (k, place) in context.layer_batch.places(chunk).enumerate() {
             while wanted.next_if(|(_, wanted)| **wanted < place).is_some() {}
             let Some((column, _)) = wanted.next_if(|(_, wanted)| **wanted == place) else {
                 continue;
@@ -158,11 +160,11 @@ fn first_outputs<'a>(
     Ok(matrix)
 }
 
-/// Decrypts or reconstructs everything a hop receives.
+/// Decrypts or reconstructs everything a step receives.
 pub(super) fn receive(
     session: &Session,
     context: &UnitContext,
-    hop: usize,
+    step: usize,
     key: &SecretKey,
     parts: &BTreeMap<(usize, usize), Vec<u8>>,
     meter: &mut Meter<'_>,
@@ -170,8 +172,8 @@ pub(super) fn receive(
     let field = session.field();
     let count = context.places().len();
     let mut received = Secret::new(Matrices(Vec::new()));
-    for (item, receive) in session.program().hops[hop].receives.iter().enumerate() {
-        let part = |chunk: usize| parts.get(&(item, chunk)).ok_or(Error::Local { what: "a part of a hop" });
+    for (item, receive) in session.program().steps[step].receives.iter().enumerate() {
+        let part = |chunk: usize| parts.get(&(item, chunk)).ok_or(Error::Local { what: "a part of a step" });
         let matrix = match *receive {
             Receive::Outputs { operator, input: Input::Data, first, count: positions } => {
                 let selection = &context.selections[0];

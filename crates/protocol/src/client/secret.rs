@@ -74,27 +74,27 @@ impl Client {
         Ok(effects)
     }
 
-    /// Adds up what a hop received, activates, shares and deals for the product that follows.
+    /// Adds up what a step received, activates, shares and deals for the product that follows.
     pub(super) fn hand_on_secret(
         &mut self,
         session: &Arc<Session>,
         context: Arc<UnitContext>,
-        hop: usize,
+        step: usize,
         mut activator: Activator,
         parts: BTreeMap<(usize, usize), Vec<u8>>,
     ) -> Result<Effects<Self>, Error> {
         let labels = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
-        let place = Place::new(context.id, hop);
+        let place = Place::new(context.id, step);
         let seed = self.seed.derive("shared", context.id.test).derive("shared", place.number());
         let masks = self.masks();
         let session = session.clone();
         let mut effects = Effects::default();
         effects.job(move |meter| {
-            let received = secret::receive(&session, &context, hop, &parts, FROM_AUXILIARY, meter)?;
+            let received = secret::receive(&session, &context, step, &parts, FROM_AUXILIARY, meter)?;
             meter.enter(Phase::Activate);
             let total = session.total_share(context.round, context.coalition());
             let received = &received.expose().0;
-            let handed = activator.step(session.program(), &session.precision, hop, total, received)?;
+            let handed = activator.step(session.program(), &session.precision, step, total, received)?;
             meter.enter(Phase::Share);
             let (kind, seeded, rest) = match handed {
                 Handed::Shared(matrix) => {
@@ -112,7 +112,7 @@ impl Client {
             };
             Ok(move |role: &mut Self| {
                 let mut effects = role.send_share(kind, place, &seeded, &rest);
-                effects.and(role.after_hop(&session, &context, hop, activator)?);
+                effects.and(role.after_step(&session, &context, step, activator)?);
                 Ok(effects)
             })
         });

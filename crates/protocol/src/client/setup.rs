@@ -78,7 +78,7 @@ impl Client {
         };
         for message in self.early.take(|_| true) {
             // It was kept before it could be judged: if it is at fault, it has no effect.
-            effects.and(self.take(message).or_else(Error::unless_of_peer)?);
+            effects.and(self.on_message(message).or_else(Error::unless_of_peer)?);
         }
         Ok(effects)
     }
@@ -106,21 +106,21 @@ impl Client {
         effects
     }
 
-    /// Encrypts the models of a stretch for the servers.
+    /// Encrypts the models of a round batch for the servers.
     pub(super) fn upload_models(
         &mut self,
         session: &Arc<Session>,
-        stretch: RoundId,
+        round_batch: RoundId,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let (session, input, position) = (session.clone(), self.input.clone(), self.position);
         let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
-        let seed = self.seed.derive("model", stretch.0.into());
+        let seed = self.seed.derive("model", round_batch.0.into());
         effects.job(move |meter| {
             meter.enter(Phase::Encrypt);
             let encryption = session.encryption()?;
             let mut models = Secret::new(Vec::new());
-            for round in session.rounds_of(stretch) {
+            for round in session.rounds_of(round_batch) {
                 let weights = input.local.get(round).ok_or(Error::Local { what: "the model of a round" })?;
                 models.expose_mut().push(EncodedModel::new(
                     session.program(),
@@ -141,7 +141,7 @@ impl Client {
             });
             let mut w = Writer::default();
             w.make_room(4 + 8 + lengths.sum::<usize>() + OVERHEAD);
-            w.u32(stretch.0).u64(2 * encryption.layouts.len() as u64);
+            w.u32(round_batch.0).u64(2 * encryption.layouts.len() as u64);
             for (layout, operator) in encryption.layouts.iter().zip(&model.expose().operators) {
                 // Written where it will stand: a copy of all of it would be new memory.
                 w.u64(EncryptedMatrix::encoded_len(layout) as u64);

@@ -1,4 +1,4 @@
-//! A client's part in tests: blinded labels, triples, and hop after hop what it is assigned to decrypt.
+//! A client's part in tests: blinded labels, triples, and step after step what it is assigned to decrypt.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,43 +17,43 @@ use crate::{
     error::CodecError,
     labels::{self, Labels, Packed, Wiped},
     message::{Kind, Place, TestPlan, UnitId},
-    program::{Hop, Receive, Then},
+    program::{DecryptionStep, Receive, Then},
     role::{Effects, Incoming, Phase},
     server::{UnitContext, recount::commitment, updates_of},
     session::Session,
 };
 
-/// A unit that this client has a seat in.
+/// A unit that this client has a slot in.
 pub(super) struct UnitState {
     context: Arc<UnitContext>,
-    /// What came for each hop: replies by item and chunk, shares by item and server.
+    /// What came for each step: replies by item and chunk, shares by item and server.
     parts: BTreeMap<usize, BTreeMap<(usize, usize), Vec<u8>>>,
     activator: Option<Activator>,
     done: Vec<usize>,
 }
 
 impl UnitState {
-    /// What is not there yet of the hops that this client has a seat at.
+    /// What is not there yet of the steps that this client has a slot at.
     pub(super) fn missing(&self, session: &Session, id: UnitId, own: PartyId) -> Vec<String> {
         let (UnitId { test, group, .. }, context) = (id, &self.context);
-        let seated = |hop: &usize| {
-            let seat = context.client(session.program().hops[*hop].seat);
-            seat.is_ok_and(|client| PartyId::Client(client) == own) && !self.done.contains(hop)
+        let decryptors = |step: &usize| {
+            let slot = context.client(session.program().steps[*step].slot);
+            slot.is_ok_and(|client| PartyId::Client(client) == own) && !self.done.contains(step)
         };
-        let Some(hop) = (0..session.program().hops.len()).find(seated) else { return Vec::new() };
-        let there = self.parts.get(&hop);
+        let Some(step) = (0..session.program().steps.len()).find(decryptors) else { return Vec::new() };
+        let there = self.parts.get(&step);
         let absent = |key: &(usize, usize)| !there.is_some_and(|parts| parts.contains_key(key));
         let name = |(item, part): (usize, usize)| {
-            let (kind, from) = match session.program().hops[hop].receives.get(item) {
+            let (kind, from) = match session.program().steps[step].receives.get(item) {
                 Some(Receive::Update { .. }) if part == FROM_AUXILIARY => {
                     (Kind::OutputShare, PartyId::Auxiliary)
                 }
                 Some(Receive::Update { .. }) => (Kind::OutputShare, PartyId::Principal),
                 _ => (Kind::Reply, PartyId::Principal),
             };
-            format!("{kind} of test {test} group {group} hop {hop} from {from}")
+            format!("{kind} of test {test} group {group} step {step} from {from}")
         };
-        expected_parts(session, context, hop).into_iter().filter(absent).map(name).collect()
+        expected_parts(session, context, step).into_iter().filter(absent).map(name).collect()
     }
 }
 
@@ -81,9 +81,9 @@ impl Client {
             if context.plan.dealer == Some(self.position) {
                 self.deal(session, &context, &mut effects);
             }
-            let seated =
-                session.program().hops.iter().any(|hop| context.client(hop.seat) == Ok(self.position));
-            if seated {
+            let decryptors =
+                session.program().steps.iter().any(|step| context.client(step.slot) == Ok(self.position));
+            if decryptors {
                 let activator = Some(Activator::default());
                 let state = UnitState { context, parts: BTreeMap::new(), activator, done: Vec::new() };
                 self.units.insert(id, state);
@@ -143,8 +143,8 @@ impl Client {
 
     /// Multiplication triples for the gated sums: the principal's shares from a seed, the auxiliary's factors too.
     fn deal(&mut self, session: &Arc<Session>, context: &Arc<UnitContext>, effects: &mut Effects<Self>) {
-        for (hop, ..) in updates_of(session) {
-            let place = Place::new(context.id, hop);
+        for (step, ..) in updates_of(session) {
+            let place = Place::new(context.id, step);
             let seed = self.seed.derive("triple", context.id.test).derive("triple", place.number());
             let seed = seed.covering(&context.digest);
             let (session, context) = (session.clone(), context.clone());
@@ -161,7 +161,7 @@ impl Client {
         }
     }
 
-    /// Keeps a part of what a hop needs.
+    /// Keeps a part of what a step needs.
     pub(super) fn part(
         &mut self,
         session: &Arc<Session>,
@@ -179,36 +179,36 @@ impl Client {
             return Ok(Effects::default());
         };
         let context = state.context.clone();
-        let hop =
-            session.program().hops.get(place.hop).ok_or(malformed(CodecError::Value { what: "hop" }))?;
-        if context.client(hop.seat) != Ok(self.position) || state.done.contains(&place.hop) {
-            return Err(message.unexpected("not this client's hop"));
+        let step =
+            session.program().steps.get(place.step).ok_or(malformed(CodecError::Value { what: "step" }))?;
+        if context.client(step.slot) != Ok(self.position) || state.done.contains(&place.step) {
+            return Err(message.unexpected("not this client's step"));
         }
         let key = (place.item, server.unwrap_or(place.chunk));
-        check_part(session, &context, place.hop, key, rest).map_err(malformed)?;
-        state.parts.entry(place.hop).or_default().insert(key, rest.to_vec());
-        self.advance(session, place.unit, place.hop)
+        check_part(session, &context, place.step, key, rest).map_err(malformed)?;
+        state.parts.entry(place.step).or_default().insert(key, rest.to_vec());
+        self.advance(session, place.unit, place.step)
     }
 
-    /// Decrypts, activates and shares once everything a hop needs is there (Algorithm 4, steps 7 to 11).
-    fn advance(&mut self, session: &Arc<Session>, id: UnitId, hop: usize) -> Result<Effects<Self>, Error> {
+    /// Decrypts, activates and shares once everything a step needs is there (Algorithm 4, steps 7 to 11).
+    fn advance(&mut self, session: &Arc<Session>, id: UnitId, step: usize) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let Some(state) = self.units.get_mut(&id) else { return Ok(effects) };
         let context = state.context.clone();
-        let expected = expected_parts(session, &context, hop);
+        let expected = expected_parts(session, &context, step);
         let is_whole = |parts: &BTreeMap<_, _>| expected.iter().all(|key| parts.contains_key(key));
-        if !state.parts.get(&hop).is_some_and(is_whole) {
+        if !state.parts.get(&step).is_some_and(is_whole) {
             return Ok(effects);
         }
         let Some(mut activator) = state.activator.take() else { return Ok(effects) };
-        let parts = state.parts.remove(&hop).unwrap_or_default();
-        state.done.push(hop);
+        let parts = state.parts.remove(&step).unwrap_or_default();
+        state.done.push(step);
         if session.encryption.is_none() {
-            return self.hand_on_secret(session, context, hop, activator, parts);
+            return self.hand_on_secret(session, context, step, activator, parts);
         }
         let key = self.key.clone().ok_or(Error::Local { what: "the clients' key" })?;
         let secret = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
-        let place = Place::new(id, hop);
+        let place = Place::new(id, step);
         let seed = self.seed.derive("shared", id.test).derive("shared", place.number());
         let session = session.clone();
         if session.federation.tests_together() {
@@ -240,12 +240,12 @@ impl Client {
             return Ok(effects);
         }
         effects.job(move |meter| {
-            let received = receive(&session, &context, hop, &key, &parts, meter)?;
+            let received = receive(&session, &context, step, &key, &parts, meter)?;
             meter.enter(Phase::Activate);
             let total = session.total_share(context.round, context.coalition());
             let received = received.expose();
-            let handed = activator.step(session.program(), &session.precision, hop, total, &received.0)?;
-            let encrypted = hesv::encrypted(&session, hop, &handed, &key, &seed, meter)?;
+            let handed = activator.step(session.program(), &session.precision, step, total, &received.0)?;
+            let encrypted = hesv::encrypted(&session, step, &handed, &key, &seed, meter)?;
             meter.enter(Phase::Share);
             let (kind, seeded, rest) = match handed {
                 _ if encrypted.is_some() => (Kind::Shared, seed, Vec::new()),
@@ -265,30 +265,30 @@ impl Client {
                     Some((kind, content)) => role.send(PartyId::Principal, kind, place.encode(&content)),
                     None => role.send_share(kind, place, &seeded, &rest),
                 };
-                effects.and(role.after_hop(&session, &context, hop, activator)?);
+                effects.and(role.after_step(&session, &context, step, activator)?);
                 Ok(effects)
             })
         });
         Ok(effects)
     }
 
-    /// Goes on with what came in the meantime, or lets the unit go after its last hop here.
-    pub(super) fn after_hop(
+    /// Goes on with what came in the meantime, or lets the unit go after its last step here.
+    pub(super) fn after_step(
         &mut self,
         session: &Arc<Session>,
         context: &UnitContext,
-        hop: usize,
+        step: usize,
         activator: Activator,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let later = &session.program().hops[hop + 1..];
-        if !later.iter().any(|step| context.client(step.seat) == Ok(self.position)) {
+        let later = &session.program().steps[step + 1..];
+        if !later.iter().any(|decryption| context.client(decryption.slot) == Ok(self.position)) {
             self.units.remove(&context.id);
         } else if let Some(state) = self.units.get_mut(&context.id) {
             state.activator = Some(activator);
             let waiting: Vec<usize> = state.parts.keys().copied().collect();
-            for hop in waiting {
-                effects.and(self.advance(session, context.id, hop)?);
+            for step in waiting {
+                effects.and(self.advance(session, context.id, step)?);
             }
         }
         Ok(effects)
@@ -327,7 +327,7 @@ fn found_together(
     let bytes = context.label_bytes(session) / context.rounds.len().max(1);
     let mut packed = Packed::new(Wiped(vec![0; bytes]));
     let all = packed.expose_mut();
-    if let [Hop { then: Then::Label(activations), .. }] = &program.hops[..]
+    if let [DecryptionStep { then: Then::Label(activations), .. }] = &program.steps[..]
         && activations.is_empty()
         && program.operators[0].positions == 1
     {

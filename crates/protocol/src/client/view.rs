@@ -23,7 +23,7 @@ use crate::{
     secret,
     server::UnitContext,
     session::Session,
-    views::{Entry, Message, Opened, View, announced, by_owner, outputs_scale, scaled, step_of, zeros},
+    views::{Entry, Message, Opened, View, announced, by_owner, outputs_scale, scaled, time_step_of, zeros},
 };
 
 /// Nobody asks what a view is busy with.
@@ -33,7 +33,7 @@ impl Probe for Unasked {
     fn enter(&mut self, _: Phase) {}
 }
 
-/// Of a hop, which message each part came in.
+/// Of a step, which message each part came in.
 type Parts = BTreeMap<(usize, usize), usize>;
 
 /// A client's messages while they are read.
@@ -56,12 +56,12 @@ impl Client {
         let parts = reading.parts()?;
         for (id, context) in &known.contexts {
             let mut activator = Activator::default();
-            for (hop, step) in session.program().hops.iter().enumerate() {
-                let Some(parts) = parts.get(&(*id, hop)) else { continue };
-                let expected = expected_parts(session, context, hop);
+            for (step, decryption) in session.program().steps.iter().enumerate() {
+                let Some(parts) = parts.get(&(*id, step)) else { continue };
+                let expected = expected_parts(session, context, step);
                 let is_whole = expected.iter().all(|key| parts.contains_key(key));
-                if is_whole && context.client(step.seat)? == self.position {
-                    reading.hop(context, hop, parts, &mut activator)?;
+                if is_whole && context.client(decryption.slot)? == self.position {
+                    reading.step(context, step, parts, &mut activator)?;
                 }
             }
         }
@@ -74,7 +74,7 @@ impl Client {
 }
 
 impl Reading<'_> {
-    /// Where the parts of each hop came.
+    /// Where the parts of each step came.
     fn parts(&self) -> Result<BTreeMap<(UnitId, usize), Parts>, Error> {
         let mut parts: BTreeMap<_, Parts> = BTreeMap::new();
         for (number, message) in self.received.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Reading<'_> {
                 (_, PartyId::Auxiliary) => FROM_AUXILIARY,
                 _ => 0,
             };
-            parts.entry((place.unit, place.hop)).or_default().insert((place.item, part), number);
+            parts.entry((place.unit, place.step)).or_default().insert((place.item, part), number);
         }
         Ok(parts)
     }
@@ -104,11 +104,11 @@ impl Reading<'_> {
         self.key.ok_or(Error::Local { what: "the clients' key" })
     }
 
-    /// Everything a hop received, and what became of it.
-    fn hop(
+    /// Everything a step received, and what became of it.
+    fn step(
         &mut self,
         context: &UnitContext,
-        hop: usize,
+        step: usize,
         parts: &Parts,
         activator: &mut Activator,
     ) -> Result<(), Error> {
@@ -119,13 +119,13 @@ impl Reading<'_> {
             return self.together(context, parts, &contents, meter);
         }
         if session.encryption.is_none() {
-            let received = secret::receive(session, context, hop, &contents, FROM_AUXILIARY, meter)?;
-            self.received(context, hop, parts, &contents, &received.expose().0)?;
-            return self.handed(context, hop, parts, &received.expose().0, activator);
+            let received = secret::receive(session, context, step, &contents, FROM_AUXILIARY, meter)?;
+            self.received(context, step, parts, &contents, &received.expose().0)?;
+            return self.handed(context, step, parts, &received.expose().0, activator);
         }
-        let received = receive(session, context, hop, self.key()?, &contents, meter)?;
-        self.received(context, hop, parts, &contents, &received.expose().0)?;
-        self.handed(context, hop, parts, &received.expose().0, activator)
+        let received = receive(session, context, step, self.key()?, &contents, meter)?;
+        self.received(context, step, parts, &contents, &received.expose().0)?;
+        self.handed(context, step, parts, &received.expose().0, activator)
     }
 
     /// What was sent where models are tested together, the outputs of every coalition that follow, and their classes.
@@ -145,14 +145,14 @@ impl Reading<'_> {
             let received: Vec<Outputs> = decrypted.expose().0.iter().map(of_round).collect();
             for (item, (&number, outputs)) in combinations.sent.iter().zip(&received).enumerate() {
                 let messages = numbers_of(parts, |part| part.0 == item);
-                let entry = self.entry(context, 0, &session.program().hops[0].receives[0], messages);
+                let entry = self.entry(context, 0, &session.program().steps[0].receives[0], messages);
                 let entry = of_model(session, entry, context, number, round);
                 self.arrays.extend(by_owner(session, context, number, &outputs.matrix()?, &entry));
             }
             for number in 0..context.plan.coalitions.len() {
                 let terms = combinations.terms[number].iter().map(|(item, _)| *item).collect::<Vec<_>>();
                 let messages = numbers_of(parts, |part| terms.contains(&part.0));
-                let entry = self.entry(context, 0, &session.program().hops[0].receives[0], messages);
+                let entry = self.entry(context, 0, &session.program().steps[0].receives[0], messages);
                 let entry = of_model(session, entry, context, number, round);
                 let outputs = combinations.outputs(number, &context.selections, &received)?.matrix()?;
                 let derived = entry.derived("outputs", "outputs");
@@ -169,19 +169,19 @@ impl Reading<'_> {
     }
 
     /// What an array of outputs says but for model and numbers.
-    fn entry(&self, context: &UnitContext, hop: usize, receive: &Receive, messages: Vec<usize>) -> Entry {
+    fn entry(&self, context: &UnitContext, step: usize, receive: &Receive, messages: Vec<usize>) -> Entry {
         let kind = messages.first().map_or(Kind::Reply, |&number| self.received[number].kind);
         let (what, disclosure) = match receive {
             Receive::Outputs { .. } => ("outputs", Disclosure::LayerOutputs),
             Receive::Bias { .. } => ("biases", Disclosure::LayerOutputs),
             Receive::Update { .. } => ("gated sum", Disclosure::HiddenStates),
         };
-        let is_gates = matches!(self.session.program().hops[hop].then, Then::Gates { .. });
+        let is_gates = matches!(self.session.program().steps[step].then, Then::Gates { .. });
         let from = if kind == Kind::Reply { Some(PartyId::Principal) } else { None };
         let mut entry = Entry::new(kind, what, from, messages).of_unit(context);
         entry.disclosure = Some(if is_gates { Disclosure::Gates } else { disclosure });
-        entry.about.hop = Some(hop);
-        entry.about.step = step_of(self.session.program(), hop);
+        entry.about.step = Some(step);
+        entry.about.time_step = time_step_of(self.session.program(), step);
         match *receive {
             Receive::Outputs { operator, first, count, .. } => {
                 entry.about.operator = Some(operator);
@@ -193,19 +193,20 @@ impl Reading<'_> {
         entry
     }
 
-    /// What a hop received, item by item.
+    /// What a step received, item by item.
     fn received<R: Ring>(
         &mut self,
         context: &UnitContext,
-        hop: usize,
+        step: usize,
         parts: &Parts,
         contents: &BTreeMap<(usize, usize), Vec<u8>>,
         received: &[Matrix<R>],
     ) -> Result<(), Error> {
         let session = self.session;
-        for (item, (receive, matrix)) in session.program().hops[hop].receives.iter().zip(received).enumerate()
+        for (item, (receive, matrix)) in
+            session.program().steps[step].receives.iter().zip(received).enumerate()
         {
-            let entry = self.entry(context, hop, receive, numbers_of(parts, |part| part.0 == item));
+            let entry = self.entry(context, step, receive, numbers_of(parts, |part| part.0 == item));
             let mut entry = of_model(session, entry, context, 0, context.round);
             entry.about.item = Some(item);
             if entry.kind == Kind::Reply {
@@ -233,37 +234,37 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// What the client made of what a hop received.
+    /// What the client made of what a step received.
     fn handed<R: Ring>(
         &mut self,
         context: &UnitContext,
-        hop: usize,
+        step: usize,
         parts: &Parts,
         received: &[Matrix<R>],
         activator: &mut Activator,
     ) -> Result<(), Error> {
         let session = self.session;
-        let step = &session.program().hops[hop];
+        let decryption = &session.program().steps[step];
         let total = session.total_share(context.round, context.coalition());
-        let handed = activator.step(session.program(), &session.precision, hop, total, received)?;
-        let Some(first) = step.receives.first() else { return Ok(()) };
-        let mut entry = self.entry(context, hop, first, numbers_of(parts, |_| true));
+        let handed = activator.step(session.program(), &session.precision, step, total, received)?;
+        let Some(first) = decryption.receives.first() else { return Ok(()) };
+        let mut entry = self.entry(context, step, first, numbers_of(parts, |_| true));
         entry = of_model(session, entry, context, 0, context.round);
         entry.about.positions = None;
         match handed {
             Handed::Labels(classes) => self.classes(context, 0, classes, &entry),
             Handed::Shared(matrix) => {
-                let what = match step.then {
+                let what = match decryption.then {
                     Then::Gates { .. } => "gates",
                     Then::FirstState | Then::State => "hidden state",
                     Then::Activate(_) | Then::Label(_) => "activations",
                 };
-                entry.about.operator = step.feeds;
+                entry.about.operator = decryption.feeds;
                 let mut entry = entry.derived("activations", what);
                 if what == "hidden state" {
                     entry.disclosure = Some(Disclosure::HiddenStates);
                 }
-                self.arrays.extend(scaled(session, context, hop, &matrix, &entry)?);
+                self.arrays.extend(scaled(session, context, step, &matrix, &entry)?);
             }
         }
         Ok(())

@@ -17,13 +17,13 @@ use crate::{Error, labels::Wiped, server::Selection};
 const WORD: usize = u64::BITS as usize;
 
 /// Columns of a block; in tests so few that there are several.
-const MOST_COLUMNS: usize = if cfg!(test) { WORD } else { 4 * WORD };
+const MAX_COLUMNS: usize = if cfg!(test) { WORD } else { 4 * WORD };
 
 /// Numbers in the blocks of all sums that are kept, as far as there may be that few.
-const MOST_NUMBERS: usize = 1 << 15;
+const MAX_NUMBERS: usize = 1 << 15;
 
 /// Sums that are kept while others follow from them.
-const MOST_LEVELS: usize = 24;
+const MAX_LEVELS: usize = 24;
 
 /// Multiples of what was sent, ascending.
 type Terms = Vec<(usize, u64)>;
@@ -136,8 +136,8 @@ impl<'a> Derivation<'a> {
         let (kinds, kind_of) = kinds(self.selections, range);
         let (visits, steps) = (&self.order.visits, &self.order.steps);
         let kept = self.levels + steps.len() + received.len();
-        let room = MOST_NUMBERS / (rows * kept).max(1);
-        let most = (room / WORD * WORD).clamp(WORD, MOST_COLUMNS);
+        let room = MAX_NUMBERS / (rows * kept).max(1);
+        let most = (room / WORD * WORD).clamp(WORD, MAX_COLUMNS);
         let [mut sums, mut terms, mut added] = [self.levels, received.len(), steps.len()]
             .map(|count| Secret::new(Wiped(vec![0; count * rows * most])));
         for (kind, wanted) in kinds.iter().enumerate().filter(|(_, wanted)| !wanted.is_empty()) {
@@ -219,7 +219,7 @@ impl Order {
             // The nearest first, so that few sums are to be kept.
             let mut queue = VecDeque::from([(root, 1)]);
             while let Some((number, levels)) = queue.pop_front() {
-                for &client in clients.iter().filter(|_| levels < MOST_LEVELS) {
+                for &client in clients.iter().filter(|_| levels < MAX_LEVELS) {
                     let (is_added, other) = match coalitions[number].contains(client) {
                         true => (false, coalitions[number].without(client)),
                         false => (true, coalitions[number].with(client)),

@@ -118,8 +118,8 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
         tally.work.layers[operator].full += batches;
     }
     replies(tally, context)?;
-    for (hop, ..) in updates_of(session) {
-        let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+    for (step, ..) in updates_of(session) {
+        let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
         let hidden = session.program().gru.map_or(0, |gru| gru.hidden) * samples;
         let count = EncryptedSlots::ciphertexts(tally.parameters()?, hidden);
         tally.operations += tally.parameters()?.slot_product_operations()? * count;
@@ -127,24 +127,24 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext, members: u64) -> Result<()
         let list = tally.slot_reply(count)?;
         tally.send_about_unit(PartyId::Principal, to, Kind::Reply, list);
     }
-    (0..session.program().hops.len()).try_for_each(|hop| upload(tally, context, hop))?;
+    (0..session.program().steps.len()).try_for_each(|step| upload(tally, context, step))?;
     count(tally, context)
 }
 
-/// What the client of a hop encrypts again, or the predicted labels.
-fn upload(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<(), Error> {
+/// What the client of a step encrypts again, or the predicted labels.
+fn upload(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(), Error> {
     let (session, samples) = (tally.session, context.places().len());
-    let client = PartyId::Client(context.client(session.program().hops[hop].seat)?);
-    if hop + 1 == session.program().hops.len() {
+    let client = PartyId::Client(context.client(session.program().steps[step].slot)?);
+    if step + 1 == session.program().steps.len() {
         let predicted = slots(tally, samples)?;
         tally.send_about_unit(client, PartyId::Principal, Kind::Predicted, predicted);
         return Ok(());
     }
     let mut parts = Vec::new();
-    if let Some(operator) = session.program().hops[hop].feeds {
+    if let Some(operator) = session.program().steps[step].feeds {
         parts = batches(tally, operator, session.program().operators[operator].positions * samples)?;
     }
-    let (vectors, elements) = slots_of(session, hop, samples);
+    let (vectors, elements) = slots_of(session, step, samples);
     for _ in 0..vectors {
         parts.push(slots(tally, elements)?);
     }

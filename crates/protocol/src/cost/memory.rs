@@ -12,14 +12,14 @@ use crate::{
 
 /// A process before it holds anything, and what is on its way.
 const BASE: usize = 64 << 20;
-/// What two stretches may take together.
+/// What two round batches may take together.
 const ROUNDS_MEMORY: usize = 4 << 30;
 
-/// How many stretches' models and outputs are there together: two, so that one begins while the last tests of the one
+/// How many round batches' models and outputs are there together: two, so that one begins while the last tests of the one
 /// before end, unless they are too large for that.
 pub(crate) fn open_rounds(session: &Session) -> usize {
-    let stretches = session.stretches.keys();
-    let largest = stretches.map(|stretch| of_stretch(session, *stretch)).max().unwrap_or(0);
+    let round_batches = session.round_batches.keys();
+    let largest = round_batches.map(|round_batch| of_round_batch(session, *round_batch)).max().unwrap_or(0);
     if 2 * largest > ROUNDS_MEMORY { 1 } else { 2 }
 }
 
@@ -29,8 +29,8 @@ pub(super) fn estimate(session: &Session) -> u64 {
     let samples = session.program().input_size * session.samples();
     // As read, as numbers, as elements, and a share at each server.
     let data = samples * (4 + 8 + 8 + 8 + 8);
-    let stretches = session.stretches.keys().map(|stretch| of_stretch(session, *stretch));
-    let rounds = open_rounds(session).min(session.stretches.len()) * stretches.max().unwrap_or(0);
+    let round_batches = session.round_batches.keys().map(|round_batch| of_round_batch(session, *round_batch));
+    let rounds = open_rounds(session).min(session.round_batches.len()) * round_batches.max().unwrap_or(0);
     let Some(encryption) = &session.encryption else {
         let model = SharedModel::size(session.program());
         return (BASE + data + rounds + active * 4 * 8 * model) as u64;
@@ -56,7 +56,7 @@ fn labels(session: &Session, active: usize) -> usize {
     let coalitions = 1usize << session.federation.clients.min(32);
     let together = session.most_together().min(coalitions);
     let tests = active.min(open_rounds(session) * coalitions.div_ceil(together));
-    let rounds = session.stretches.values().map(Vec::len).max().unwrap_or(1);
+    let rounds = session.round_batches.values().map(Vec::len).max().unwrap_or(1);
     let packed = rounds * session.label_field().packed_len(session.samples());
     if together > 1 { tests * together * packed * COPIES } else { 0 }
 }
@@ -68,8 +68,8 @@ fn first_batches(session: &Session) -> usize {
     session.chunks.iter().map(|chunk| encryption.layouts[0].batches(positions * chunk.places.len())).sum()
 }
 
-/// Models and first-layer outputs of one stretch.
-fn of_stretch(session: &Session, round: RoundId) -> usize {
+/// Models and first-layer outputs of one round batch.
+fn of_round_batch(session: &Session, round: RoundId) -> usize {
     let models = session.federation.participants(round).len();
     let Some(encryption) = &session.encryption else {
         let columns = (0..session.federation.clients).map(|client| first_columns(session, client));

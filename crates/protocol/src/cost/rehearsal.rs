@@ -47,7 +47,7 @@ pub fn rehearse_sum(elements: usize) -> Result<usize, Error> {
     Ok(matrix.add(&matrix.scale(3))?.columns())
 }
 
-/// All hops of so many samples: outputs read, activated and encoded again.
+/// All steps of so many samples: outputs read, activated and encoded again.
 pub fn rehearse_activation(session: &Session, samples: usize) -> Result<(), Error> {
     match session.encryption {
         Some(_) if session.federation.tests_together() => added_up(session, samples),
@@ -93,7 +93,7 @@ fn added_up(session: &Session, samples: usize) -> Result<(), Error> {
 fn activation<R: Ring>(session: &Session, ring: R, samples: usize) -> Result<(), Error> {
     let program = session.program();
     let mut activator = Activator::default();
-    for (hop, step) in program.hops.iter().enumerate() {
+    for (step, decryption) in program.steps.iter().enumerate() {
         let outputs = |receive: &Receive| {
             let (rows, columns) = match *receive {
                 Receive::Outputs { operator, count, .. } => (program.operators[operator].shape.d_out, count),
@@ -102,8 +102,8 @@ fn activation<R: Ring>(session: &Session, ring: R, samples: usize) -> Result<(),
             };
             Matrix::zero(ring, rows, columns * samples)
         };
-        let received: Vec<Matrix<R>> = step.receives.iter().map(outputs).collect();
-        activator.step(program, &session.precision, hop, 1.0, &received)?;
+        let received: Vec<Matrix<R>> = decryption.receives.iter().map(outputs).collect();
+        activator.step(program, &session.precision, step, 1.0, &received)?;
     }
     Ok(())
 }

@@ -99,18 +99,18 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
         }
         both_ways(tally, kind_and_place + packed(2 * hidden));
     }
-    for hop in 0..program.hops.len() {
-        outputs(tally, context, hop, members)?;
-        hand_on(tally, context, hop)?;
+    for step in 0..program.steps.len() {
+        outputs(tally, context, step, members)?;
+        hand_on(tally, context, step)?;
     }
     Ok(())
 }
 
-/// Both servers' shares of what a hop receives.
-fn outputs(tally: &mut Tally<'_>, context: &UnitContext, hop: usize, members: usize) -> Result<(), Error> {
+/// Both servers' shares of what a step receives.
+fn outputs(tally: &mut Tally<'_>, context: &UnitContext, step: usize, members: usize) -> Result<(), Error> {
     let (program, samples) = (tally.session.program(), context.places().len());
-    let to = PartyId::Client(context.client(program.hops[hop].seat)?);
-    for receive in &program.hops[hop].receives {
+    let to = PartyId::Client(context.client(program.steps[step].slot)?);
+    for receive in &program.steps[step].receives {
         let (elements, products) = match *receive {
             Receive::Outputs { operator, input: Input::Data, count, .. } => {
                 let elements = program.operators[operator].shape.d_out * count * samples;
@@ -134,16 +134,16 @@ fn outputs(tally: &mut Tally<'_>, context: &UnitContext, hop: usize, members: us
     Ok(())
 }
 
-/// What the client of a hop shares, with what it deals for the product that follows.
-fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<(), Error> {
+/// What the client of a step shares, with what it deals for the product that follows.
+fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(), Error> {
     let (program, samples) = (tally.session.program(), context.places().len());
-    let client = context.client(program.hops[hop].seat)?;
-    if hop + 1 == program.hops.len() {
+    let client = context.client(program.steps[step].slot)?;
+    if step + 1 == program.steps.len() {
         predicted(tally, context, client);
         return Ok(());
     }
-    let elements = program.shared_size(hop) * samples;
-    let dealt = program.hops[hop].feeds.map_or(0, |operator| {
+    let elements = program.shared_size(step) * samples;
+    let dealt = program.steps[step].feeds.map_or(0, |operator| {
         let operator = &program.operators[operator];
         let outputs = operator.shape.d_out * operator.positions * samples;
         tally.work.word_products += (outputs * operator.shape.d_in) as u64;

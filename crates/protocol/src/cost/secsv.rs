@@ -13,8 +13,8 @@ use super::{
 use crate::{
     Error, PartyId,
     codec::packed_len,
+    first_layer_batch,
     message::{Kind, TestPlan},
-    pass,
     program::{Input, Receive},
     server::{UnitContext, keeps_encoded_samples, products_of, recount, updates_of},
 };
@@ -45,16 +45,24 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
     let layout = &tally.encryption()?.layouts[0];
     let encoded = tally.samples_encoded;
     tally.samples_encoded = keeps_encoded_samples(session);
-    let passes = (0..=tally.gathered).flat_map(|pass| session.chunks.iter().map(move |chunk| (pass, chunk)));
-    for (pass, chunk) in passes.filter(|(pass, chunk)| *pass == 0 || pass::may_gather(session, chunk.group)) {
+    let layer_batches = (0..=tally.gathered)
+        .flat_map(|layer_batch| session.chunks.iter().map(move |chunk| (layer_batch, chunk)));
+    for (layer_batch, chunk) in layer_batches.filter(|(layer_batch, chunk)| {
+        *layer_batch == 0 || first_layer_batch::may_gather(session, chunk.group)
+    }) {
         let columns = session.program().operators[0].positions * chunk.places.len();
         let batches = layout.batches(columns) as u64;
-        if pass > 0 || !encoded {
+        if layer_batch > 0 || !encoded {
             encode(tally, 0, batches)?;
         }
         half_products(tally, 0, models, batches)?;
         let outputs = tally.rerandomise(models * batches * layout.rows() as u64)?;
-        tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::FirstLayer, pass::HEAD + outputs);
+        tally.send(
+            PartyId::Auxiliary,
+            PartyId::Principal,
+            Kind::FirstLayer,
+            first_layer_batch::HEAD + outputs,
+        );
     }
     Ok(())
 }
@@ -122,16 +130,16 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
         tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::Half, halves);
     }
     replies(tally, context)?;
-    for (hop, ..) in updates_of(session) {
-        update(tally, context, hop)?;
+    for (step, ..) in updates_of(session) {
+        update(tally, context, step)?;
     }
-    let last = session.program().hops.len() - 1;
-    for (hop, step) in session.program().hops.iter().enumerate() {
-        let client = context.client(step.seat)?;
-        if hop == last {
+    let last = session.program().steps.len() - 1;
+    for (step, decryption) in session.program().steps.iter().enumerate() {
+        let client = context.client(decryption.slot)?;
+        if step == last {
             predicted(tally, context, client);
         } else {
-            let elements = session.program().shared_size(hop) * samples;
+            let elements = session.program().shared_size(step) * samples;
             tally.share(client, Kind::Shared, elements, packed_len(session.field(), elements));
         }
     }
@@ -163,9 +171,9 @@ pub(super) fn predicted(tally: &mut Tally<'_>, context: &UnitContext, client: us
 pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
     let session = tally.session;
     let layouts = &tally.encryption()?.layouts;
-    for step in &session.program().hops {
-        let to = PartyId::Client(context.client(step.seat)?);
-        for receive in &step.receives {
+    for decryption in &session.program().steps {
+        let to = PartyId::Client(context.client(decryption.slot)?);
+        for receive in &decryption.receives {
             // By batch, how many of its columns are wanted.
             let mut reply = |operator: usize, number: usize, wanted: &[usize]| -> Result<(), Error> {
                 let layout = &layouts[operator];
@@ -183,10 +191,10 @@ pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext) -> Result<()
                 Receive::Outputs { operator, input: Input::Data, first, count } => {
                     for &number in &context.combinations(session).sent {
                         let samples = &context.selections[number].samples;
-                        for chunk in context.pass.wanted_chunks(samples) {
-                            let columns =
-                                session.program().operators[operator].positions * context.pass.length(chunk);
-                            let wants = context.pass.wants(samples, chunk, (first, count));
+                        for chunk in context.layer_batch.wanted_chunks(samples) {
+                            let columns = session.program().operators[operator].positions
+                                * context.layer_batch.length(chunk);
+                            let wants = context.layer_batch.wants(samples, chunk, (first, count));
                             let mut wanted = vec![0; layouts[operator].batches(columns)];
                             let batch = layouts[operator].batch();
                             (0..columns)
@@ -217,14 +225,14 @@ fn full(layout: &Layout, columns: usize) -> Vec<usize> {
 }
 
 /// A gated sum: the dealer's triple, masked factors both ways, shares for the re-sharer.
-fn update(tally: &mut Tally<'_>, context: &UnitContext, hop: usize) -> Result<(), Error> {
+fn update(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(), Error> {
     let session = tally.session;
     let hidden = session.program().gru.map_or(0, |gru| gru.hidden) * context.places().len();
     let packed = |elements| packed_len(session.field(), elements);
     if let Some(dealer) = context.plan.dealer {
         tally.share(dealer, Kind::Triple, 6 * hidden, SEED + packed(hidden));
     }
-    let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+    let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
     let servers = [PartyId::Principal, PartyId::Auxiliary];
     for (from, other) in [(servers[0], servers[1]), (servers[1], servers[0])] {
         tally.send_about_unit(from, other, Kind::Opening, packed(2 * hidden));

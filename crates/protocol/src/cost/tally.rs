@@ -46,7 +46,7 @@ pub struct Work {
     pub scaled: u64,
     /// Products of two ciphertexts slot by slot (HESV).
     pub slot_products: u64,
-    /// Samples that decryptors take through all hops, once for each model.
+    /// Samples that decryptors take through all steps, once for each model.
     pub activated_samples: u64,
     /// Samples that owners test themselves, once for each model.
     pub clear_samples: u64,

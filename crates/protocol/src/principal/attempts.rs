@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use secsv_federation::{Coalition, MAX_CLIENTS, RoundId, SampleSet};
 
-use super::{Assignment, Principal, TestRequest, TestState, cut::part};
+use super::{Assignment, Principal, TestRequest, TestState, split::part};
 use crate::{
     Error,
     decryptors::{PlanError, Planner, Unit, UnitRoles, knowing},
@@ -13,15 +13,15 @@ use crate::{
     role::Effects,
     scope::ATTEMPT,
     server::UnitContext,
-    session::{MOST_TOGETHER, Session},
+    session::{MAX_TOGETHER, Session},
 };
 
 /// Parts from here on are single coalitions that were to be tested together with others.
 const ALONE: usize = 1 << 8;
-const _: () = assert!(ALONE > MAX_CLIENTS && ALONE + MOST_TOGETHER <= u16::MAX as usize);
+const _: () = assert!(ALONE > MAX_CLIENTS && ALONE + MAX_TOGETHER <= u16::MAX as usize);
 
-/// The test that was asked for, whatever the attempt.
-pub(super) fn asked(test: u64) -> u64 {
+/// The test that was base_test for, whatever the attempt.
+pub(super) fn base_test(test: u64) -> u64 {
     test & ((1 << ATTEMPT) - 1)
 }
 
@@ -96,8 +96,8 @@ impl Principal {
         let contexts = self.units.iter().filter(|(id, state)| of(**id) && !state.judged);
         let contexts: Vec<Arc<UnitContext>> = contexts.filter_map(|(_, state)| state.plan.clone()).collect();
         for context in contexts {
-            let seated: Coalition = context.seated().collect();
-            if !seated.intersection(self.away).is_empty() {
+            let decryptors: Coalition = context.decryptors().collect();
+            if !decryptors.intersection(self.away).is_empty() {
                 effects.and(self.replace(session, &context)?);
             }
         }
@@ -119,8 +119,8 @@ impl Principal {
                     self.awaited = self.awaited.union(clients);
                 }
                 Err(Error::Plan(PlanError::NobodyLeft { .. })) => {
-                    let seated: Coalition = context.seated().collect();
-                    self.awaited = self.awaited.union(seated.intersection(self.away));
+                    let decryptors: Coalition = context.decryptors().collect();
+                    self.awaited = self.awaited.union(decryptors.intersection(self.away));
                 }
                 Err(error) => return Err(error),
             }
@@ -130,7 +130,7 @@ impl Principal {
         }
         self.units.remove(&context.id);
         self.secret.forget_unit(context.id);
-        let test = asked(context.id.test);
+        let test = base_test(context.id.test);
         let request = self.tests.get(&test).ok_or(Error::Local { what: "a test under way" })?.request.clone();
         for &coalition in &context.plan.coalitions {
             let last = self.attempts_at(round, coalition, group).len().saturating_sub(1);
@@ -167,18 +167,18 @@ impl Principal {
 
     /// To how many stages features went, or are about to.
     fn stages_sent(&self, session: &Session, unit: UnitId) -> usize {
-        use crate::program::Seat;
+        use crate::program::DecryptorSlot;
         let Some(state) = self.units.get(&unit) else { return 0 };
         if session.encryption.is_none() || self.is_hesv() {
             // Counted as if everything had gone: the rules may then only be stricter.
             return session.program().chain() + 1 + usize::from(session.program().gru.is_some());
         }
         let before = usize::from(session.program().gru.is_some());
-        let stage = |hop: usize| match session.program().hops.get(hop).map(|step| step.seat) {
-            Some(Seat::Layer(place)) => place + before + 1,
+        let stage = |step: usize| match session.program().steps.get(step).map(|decryption| decryption.slot) {
+            Some(DecryptorSlot::Layer(place)) => place + before + 1,
             _ => 1,
         };
-        state.started.iter().map(|(hop, ..)| stage(*hop)).max().unwrap_or(0)
+        state.started.iter().map(|(step, ..)| stage(*step)).max().unwrap_or(0)
     }
 
     /// A test as it is announced: all its units, then each coalition of those that others had to take over.
@@ -211,7 +211,7 @@ impl Principal {
 
     /// Whether others have taken a unit over, or a part of it.
     pub(super) fn is_stale(&self, unit: UnitId) -> bool {
-        let Some(TestState { request, .. }) = self.tests.get(&asked(unit.test)) else { return false };
+        let Some(TestState { request, .. }) = self.tests.get(&base_test(unit.test)) else { return false };
         // Asked about every message, and a unit may have many coalitions.
         if !self.replaced.contains(&(request.round, unit.group)) {
             return false;

@@ -1,4 +1,4 @@
-//! The first layer: local models meet the test data once a stretch, and every coalition's outputs are sums of
+//! The first layer: local models meet the test data once a round batch, and every coalition's outputs are sums of
 //! theirs.
 
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::{
     Error, PartyId, check,
     codec::Reader,
     error::CodecError,
+    first_layer_batch::{self, EVERYTHING, FirstLayerBatch, FirstLayerBatchId},
     message::{Kind, Place, UnitId},
-    pass::{self, EVERYTHING, Pass, PassId},
     program::{Input, Receive},
     role::{Effects, Incoming, Phase},
     server::{LocalModel, UnitContext, first_products, wanted_batches, wanted_of},
@@ -56,7 +56,7 @@ impl Principal {
         let malformed = |why| message.malformed(why);
         let mut r = Reader::new(&message.content);
         let round = RoundId(r.u32().map_err(malformed)?);
-        let pass: PassId = r.array().map_err(malformed)?;
+        let layer_batch: FirstLayerBatchId = r.array().map_err(malformed)?;
         let (chunk, bytes) = (r.u32().map_err(malformed)? as usize, r.rest());
         let Some(state) = self.rounds.get_mut(&round) else { return Ok(Effects::default()) };
         let layout = &session.encryption()?.layouts[0];
@@ -64,9 +64,9 @@ impl Principal {
         let positions = session.program().operators[0].positions;
         let count = |samples: usize| models * layout.batches(positions * samples) * layout.rows();
         let chunks = || session.chunks.iter().map(|chunk| chunk.places.len());
-        let samples = match state.gathered.get(&pass) {
+        let samples = match state.gathered.get(&layer_batch) {
             Some((gathered, _)) => gathered.numbers().contains(&chunk).then(|| gathered.length(chunk)),
-            None if pass == EVERYTHING => chunks().nth(chunk),
+            None if layer_batch == EVERYTHING => chunks().nth(chunk),
             // After a restart, outputs may come before the test that they are for, or after the last one: they are judged when
             // it is known what they should be.
             None => {
@@ -76,14 +76,14 @@ impl Principal {
                 if chunk >= session.chunks.len() || !is_room || bytes.len() > most {
                     return Err(malformed(CodecError::Value { what: "chunk" }));
                 }
-                state.other.insert((pass, chunk), message);
-                return self.combine(round, (pass, chunk));
+                state.other.insert((layer_batch, chunk), message);
+                return self.combine(round, (layer_batch, chunk));
             }
         };
         let samples = samples.ok_or(CodecError::Value { what: "chunk" }).map_err(malformed)?;
         check::ciphertexts(session, count(samples), bytes).map_err(malformed)?;
-        state.other.insert((pass, chunk), message);
-        self.combine(round, (pass, chunk))
+        state.other.insert((layer_batch, chunk), message);
+        self.combine(round, (layer_batch, chunk))
     }
 
     /// Starts the first layer of a round whose models are all there (Algorithm 4, step 5, for local models: outputs of
@@ -97,28 +97,33 @@ impl Principal {
             return Ok(effects);
         };
         let Some(state) = self.rounds.get_mut(&round) else { return Ok(effects) };
-        let mut passes: Vec<Arc<Pass>> = Vec::new();
+        let mut layer_batches: Vec<Arc<FirstLayerBatch>> = Vec::new();
         if !std::mem::replace(&mut state.started, true) {
-            passes.extend((0..session.groups.len()).map(|group| Arc::new(Pass::everything(&session, group))));
+            layer_batches.extend(
+                (0..session.groups.len()).map(|group| Arc::new(FirstLayerBatch::everything(&session, group))),
+            );
         }
-        for (pass, begun) in state.gathered.values_mut() {
+        for (layer_batch, begun) in state.gathered.values_mut() {
             if !std::mem::replace(begun, true) {
-                passes.push(pass.clone());
+                layer_batches.push(layer_batch.clone());
             }
         }
-        if passes.is_empty() {
+        if layer_batches.is_empty() {
             return Ok(effects);
         }
-        for (pass, chunk) in passes.iter().flat_map(|pass| pass.numbers().map(move |chunk| (pass, chunk))) {
+        for (layer_batch, chunk) in layer_batches
+            .iter()
+            .flat_map(|layer_batch| layer_batch.numbers().map(move |chunk| (layer_batch, chunk)))
+        {
             let (session, data, models) = (session.clone(), data.clone(), models.clone());
-            let (encoded, pass) = (self.store.encoded.clone(), pass.clone());
+            let (encoded, layer_batch) = (self.store.encoded.clone(), layer_batch.clone());
             effects.job(move |meter| {
-                let outputs = first_products(&session, &pass, chunk, &data, &models, &encoded, meter)?;
+                let outputs = first_products(&session, &layer_batch, chunk, &data, &models, &encoded, meter)?;
                 Ok(move |role: &mut Self| {
                     if let Some(state) = role.rounds.get_mut(&round) {
-                        state.own.insert((pass.id, chunk), outputs);
+                        state.own.insert((layer_batch.id, chunk), outputs);
                     }
-                    role.combine(round, (pass.id, chunk))
+                    role.combine(round, (layer_batch.id, chunk))
                 })
             });
         }
@@ -131,7 +136,11 @@ impl Principal {
     }
 
     /// Adds both servers' halves of a chunk and the biases (Algorithm 4, step 6).
-    pub(super) fn combine(&mut self, round: RoundId, chunk: (PassId, usize)) -> Result<Effects<Self>, Error> {
+    pub(super) fn combine(
+        &mut self,
+        round: RoundId,
+        chunk: (FirstLayerBatchId, usize),
+    ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let session = self.agreed()?;
         let Some(state) = self.rounds.get_mut(&round) else { return Ok(effects) };
@@ -147,7 +156,7 @@ impl Principal {
             let layout = &session.encryption()?.layouts[0];
             let half = other.digest;
             let expected = own.iter().map(Vec::len).sum();
-            let bytes = other.content.get(pass::HEAD..).unwrap_or_default();
+            let bytes = other.content.get(first_layer_batch::HEAD..).unwrap_or_default();
             let mut parts = ciphertexts(&session, Kind::FirstLayer, bytes, expected, meter)?;
             meter.enter(Phase::Linear);
             let limbs = layout.parameters().limbs();
@@ -183,23 +192,23 @@ impl Principal {
         let mut effects = Effects::default();
         let Some(round) = self.rounds.get(&context.round) else { return Ok(effects) };
         let sent = &context.combinations(session).sent;
-        for (hop, step) in session.program().hops.iter().enumerate() {
+        for (step, decryption) in session.program().steps.iter().enumerate() {
             let items =
-                step.receives.iter().flat_map(|receive| sent.iter().map(move |&sent| (receive, sent)));
+                decryption.receives.iter().flat_map(|receive| sent.iter().map(move |&sent| (receive, sent)));
             for (item, (receive, sent)) in items.enumerate() {
                 let &Receive::Outputs { operator, input: Input::Data, first, count } = receive else {
                     continue;
                 };
-                for chunk in context.pass.wanted_chunks(&context.selections[sent].samples) {
-                    let place = Place { unit: context.id, hop, item, chunk };
+                for chunk in context.layer_batch.wanted_chunks(&context.selections[sent].samples) {
+                    let place = Place { unit: context.id, step, item, chunk };
                     let Some(state) = self.units.get_mut(&context.id) else { break };
-                    let Some(outputs) = round.outputs.get(&(context.pass.id, chunk)).cloned() else {
+                    let Some(outputs) = round.outputs.get(&(context.layer_batch.id, chunk)).cloned() else {
                         continue;
                     };
-                    if !state.started.insert((hop, item, chunk)) {
+                    if !state.started.insert((step, item, chunk)) {
                         continue;
                     }
-                    let to = PartyId::Client(context.client(step.seat)?);
+                    let to = PartyId::Client(context.client(decryption.slot)?);
                     let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
                     let seed = self.seed.derive("reply", context.id.test).derive("reply", place.number());
                     let covered = [context.digest, self.store.digest(context.round), outputs.half];
@@ -211,9 +220,9 @@ impl Principal {
                         let samples = &context.selections[sent].samples;
                         let order: Vec<usize> =
                             session.federation.participants(context.round).members().collect();
-                        let wants = context.pass.wants(samples, chunk, (first, count));
-                        let columns =
-                            session.program().operators[operator].positions * context.pass.length(chunk);
+                        let wants = context.layer_batch.wants(samples, chunk, (first, count));
+                        let columns = session.program().operators[operator].positions
+                            * context.layer_batch.length(chunk);
                         let mut replies = Replies::new(&session, operator, public, &seed)?;
                         for batch in wanted_batches(layout, columns, &wants) {
                             for row in 0..layout.rows() {
@@ -244,16 +253,16 @@ impl Principal {
         context: &Arc<UnitContext>,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        for (hop, step) in session.program().hops.iter().enumerate() {
-            for (item, receive) in step.receives.iter().enumerate() {
+        for (step, decryption) in session.program().steps.iter().enumerate() {
+            for (item, receive) in decryption.receives.iter().enumerate() {
                 let &Receive::Bias { operator } = receive else { continue };
                 let Some(models) = self.store.all_models(session, context.round) else { continue };
                 let Some(state) = self.units.get_mut(&context.id) else { break };
-                if !state.started.insert((hop, item, 0)) {
+                if !state.started.insert((step, item, 0)) {
                     continue;
                 }
-                let place = Place { item, ..Place::new(context.id, hop) };
-                let to = PartyId::Client(context.client(step.seat)?);
+                let place = Place { item, ..Place::new(context.id, step) };
+                let to = PartyId::Client(context.client(decryption.slot)?);
                 let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
                 let seed = self.seed.derive("bias reply", context.id.test).derive("reply", place.number());
                 let covered = [context.digest, self.store.digest(context.round)];

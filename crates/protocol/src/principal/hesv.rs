@@ -14,14 +14,14 @@ use secsv_he::{
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Layout, Terms},
 };
 
-use super::{FirstOutputs, Principal, asked, schedule::MOST_ACTIVE};
+use super::{FirstOutputs, Principal, base_test, schedule::MAX_ACTIVE};
 use crate::{
     Error, PartyId, check,
     codec::Reader,
     error::CodecError,
+    first_layer_batch::EVERYTHING,
     hesv::{KEPT, Upload, decode_batches, rotation_steps},
     message::{Kind, Place, UnitId, split},
-    pass::EVERYTHING,
     role::{Digest, Effects, Incoming, Phase},
     server::{LocalModel, UnitContext, may_send, tell_key},
     session::Session,
@@ -33,7 +33,7 @@ const KEPT_BY_ALL: usize = 4 << 30;
 const COPIES: usize = 3;
 
 /// Missing messages that are named when nothing moves any more.
-const MOST_NAMED: usize = 6;
+const MAX_NAMED: usize = 6;
 
 /// What only HESV has a server remember.
 #[derive(Default)]
@@ -51,15 +51,15 @@ pub(super) struct State {
 /// What clients sent about a unit.
 #[derive(Default)]
 struct Uploads {
-    /// By hop; none while it is decoded.
-    hops: BTreeMap<usize, Option<Uploaded>>,
+    /// By step; none while it is decoded.
+    steps: BTreeMap<usize, Option<Uploaded>>,
     truth: Option<Incoming>,
     predicted: Option<Incoming>,
     /// Differences are on their way to the counting client.
     compared: bool,
 }
 
-/// What a client made of a hop.
+/// What a client made of a step.
 struct Uploaded {
     /// Gone once they are multiplied: one operator takes them, once.
     batches: Option<Vec<EncryptedBatch>>,
@@ -93,7 +93,7 @@ pub(crate) fn bytes_of_test(session: &Session) -> usize {
 
 /// How many tests run at the same time.
 pub(crate) fn most_active(session: &Session) -> usize {
-    (KEPT_BY_ALL / bytes_of_test(session).max(1)).clamp(1, MOST_ACTIVE)
+    (KEPT_BY_ALL / bytes_of_test(session).max(1)).clamp(1, MAX_ACTIVE)
 }
 
 impl Principal {
@@ -320,13 +320,13 @@ impl Principal {
         let (place, rest) = Place::decode(&message.content).map_err(malformed)?;
         let id = place.unit;
         let context = self.units.get(&id).and_then(|state| state.plan.clone());
-        let Some(context) = context.filter(|c| may_send(session, c, client, kind, place.hop)) else {
+        let Some(context) = context.filter(|c| may_send(session, c, client, kind, place.step)) else {
             return Err(unexpected);
         };
         let samples = context.places().len();
         let uploads = self.hesv.units.entry(id).or_default();
         let known = match kind {
-            Kind::Shared => uploads.hops.contains_key(&place.hop),
+            Kind::Shared => uploads.steps.contains_key(&place.step),
             Kind::Truth => uploads.truth.is_some(),
             _ => uploads.predicted.is_some(),
         };
@@ -339,18 +339,18 @@ impl Principal {
             *target = Some(message);
             return self.advance(id);
         }
-        check::upload(session, place.hop, samples, rest).map_err(malformed)?;
-        uploads.hops.insert(place.hop, None);
+        check::upload(session, place.step, samples, rest).map_err(malformed)?;
+        uploads.steps.insert(place.step, None);
         let mut effects = Effects::default();
         let session = session.clone();
         effects.job(move |meter| {
             let bytes = message.content.get(Place::LENGTH..).unwrap_or_default();
-            let upload = Upload::decode(&session, place.hop, samples, from, bytes, meter)?;
+            let upload = Upload::decode(&session, place.step, samples, from, bytes, meter)?;
             Ok(move |role: &mut Self| {
                 if let Some(uploads) = role.hesv.units.get_mut(&id) {
                     let Upload { batches, slots } = upload;
                     let uploaded = Uploaded { batches: Some(batches), slots: Arc::new(slots), digest };
-                    uploads.hops.insert(place.hop, Some(uploaded));
+                    uploads.steps.insert(place.step, Some(uploaded));
                 }
                 role.advance(id)
             })
@@ -372,12 +372,12 @@ impl Principal {
         Ok(effects)
     }
 
-    fn uploaded(&mut self, unit: UnitId, hop: usize) -> Option<&mut Uploaded> {
-        self.hesv.units.get_mut(&unit)?.hops.get_mut(&hop)?.as_mut()
+    fn uploaded(&mut self, unit: UnitId, step: usize) -> Option<&mut Uploaded> {
+        self.hesv.units.get_mut(&unit)?.steps.get_mut(&step)?.as_mut()
     }
 
-    fn slots(&mut self, unit: UnitId, hop: usize) -> Option<(Arc<Vec<EncryptedSlots>>, Digest)> {
-        self.uploaded(unit, hop).map(|uploaded| (uploaded.slots.clone(), uploaded.digest))
+    fn slots(&mut self, unit: UnitId, step: usize) -> Option<(Arc<Vec<EncryptedSlots>>, Digest)> {
+        self.uploaded(unit, step).map(|uploaded| (uploaded.slots.clone(), uploaded.digest))
     }
 
     fn is_started(&self, unit: UnitId, key: (usize, usize)) -> bool {
@@ -422,18 +422,19 @@ impl Principal {
             if uploads.truth.is_none() {
                 context.owners(session).for_each(|owner| miss(Kind::Truth, owner));
             }
-            let hops = session.program().hops.iter().enumerate();
-            if let Some((hop, step)) = hops.into_iter().find(|(hop, _)| !uploads.hops.contains_key(hop))
-                && let Ok(client) = context.client(step.seat)
+            let steps = session.program().steps.iter().enumerate();
+            if let Some((step, decryption)) =
+                steps.into_iter().find(|(step, _)| !uploads.steps.contains_key(step))
+                && let Ok(client) = context.client(decryption.slot)
             {
-                let last = hop + 1 == session.program().hops.len();
+                let last = step + 1 == session.program().steps.len();
                 if !last || uploads.predicted.is_none() {
                     miss(if last { Kind::Predicted } else { Kind::Shared }, client);
                 }
             }
         }
-        let more = missing.len().saturating_sub(MOST_NAMED);
-        missing.truncate(MOST_NAMED);
+        let more = missing.len().saturating_sub(MAX_NAMED);
+        missing.truncate(MAX_NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("principal: {}{more}", missing.join(", "))
     }

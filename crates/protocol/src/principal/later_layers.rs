@@ -22,11 +22,11 @@ impl Principal {
         context: &Arc<UnitContext>,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        for (hop, item, operator, from) in products_of(session) {
+        for (step, item, operator, from) in products_of(session) {
             let id = context.id;
             let Some(state) = self.units.get_mut(&id) else { break };
             let Some(input) = state.inputs.get(&from).cloned() else { continue };
-            if state.started.contains(&(hop, item, 0)) {
+            if state.started.contains(&(step, item, 0)) {
                 continue;
             }
             let model = match self.store.coalitions.get(&(id.test, operator)) {
@@ -37,8 +37,8 @@ impl Principal {
                     continue;
                 }
             };
-            state.started.insert((hop, item, 0));
-            let place = Place { item, ..Place::new(id, hop) };
+            state.started.insert((step, item, 0));
+            let place = Place { item, ..Place::new(id, step) };
             let session = session.clone();
             effects.job(move |meter| {
                 let columns = session.program().operators[operator].arrange(input.expose())?;
@@ -80,8 +80,8 @@ impl Principal {
         context: &Arc<UnitContext>,
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        for (hop, item, operator, from) in products_of(session) {
-            let place = Place { item, ..Place::new(context.id, hop) };
+        for (step, item, operator, from) in products_of(session) {
+            let place = Place { item, ..Place::new(context.id, step) };
             let both =
                 self.halves.get(&place).is_some_and(|halves| halves.own.is_some() && halves.other.is_some());
             let Some(Halves { own: Some(own), other: Some(other) }) =
@@ -93,7 +93,7 @@ impl Principal {
                 .store
                 .all_models(session, context.round)
                 .ok_or(Error::Local { what: "models of a round" })?;
-            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+            let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
             let public = self.public.clone().ok_or(Error::Local { what: "the public key" })?;
             let seed = self.seed.derive("later reply", context.id.test).derive("reply", place.number());
             let input = self.units.get(&context.id).and_then(|state| state.input_digests.get(&from)).copied();

@@ -1,4 +1,4 @@
-//! What is asked of a test, what it has found so far, and when it has found everything.
+//! What is base_test of a test, what it has found so far, and when it has found everything.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 use secsv_algebra::Seed;
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
-use super::{Principal, asked};
+use super::{Principal, base_test};
 use crate::{
     Error, PartyId,
     codec::{Reader, Writer},
@@ -27,9 +27,9 @@ use crate::{
 /// A test that somebody wants.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestRequest {
-    /// The round, or the first of its stretch.
+    /// The round, or the first of its round batch.
     pub round: RoundId,
-    /// The rounds: all of the stretch, or any of it where only models are tested that owners know.
+    /// The rounds: all of the round batch, or any of it where only models are tested that owners know.
     pub rounds: Vec<RoundId>,
     /// Whose aggregates: one, or several where [`tests_together`](crate::session::Federation::tests_together). The empty coalition stands for the model
     /// before the first round.
@@ -37,14 +37,14 @@ pub struct TestRequest {
     /// Which samples of the collective test set.
     pub samples: SampleSet,
     /// All that this test and others of the round, of coalitions not smaller, may need.
-    pub among: SampleSet,
+    pub candidate_samples: SampleSet,
 }
 
 impl TestRequest {
     /// A test for which nothing is gathered.
     pub fn new(round: RoundId, coalition: Coalition, samples: SampleSet) -> Self {
-        let among = SampleSet::all(samples.total());
-        Self { round, rounds: vec![round], coalitions: vec![coalition], samples, among }
+        let candidate_samples = SampleSet::all(samples.total());
+        Self { round, rounds: vec![round], coalitions: vec![coalition], samples, candidate_samples }
     }
 }
 
@@ -100,7 +100,7 @@ impl TestState {
 }
 
 impl Principal {
-    /// What an owner says of the models that it was asked to test itself: an answer for each, with its place among all models of
+    /// What an owner says of the models that it was base_test to test itself: an answer for each, with its place among all models of
     /// the test, round by round.
     pub(super) fn own_answers<'a, T>(
         &mut self,
@@ -111,10 +111,10 @@ impl Principal {
         let mut r = Reader::new(content);
         let test = r.u64()?;
         let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
-        let asked = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
+        let base_test = state.owners_left.get(&client).ok_or(CodecError::Value { what: "test" })?;
         let (rounds, coalitions) = (state.request.rounds.len(), state.request.coalitions.len());
         let models =
-            (0..rounds).flat_map(|round| asked.iter().map(move |number| round * coalitions + number));
+            (0..rounds).flat_map(|round| base_test.iter().map(move |number| round * coalitions + number));
         let found = models.map(|model| Ok((model, read(&mut r)?))).collect::<Result<Vec<_>, CodecError>>()?;
         r.end()?;
         Ok((test, state, found))
@@ -134,8 +134,8 @@ impl Principal {
         }
         state.owners_left.remove(&client);
         for (model, right) in found {
-            let asked = right.iter().filter(|k| state.request.samples.contains(offset + k));
-            asked.for_each(|k| state.right[model].insert(offset + k));
+            let base_test = right.iter().filter(|k| state.request.samples.contains(offset + k));
+            base_test.for_each(|k| state.right[model].insert(offset + k));
         }
         Ok(self.finish(test))
     }
@@ -184,7 +184,7 @@ impl Principal {
             return Ok(Effects::default());
         }
         self.secret.forget_unit(id);
-        let Some(test) = self.tests.get_mut(&asked(id.test)) else { return Ok(Effects::default()) };
+        let Some(test) = self.tests.get_mut(&base_test(id.test)) else { return Ok(Effects::default()) };
         let mut effects = Effects::default();
         effects.outbox.push(Outgoing::new(PartyId::Auxiliary, Kind::Opened, opened));
         let coalitions = test.request.coalitions.len();
@@ -195,7 +195,7 @@ impl Principal {
                 test.units_left.remove(&(id.group, number));
             }
         }
-        effects.and(self.finish(asked(id.test))?);
+        effects.and(self.finish(base_test(id.test))?);
         Ok(effects)
     }
 
@@ -212,7 +212,7 @@ impl Principal {
             };
             self.results.push((test, found));
             for number in self.numbers(test, &state.request) {
-                self.over.push(Scope::Test(number));
+                self.finished.push(Scope::Test(number));
                 self.store.forget_test(number);
                 self.hesv.forget_test(number);
                 let mut w = Writer::default();

@@ -8,25 +8,25 @@ use std::{
 use secsv_federation::RoundId;
 
 use super::{
-    Assignment, Principal, RoundState, TestRequest, TestState, asked,
-    cut::{Cut, cut, is_secure},
+    Assignment, Principal, RoundState, TestRequest, TestState, base_test,
+    split::{SplitTest, is_secure, split_by_known_models},
 };
 use crate::{
     Error, PartyId,
     codec::Writer,
     cost::open_rounds,
     decryptors::{PlanError, Unit},
+    first_layer_batch::{EVERYTHING, to_gather},
     message::{Kind, TestPlan, UnitPlan},
-    pass::{EVERYTHING, to_gather},
     role::{Effects, Outgoing},
     server::{UnitContext, UnitState},
     session::Session,
 };
 
 /// Tests that run at the same time: enough to keep every party busy ...
-pub(super) const MOST_ACTIVE: usize = 12;
+pub(super) const MAX_ACTIVE: usize = 12;
 /// ... also if a test is one visit to a client about one model, and most of its time goes by on the way and at the disks ...
-const MOST_ACTIVE_OF_ONE_LAYER: usize = 40;
+const MAX_ACTIVE_OF_ONE_LAYER: usize = 40;
 /// ... and few enough that the coalitions' models of both servers fit this many bytes.
 const MODELS_MEMORY: usize = 1 << 30;
 
@@ -61,8 +61,8 @@ impl Principal {
         Ok(effects)
     }
 
-    /// Where models are tested together nothing about a stretch's first tests depends on anything but the session: its models
-    /// are asked for while keys and samples are still on their way.
+    /// Where models are tested together nothing about a round batch's first tests depends on anything but the session: its models
+    /// are base_test for while keys and samples are still on their way.
     fn open_early(&mut self, session: &Session) -> Effects<Self> {
         // A test of models that owners know needs no round, and might end before the models come.
         let is_together = |request: &&TestRequest| {
@@ -72,7 +72,7 @@ impl Principal {
         };
         let first = self.queue.values().find(is_together).map(|request| request.round);
         let first = first.filter(|_| session.federation.tests_together() && self.rounds.is_empty());
-        first.map_or_else(Effects::default, |stretch| self.open_round(stretch))
+        first.map_or_else(Effects::default, |round_batch| self.open_round(round_batch))
     }
 
     /// The earliest test that waits: of any round if there is memory for one more, else of those that are open. Should
@@ -96,14 +96,15 @@ impl Principal {
         let participants = session.federation.participants(round);
         let unit = |coalition, group| Unit { round, participants, group, coalition };
         let roles = |coalition, group| self.first_roles(unit(coalition, group));
-        let Cut { own, secure, mut plan } = cut(session, test, &request, roles)?;
-        if !self.is_hesv() && request.samples.difference(&request.among).is_empty() {
+        let SplitTest { own, secure, mut plan } = split_by_known_models(session, test, &request, roles)?;
+        if !self.is_hesv() && request.samples.difference(&request.candidate_samples).is_empty() {
             for unit in &mut plan.units {
-                unit.gathered = to_gather(session, unit.group, &request.among, participants.len());
+                unit.gathered =
+                    to_gather(session, unit.group, &request.candidate_samples, participants.len());
             }
         }
         if !secure.is_empty() && request.rounds != session.rounds_of(round) {
-            return Err(Error::Local { what: "a test of a whole stretch" });
+            return Err(Error::Local { what: "a test of a whole round_batch" });
         }
         let mut state = TestState::new(request);
         state.units_left.extend(secure);
@@ -124,7 +125,7 @@ impl Principal {
                 effects.and(self.announce(session, &plan)?);
             }
             // Its roles may be older than somebody's absence.
-            effects.and(self.replace_absent(session, |unit| asked(unit.test) == test)?);
+            effects.and(self.replace_absent(session, |unit| base_test(unit.test) == test)?);
         }
         effects.and(self.finish(test)?);
         Ok(effects)
@@ -141,13 +142,16 @@ impl Principal {
         let mut concerned: BTreeSet<PartyId> = self.auxiliary().into_iter().collect();
         let mut begun = Vec::new();
         for context in UnitContext::of(session, plan) {
-            concerned.extend(context.seated().chain(context.owners(session)).map(PartyId::Client));
+            concerned.extend(context.decryptors().chain(context.owners(session)).map(PartyId::Client));
             let id = context.id;
             if !self.is_stale(id) {
                 if let Some(state) =
-                    self.rounds.get_mut(&plan.round).filter(|_| context.pass.id != EVERYTHING)
+                    self.rounds.get_mut(&plan.round).filter(|_| context.layer_batch.id != EVERYTHING)
                 {
-                    state.gathered.entry(context.pass.id).or_insert((context.pass.clone(), false));
+                    state
+                        .gathered
+                        .entry(context.layer_batch.id)
+                        .or_insert((context.layer_batch.clone(), false));
                 }
                 self.units.insert(id, UnitState { plan: Some(Arc::new(context)), ..UnitState::default() });
                 begun.push(id);
@@ -197,7 +201,7 @@ impl Principal {
 pub(crate) fn most_active(session: &Session) -> usize {
     let later = session.encryption.iter().flat_map(|encryption| encryption.layouts.iter().skip(1));
     let of_one: usize = later.map(|layout| 2 * layout.prepared_bytes()).sum();
-    let is_one_visit = session.program().hops.len() == 1 && !session.federation.tests_together();
-    let most = if is_one_visit { MOST_ACTIVE_OF_ONE_LAYER } else { MOST_ACTIVE };
+    let is_one_visit = session.program().steps.len() == 1 && !session.federation.tests_together();
+    let most = if is_one_visit { MAX_ACTIVE_OF_ONE_LAYER } else { MAX_ACTIVE };
     MODELS_MEMORY.checked_div(of_one).unwrap_or(most).clamp(2, most)
 }

@@ -80,14 +80,14 @@ pub(crate) fn deal_first_layer(
     Ok(w.finish())
 }
 
-/// The auxiliary's share of a later operator's mask times what the client shares at a hop.
+/// The auxiliary's share of a later operator's mask times what the client shares at a step.
 pub(crate) fn deal_product(
     session: &Session,
     place: Place,
     shared: &Matrix<Ring64>,
     [principal, auxiliary]: &[Masks; 2],
 ) -> Result<Vec<u8>, Error> {
-    let Some(operator) = session.program().hops[place.hop].feeds else { return Ok(Vec::new()) };
+    let Some(operator) = session.program().steps[place.step].feeds else { return Ok(Vec::new()) };
     let columns = Secret::new(session.program().operators[operator].arrange(shared)?);
     let of = |masks: &Masks| masks.mask(session, place.unit, operator);
     let product = Secret::new(of(principal).add(&of(auxiliary))?.expose().product(columns.expose())?);
@@ -95,11 +95,11 @@ pub(crate) fn deal_product(
     Ok(pack(Ring64, product.expose().sub(own.expose())?.elements()))
 }
 
-/// Adds up both servers' shares of everything a hop receives; `others` is where the auxiliary's are.
+/// Adds up both servers' shares of everything a step receives; `others` is where the auxiliary's are.
 pub(crate) fn receive(
     session: &Session,
     context: &UnitContext,
-    hop: usize,
+    step: usize,
     parts: &BTreeMap<(usize, usize), Vec<u8>>,
     others: usize,
     meter: &mut Meter<'_>,
@@ -107,7 +107,7 @@ pub(crate) fn receive(
     meter.enter(Phase::Share);
     let (program, samples) = (session.program(), context.places().len());
     let mut received = Secret::new(Hidden(Vec::new()));
-    for (item, receive) in program.hops[hop].receives.iter().enumerate() {
+    for (item, receive) in program.steps[step].receives.iter().enumerate() {
         let (rows, columns) = match *receive {
             Receive::Outputs { operator, count, .. } => {
                 (program.operators[operator].shape.d_out, count * samples)
@@ -116,7 +116,7 @@ pub(crate) fn receive(
             Receive::Update { .. } => (program.gru.map_or(0, |gru| gru.hidden), samples),
         };
         let open = |from, server| {
-            let bytes = parts.get(&(item, server)).ok_or(Error::Local { what: "a part of a hop" })?;
+            let bytes = parts.get(&(item, server)).ok_or(Error::Local { what: "a part of a step" })?;
             let malformed = |why| Error::Malformed { from, kind: Kind::OutputShare, why };
             unpack_matrix(Ring64, rows, columns, bytes).map_err(malformed)
         };

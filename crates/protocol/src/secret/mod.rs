@@ -68,7 +68,7 @@ impl Masks {
         Self::draw(seed, shape.d_out, shape.d_in)
     }
 
-    /// Of that mask times what the client shares at a hop.
+    /// Of that mask times what the client shares at a step.
     fn product(&self, session: &Session, place: Place, operator: usize, samples: usize) -> Share<Ring64> {
         let operator = &session.program().operators[operator];
         let seed = self.0.derive("product of a test", place.unit.test).derive("product", place.number());

@@ -106,7 +106,7 @@ impl Masking {
 
 #[derive(Default)]
 struct Unit {
-    /// What clients shared, by hop.
+    /// What clients shared, by step.
     inputs: BTreeMap<usize, Arc<Shared>>,
     /// Later operators' maskings, and what they opened.
     maskings: BTreeMap<usize, Masking>,
@@ -117,7 +117,7 @@ struct Unit {
     openings: BTreeMap<usize, Opening<Ring64>>,
 }
 
-/// What a client shared at a hop: numbers, and the mask of the operator that takes them times the numbers.
+/// What a client shared at a step: numbers, and the mask of the operator that takes them times the numbers.
 struct Shared {
     input: Share<Ring64>,
     product: Option<Share<Ring64>>,
@@ -162,14 +162,14 @@ impl SecretServer {
         }
         for context in contexts {
             let unit = self.units.get(&context.id);
-            let hops = session.program().hops.iter().enumerate().take(session.program().hops.len() - 1);
-            let mut open = hops.filter(|(hop, _)| unit.is_none_or(|unit| !unit.inputs.contains_key(hop)));
-            if let Some((hop, step)) = open.next()
-                && let Ok(client) = context.client(step.seat)
+            let steps = session.program().steps.iter().enumerate().take(session.program().steps.len() - 1);
+            let mut open = steps.filter(|(step, _)| unit.is_none_or(|unit| !unit.inputs.contains_key(step)));
+            if let Some((step, decryption)) = open.next()
+                && let Ok(client) = context.client(decryption.slot)
             {
                 let UnitId { test, group, .. } = context.id;
                 missing.push(format!(
-                    "{} of test {test} group {group} hop {hop} from {}",
+                    "{} of test {test} group {group} step {step} from {}",
                     Kind::Shared,
                     PartyId::Client(client)
                 ));

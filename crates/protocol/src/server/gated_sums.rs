@@ -77,16 +77,17 @@ pub(crate) fn gated_sum<R: Ring>(
     Ok(Matrix::new(field, rows, columns, entries.collect())?)
 }
 
-/// Gated sums of a program: hop, item, hop of the gates, hop of the state.
+/// Gated sums of a program: step, item, step of the gates, step of the state.
 pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = (usize, usize, usize, usize)> + '_ {
-    let hops = session.program().hops.iter().enumerate();
-    hops.flat_map(|(hop, step)| {
-        step.receives.iter().enumerate().map(move |(item, receive)| (hop, item, receive))
-    })
-    .filter_map(|(hop, item, receive)| match receive {
-        Receive::Update { gates, state } => Some((hop, item, *gates, *state)),
-        _ => None,
-    })
+    let steps = session.program().steps.iter().enumerate();
+    steps
+        .flat_map(|(step, decryption)| {
+            decryption.receives.iter().enumerate().map(move |(item, receive)| (step, item, receive))
+        })
+        .filter_map(|(step, item, receive)| match receive {
+            Receive::Update { gates, state } => Some((step, item, *gates, *state)),
+            _ => None,
+        })
 }
 
 impl UnitState {
@@ -98,12 +99,12 @@ impl UnitState {
         bytes: &[u8],
     ) -> Result<(), CodecError> {
         let Some(context) = &self.plan else { return Err(CodecError::Value { what: "test" }) };
-        if !updates_of(session).any(|(hop, ..)| hop == place.hop) {
-            return Err(CodecError::Value { what: "hop" });
+        if !updates_of(session).any(|(step, ..)| step == place.step) {
+            return Err(CodecError::Value { what: "step" });
         }
         let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
         check::elements(session.field(), (2 * hidden).checked_mul(context.places().len()), bytes)?;
-        self.openings.entry(place.hop).or_default().other = Some(bytes.to_vec());
+        self.openings.entry(place.step).or_default().other = Some(bytes.to_vec());
         Ok(())
     }
 
@@ -118,17 +119,17 @@ impl UnitState {
     ) -> Result<Vec<Outgoing>, Error> {
         let other_server = if is_principal { PartyId::Auxiliary } else { PartyId::Principal };
         let mut outbox = Vec::new();
-        for (hop, item, gates, held) in updates_of(session) {
+        for (step, item, gates, held) in updates_of(session) {
             let (Some(gates), Some(held), Some(triple)) =
-                (self.inputs.get(&gates), self.inputs.get(&held), self.triples.get(&hop))
+                (self.inputs.get(&gates), self.inputs.get(&held), self.triples.get(&step))
             else {
                 continue;
             };
-            if self.started.contains(&(hop, item, 0)) {
+            if self.started.contains(&(step, item, 0)) {
                 continue;
             }
-            let place = Place { item, ..Place::new(context.id, hop) };
-            let opening: &mut Opening = self.openings.entry(hop).or_default();
+            let place = Place { item, ..Place::new(context.id, step) };
+            let opening: &mut Opening = self.openings.entry(step).or_default();
             if opening.own.is_none() {
                 let (d, e) = masked_factors(triple, gates, held)?;
                 let content = pack(session.field(), &[d.elements(), e.elements()].concat());
@@ -138,12 +139,12 @@ impl UnitState {
             if let (Some(own), Some(other)) = (&opening.own, &opening.other) {
                 let zero = common.derive("gated sum", place.number()).covering(&context.digest);
                 let share = gated_sum(triple, gates, (own, other), is_principal, &zero)?;
-                let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+                let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
                 let content = place.encode(&pack(session.field(), share.elements()));
                 outbox.push(Outgoing::new(to, Kind::OutputShare, content));
-                self.started.insert((hop, item, 0));
-                self.triples.remove(&hop);
-                self.openings.remove(&hop);
+                self.started.insert((step, item, 0));
+                self.triples.remove(&step);
+                self.openings.remove(&step);
             }
         }
         Ok(outbox)

@@ -94,15 +94,15 @@ impl Recount {
 
 /// Whose labels a unit compares, in the order in which their seeds are opened.
 pub(crate) fn labelled(session: &Session, context: &UnitContext) -> Vec<Labelled> {
-    let last = session.program().hops.last().and_then(|hop| context.client(hop.seat).ok());
+    let last = session.program().steps.last().and_then(|step| context.client(step.slot).ok());
     let owners = context.owners(session).map(|owner| (Kind::Truth, owner));
     owners.chain(last.map(|client| (Kind::Predicted, client))).collect()
 }
 
 /// Where a share of labels stands.
 pub(crate) fn place_of(session: &Session, context: &UnitContext, kind: Kind) -> Place {
-    let hop = if kind == Kind::Predicted { session.program().hops.len() - 1 } else { 0 };
-    Place::new(context.id, hop)
+    let step = if kind == Kind::Predicted { session.program().steps.len() - 1 } else { 0 };
+    Place::new(context.id, step)
 }
 
 /// Counts what is right in a unit: the auxiliary's share of the differences, and the principal's from its seeds.

@@ -12,10 +12,10 @@ use crate::{
     Error,
     combinations::Combinations,
     decryptors::knowing,
+    first_layer_batch::FirstLayerBatch,
     labels::{self, Packed},
     message::{TestPlan, UnitId, UnitPlan},
-    pass::Pass,
-    program::Seat,
+    program::DecryptorSlot,
     role::Digest,
     session::Session,
 };
@@ -23,9 +23,9 @@ use crate::{
 /// A test's facts beside its unit's.
 pub(crate) struct UnitContext {
     pub id: UnitId,
-    /// The round, or the first of its stretch.
+    /// The round, or the first of its round batch.
     pub round: RoundId,
-    /// All rounds of the stretch: what is said of a coalition below is said of its models of all of them.
+    /// All rounds of the round batch: what is said of a coalition below is said of its models of all of them.
     pub rounds: Vec<RoundId>,
     pub plan: UnitPlan,
     /// Of everything the principal announced of it: randomness for the unit depends on it.
@@ -33,7 +33,7 @@ pub(crate) struct UnitContext {
     /// For each of the plan's coalitions, the samples that its models are tested on.
     pub selections: Vec<Arc<Selection>>,
     /// Where its first-layer outputs come from.
-    pub pass: Arc<Pass>,
+    pub layer_batch: Arc<FirstLayerBatch>,
     combinations: OnceLock<Combinations>,
 }
 
@@ -59,7 +59,7 @@ impl UnitContext {
             digest: digest(unit),
             plan: unit.clone(),
             selections: selections(session, plan.round, unit),
-            pass: Arc::new(Pass::of(session, unit)),
+            layer_batch: Arc::new(FirstLayerBatch::of(session, unit)),
             combinations: OnceLock::new(),
         };
         plan.units.iter().map(unit).collect()
@@ -184,18 +184,18 @@ impl UnitContext {
         Some(all)
     }
 
-    /// The client at a seat.
-    pub(crate) fn client(&self, seat: Seat) -> Result<usize, Error> {
-        let found = match seat {
-            Seat::Layer(place) => self.plan.chain.get(place).copied(),
-            Seat::Resharer => self.plan.gru.map(|gru| gru.0),
-            Seat::Gates => self.plan.gru.map(|gru| gru.1),
+    /// The client at a slot.
+    pub(crate) fn client(&self, slot: DecryptorSlot) -> Result<usize, Error> {
+        let found = match slot {
+            DecryptorSlot::Layer(place) => self.plan.chain.get(place).copied(),
+            DecryptorSlot::Resharer => self.plan.gru.map(|gru| gru.0),
+            DecryptorSlot::Gates => self.plan.gru.map(|gru| gru.1),
         };
-        found.ok_or(Error::Local { what: "a seat nobody has" })
+        found.ok_or(Error::Local { what: "a slot nobody has" })
     }
 
-    /// Everybody with a seat.
-    pub(crate) fn seated(&self) -> impl Iterator<Item = usize> + '_ {
+    /// Everybody with a slot.
+    pub(crate) fn decryptors(&self) -> impl Iterator<Item = usize> + '_ {
         let gru = self.plan.gru.into_iter().flat_map(|(a, b)| [a, b]);
         self.plan.chain.iter().copied().chain(gru).chain(self.plan.dealer).chain(self.plan.counter)
     }

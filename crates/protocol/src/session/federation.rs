@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId};
 use secsv_he::Preset;
 
-use super::{cut, parameters};
+use super::{divide, parameters};
 use crate::{
     Error,
     decryptors::{Network, Protocol, max_owners},
@@ -14,14 +14,14 @@ use crate::{
 };
 
 /// Rounds that are tested together, at most.
-const MOST_ROUNDS: usize = 16;
+const MAX_ROUNDS: usize = 16;
 
 /// What everybody knows before a session: the federation file and the settings of the run.
 #[derive(Clone, Debug)]
 pub struct Federation {
     /// The model.
     pub architecture: Architecture,
-    /// The model as hops.
+    /// The model as steps.
     pub program: Program,
     /// Clients, by position.
     pub clients: usize,
@@ -69,7 +69,7 @@ impl Federation {
         settings: Settings,
     ) -> Result<Self, Error> {
         let program = Program::new(architecture)?;
-        if architecture.classes() > LabelField::MOST_CLASSES {
+        if architecture.classes() > LabelField::MAX_CLASSES {
             return Err(Error::Unsupported { what: "more than 65536 classes" });
         }
         if settings.protocol == Protocol::Hesv && settings.preset == Preset::Compact {
@@ -101,7 +101,7 @@ impl Federation {
     /// The same among parties that have agreed on more beforehand: the public keys of all clients' envelopes, in order, and
     /// whatever else `agreement` is the digest of. Other keys are not accepted then, whoever publishes them, and parties
     /// of another agreement are not understood.
-    pub fn among(self, envelope_keys: Vec<[u8; 32]>, agreement: &[u8; 32]) -> Result<Self, Error> {
+    pub fn with_identities(self, envelope_keys: Vec<[u8; 32]>, agreement: &[u8; 32]) -> Result<Self, Error> {
         if envelope_keys.len() != self.clients {
             return Err(Error::Unsupported { what: "a federation needs one envelope key for each client" });
         }
@@ -142,23 +142,24 @@ impl Federation {
     /// from those of others, so a decryptor is sent few of them. With SampleSkip each test awaits others' results.
     pub fn tests_together(&self) -> bool {
         let Settings { protocol, always_skips, .. } = self.settings;
-        let hops = &self.program.hops;
-        protocol == Protocol::SecSv && !always_skips && hops.len() == 1 && hops[0].receives.len() == 1
+        let steps = &self.program.steps;
+        protocol == Protocol::SecSv && !always_skips && steps.len() == 1 && steps[0].receives.len() == 1
     }
 
     /// How many rounds may be tested together, if there is memory for them.
     pub(crate) fn most_rounds(&self) -> usize {
         let Settings { matmul, whole_rounds, .. } = self.settings;
-        if self.tests_together() && whole_rounds && matmul == Matmul::Packed { MOST_ROUNDS } else { 1 }
+        if self.tests_together() && whole_rounds && matmul == Matmul::Packed { MAX_ROUNDS } else { 1 }
     }
 
-    /// Rounds in **stretches** of at most so many: one after the other, with the same participants. A stretch is known by its
+    /// Rounds in **round batches** of at most so many: one after the other, with the same participants. A round batch is known by its
     /// first round.
-    pub(crate) fn stretches(&self, most: usize) -> BTreeMap<RoundId, Vec<RoundId>> {
+    pub(crate) fn round_batches(&self, most: usize) -> BTreeMap<RoundId, Vec<RoundId>> {
         let rounds: Vec<RoundId> = self.rounds.keys().copied().collect();
         let alike = rounds.chunk_by(|&a, &b| self.participants(a) == self.participants(b));
-        let stretches = alike.flat_map(|alike| cut(alike.len(), most).map(|range| alike[range].to_vec()));
-        stretches.map(|rounds| (rounds[0], rounds)).collect()
+        let round_batches =
+            alike.flat_map(|alike| divide(alike.len(), most).map(|range| alike[range].to_vec()));
+        round_batches.map(|rounds| (rounds[0], rounds)).collect()
     }
 
     /// Who took part in a round with a weight.

@@ -9,7 +9,7 @@ use secsv_he::{
 };
 
 use super::{
-    Federation, MODEL_MEMORY, MOST_LABEL_BYTES, MOST_TOGETHER, Matmul, longest, network, of_rounds, sum_bits,
+    Federation, MAX_LABEL_BYTES, MAX_TOGETHER, MODEL_MEMORY, Matmul, longest, network, of_rounds, sum_bits,
 };
 use crate::{
     Error,
@@ -46,14 +46,14 @@ pub(super) fn methods(
     let mut search = Search::new(federation, parameters, hellos, costs)?;
     let mut best: Option<(f64, usize, Vec<Method>)> = None;
     // As many as may be, half as many, and so on.
-    let most = longest(&federation.stretches(federation.most_rounds()));
+    let most = longest(&federation.round_batches(federation.most_rounds()));
     for rounds in std::iter::successors(Some(most), |&rounds| (rounds > 1).then_some(rounds / 2)) {
-        let rounds = longest(&federation.stretches(rounds));
+        let rounds = longest(&federation.round_batches(rounds));
         if rounds > 1 && !search.has_room_for_labels(rounds) {
             continue;
         }
         let Some((seconds, methods)) = search.cheapest(rounds)? else { continue };
-        let seconds = federation.stretches(rounds).len() as f64 * seconds;
+        let seconds = federation.round_batches(rounds).len() as f64 * seconds;
         if best.as_ref().is_none_or(|(least, ..)| seconds < *least) {
             best = Some((seconds, rounds, methods));
         }
@@ -110,10 +110,10 @@ impl<'a> Search<'a> {
 
     /// Whether predictions of all coalitions fit one message: otherwise replies would be sent more than once.
     fn has_room_for_labels(&self, rounds: usize) -> bool {
-        let coalitions = MOST_TOGETHER.min(1 << self.federation.clients.min(16));
+        let coalitions = MAX_TOGETHER.min(1 << self.federation.clients.min(16));
         let samples = self.sizes.iter().sum::<u64>() as usize;
         let field = LabelField::new(self.federation.architecture.classes());
-        rounds * coalitions * field.packed_len(samples) <= MOST_LABEL_BYTES
+        rounds * coalitions * field.packed_len(samples) <= MAX_LABEL_BYTES
     }
 
     /// Samples of the groups, if so many fit a batch. Of many owners only about: the best partition takes 3^n steps, and there are

@@ -60,7 +60,7 @@ fn rounds_are_tested_together_where_models_have_one_layer_and_all_is_asked_for()
     ] {
         assert_eq!(most(other), 1, "{other:?}");
     }
-    let lengths = |most| one_layer(5, 10, 48, settings).stretches(most).into_values().map(|s| s.len());
+    let lengths = |most| one_layer(5, 10, 48, settings).round_batches(most).into_values().map(|s| s.len());
     assert_eq!(lengths(12).collect::<Vec<_>>(), [10]);
     assert_eq!(lengths(4).collect::<Vec<_>>(), [3, 3, 4]);
 }
@@ -85,8 +85,9 @@ fn a_proposal_of_too_many_rounds_is_refused() {
 #[test]
 fn a_principal_cannot_put_a_key_of_its_own_in_a_clients_place() {
     let keys: Vec<[u8; 32]> = (0..4).map(|client| [client; 32]).collect();
-    let federation =
-        Arc::new(federation(Protocol::SecretSv, Matmul::Packed).among(keys.clone(), &[9; 32]).unwrap());
+    let federation = Arc::new(
+        federation(Protocol::SecretSv, Matmul::Packed).with_identities(keys.clone(), &[9; 32]).unwrap(),
+    );
     let mut hellos: Vec<Hello> = keys
         .iter()
         .map(|key| Hello {

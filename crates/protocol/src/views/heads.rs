@@ -8,8 +8,8 @@ use crate::{
     codec::Reader,
     decryptors::Protocol,
     error::CodecError,
+    first_layer_batch::FirstLayerBatchId,
     message::{Kind, Place},
-    pass::PassId,
 };
 
 /// Whether a server can read nothing in such a message.
@@ -70,7 +70,7 @@ fn read(protocol: Protocol, message: &Message, about: &mut About) -> Result<(), 
         Kind::FirstLayer => {
             about.round = Some(RoundId(r.u32()?));
             if !is_secret {
-                let _: PassId = r.array()?;
+                let _: FirstLayerBatchId = r.array()?;
                 about.chunk = Some(r.u32()? as usize);
             }
         }
@@ -115,7 +115,7 @@ fn place(bytes: &[u8], about: &mut About) -> Result<(), CodecError> {
     about.test = Some(place.unit.test);
     about.group = Some(place.unit.group);
     about.part = Some(place.unit.part);
-    about.hop = Some(place.hop);
+    about.step = Some(place.step);
     about.item = Some(place.item);
     about.chunk = Some(place.chunk);
     Ok(())

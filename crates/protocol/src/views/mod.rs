@@ -25,7 +25,7 @@ pub(crate) use arrays::{Entry, by_owner, outputs_scale};
 pub(crate) use labels::zeros;
 pub(crate) use server::server_view;
 pub(crate) use shares::scaled;
-pub(crate) use units::{Announced, announced, step_of};
+pub(crate) use units::{Announced, announced, time_step_of};
 
 /// Bytes that are kept of a ciphertext that its receiver has no key to: its head.
 const HEAD: usize = 64;
@@ -82,7 +82,7 @@ pub struct About {
     /// Which of the group's units.
     pub part: Option<usize>,
     /// The visit to a decryptor.
-    pub hop: Option<usize>,
+    pub step: Option<usize>,
     /// Which of the things received there.
     pub item: Option<usize>,
     /// Which chunk.
@@ -102,7 +102,7 @@ pub struct About {
     /// The first position of the operator, and how many.
     pub positions: Option<(usize, usize)>,
     /// The step of a recurrent unit.
-    pub step: Option<usize>,
+    pub time_step: Option<usize>,
 }
 
 /// A message of a view.
@@ -191,9 +191,9 @@ impl Opened {
 pub struct Plan {
     /// Its number.
     pub test: u64,
-    /// The round, or the first of its stretch.
+    /// The round, or the first of its round batch.
     pub round: RoundId,
-    /// All rounds of the stretch.
+    /// All rounds of the round batch.
     pub rounds: Vec<RoundId>,
     /// Who does what; samples are places in the group.
     pub unit: UnitPlan,

@@ -206,7 +206,7 @@ impl Reading<'_> {
         let mut r = Reader::new(message.content());
         let test = r.u64()?;
         let mut arrays = Vec::new();
-        for (round, coalition, samples) in self.asked(test, owner)? {
+        for (round, coalition, samples) in self.base_test(test, owner)? {
             let mut entry = Entry::new(message.kind, "right or wrong", Some(message.from), vec![number]);
             entry.about.test = Some(test);
             entry.about.round = Some(round);
@@ -226,7 +226,7 @@ impl Reading<'_> {
     }
 
     /// What an owner was asked to test itself.
-    fn asked(&self, test: u64, owner: usize) -> Result<Vec<(RoundId, Coalition, SampleSet)>, CodecError> {
+    fn base_test(&self, test: u64, owner: usize) -> Result<Vec<(RoundId, Coalition, SampleSet)>, CodecError> {
         let mut asked = Vec::new();
         let to = PartyId::Client(owner);
         for message in self.sent.iter().filter(|message| message.kind == Kind::OwnTest && message.to == to) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use secsv_algebra::{Matrix, Prg, Ring, SeedShare, Share};
 
-use super::{Entry, Message, Opened, by_owner, step_of};
+use super::{Entry, Message, Opened, by_owner, time_step_of};
 use crate::{
     Error, PartyId,
     codec::{Reader, packed_len, unpack_matrix},
@@ -50,7 +50,7 @@ pub(super) fn server_share_of_labels(
     labels::received(length, bytes.get(COMMITMENT..).ok_or(CodecError::Truncated)?)
 }
 
-/// What a client shared at a hop: numbers and, where it deals for the operator that takes them, its share of their product.
+/// What a client shared at a step: numbers and, where it deals for the operator that takes them, its share of their product.
 pub(super) fn shared<R: Ring>(
     session: &Session,
     ring: R,
@@ -62,17 +62,18 @@ pub(super) fn shared<R: Ring>(
     let (place, rest) = Place::decode(message.content()).map_err(malformed)?;
     let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
     let program = session.program();
-    let (rows, samples) = (program.shared_size(place.hop), context.places().len());
+    let (rows, samples) = (program.shared_size(place.step), context.places().len());
     // In SecretSV the auxiliary gets its share of a product behind that of the numbers.
-    let dealt = program.hops[place.hop].feeds.filter(|_| ring.modulus() == 0 && party == PartyId::Auxiliary);
+    let dealt =
+        program.steps[place.step].feeds.filter(|_| ring.modulus() == 0 && party == PartyId::Auxiliary);
     let own = match dealt {
         Some(_) => packed_len(ring, rows * samples).min(rest.len()),
         None => rest.len(),
     };
     let (numbers, product) = rest.split_at(own);
     let share = server_share(ring, party, (rows, samples), numbers).map_err(malformed)?;
-    let entry = at_hop(session, context, message, number, place.hop, "share");
-    let mut arrays = scaled(session, context, place.hop, share.expose(), &entry)?;
+    let entry = at_step(session, context, message, number, place.step, "share");
+    let mut arrays = scaled(session, context, place.step, share.expose(), &entry)?;
     if let Some(operator) = dealt {
         let operator = &program.operators[operator];
         let shape = (operator.shape.d_out, operator.positions * samples);
@@ -83,34 +84,34 @@ pub(super) fn shared<R: Ring>(
     Ok(arrays)
 }
 
-fn at_hop(
+fn at_step(
     session: &Session,
     context: &UnitContext,
     message: &Message,
     number: usize,
-    hop: usize,
+    step: usize,
     what: &'static str,
 ) -> Entry {
     let entry = Entry::new(message.kind, what, Some(message.from), vec![number]);
     let mut entry = entry.of_model(context, 0, context.round);
-    entry.about.hop = Some(hop);
-    entry.about.step = step_of(session.program(), hop);
-    entry.about.operator = session.program().hops[hop].feeds;
+    entry.about.step = Some(step);
+    entry.about.time_step = time_step_of(session.program(), step);
+    entry.about.operator = session.program().steps[step].feeds;
     entry
 }
 
-/// What goes on from a hop: activations or states, or the gates z and u, each with its scale.
+/// What goes on from a step: activations or states, or the gates z and u, each with its scale.
 pub(crate) fn scaled<R: Ring>(
     session: &Session,
     context: &UnitContext,
-    hop: usize,
+    step: usize,
     matrix: &Matrix<R>,
     entry: &Entry,
 ) -> Result<Vec<Opened>, Error> {
     let precision = &session.precision;
-    let step = &session.program().hops[hop];
+    let decryption = &session.program().steps[step];
     let scale = |bits: u32| Some(f64::powi(0.5, bits as i32));
-    if let Then::Gates { .. } = step.then {
+    if let Then::Gates { .. } = decryption.then {
         let half = matrix.rows() / 2;
         let mut arrays = Vec::new();
         for (item, format) in [precision.gate, precision.update].into_iter().enumerate() {
@@ -124,7 +125,7 @@ pub(crate) fn scaled<R: Ring>(
         }
         return Ok(arrays);
     }
-    let bits = step.feeds.map_or(0, |operator| precision.operators[operator].input.fractional_bits());
+    let bits = decryption.feeds.map_or(0, |operator| precision.operators[operator].input.fractional_bits());
     let entry = Entry { scale: scale(bits), ..entry.clone() };
     Ok(by_owner(session, context, 0, matrix, &entry))
 }
@@ -152,7 +153,7 @@ pub(super) fn triple<R: Ring>(
     };
     let mut arrays = Vec::new();
     for (item, share) in [a, b, c].iter().enumerate() {
-        let mut entry = at_hop(session, context, message, number, place.hop, "share");
+        let mut entry = at_step(session, context, message, number, place.step, "share");
         entry.about.item = Some(item);
         entry.about.operator = None;
         arrays.extend(by_owner(session, context, 0, share.expose(), &entry));
@@ -171,12 +172,12 @@ pub(super) fn gated_factors<R: Ring>(
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
     let (place, rest) = Place::decode(content).map_err(malformed)?;
     let Some(context) = contexts.get(&place.unit) else { return Ok(Vec::new()) };
-    if !updates_of(session).any(|(hop, ..)| hop == place.hop) {
-        return Err(malformed(CodecError::Value { what: "hop" }));
+    if !updates_of(session).any(|(step, ..)| step == place.step) {
+        return Err(malformed(CodecError::Value { what: "step" }));
     }
     let (rows, columns) = (session.program().gru.map_or(0, |gru| 2 * gru.hidden), context.places().len());
     let other = unpack_matrix(ring, rows, columns, rest).map_err(malformed)?;
-    let mut entry = at_hop(session, context, message, number, place.hop, "share");
+    let mut entry = at_step(session, context, message, number, place.step, "share");
     entry.about.operator = None;
     let mut arrays = by_owner(session, context, 0, &other, &entry);
     if let Some(own) = own {

@@ -52,14 +52,14 @@ fn samples(session: &Session, context: &UnitContext) -> Vec<(usize, Vec<usize>)>
     parts.map(of_owner).filter(|(_, samples)| !samples.is_empty()).collect()
 }
 
-/// The step of a recurrent unit that a hop belongs to.
-pub(crate) fn step_of(program: &Program, hop: usize) -> Option<usize> {
-    let step = program.hops.get(hop)?;
-    match (&step.then, step.receives.first()) {
+/// The step of a recurrent unit that a step belongs to.
+pub(crate) fn time_step_of(program: &Program, step: usize) -> Option<usize> {
+    let decryption = program.steps.get(step)?;
+    match (&decryption.then, decryption.receives.first()) {
         (Then::FirstState, _) => Some(0),
-        (Then::Gates { step }, _) => Some(*step),
-        (_, Some(Receive::Update { gates, .. })) => match program.hops.get(*gates)?.then {
-            Then::Gates { step } => Some(step),
+        (Then::Gates { time_step }, _) => Some(*time_step),
+        (_, Some(Receive::Update { gates, .. })) => match program.steps.get(*gates)?.then {
+            Then::Gates { time_step } => Some(time_step),
             _ => None,
         },
         _ => None,

@@ -14,23 +14,23 @@ struct Settings {
     protocol: Protocol,
     /// Samples that fit a batch: decides which owners share one.
     batch: usize,
-    /// Whether all rounds are one stretch, planned by its first.
-    stretch: bool,
+    /// Whether all rounds are one round batch, planned by its first.
+    round_batch: bool,
     /// Whether a coalition is asked for.
     asks: fn(u32, Coalition) -> bool,
 }
 
-/// Exact with stretches, round by round as with SampleSkip, an estimator, and the same provisioned again under other
+/// Exact with round batches, round by round as with SampleSkip, an estimator, and the same provisioned again under other
 /// protocols.
 fn sessions() -> Vec<Settings> {
     let all = |_, _| true;
     let some = |round: u32, coalition: Coalition| (coalition.bits() as u32 * 7 + round).is_multiple_of(3);
     vec![
-        Settings { protocol: Protocol::SecSv, batch: 4096, stretch: true, asks: all },
-        Settings { protocol: Protocol::SecSv, batch: 4096, stretch: false, asks: all },
-        Settings { protocol: Protocol::SecSv, batch: 30, stretch: false, asks: some },
-        Settings { protocol: Protocol::Hesv, batch: 1, stretch: false, asks: all },
-        Settings { protocol: Protocol::SecretSv, batch: 64, stretch: false, asks: all },
+        Settings { protocol: Protocol::SecSv, batch: 4096, round_batch: true, asks: all },
+        Settings { protocol: Protocol::SecSv, batch: 4096, round_batch: false, asks: all },
+        Settings { protocol: Protocol::SecSv, batch: 30, round_batch: false, asks: some },
+        Settings { protocol: Protocol::Hesv, batch: 1, round_batch: false, asks: all },
+        Settings { protocol: Protocol::SecretSv, batch: 64, round_batch: false, asks: all },
     ]
 }
 
@@ -38,7 +38,7 @@ fn view(views: &mut Views, sizes: &[u64], network: Network, settings: &Settings)
     let groups = OwnerGroups::new(sizes, network, NonZeroUsize::new(settings.batch).unwrap()).unwrap();
     let mut planner = Planner::new(groups, settings.protocol, network).unwrap();
     let participants = Coalition::first(sizes.len());
-    let planned = if settings.stretch { 1 } else { ROUNDS };
+    let planned = if settings.round_batch { 1 } else { ROUNDS };
     for round in 1..=planned {
         let case = Case {
             sizes: sizes.to_vec(),
@@ -54,7 +54,7 @@ fn view(views: &mut Views, sizes: &[u64], network: Network, settings: &Settings)
             let gates = roles.gru().and_then(|gru| gru.gates);
             let parts = [(Part::FirstStep, Some(first)), (Part::LaterSteps, gates)];
             for (part, client) in parts.into_iter().filter_map(|(part, client)| Some((part, client?))) {
-                let rounds = if settings.stretch { 1..=ROUNDS } else { round..=round };
+                let rounds = if settings.round_batch { 1..=ROUNDS } else { round..=round };
                 for (round, owner) in rounds.flat_map(|r| owners.members().map(move |o| (r, o))) {
                     views.entry((round, owner, part, client)).or_default().insert(unit.coalition);
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secsv_algebra::{Prg, Ring as _};
 use secsv_he::{EncryptedSlots, Flooding, NoiseBound};
 
-use super::{Principal, asked};
+use super::{Principal, base_test};
 use crate::{
     Error, PartyId,
     codec::Reader,
@@ -36,7 +36,7 @@ impl Principal {
             return Err(Error::Local { what: "labels to compare" });
         };
         let counter = context.plan.counter.ok_or(Error::Local { what: "a counting client" })?;
-        let last = session.program().hops.len() - 1;
+        let last = session.program().steps.len() - 1;
         let public = self.public_key()?;
         let place = Place::new(id, last);
         let seed = self.seed.derive("differences", id.test).derive("reply", place.number());
@@ -92,13 +92,13 @@ impl Principal {
         if found > expected {
             return Err(malformed(CodecError::TooLarge { what: "right predictions", expected, found }));
         }
-        if let Some(test) = self.tests.get_mut(&asked(id.test)) {
+        if let Some(test) = self.tests.get_mut(&base_test(id.test)) {
             test.counted[0] += found as usize;
             test.units_left.remove(&(id.group, 0));
         }
         self.units.remove(&id);
         self.hesv.units.remove(&id);
-        self.finish(asked(id.test))
+        self.finish(base_test(id.test))
     }
 
     /// How many of its own samples a model predicts right that the owner knows.

@@ -7,7 +7,7 @@ use secsv_he::{Ciphertext, Flooding, NoiseBound, linear::EncryptedMatrix};
 
 use super::{
     super::replies::{Replies, biases},
-    Principal, asked,
+    Principal, base_test,
 };
 use crate::{
     Error, PartyId,
@@ -27,8 +27,8 @@ impl Principal {
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let id = context.id;
-        for (hop, item, operator, from) in products_of(session) {
-            if self.is_started(id, (hop, item)) || self.uploaded(id, from).is_none() {
+        for (step, item, operator, from) in products_of(session) {
+            if self.is_started(id, (step, item)) || self.uploaded(id, from).is_none() {
                 continue;
             }
             let (Some(weights), Some(models)) =
@@ -37,7 +37,7 @@ impl Principal {
                 continue;
             };
             let kept = if session.encryption()?.layouts[operator].extended_bytes()? <= KEPT {
-                match self.hesv.coalitions.get(&(asked(id.test), operator)) {
+                match self.hesv.coalitions.get(&(base_test(id.test), operator)) {
                     Some(Some(model)) => Some(model.clone()),
                     Some(None) => continue,
                     None => {
@@ -48,12 +48,12 @@ impl Principal {
             } else {
                 None
             };
-            self.set_started(id, (hop, item));
+            self.set_started(id, (step, item));
             let uploaded = self.uploaded(id, from);
             let batches = uploaded.and_then(|uploaded| Some((uploaded.batches.take()?, uploaded.digest)));
             let (batches, input) = batches.ok_or(Error::Local { what: "batches that were not used yet" })?;
-            let place = Place { item, ..Place::new(id, hop) };
-            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+            let place = Place { item, ..Place::new(id, step) };
+            let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
             let (public, evaluation) = (self.public_key()?, self.evaluation()?);
             let seed = self.seed.derive("full reply", id.test).derive("reply", place.number());
             let covered = [context.digest, self.store.digest(context.round), input];
@@ -100,7 +100,7 @@ impl Principal {
         weights: Vec<(usize, Arc<Vec<EncryptedMatrix>>)>,
     ) -> Effects<Self> {
         let mut effects = Effects::default();
-        let test = asked(context.id.test);
+        let test = base_test(context.id.test);
         self.hesv.coalitions.insert((test, operator), None);
         let (session, context) = (session.clone(), context.clone());
         effects.job(move |meter| {
@@ -113,7 +113,7 @@ impl Principal {
                 if let Some(room) = role.hesv.coalitions.get_mut(&(test, operator)) {
                     *room = Some(Arc::new(model));
                 }
-                role.advance_all(|id| asked(id.test) == test)
+                role.advance_all(|id| base_test(id.test) == test)
             })
         });
         effects
@@ -127,18 +127,18 @@ impl Principal {
     ) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
         let id = context.id;
-        for (hop, item, gates, state) in updates_of(session) {
+        for (step, item, gates, state) in updates_of(session) {
             let (Some((gates, of_gates)), Some((state, of_state))) =
                 (self.slots(id, gates), self.slots(id, state))
             else {
                 continue;
             };
-            if self.is_started(id, (hop, item)) {
+            if self.is_started(id, (step, item)) {
                 continue;
             }
-            self.set_started(id, (hop, item));
-            let place = Place { item, ..Place::new(id, hop) };
-            let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+            self.set_started(id, (step, item));
+            let place = Place { item, ..Place::new(id, step) };
+            let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
             let (public, evaluation) = (self.public_key()?, self.evaluation()?);
             let seed = self.seed.derive("gated sum", id.test).derive("reply", place.number());
             let seed = seed.covering([context.digest, of_gates, of_state].as_flattened());

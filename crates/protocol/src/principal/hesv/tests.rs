@@ -31,7 +31,7 @@ fn principal() -> (Principal, Arc<Session>, SecretKey) {
         let ranges = Ranges { norms: vec![1], inputs: vec![1] };
         let hello = Hello { samples: 2, ranges, public_key }.encode();
         let from = PartyId::Client(client as usize);
-        principal.take(Incoming::new(from, Kind::Hello, hello)).unwrap();
+        principal.on_message(Incoming::new(from, Kind::Hello, hello)).unwrap();
     }
     let session = principal.agreed().unwrap();
     let key = SecretKey::from_seed(&session.encryption().unwrap().parameters, seed);
@@ -40,7 +40,7 @@ fn principal() -> (Principal, Arc<Session>, SecretKey) {
 
 /// Takes a message and does the work that follows from it.
 fn send(principal: &mut Principal, from: PartyId, kind: Kind, content: Vec<u8>) -> Result<(), Error> {
-    let mut jobs = principal.take(Incoming::new(from, kind, content))?.jobs;
+    let mut jobs = principal.on_message(Incoming::new(from, kind, content))?.jobs;
     while let Some(job) = jobs.pop() {
         let next = job(&mut Meter::new(&mut Nobody))?;
         jobs.extend(next(principal)?.jobs);
@@ -78,7 +78,7 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
     let mut malformed = |client: usize, kind, content: Vec<u8>| {
         let from = PartyId::Client(client);
         // Before any job: whoever is told so has nothing acknowledged.
-        let found = principal.take(Incoming::new(from, kind, content)).map(drop);
+        let found = principal.on_message(Incoming::new(from, kind, content)).map(drop);
         let named = matches!(&found, Err(Error::Malformed { from: f, .. }) if *f == from);
         assert!(named, "{kind}: {found:?}");
     };

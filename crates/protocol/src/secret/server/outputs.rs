@@ -24,9 +24,9 @@ pub(crate) fn advance<H: Host>(
 ) -> Result<Effects<H>, Error> {
     let mut effects = Effects::default();
     let Some(models) = host.secret().all_models(session, context.round) else { return Ok(effects) };
-    for (hop, step) in session.program().hops.iter().enumerate() {
-        for (item, receive) in step.receives.iter().enumerate() {
-            let place = Place { item, ..Place::new(context.id, hop) };
+    for (step, decryption) in session.program().steps.iter().enumerate() {
+        for (item, receive) in decryption.receives.iter().enumerate() {
+            let place = Place { item, ..Place::new(context.id, step) };
             match *receive {
                 Receive::Outputs { input: Input::Data, first, count, .. } => {
                     effects.and(first_outputs(host, session, context, place, (first, count))?);
@@ -44,7 +44,7 @@ pub(crate) fn advance<H: Host>(
     Ok(effects)
 }
 
-/// Sends a share of outputs to the client at a hop, re-randomised.
+/// Sends a share of outputs to the client at a step, re-randomised.
 fn send_outputs<H: Host>(
     effects: &mut Effects<H>,
     host: &H,
@@ -56,7 +56,7 @@ fn send_outputs<H: Host>(
     let common = host.common().ok_or(Error::Local { what: "the common seed" })?;
     let zero = common.derive("outputs of a test", place.unit.test).derive("outputs", place.number());
     let zero = zero.covering(&context.digest);
-    let to = PartyId::Client(context.client(session.program().hops[place.hop].seat)?);
+    let to = PartyId::Client(context.client(session.program().steps[place.step].slot)?);
     effects.job(move |meter| {
         meter.enter(Phase::Linear);
         let outputs = Share::new(outputs()?);
@@ -95,7 +95,7 @@ fn first_outputs<H: Host>(
         .collect();
     let Some(outputs) = outputs else { return Ok(effects) };
     let unit = secret.units.entry(context.id).or_default();
-    if !unit.started.insert((place.hop, place.item)) {
+    if !unit.started.insert((place.step, place.item)) {
         return Ok(effects);
     }
     let (owned, of) = (session.clone(), context.clone());
@@ -178,7 +178,7 @@ fn bias_outputs<H: Host>(
 ) -> Result<Effects<H>, Error> {
     let mut effects = Effects::default();
     let unit = host.secret().units.entry(context.id).or_default();
-    if unit.started.insert((place.hop, place.item)) {
+    if unit.started.insert((place.step, place.item)) {
         let (owned, of, models) = (session.clone(), context.clone(), models.to_vec());
         send_outputs(&mut effects, host, session, context, place, move || {
             let bias = coalition_sum(&owned, &of, &models, |model| &model.operators[operator].1)?;
@@ -199,7 +199,7 @@ fn mask_models<H: Host>(
     let mut effects = Effects::default();
     let id = context.id;
     for (_, _, operator, from) in products_of(session) {
-        let dealer = context.client(session.program().hops[from].seat)?;
+        let dealer = context.client(session.program().steps[from].slot)?;
         let secret = host.secret();
         let Some(masks) = secret.masks.get(&dealer).cloned() else { continue };
         let masking = secret.units.entry(id).or_default().maskings.entry(operator).or_default();
@@ -242,7 +242,7 @@ fn later_outputs<H: Host>(
     models: &[(usize, Arc<SharedModel>)],
 ) -> Result<Effects<H>, Error> {
     let mut effects = Effects::default();
-    for (hop, item, operator, from) in products_of(session) {
+    for (step, item, operator, from) in products_of(session) {
         let unit = host.secret().units.entry(context.id).or_default();
         let Some(shared) = unit.inputs.get(&from).cloned() else { continue };
         if !unit.masked.contains_key(&operator)
@@ -253,11 +253,11 @@ fn later_outputs<H: Host>(
             unit.masked.insert(operator, Arc::new(masked));
         }
         let Some(masked) = unit.masked.get(&operator).cloned() else { continue };
-        if !unit.started.insert((hop, item)) {
+        if !unit.started.insert((step, item)) {
             continue;
         }
         let (owned, of, models) = (session.clone(), context.clone(), models.to_vec());
-        let place = Place { item, ..Place::new(context.id, hop) };
+        let place = Place { item, ..Place::new(context.id, step) };
         send_outputs(&mut effects, host, session, context, place, move || {
             let columns = Share::new(owned.program().operators[operator].arrange(shared.input.expose())?);
             let product = Share::new(masked.expose().product(columns.expose())?);
@@ -276,25 +276,25 @@ fn updates<H: Host>(
     context: &Arc<UnitContext>,
 ) -> Result<Effects<H>, Error> {
     let mut effects = Effects::default();
-    for (hop, item, gates, held) in updates_of(session) {
-        let place = Place { item, ..Place::new(context.id, hop) };
+    for (step, item, gates, held) in updates_of(session) {
+        let place = Place { item, ..Place::new(context.id, step) };
         let unit = host.secret().units.entry(context.id).or_default();
         let (Some(gates), Some(held)) = (unit.inputs.get(&gates).cloned(), unit.inputs.get(&held).cloned())
         else {
             continue;
         };
-        if unit.started.contains(&(hop, item)) {
+        if unit.started.contains(&(step, item)) {
             continue;
         }
-        let Some(triple) = unit.triples.get(&hop) else { continue };
-        let step = unit.openings.entry(hop).or_default();
+        let Some(triple) = unit.triples.get(&step) else { continue };
+        let factors = unit.openings.entry(step).or_default();
         let mut masked = None;
-        if step.own.is_none() {
+        if factors.own.is_none() {
             let (d, e) = masked_factors(triple, &gates.input, &held.input)?;
             masked = Some(opening(GATED_SUM, place, &[d.elements(), e.elements()].concat()));
-            step.own = Some((d, e));
+            factors.own = Some((d, e));
         }
-        let ready = step.own.is_some() && step.other.is_some();
+        let ready = factors.own.is_some() && factors.other.is_some();
         if let Some(content) = masked {
             effects.outbox.push(Outgoing::new(other_side::<H>(), Kind::Opening, content));
         }
@@ -302,9 +302,9 @@ fn updates<H: Host>(
             continue;
         }
         let unit = host.secret().units.entry(context.id).or_default();
-        unit.started.insert((hop, item));
+        unit.started.insert((step, item));
         let (Some(triple), Some(Opening { own: Some(own), other: Some(other) })) =
-            (unit.triples.remove(&hop), unit.openings.remove(&hop))
+            (unit.triples.remove(&step), unit.openings.remove(&step))
         else {
             return Err(Error::Local { what: "a triple" });
         };
@@ -312,7 +312,7 @@ fn updates<H: Host>(
         let zero = common.derive("outputs of a test", place.unit.test).derive("outputs", place.number());
         let zero = zero.covering(&context.digest);
         let share = gated_sum(&triple, &gates.input, (&own, &other), is_principal::<H>(), &zero)?;
-        let to = PartyId::Client(context.client(session.program().hops[hop].seat)?);
+        let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
         let content = place.encode(&pack(Ring64, share.elements()));
         effects.outbox.push(Outgoing::new(to, Kind::OutputShare, content));
     }

@@ -90,8 +90,8 @@ pub(crate) fn take<H: Host>(
             which @ (LATER_LAYER | GATED_SUM) => {
                 let (place, rest) = Place::decode(r.rest()).map_err(malformed)?;
                 let program = session.program();
-                if place.item >= program.operators.len() || place.hop >= program.hops.len() {
-                    return Err(malformed(CodecError::Value { what: "hop" }));
+                if place.item >= program.operators.len() || place.step >= program.steps.len() {
+                    return Err(malformed(CodecError::Value { what: "step" }));
                 }
                 let Some(context) = host.context(place.unit) else {
                     return Err(message.unexpected("no such test"));
@@ -107,7 +107,7 @@ pub(crate) fn take<H: Host>(
                 if which == LATER_LAYER {
                     unit.maskings.entry(place.item).or_default().other = Some(rest.to_vec());
                 } else {
-                    unit.openings.entry(place.hop).or_default().other = Some(rest.to_vec());
+                    unit.openings.entry(place.step).or_default().other = Some(rest.to_vec());
                 }
                 host.resume(place.unit)
             }
@@ -130,24 +130,24 @@ pub(crate) fn take_shared<H: Host>(
     let malformed = move |why: CodecError| Error::Malformed { from, kind, why };
     let samples = context.places().len();
     if kind == Kind::Triple {
-        if !updates_of(session).any(|(hop, ..)| hop == place.hop) {
-            return Err(malformed(CodecError::Value { what: "hop" }));
+        if !updates_of(session).any(|(step, ..)| step == place.step) {
+            return Err(malformed(CodecError::Value { what: "step" }));
         }
         let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
         let triple = triple::<H>(hidden, samples, content).map_err(malformed)?;
-        host.secret().units.entry(place.unit).or_default().triples.entry(place.hop).or_insert(triple);
+        host.secret().units.entry(place.unit).or_default().triples.entry(place.step).or_insert(triple);
         return host.resume(place.unit);
     }
     let PartyId::Client(client) = from else {
         return Err(message.unexpected("testing"));
     };
-    let expected = shared_len::<H>(session, place.hop, samples);
+    let expected = shared_len::<H>(session, place.step, samples);
     if content.len() != expected {
         let found = content.len() as u64;
         return Err(malformed(CodecError::Length { expected: expected as u64, found }));
     }
     let masks = host.secret().masks.get(&client).cloned().ok_or(Error::Local { what: "a client's masks" })?;
-    let place = Place::new(place.unit, place.hop);
+    let place = Place::new(place.unit, place.step);
     let (session, content) = (session.clone(), content.to_vec());
     let mut effects = Effects::default();
     effects.job(move |meter| {
@@ -159,7 +159,7 @@ pub(crate) fn take_shared<H: Host>(
         Ok(move |host: &mut H| {
             if host.context(place.unit).is_some() {
                 let unit = host.secret().units.entry(place.unit).or_default();
-                unit.inputs.entry(place.hop).or_insert(Arc::new(shared));
+                unit.inputs.entry(place.step).or_insert(Arc::new(shared));
             }
             host.resume(place.unit)
         })
@@ -167,8 +167,8 @@ pub(crate) fn take_shared<H: Host>(
     Ok(effects)
 }
 
-/// Bytes of what a client shares at a hop with this server: words of any value.
-fn shared_len<H: Host>(session: &Session, hop: usize, samples: usize) -> usize {
+/// Bytes of what a client shares at a step with this server: words of any value.
+fn shared_len<H: Host>(session: &Session, step: usize, samples: usize) -> usize {
     if is_principal::<H>() {
         return size_of::<[u8; 32]>();
     }
@@ -177,10 +177,10 @@ fn shared_len<H: Host>(session: &Session, hop: usize, samples: usize) -> usize {
         let operator = &program.operators[operator];
         packed_len(Ring64, operator.shape.d_out * operator.positions * samples)
     };
-    packed_len(Ring64, program.shared_size(hop) * samples) + program.hops[hop].feeds.map_or(0, product)
+    packed_len(Ring64, program.shared_size(step) * samples) + program.steps[step].feeds.map_or(0, product)
 }
 
-/// This server's share of what a client shared at a hop.
+/// This server's share of what a client shared at a step.
 fn shared<H: Host>(
     session: &Session,
     masks: &Masks,
@@ -189,8 +189,8 @@ fn shared<H: Host>(
     content: &[u8],
 ) -> Result<Shared, Result<CodecError, Error>> {
     let program = session.program();
-    let rows = program.shared_size(place.hop);
-    let Some(operator) = program.hops[place.hop].feeds else {
+    let rows = program.shared_size(place.step);
+    let Some(operator) = program.steps[place.step].feeds else {
         return Ok(Shared { input: own_share::<H>(rows, samples, content).map_err(Ok)?, product: None });
     };
     if is_principal::<H>() {

@@ -15,17 +15,17 @@ use crate::{
 };
 
 /// Which samples: a digest of them, so that no randomness serves two selections.
-pub(crate) type PassId = [u8; 32];
+pub(crate) type FirstLayerBatchId = [u8; 32];
 
 /// All samples of all groups.
-pub(crate) const EVERYTHING: PassId = [0; 32];
+pub(crate) const EVERYTHING: FirstLayerBatchId = [0; 32];
 
-/// Bytes before the outputs in a message with some of a pass's: round, pass and chunk.
-pub(crate) const HEAD: usize = size_of::<u32>() + size_of::<PassId>() + size_of::<u32>();
+/// Bytes before the outputs in a message with some of a first-layer batch's: round, pass and chunk.
+pub(crate) const HEAD: usize = size_of::<u32>() + size_of::<FirstLayerBatchId>() + size_of::<u32>();
 
-/// One group's part of a pass.
-pub(crate) struct Pass {
-    pub id: PassId,
+/// One group's part of a first-layer batch.
+pub(crate) struct FirstLayerBatch {
+    pub id: FirstLayerBatchId,
     pub group: usize,
     /// The number of its first chunk.
     first: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Pass {
     places: Option<Vec<usize>>,
 }
 
-impl Pass {
+impl FirstLayerBatch {
     /// The pass that serves a unit.
     pub(crate) fn of(session: &Session, unit: &UnitPlan) -> Self {
         match &unit.gathered {
@@ -56,7 +56,7 @@ impl Pass {
         let mut w = Writer::default();
         w.u64(group as u64).samples(samples);
         let id = blake3::derive_key("secsv: gathered samples", &w.finish());
-        let chunks = session.cut(places.len()).collect();
+        let chunks = session.divide(places.len()).collect();
         Self { id, group, first: 0, chunks, places: Some(places) }
     }
 
@@ -125,7 +125,9 @@ const ALONE: f64 = 3.0;
 pub(crate) fn may_gather(session: &Session, group: usize) -> bool {
     let layout = session.encryption.as_ref().and_then(|encryption| encryption.layouts.first());
     let layer_positions = session.program().operators[0].positions;
-    layout.is_some_and(|layout| Pass::everything(session, group).batches(layout, layer_positions) > 1)
+    layout.is_some_and(|layout| {
+        FirstLayerBatch::everything(session, group).batches(layout, layer_positions) > 1
+    })
 }
 
 /// The samples to gather for a unit of a round with so many participants that needs some of these: none if fewer batches
@@ -133,17 +135,17 @@ pub(crate) fn may_gather(session: &Session, group: usize) -> bool {
 pub(crate) fn to_gather(
     session: &Session,
     group: usize,
-    among: &SampleSet,
+    candidate_samples: &SampleSet,
     participants: usize,
 ) -> Option<SampleSet> {
     let layout = session.encryption.as_ref()?.layouts.first()?;
     let layer_positions = session.program().operators[0].positions;
-    let samples = session.in_group(group, among);
+    let samples = session.in_group(group, candidate_samples);
     if samples.is_empty() || samples.is_all() {
         return None;
     }
-    let gathered = Pass::gathered(session, group, &samples).batches(layout, layer_positions);
-    let ungathered = Pass::everything(session, group).batches(layout, layer_positions);
+    let gathered = FirstLayerBatch::gathered(session, group, &samples).batches(layout, layer_positions);
+    let ungathered = FirstLayerBatch::everything(session, group).batches(layout, layer_positions);
     let costs = typical_costs(session.federation.settings.preset);
     let (rows, weights) = (layout.rows() as f64, layout.weight_ciphertexts() as f64);
     let reply = rows * (costs.sanitise + costs.decrypt);

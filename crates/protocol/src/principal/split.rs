@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A test, cut.
-pub(crate) struct Cut {
+pub(crate) struct SplitTest {
     /// For each owner the models it knows: numbers of their coalitions, and which of its own samples to test.
     pub own: BTreeMap<usize, Vec<(usize, SampleSet)>>,
     /// Groups and numbers of coalitions that are tested securely.
@@ -23,16 +23,16 @@ pub(crate) struct Cut {
 }
 
 /// Cuts a test. `roles` says who tests a coalition on a group's samples. Coalitions with the same decryptor share a unit.
-pub(crate) fn cut(
+pub(crate) fn split_by_known_models(
     session: &Session,
     test: u64,
     request: &TestRequest,
     mut roles: impl FnMut(Coalition, usize) -> Result<UnitPlan, Error>,
-) -> Result<Cut, Error> {
+) -> Result<SplitTest, Error> {
     let TestRequest { round, coalitions, .. } = request;
     let participants = session.federation.participants(*round);
     let plan = TestPlan { test, round: *round, units: Vec::new() };
-    let mut cut = Cut { own: BTreeMap::new(), secure: Vec::new(), plan };
+    let mut cut = SplitTest { own: BTreeMap::new(), secure: Vec::new(), plan };
     for (index, group) in session.groups.iter().enumerate() {
         let asked = session.in_group(index, &request.samples);
         let mut units: BTreeMap<usize, UnitPlan> = BTreeMap::new();

@@ -43,7 +43,7 @@ impl TestRequest {
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u32(self.round.0).rounds(&self.rounds).coalitions(&self.coalitions);
-        w.samples(&self.samples).samples(&self.among);
+        w.samples(&self.samples).samples(&self.candidate_samples);
         w.finish()
     }
 
@@ -51,8 +51,8 @@ impl TestRequest {
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut r = Reader::new(bytes);
         let (round, rounds, coalitions) = (RoundId(r.u32()?), r.rounds()?, r.coalitions()?);
-        let (samples, among) = (r.samples()?, r.samples()?);
-        r.end().map(|()| Self { round, rounds, coalitions, samples, among })
+        let (samples, candidate_samples) = (r.samples()?, r.samples()?);
+        r.end().map(|()| Self { round, rounds, coalitions, samples, candidate_samples })
     }
 }
 
@@ -85,7 +85,7 @@ impl TestResult {
 
 /// Assignments of an earlier process, and those that are new.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct Persistence {
     earlier: Vec<Assignment>,
     new: Vec<Assignment>,
     published: bool,
@@ -94,13 +94,13 @@ pub(super) struct Memory {
 impl Principal {
     /// Takes up what an earlier process had assigned, and its count of tests, before anything else happens.
     pub fn remember(&mut self, assignments: Vec<Assignment>, next_test: u64) {
-        self.memory.earlier = assignments;
+        self.persistence.earlier = assignments;
         self.next_test = next_test;
     }
 
-    /// Assignments since this was last asked: to be kept before anything that follows from them is sent.
+    /// Assignments since this was last base_test: to be kept before anything that follows from them is sent.
     pub fn take_assigned(&mut self) -> Vec<Assignment> {
-        std::mem::take(&mut self.memory.new)
+        std::mem::take(&mut self.persistence.new)
     }
 
     /// Asks for a test under a number that an earlier process gave it, or the next one.
@@ -115,14 +115,14 @@ impl Principal {
         match scope {
             Scope::Session => true,
             Scope::Round(round) => self.rounds.contains_key(&round),
-            Scope::Test(test) => self.tests.contains_key(&asked(test)),
+            Scope::Test(test) => self.tests.contains_key(&base_test(test)),
         }
     }
 
     /// Tells everybody the values.
     pub fn publish(&mut self, values: Vec<u8>) -> Effects<Self> {
         let values = Arc::new(values);
-        self.memory.published = true;
+        self.persistence.published = true;
         let everybody = (0..self.federation.clients).map(PartyId::Client).chain([PartyId::Auxiliary]);
         let outbox = everybody.map(|to| Outgoing::new(to, Kind::Values, values.clone())).collect();
         Effects { outbox, ..Effects::default() }
@@ -130,15 +130,15 @@ impl Principal {
 
     /// Whether everybody was told the values.
     pub fn has_published(&self) -> bool {
-        self.memory.published
+        self.persistence.published
     }
 
     pub(super) fn repeat_assignments(&mut self) -> Result<(), Error> {
-        for assignment in std::mem::take(&mut self.memory.earlier) {
+        for assignment in std::mem::take(&mut self.persistence.earlier) {
             self.assign(assignment)?;
         }
         // They are kept already.
-        self.memory.new.clear();
+        self.persistence.new.clear();
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Principal {
             }
             _ => return Err(Error::Local { what: "assigned roles" }),
         }
-        self.memory.new.push(assignment);
+        self.persistence.new.push(assignment);
         Ok(())
     }
 }
@@ -186,7 +186,7 @@ mod tests {
         let told = principal.end_round(RoundId(1)).unwrap().outbox;
         let kinds: Vec<_> = told.iter().map(|message| (message.to, message.kind)).collect();
         assert_eq!(kinds, [(PartyId::Auxiliary, Kind::Done)]);
-        assert_eq!(principal.take_over(), [Scope::Round(RoundId(1))]);
+        assert_eq!(principal.drain_finished(), [Scope::Round(RoundId(1))]);
     }
 
     #[test]
@@ -206,8 +206,8 @@ mod tests {
         samples.insert(3);
         let (round, rounds) = (RoundId(1), vec![RoundId(1), RoundId(2), RoundId(4)]);
         let coalitions = vec![unit.coalition, Coalition::first(2)];
-        let among = SampleSet::all(9);
-        let request = TestRequest { round, rounds, coalitions, samples: samples.clone(), among };
+        let candidate_samples = SampleSet::all(9);
+        let request = TestRequest { round, rounds, coalitions, samples: samples.clone(), candidate_samples };
         assert_eq!(TestRequest::decode(&request.encode()), Ok(request));
         let found = [TestResult::from(samples), TestResult { correct: 4, right: None }];
         for found in [&found[..], &found[..1], &[]] {
