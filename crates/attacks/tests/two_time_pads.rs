@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 
 use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, share::split};
 use secsv_evaluation::{
-    client_inputs,
+    Envelope, client_inputs,
     in_process::{Interceptor, World},
 };
 use secsv_federation::{Coalition, RoundId, SampleSet, Tensor, TestSet};
 use secsv_protocol::{
-    ClientInput, Envelope, PartyId, Preset, TestRequest,
+    ClientInput, PartyId, Preset, TestRequest,
     decryptors::Protocol,
     message::Kind,
     session::{Federation, Matmul, Settings, typical_costs},
@@ -21,8 +21,6 @@ use secsv_protocol::{
 use secsv_training::{DatasetSource, ModelKind};
 use support::{Trained, Training};
 
-/// No less than what a frame has behind its content: label and tag.
-const OVERHEAD: usize = 128;
 /// Bytes of an element of the small field.
 const ELEMENT: usize = 5;
 
@@ -47,8 +45,7 @@ struct Listener(Arc<Mutex<Heard>>);
 impl Interceptor for Listener {
     fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
         if (envelope.from, envelope.to) == (PartyId::Client(0), PartyId::Auxiliary) {
-            let content = &envelope.bytes[..envelope.bytes.len().saturating_sub(OVERHEAD)];
-            self.0.lock().unwrap().push((envelope.kind, content.to_vec()));
+            self.0.lock().unwrap().push((envelope.kind, envelope.content.clone()));
         }
         vec![envelope]
     }

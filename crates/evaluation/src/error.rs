@@ -1,6 +1,9 @@
 //! Why an evaluation ends without values.
 
 use secsv_federation::RoundId;
+use secsv_protocol::{PartyId, message::Kind};
+
+use crate::{packet::PacketError, partial_message::MessageDefect};
 
 /// Why an evaluation cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +24,18 @@ pub enum Error {
     /// A party of a secure protocol cannot go on.
     #[error(transparent)]
     Role(secsv_protocol::Error),
+    /// A message was damaged on its way.
+    #[error("{from} to {to}: {kind} damaged on the way: {why}")]
+    Damaged {
+        /// The sender.
+        from: PartyId,
+        /// The receiver.
+        to: PartyId,
+        /// Kind of the message, as whoever carried it says.
+        kind: Kind,
+        /// What is wrong.
+        why: LinkDefect,
+    },
     /// Nothing moves any more and tests are open: a message was lost.
     #[error("nothing moves any more: {awaiting}")]
     Stalled {
@@ -95,7 +110,22 @@ impl Error {
             Self::CannotSkip { .. } => true,
             Self::Views(error) => error.is_bad_input(),
             Self::Recount { .. } | Self::Disputed { .. } => false,
-            Self::UnknownRound { .. } | Self::Answers { .. } | Self::Stalled { .. } => false,
+            Self::UnknownRound { .. }
+            | Self::Answers { .. }
+            | Self::Stalled { .. }
+            | Self::Damaged { .. } => false,
         }
     }
+}
+
+/// What is wrong with a message on a link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkDefect {
+    /// Its packet is none.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// It is not the message that it says.
+    #[error(transparent)]
+    Message(#[from] MessageDefect),
 }

@@ -1,4 +1,4 @@
-//! All parties of a session in one process, on all cores. Frames between them are the bytes that would travel; an
+//! All parties of a session in one process, on all cores. Messages between them are the packets that travel on a network; an
 //! interceptor may tamper with them.
 
 use std::{
@@ -10,14 +10,14 @@ use std::{
 
 use secsv_federation::RoundId;
 use secsv_protocol::{
-    Auxiliary, Client, ClientInput, Envelope, Error as RoleError, Links, Operations, PartyId, Principal,
-    Seed, TestRequest, TestResult, UnitCosts,
+    Auxiliary, Client, ClientInput, Error as RoleError, Operations, PartyId, Principal, Seed, TestRequest,
+    TestResult, UnitCosts,
     message::Kind,
-    role::{Continuation, Effects, Job, Meter, Outgoing, Phase, Probe, Role},
+    role::{Continuation, Effects, Job, Meter, Phase, Probe, Role},
     session::{Federation, Session},
 };
 
-use crate::Error;
+use crate::{Envelope, Error, memory_link::MemoryLinks};
 
 /// Stands between the parties: may drop, double, change or hold back what passes.
 pub trait Interceptor: Send {
@@ -42,7 +42,7 @@ impl Interceptor for Honest {
 /// What a session cost.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
-    /// Bytes and frames by sender, receiver and kind.
+    /// Bytes of contents, and messages, by sender, receiver and kind.
     pub traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
     /// Seconds of work by phase, over all threads.
     pub seconds: BTreeMap<Phase, f64>,
@@ -59,7 +59,7 @@ enum Event<R> {
 /// A role with its ends of the links.
 struct Party<R> {
     role: R,
-    links: Links,
+    links: MemoryLinks,
 }
 
 /// What a party wants done, in frames.
@@ -69,24 +69,24 @@ struct Step<R> {
 }
 
 impl<R: Role> Party<R> {
-    fn handle(&mut self, event: Event<R>) -> Result<Step<R>, RoleError> {
+    fn handle(&mut self, event: Event<R>) -> Result<Step<R>, Error> {
         let effects = match event {
             Event::Frame(envelope) => {
                 let mut effects = Effects::default();
                 for message in self.links.open(envelope)? {
-                    effects.and(self.role.handle(message)?);
+                    effects.and(self.role.handle(message).map_err(Error::Role)?);
                 }
                 effects
             }
-            Event::Found(next) => next(&mut self.role)?,
+            Event::Found(next) => next(&mut self.role).map_err(Error::Role)?,
         };
         Ok(self.seal(effects))
     }
 
     fn seal(&mut self, effects: Effects<R>) -> Step<R> {
         let Effects { outbox, jobs } = effects;
-        let seal = |message: Outgoing| self.links.seal(message.to, message.kind, message.content);
-        Step { outbox: outbox.into_iter().map(seal).collect(), jobs }
+        let outbox = outbox.into_iter().map(|message| self.links.seal(message)).collect();
+        Step { outbox, jobs }
     }
 
     fn awaiting(&self, own: PartyId) -> String {
@@ -107,8 +107,8 @@ struct Desk<R> {
 }
 
 impl<R: Role> Desk<R> {
-    fn new(role: R, own: PartyId, session: [u8; 16]) -> Self {
-        let party = Party { role, links: Links::new(own, session) };
+    fn new(role: R, own: PartyId) -> Self {
+        let party = Party { role, links: MemoryLinks::new(own) };
         Self { party: Some(Box::new(party)), own, inbox: VecDeque::new() }
     }
 
@@ -134,7 +134,7 @@ struct Floor {
     /// Threads that found nothing to do.
     resting: usize,
     results: Vec<(u64, Vec<TestResult>)>,
-    failure: Option<RoleError>,
+    failure: Option<Error>,
     stopping: bool,
     /// Whether somebody waits for the principal to be at its desk.
     wanted: bool,
@@ -176,10 +176,9 @@ impl World {
     ) -> Self {
         let principal = Principal::new(federation.clone(), costs, seed.derive("principal", 0));
         let auxiliary = Auxiliary::new(federation.clone(), seed.derive("auxiliary", 0));
-        let session = federation.digest();
         let mut floor = Floor {
-            principal: Desk::new(principal, PartyId::Principal, session),
-            auxiliary: Desk::new(auxiliary, PartyId::Auxiliary, session),
+            principal: Desk::new(principal, PartyId::Principal),
+            auxiliary: Desk::new(auxiliary, PartyId::Auxiliary),
             clients: Vec::new(),
             jobs: VecDeque::new(),
             interceptor,
@@ -196,7 +195,7 @@ impl World {
             let mut client =
                 Client::new(federation.clone(), position, input, seed.derive("client", position as u64));
             let effects = client.start();
-            floor.clients.push(Desk::new(client, PartyId::Client(position), session));
+            floor.clients.push(Desk::new(client, PartyId::Client(position)));
             floor.jobs.extend(effects.jobs.into_iter().map(|job| AnyJob::Client(position, job)));
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -341,7 +340,7 @@ impl World {
         let mut floor = self.lock();
         loop {
             if let Some(failure) = floor.failure.take() {
-                return Err(Error::Role(failure));
+                return Err(failure);
             }
             if !floor.results.is_empty() {
                 return Ok(std::mem::take(&mut floor.results));
@@ -392,7 +391,7 @@ impl World {
                 }
                 Err(panic) => {
                     // Nobody waits for a party that will not come back.
-                    floor.fail(RoleError::Local { what: "a party panicked" });
+                    floor.fail(Error::Role(RoleError::Local { what: "a party panicked" }));
                     self.told.notify_one();
                     drop(floor);
                     resume_unwind(panic);
@@ -404,9 +403,9 @@ impl World {
 
 /// What a thread brings back.
 enum Done {
-    Principal(Box<Party<Principal>>, Result<Step<Principal>, RoleError>),
-    Auxiliary(Box<Party<Auxiliary>>, Result<Step<Auxiliary>, RoleError>),
-    Client(usize, Box<Party<Client>>, Result<Step<Client>, RoleError>),
+    Principal(Box<Party<Principal>>, Result<Step<Principal>, Error>),
+    Auxiliary(Box<Party<Auxiliary>>, Result<Step<Auxiliary>, Error>),
+    Client(usize, Box<Party<Client>>, Result<Step<Client>, Error>),
     Found(Box<Finding>),
 }
 
@@ -517,13 +516,13 @@ impl Floor {
                     Ok(AnyFound::Principal(next)) => self.principal.inbox.push_back(Event::Found(next)),
                     Ok(AnyFound::Auxiliary(next)) => self.auxiliary.inbox.push_back(Event::Found(next)),
                     Ok(AnyFound::Client(i, next)) => self.clients[i].inbox.push_back(Event::Found(next)),
-                    Err(error) => self.fail(error),
+                    Err(error) => self.fail(Error::Role(error)),
                 }
             }
         }
     }
 
-    fn absorb_result<R>(&mut self, step: Result<Step<R>, RoleError>, job: impl Fn(Job<R>) -> AnyJob) {
+    fn absorb_result<R>(&mut self, step: Result<Step<R>, Error>, job: impl Fn(Job<R>) -> AnyJob) {
         match step {
             Ok(step) => self.absorb_step(step, job),
             Err(error) => self.fail(error),
@@ -535,13 +534,13 @@ impl Floor {
         step.outbox.into_iter().for_each(|envelope| self.post(envelope));
     }
 
-    fn fail(&mut self, error: RoleError) {
+    fn fail(&mut self, error: Error) {
         self.failure.get_or_insert(error);
     }
 
     fn post(&mut self, envelope: Envelope) {
         let entry = self.accounts.traffic.entry((envelope.from, envelope.to, envelope.kind)).or_default();
-        *entry = (entry.0 + envelope.bytes.len() as u64, entry.1 + 1);
+        *entry = (entry.0 + envelope.content.len() as u64, entry.1 + 1);
         for envelope in self.interceptor.pass(envelope) {
             self.deliver(envelope);
         }

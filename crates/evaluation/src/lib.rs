@@ -29,8 +29,10 @@ mod evaluate;
 mod evaluator;
 mod exposure;
 pub mod in_process;
+mod memory_link;
 mod outcomes;
 pub mod packet;
+pub mod partial_message;
 mod plan;
 mod recount;
 mod result;
@@ -41,10 +43,11 @@ pub mod views;
 
 pub use clear::ClearEvaluator;
 pub use cumulative::CumulativeEvaluator;
-pub use error::Error;
+pub use error::{Error, LinkDefect};
 pub use evaluate::{EvaluationSettings, Progress, evaluate};
 pub use evaluator::{CostModel, Evaluator, Next, Test};
 pub use exposure::exposure_result;
+pub use memory_link::{Envelope, rehearse_message};
 pub use plan::{Held, Plan, PlanResult, PlannedCost};
 pub use recount::{Confirmation, Difference};
 pub use result::{

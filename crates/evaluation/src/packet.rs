@@ -91,6 +91,9 @@ pub enum PacketError {
     /// The length is too large.
     #[error("length of a packet: expected at most {MAX_PACKET}, found {0}")]
     Length(usize),
+    /// The length is not that of the bytes behind it.
+    #[error("a packet of another length than it says")]
+    OtherLength,
 }
 
 const HANDSHAKE: u8 = 0;

@@ -180,7 +180,7 @@ pub struct Traffic {
     pub from: String,
     /// The receiver.
     pub to: String,
-    /// How much.
+    /// Bytes of the messages' contents: what frames them is not counted, in one process or on a network.
     pub bytes: u64,
 }
 

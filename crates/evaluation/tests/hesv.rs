@@ -5,13 +5,16 @@ use std::{collections::BTreeMap, error::Error, sync::Arc};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
-use secsv_evaluation::in_process::{Honest, Interceptor, World};
+use secsv_evaluation::{
+    Envelope,
+    in_process::{Honest, Interceptor, World},
+};
 use secsv_federation::{
     Architecture, ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId, SampleSet,
     Tensor, TestSet, Weights,
 };
 use secsv_protocol::{
-    ClientInput, Envelope, PartyId, Preset, Seed, TestRequest,
+    ClientInput, PartyId, Preset, Seed, TestRequest,
     decryptors::{Protocol, knows},
     ideal::Ideal,
     message::Kind,
@@ -283,8 +286,7 @@ struct Cut(Kind, bool);
 impl Interceptor for Cut {
     fn pass(&mut self, mut envelope: Envelope) -> Vec<Envelope> {
         if envelope.kind == self.0 && !std::mem::replace(&mut self.1, true) {
-            let length = envelope.bytes.len();
-            envelope.bytes.truncate(length - 1);
+            envelope.content.pop();
         }
         vec![envelope]
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use secsv_evaluation::{
-    EvaluationSettings, Evaluator, SecureEvaluator, Test, client_inputs, evaluate,
+    Envelope, EvaluationSettings, Evaluator, SecureEvaluator, Test, client_inputs, evaluate,
     in_process::{Honest, Interceptor},
 };
 use secsv_federation::{
@@ -15,7 +15,7 @@ use secsv_federation::{
     SampleSet, Tensor, TestSet, Weights, skip::SkipMode,
 };
 use secsv_protocol::{
-    ClientInput, Envelope, Error as RoleError, Preset, Ring64, Seed,
+    ClientInput, Error as RoleError, Preset, Ring64, Seed,
     decryptors::{Protocol, knows},
     ideal::Ideal,
     message::Kind,
@@ -351,16 +351,11 @@ struct Terse(Kind);
 
 impl Interceptor for Terse {
     fn pass(&mut self, mut envelope: Envelope) -> Vec<Envelope> {
-        const LABEL: usize = 41;
         if envelope.kind == self.0 {
-            let bytes = &mut envelope.bytes;
-            let mut label = bytes[bytes.len() - 32 - LABEL..bytes.len() - 32].to_vec();
-            bytes.truncate(bytes.len() - 32 - LABEL - 8);
-            label[LABEL - 8..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-            let digest = blake3::hash(bytes);
-            let tag = *blake3::Hasher::new().update(digest.as_bytes()).update(&label).finalize().as_bytes();
-            bytes.extend(label);
-            bytes.extend(tag);
+            let Envelope { from, to, kind, ref content, .. } = envelope;
+            let number = envelope.head().unwrap().number;
+            let content = content[..content.len() - 8].to_vec();
+            envelope = Envelope::new(from, to, kind, number, content);
         }
         vec![envelope]
     }

@@ -16,7 +16,7 @@ use std::{
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secsv_evaluation::{
-    ClearEvaluator, EvaluationResult, SecureEvaluator, evaluate, in_process::Interceptor,
+    ClearEvaluator, Envelope, EvaluationResult, SecureEvaluator, evaluate, in_process::Interceptor,
 };
 use secsv_federation::{
     ClientId, ClientSpec, CollectiveTestSet, FederationSpec, LayerSpec, ModelSpec, RunDirectory, RunWriter,
@@ -29,7 +29,7 @@ use secsv_node::{
     process::Values,
     verify::{Finding, Verification, verify},
 };
-use secsv_protocol::{Envelope, PartyId, Preset, Seed, message::Kind, session::typical_costs};
+use secsv_protocol::{PartyId, Preset, Seed, message::Kind, session::typical_costs};
 use tempfile::TempDir;
 
 const CLIENTS: [&str; 4] = ["north", "south", "east", "west"];
@@ -137,8 +137,8 @@ struct Recorder(Arc<Mutex<Logs>>);
 
 impl Interceptor for Recorder {
     fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
-        let Envelope { from, to, kind, ref bytes } = envelope;
-        self.0.lock().unwrap().tell(from, to, kind, bytes);
+        let Envelope { from, to, kind, ref content, .. } = envelope;
+        self.0.lock().unwrap().tell(from, to, kind, content);
         vec![envelope]
     }
 }

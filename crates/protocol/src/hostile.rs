@@ -8,28 +8,12 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 use crate::{
     CodecError, Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
-    frame::{Envelope, Links},
-    message::{Hello, Kind, Place, TestPlan, UnitId, UnitPlan, join, split},
-    role::Incoming,
+    message::{Hello, Place, TestPlan, UnitId, UnitPlan, join, split},
     sealed::EnvelopeKeys,
     session::{Federation, Session},
 };
 
 type Outcome = Result<Vec<u8>, CodecError>;
-
-/// An honest frame.
-pub fn honest_frame() -> Vec<u8> {
-    Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, Kind::Truth, vec![7; 50]).bytes
-}
-
-/// Opens a frame and puts its content into one again.
-pub fn frame(bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let mut links = Links::new(PartyId::Principal, [1; 16]);
-    let (from, to, kind) = (PartyId::Client(0), PartyId::Principal, Kind::Truth);
-    let due = links.open(Envelope { from, to, kind, bytes: bytes.to_vec() })?;
-    let Some(Incoming { kind, content, .. }) = due.into_iter().next() else { return Ok(bytes.to_vec()) };
-    Ok(Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, kind, content).bytes)
-}
 
 /// What a client publishes, of two operators.
 pub fn hello(bytes: &[u8]) -> Outcome {

@@ -9,7 +9,6 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 use crate::{
     codec::{Reader, Writer},
     error::CodecError,
-    frame::OVERHEAD,
     precision::Ranges,
 };
 
@@ -353,7 +352,7 @@ impl Place {
 
     pub(crate) fn encode(&self, content: &[u8]) -> Vec<u8> {
         let mut w = self.head();
-        w.make_room(content.len() + OVERHEAD);
+        w.make_room(content.len());
         w.raw(content);
         w.finish()
     }
@@ -402,7 +401,7 @@ pub(crate) fn join(parts: &[Vec<u8>]) -> Vec<u8> {
 
 /// Several byte strings behind what has been written.
 pub(crate) fn join_after(mut w: Writer, parts: &[Vec<u8>]) -> Vec<u8> {
-    w.make_room(8 + parts.iter().map(|part| 8 + part.len()).sum::<usize>() + OVERHEAD);
+    w.make_room(8 + parts.iter().map(|part| 8 + part.len()).sum::<usize>());
     w.u64(parts.len() as u64);
     parts.iter().for_each(|part| {
         w.counted(part);

@@ -94,11 +94,6 @@ mod tests {
     const SMALL: usize = 64 << 10;
 
     #[test]
-    fn frame() {
-        attack(&hostile::honest_frame(), SMALL, hostile::frame);
-    }
-
-    #[test]
     fn hello() {
         let mut honest = 12u64.to_le_bytes().to_vec();
         honest.extend(2u16.to_le_bytes());

@@ -5,9 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use secsv_protocol::{Envelope, PartyId, decryptors::Protocol, message::Kind, views::Message};
+use secsv_protocol::{PartyId, decryptors::Protocol, message::Kind, views::Message};
 
-use crate::in_process::Interceptor;
+use crate::{Envelope, in_process::Interceptor};
 
 /// Stands between the parties and keeps what each receives, and of what servers send what they later need to read it.
 pub struct Recorder {
@@ -35,17 +35,17 @@ impl Recorder {
 
     fn record(&self, envelopes: Vec<Envelope>) -> Vec<Envelope> {
         let mut recorded = self.transcript.lock();
-        for envelope in &envelopes {
-            let message = Message::of(envelope, self.protocol);
-            if matches!(envelope.kind, Kind::Test | Kind::OwnTest | Kind::Opening) {
-                let sent = recorded.sent.entry(envelope.from).or_default();
+        for Envelope { from, to, kind, content, .. } in &envelopes {
+            let message = || Message::new(*from, *to, *kind, content, self.protocol);
+            if matches!(kind, Kind::Test | Kind::OwnTest | Kind::Opening) {
+                let sent = recorded.sent.entry(*from).or_default();
                 // A test is announced to many.
-                let is_known = |last: &Message| last.kind == Kind::Test && last.digest == message.digest;
+                let is_known = |last: &Message| last.kind == Kind::Test && last.digest == message().digest;
                 if !sent.last().is_some_and(is_known) {
-                    sent.push(Message::of(envelope, self.protocol));
+                    sent.push(message());
                 }
             }
-            recorded.received.entry(envelope.to).or_default().push(message);
+            recorded.received.entry(*to).or_default().push(message());
         }
         drop(recorded);
         envelopes

@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use secsv_evaluation::in_process::{Honest, Interceptor};
+use secsv_evaluation::{
+    Envelope,
+    in_process::{Honest, Interceptor},
+};
 use secsv_federation::{RoundId, SampleSet};
-use secsv_protocol::{Envelope, Operations, PartyId, TestRequest, decryptors::Protocol, message::Kind};
+use secsv_protocol::{Operations, PartyId, TestRequest, decryptors::Protocol, message::Kind};
 
 use crate::federations::{PROTOCOLS, Recipe, Shape, compact};
 
@@ -72,13 +75,13 @@ struct OpenRounds(Arc<Mutex<(BTreeSet<u32>, usize)>>);
 impl Interceptor for OpenRounds {
     fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
         let (open, most) = &mut *self.0.lock().unwrap();
-        let round = |at: usize| u32::from_le_bytes(envelope.bytes[at..at + 4].try_into().unwrap());
+        let round = |at: usize| u32::from_le_bytes(envelope.content[at..at + 4].try_into().unwrap());
         match (envelope.kind, envelope.to) {
             (Kind::RoundStart, PartyId::Client(_)) => {
                 open.insert(round(0));
             }
             // One says that a round has ended, zero a test.
-            (Kind::Done, PartyId::Auxiliary) if envelope.bytes[0] == 1 => {
+            (Kind::Done, PartyId::Auxiliary) if envelope.content[0] == 1 => {
                 open.remove(&round(1));
             }
             _ => {}

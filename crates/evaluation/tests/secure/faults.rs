@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
-use secsv_evaluation::{Error, in_process::Interceptor};
+use secsv_evaluation::{Envelope, Error, in_process::Interceptor};
 use secsv_federation::{Coalition, RoundId, SampleSet};
-use secsv_protocol::{Envelope, Error as RoleError, TestRequest, decryptors::Protocol, message::Kind};
+use secsv_protocol::{TestRequest, decryptors::Protocol, message::Kind};
 
 use crate::federations::{PROTOCOLS, TINY, compact};
 
@@ -29,8 +29,10 @@ enum Fault {
     },
 }
 
-const FAULTS: [Fault; 6] =
-    [Fault::Drop, Fault::Delay, Fault::Duplicate, Fault::Reorder, Fault::Truncate, Fault::Flip { place: 77 }];
+/// Of the number, and of the content.
+const FLIPS: [Fault; 2] = [Fault::Flip { place: 77 }, Fault::Flip { place: 501 }];
+const FAULTS: [Fault; 7] =
+    [Fault::Drop, Fault::Delay, Fault::Duplicate, Fault::Reorder, Fault::Truncate, FLIPS[0], FLIPS[1]];
 
 /// Does it to one frame of a kind.
 struct Saboteur {
@@ -62,12 +64,15 @@ impl Interceptor for Saboteur {
             }
             Fault::Duplicate => vec![envelope.clone(), envelope],
             Fault::Truncate => {
-                envelope.bytes.truncate(envelope.bytes.len() * 2 / 3);
+                let left = (envelope.label.len() + envelope.content.len()) * 2 / 3;
+                envelope.content.truncate(left.saturating_sub(envelope.label.len()));
+                envelope.label.truncate(left);
                 vec![envelope]
             }
             Fault::Flip { place } => {
-                let bits = envelope.bytes.len() * 8;
-                envelope.bytes[place % bits / 8] ^= 1 << (place % 8);
+                let bits = (envelope.label.len() + envelope.content.len()) * 8;
+                let mut bytes = envelope.label.iter_mut().chain(&mut envelope.content);
+                *bytes.nth(place % bits / 8).unwrap() ^= 1 << (place % 8);
                 vec![envelope]
             }
         }
@@ -121,7 +126,7 @@ fn names_party_and_step(error: &Error, kind: Kind) -> bool {
     let party = ["principal", "auxiliary", "client"].iter().any(|name| text.contains(name));
     let step = Kind::ALL.iter().any(|kind| text.contains(kind.name()));
     match error {
-        Error::Role(RoleError::Damaged { kind: said, .. }) => party && *said == kind,
+        Error::Damaged { kind: said, .. } => party && *said == kind,
         Error::Stalled { .. } => {
             party && (step || text.contains("is missing") || text.contains("introductions"))
         }

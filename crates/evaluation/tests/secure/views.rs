@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use secsv_evaluation::in_process::Interceptor;
-use secsv_protocol::{Envelope, PartyId, message::Kind};
+use secsv_evaluation::{Envelope, in_process::Interceptor};
+use secsv_protocol::{PartyId, message::Kind};
 
 use crate::federations::{Act, Fixture, PROTOCOLS, Recipe, Shape, compact};
 
@@ -52,7 +52,7 @@ fn view(fixture: &Fixture, protocol: secsv_protocol::decryptors::Protocol) -> (V
     let frames = std::mem::take(&mut *frames.lock().unwrap());
     let mut view = BTreeMap::new();
     for frame in &frames {
-        *view.entry((frame.from, frame.to, frame.kind, frame.bytes.len())).or_default() += 1;
+        *view.entry((frame.from, frame.to, frame.kind, frame.content.len())).or_default() += 1;
     }
     (view, frames)
 }
@@ -95,11 +95,6 @@ fn parts_of(elements: impl Iterator<Item = u64>, modulus: u64) -> Vec<u64> {
     counts
 }
 
-/// Frame without label and tag.
-fn content(frame: &Envelope) -> &[u8] {
-    &frame.bytes[..frame.bytes.len() - 41 - 32]
-}
-
 /// The modulus of what is shared, and how many bytes an element takes.
 fn field_of(kind: Kind) -> (u64, usize) {
     match kind {
@@ -119,8 +114,8 @@ fn the_auxiliarys_shares_are_uniform() {
         let (_, frames) = view(&fixture, secsv_protocol::decryptors::Protocol::SecSv);
         for frame in frames.iter().filter(|frame| frame.to == PartyId::Auxiliary) {
             let packed = match frame.kind {
-                Kind::Data => content(frame),
-                Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Opening => &content(frame)[20..],
+                Kind::Data => &frame.content[..],
+                Kind::Shared | Kind::Truth | Kind::Predicted | Kind::Opening => &frame.content[20..],
                 _ => continue,
             };
             let size = field_of(frame.kind).1;

@@ -13,7 +13,7 @@ mod stream;
 
 use std::{io, time::Duration};
 
-use secsv_evaluation::packet::PacketError;
+use secsv_evaluation::{packet::PacketError, partial_message::MessageDefect};
 
 pub(crate) use dial::dial;
 pub(crate) use identity::Identity;
@@ -59,6 +59,12 @@ pub enum StreamError {
 impl From<PacketError> for StreamError {
     fn from(error: PacketError) -> Self {
         Self::Refused(error.to_string())
+    }
+}
+
+impl From<MessageDefect> for StreamError {
+    fn from(defect: MessageDefect) -> Self {
+        Self::Refused(defect.to_string())
     }
 }
 

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use secsv_evaluation::packet::MAX_SCOPES;
-use secsv_protocol::{PartyId, Scope, message::Kind};
+use secsv_evaluation::{packet::MAX_SCOPES, partial_message::PartialMessage};
+use secsv_protocol::{PartyId, Scope};
 use tokio::sync::{Notify, watch};
 
 use crate::{
@@ -53,20 +53,9 @@ struct State {
     cut_off: Option<Instant>,
     /// Messages that were refused.
     refusals: u64,
-    partial: Option<Partial>,
+    partial: Option<PartialMessage>,
     connected: Option<Instant>,
     last_seen: Option<Instant>,
-}
-
-/// A message of which a part has come.
-pub(crate) struct Partial {
-    pub number: u64,
-    pub kind: Kind,
-    pub length: u64,
-    pub digest: Digest,
-    pub content: Vec<u8>,
-    /// Of the content so far.
-    pub hasher: blake3::Hasher,
 }
 
 /// Tests that have ended, in order: every stream tells all of them, because nobody acknowledges them.
@@ -225,8 +214,8 @@ impl PeerLink {
     /// The number that is expected next, and what has come of it.
     pub(crate) fn progress(&self) -> (u64, Option<(Digest, u64)>) {
         let state = self.lock();
-        let partial = state.partial.as_ref().filter(|partial| partial.number == state.accepted);
-        (state.accepted, partial.map(|partial| (partial.digest, partial.content.len() as u64)))
+        let partial = state.partial.as_ref().filter(|partial| partial.number() == state.accepted);
+        (state.accepted, partial.map(PartialMessage::progress))
     }
 
     /// Numbers that can be sent: from the first that is not acknowledged to the one after the last.
@@ -257,11 +246,11 @@ impl PeerLink {
         }
     }
 
-    pub(crate) fn take_partial(&self) -> Option<Partial> {
+    pub(crate) fn take_partial(&self) -> Option<PartialMessage> {
         self.lock().partial.take()
     }
 
-    pub(crate) fn keep_partial(&self, partial: Option<Partial>) {
+    pub(crate) fn keep_partial(&self, partial: Option<PartialMessage>) {
         self.lock().partial = partial;
     }
 
@@ -345,6 +334,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use secsv_federation::RoundId;
+    use secsv_protocol::message::Kind;
 
     use super::*;
     use crate::status::board;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use secsv_evaluation::packet::{Head, MAX_SCOPES, Packet};
+use secsv_evaluation::{
+    packet::{Head, MAX_SCOPES, Packet},
+    partial_message::{MessageDefect, PartialMessage},
+};
 use secsv_protocol::{PartyId, Scope, message::Kind};
 use tokio::{io::AsyncRead, sync::OwnedSemaphorePermit};
 
-use super::{Host, PacketReader, PeerLink, StreamError, peer_link::Partial, refuse};
+use super::{Host, PacketReader, PeerLink, StreamError, refuse};
 use crate::journal::Digest;
-
-/// Bytes that are set aside on a peer's word: addresses, which cost nothing before something has come.
-const RESERVED: usize = 64 << 20;
 
 /// A message from a peer, whole.
 pub(crate) struct Arrival {
@@ -54,7 +54,7 @@ struct Assembly<H> {
     host: Arc<H>,
     link: Arc<PeerLink>,
     due: u64,
-    current: Option<Partial>,
+    current: Option<PartialMessage>,
 }
 
 impl<H> Drop for Assembly<H> {
@@ -76,55 +76,28 @@ impl<H: Host> Assembly<H> {
             self.due = head.number;
         }
         if head.number != self.due {
-            return refuse(format!("number: expected {}, found {}", self.due, head.number));
+            return Err(MessageDefect::Number { expected: self.due, found: head.number }.into());
         }
         let Some(kind) = Kind::from_wire(head.kind) else {
-            return refuse(format!("kind: found {}, which is none", head.kind));
+            return Err(MessageDefect::NoKind(head.kind).into());
         };
         let most = self.host.max_len(self.link.id, kind).await;
-        if head.length > most {
-            return refuse(format!("length of {kind}: expected at most {most}, found {}", head.length));
-        }
-        let digest = head.digest;
-        let kept =
-            self.link.take_partial().filter(|kept| kept.number == head.number && kept.digest == digest);
-        // From the start, or from where it was cut off.
-        let kept = kept.filter(|_| head.offset > 0);
-        let (mut content, hasher) = kept.map_or_else(Default::default, |kept| (kept.content, kept.hasher));
-        if head.offset != content.len() as u64 || head.offset > head.length {
-            return refuse(format!("offset: expected 0 or {}, found {}", content.len(), head.offset));
-        }
-        // Room for what most messages need, whatever is announced.
-        content.reserve((head.length as usize - content.len()).min(RESERVED));
-        let (number, length) = (head.number, head.length);
-        self.current = Some(Partial { number, kind, length, digest, content, hasher });
+        self.current = Some(PartialMessage::begin(head, most, self.link.take_partial())?);
         self.add(data).await
     }
 
     async fn add(&mut self, data: &[u8]) -> Result<(), StreamError> {
-        let Some(current) = &mut self.current else {
-            return refuse("bytes of no message");
-        };
-        let total = current.content.len() as u64 + data.len() as u64;
-        if total > current.length {
-            return refuse(format!("length: expected {}, found {total} bytes or more", current.length));
-        }
-        current.content.extend_from_slice(data);
-        // While it is at hand.
-        current.hasher.update(data);
+        let Some(current) = &mut self.current else { return refuse("bytes of no message") };
+        current.add(data)?;
         self.complete().await
     }
 
     /// Hands a message on that is whole, as soon as there is room.
     async fn complete(&mut self) -> Result<(), StreamError> {
-        let is_whole = |current: &mut Partial| current.content.len() as u64 == current.length;
-        let Some(whole) = self.current.take_if(is_whole) else { return Ok(()) };
-        let Partial { number, kind, digest, content, hasher, .. } = whole;
-        if hasher.finalize() != digest {
-            return refuse(format!("message {number} does not fit its digest"));
-        }
+        let Some(whole) = self.current.take_if(|current| current.is_whole()) else { return Ok(()) };
+        let (from, number, kind) = (self.link.id, whole.number(), whole.kind);
+        let (content, digest) = whole.finish()?;
         let room = self.host.room(content.len()).await;
-        let from = self.link.id;
         self.host.arrive(Arrival { from, number, kind, content, digest, room });
         self.due += 1;
         Ok(())

@@ -13,7 +13,6 @@ use super::Client;
 use crate::{
     Error, PartyId,
     codec::{Writer, pack},
-    frame::OVERHEAD,
     message::Kind,
     model::{EncodedModel, sample_values},
     role::{Effects, Phase},
@@ -140,7 +139,7 @@ impl Client {
                 8 + EncryptedMatrix::encoded_len(layout) + 8 + EncryptedBias::encoded_len(layout)
             });
             let mut w = Writer::default();
-            w.make_room(4 + 8 + lengths.sum::<usize>() + OVERHEAD);
+            w.make_room(4 + 8 + lengths.sum::<usize>());
             w.u32(round_batch.0).u64(2 * encryption.layouts.len() as u64);
             for (layout, operator) in encryption.layouts.iter().zip(&model.expose().operators) {
                 // Written where it will stand: a copy of all of it would be new memory.

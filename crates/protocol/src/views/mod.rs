@@ -15,10 +15,9 @@ use secsv_federation::{Coalition, RoundId};
 use zeroize::Zeroize;
 
 use crate::{
-    Envelope, PartyId,
+    PartyId,
     decryptors::Protocol,
     disclosure::Disclosure,
-    frame::OVERHEAD,
     message::{Kind, UnitPlan},
 };
 pub(crate) use arrays::{Entry, by_owner, outputs_scale};
@@ -38,8 +37,6 @@ pub struct Message {
     pub to: PartyId,
     /// What it holds.
     pub kind: Kind,
-    /// Bytes of the frame.
-    pub bytes: usize,
     /// Bytes of the content.
     pub length: usize,
     /// BLAKE3 of the content.
@@ -49,18 +46,15 @@ pub struct Message {
 }
 
 impl Message {
-    /// What a frame carries. Ciphertexts for servers are kept by their heads alone.
-    pub fn of(envelope: &Envelope, protocol: Protocol) -> Self {
-        let Envelope { from, to, kind, bytes } = envelope;
-        let content = &bytes[..bytes.len().saturating_sub(OVERHEAD)];
+    /// A message with its content. Ciphertexts for servers are kept by their heads alone.
+    pub fn new(from: PartyId, to: PartyId, kind: Kind, content: &[u8], protocol: Protocol) -> Self {
         let is_readable = !matches!(to, PartyId::Principal | PartyId::Auxiliary)
-            || !heads::is_ciphertext(protocol, *kind, *from);
+            || !heads::is_ciphertext(protocol, kind, from);
         let kept = if is_readable { content } else { &content[..content.len().min(HEAD)] };
         Self {
-            from: *from,
-            to: *to,
-            kind: *kind,
-            bytes: bytes.len(),
+            from,
+            to,
+            kind,
             length: content.len(),
             digest: *blake3::hash(content).as_bytes(),
             content: Secret::new(kept.to_vec()),
@@ -112,7 +106,7 @@ pub struct Seen {
     pub from: PartyId,
     /// What it holds.
     pub kind: Kind,
-    /// Bytes of the frame.
+    /// Bytes that it counts for in the traffic: those of its content.
     pub bytes: usize,
     /// Bytes of the content.
     pub length: usize,
@@ -228,7 +222,7 @@ impl View {
         let seen = |(number, message): (usize, &Message)| Seen {
             from: message.from,
             kind: message.kind,
-            bytes: message.bytes,
+            bytes: message.length,
             length: message.length,
             digest: message.digest,
             about: heads::about(protocol, message),

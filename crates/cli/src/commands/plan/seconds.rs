@@ -4,7 +4,7 @@ use std::{hint::black_box, sync::Arc};
 
 use anyhow::Result;
 use secsv_algebra::{Matrix, Prg, Ring64, Seed};
-use secsv_evaluation::Plan;
+use secsv_evaluation::{Plan, rehearse_message};
 use secsv_federation::{Coalition, SampleSet};
 use secsv_he::{
     Ciphertext, Operations, Parameters, SecretKey, UnitCosts,
@@ -12,9 +12,7 @@ use secsv_he::{
     linear::{Layout, multiply_into},
 };
 use secsv_protocol::{
-    cost::{
-        LayerWork, Work, rehearse_activation, rehearse_frame, rehearse_labels, rehearse_sharing, rehearse_sum,
-    },
+    cost::{LayerWork, Work, rehearse_activation, rehearse_labels, rehearse_sharing, rehearse_sum},
     own_right,
 };
 
@@ -105,9 +103,9 @@ impl Rates {
         let label = label / SHARED as f64;
         let scale = TYPICAL.time(|| drop(black_box(rehearse_sum(SHARED)))) / SHARED as f64;
         let mebibyte = vec![7; 1 << 20];
-        let frame = TYPICAL.time(|| drop(black_box(rehearse_frame(mebibyte[..64].to_vec()))));
+        let frame = TYPICAL.time(|| drop(black_box(rehearse_message(mebibyte[..64].to_vec()))));
         let frame_byte =
-            TYPICAL.time(|| drop(black_box(rehearse_frame(mebibyte.clone())))) / mebibyte.len() as f64;
+            TYPICAL.time(|| drop(black_box(rehearse_message(mebibyte.clone())))) / mebibyte.len() as f64;
         let clear = clear(plan)?;
         Ok(Self {
             reading,
