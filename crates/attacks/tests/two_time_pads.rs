@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, share::split};
 use secsv_evaluation::{
     Envelope, client_inputs,
-    in_process::{Interceptor, World},
+    in_process::{InProcess, Interceptor},
 };
 use secsv_federation::{Coalition, RoundId, SampleSet, Tensor, TestSet};
 use secsv_protocol::{
@@ -67,7 +67,7 @@ fn sent(trained: &Trained, inputs: Vec<ClientInput>) -> Heard {
     let listener = Box::new(Listener(Arc::clone(&heard)));
     let costs = Some(typical_costs(settings.preset));
     let seed = Seed::from_bytes([3; 32]);
-    let mut world = World::new(&Arc::new(federation.unwrap()), inputs, costs, &seed, listener);
+    let mut world = InProcess::new(&Arc::new(federation.unwrap()), inputs, costs, &seed, listener);
     let request = TestRequest::new(RoundId(1), Coalition::first(2), SampleSet::all(samples));
     world.run(vec![request], |_, _| Ok(Vec::new())).unwrap();
     heard.lock().unwrap().clone()

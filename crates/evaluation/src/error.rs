@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// A party of a secure protocol cannot go on.
     #[error(transparent)]
-    Role(secsv_protocol::Error),
+    Role(#[from] secsv_protocol::Error),
     /// A message was damaged on its way.
     #[error("{from} to {to}: {kind} damaged on the way: {why}")]
     Damaged {

@@ -2,29 +2,32 @@
 //! interceptor may tamper with them.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
-    time::Instant,
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use secsv_federation::RoundId;
 use secsv_protocol::{
-    Auxiliary, Client, ClientInput, Error as RoleError, Operations, PartyId, Principal, Seed, TestRequest,
-    TestResult, UnitCosts,
-    message::Kind,
-    role::{Continuation, Effects, Job, Meter, Phase, Probe, Role},
+    Auxiliary, Client, ClientInput, PartyId, Principal, Seed, TestRequest, TestResult, UnitCosts,
+    role::{Continuation, Effects, Job},
     session::{Federation, Session},
 };
 
-use crate::{Envelope, Error, memory_link::MemoryLinks};
+use crate::{
+    Accounts, Envelope, Error,
+    executor::{HostedRole, RoleExecutor, RoleHost, RunningRole, Signal},
+    memory_link::MemoryLinks,
+};
 
 /// Stands between the parties: may drop, double, change or hold back what passes.
 pub trait Interceptor: Send {
-    /// What becomes of a frame.
+    /// What becomes of a message.
     fn pass(&mut self, envelope: Envelope) -> Vec<Envelope>;
 
-    /// Frames held back, let go because nothing else moves.
+    /// Messages held back, let go because nothing else moves.
     fn release(&mut self) -> Vec<Envelope> {
         Vec::new()
     }
@@ -39,133 +42,118 @@ impl Interceptor for Honest {
     }
 }
 
-/// What a session cost.
-#[derive(Clone, Debug, Default)]
-pub struct Accounts {
-    /// Bytes of contents, and messages, by sender, receiver and kind.
-    pub traffic: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)>,
-    /// Seconds of work by phase, over all threads.
-    pub seconds: BTreeMap<Phase, f64>,
-    /// Operations.
-    pub operations: Operations,
+/// Results of tests, by test.
+type Results = Vec<(u64, Vec<TestResult>)>;
+/// Jobs, and messages to be delivered.
+type Step<R> = (Vec<Job<R>>, Vec<Envelope>);
+type Running<R> = RunningRole<R, MemoryLinks>;
+type Executor<R> = RoleExecutor<R, MemoryHost>;
+
+/// A role among others in the same process.
+struct MemoryHost {
+    results: Arc<Mutex<Results>>,
+    signal: Arc<Signal>,
 }
 
-/// One event for a party.
-enum Event<R> {
-    Frame(Envelope),
-    Found(Continuation<R>),
-}
-
-/// A role with its ends of the links.
-struct Party<R> {
-    role: R,
-    links: MemoryLinks,
-}
-
-/// What a party wants done, in frames.
-struct Step<R> {
-    outbox: Vec<Envelope>,
-    jobs: Vec<Job<R>>,
-}
-
-impl<R: Role> Party<R> {
-    fn handle(&mut self, event: Event<R>) -> Result<Step<R>, Error> {
-        let effects = match event {
-            Event::Frame(envelope) => {
-                let mut effects = Effects::default();
-                for message in self.links.open(envelope)? {
-                    effects.and(self.role.handle(message).map_err(Error::Role)?);
-                }
-                effects
-            }
-            Event::Found(next) => next(&mut self.role).map_err(Error::Role)?,
-        };
-        Ok(self.seal(effects))
-    }
-
-    fn seal(&mut self, effects: Effects<R>) -> Step<R> {
-        let Effects { outbox, jobs } = effects;
-        let outbox = outbox.into_iter().map(|message| self.links.seal(message)).collect();
-        Step { outbox, jobs }
-    }
-
-    fn awaiting(&self, own: PartyId) -> String {
-        let gaps: Vec<String> = self.links.gaps().iter().map(ToString::to_string).collect();
-        if gaps.is_empty() {
-            self.role.awaiting()
-        } else {
-            format!("{own}: a message from {} is missing", gaps.join(", "))
+impl MemoryHost {
+    fn step<R: HostedRole>(&self, running: &mut Running<R>, effects: Effects<R>) -> Step<R> {
+        let results = running.role.harvest().results;
+        if !results.is_empty() {
+            lock(&self.results).extend(results);
+            self.signal.call();
         }
+        let Effects { outbox, jobs } = effects;
+        (jobs, outbox.into_iter().map(|message| running.state.seal(message)).collect())
     }
 }
 
-/// A party and what waits for it.
-struct Desk<R> {
-    party: Option<Box<Party<R>>>,
-    own: PartyId,
-    inbox: VecDeque<Event<R>>,
-}
+impl<R: HostedRole> RoleHost<R> for MemoryHost {
+    type State = MemoryLinks;
+    type Event = Envelope;
+    type Output = Vec<Envelope>;
+    type Error = Error;
 
-impl<R: Role> Desk<R> {
-    fn new(role: R, own: PartyId) -> Self {
-        let party = Party { role, links: MemoryLinks::new(own) };
-        Self { party: Some(Box::new(party)), own, inbox: VecDeque::new() }
+    fn on_event(&self, running: &mut Running<R>, envelope: Envelope) -> Result<Step<R>, Error> {
+        let mut effects = Effects::default();
+        for message in running.state.open(envelope)? {
+            effects.and(running.role.handle(message)?);
+        }
+        Ok(self.step(running, effects))
     }
 
-    fn has_task(&self) -> bool {
-        self.party.is_some() && !self.inbox.is_empty()
-    }
-
-    fn awaiting(&self) -> Option<String> {
-        self.party.as_ref().map(|party| party.awaiting(self.own))
+    fn on_found(&self, running: &mut Running<R>, found: Continuation<R>) -> Result<Step<R>, Error> {
+        let effects = found(&mut running.role)?;
+        Ok(self.step(running, effects))
     }
 }
 
-/// Everything the threads share.
-struct Floor {
-    principal: Desk<Principal>,
-    auxiliary: Desk<Auxiliary>,
-    clients: Vec<Desk<Client>>,
-    jobs: VecDeque<AnyJob>,
+/// A party, whatever its role.
+trait Party {
+    /// Has the role take an event, if there is one; `post` delivers what it sends.
+    fn run_event(&self, post: &dyn Fn(Vec<Envelope>)) -> bool;
+    fn run_job(&self) -> bool;
+    fn push(&self, envelope: Envelope);
+    fn take_failure(&self) -> Option<Error>;
+    fn accounts(&self) -> Accounts;
+    /// What the party waits for, in words.
+    fn awaiting(&self, own: PartyId) -> Option<String>;
+}
+
+impl<R: HostedRole> Party for Executor<R> {
+    fn run_event(&self, post: &dyn Fn(Vec<Envelope>)) -> bool {
+        self.run_event(post)
+    }
+
+    fn run_job(&self) -> bool {
+        self.run_job()
+    }
+
+    fn push(&self, envelope: Envelope) {
+        self.push(envelope);
+    }
+
+    fn take_failure(&self) -> Option<Error> {
+        self.take_failure()
+    }
+
+    fn accounts(&self) -> Accounts {
+        self.accounts()
+    }
+
+    fn awaiting(&self, own: PartyId) -> Option<String> {
+        self.try_look(|role, links| {
+            let gaps: Vec<String> = links.gaps().iter().map(ToString::to_string).collect();
+            if gaps.is_empty() {
+                role.awaiting()
+            } else {
+                format!("{own}: a message from {} is missing", gaps.join(", "))
+            }
+        })
+    }
+}
+
+/// What is between the parties.
+struct Exchange {
     interceptor: Box<dyn Interceptor>,
+    /// The traffic.
     accounts: Accounts,
-    /// Threads at work.
-    busy: usize,
-    /// Threads that found nothing to do.
-    resting: usize,
-    results: Vec<(u64, Vec<TestResult>)>,
-    failure: Option<Error>,
-    stopping: bool,
-    /// Whether somebody waits for the principal to be at its desk.
-    wanted: bool,
-    /// Whose inbox is looked at first next time: nobody waits for ever.
-    turn: usize,
-}
-
-enum AnyJob {
-    Principal(Job<Principal>),
-    Auxiliary(Job<Auxiliary>),
-    Client(usize, Job<Client>),
-}
-
-enum Task {
-    Principal(Box<Party<Principal>>, Event<Principal>),
-    Auxiliary(Box<Party<Auxiliary>>, Event<Auxiliary>),
-    Client(usize, Box<Party<Client>>, Event<Client>),
-    Job(AnyJob),
 }
 
 /// The parties of one session.
-pub struct World {
-    floor: Mutex<Floor>,
-    /// There is work for one thread more.
-    work: Condvar,
-    /// There is something for whoever asked: a result, a failure, nothing at all to do, or the principal at its desk.
-    told: Condvar,
+pub struct InProcess {
+    principal: Executor<Principal>,
+    auxiliary: Executor<Auxiliary>,
+    clients: Vec<Executor<Client>>,
+    exchange: Mutex<Exchange>,
+    results: Arc<Mutex<Results>>,
+    signal: Arc<Signal>,
+    stopping: AtomicBool,
+    /// Whose inbox is looked at first next time: nobody waits for ever.
+    turn: AtomicUsize,
     threads: usize,
 }
 
-impl World {
+impl InProcess {
     /// All parties, each with randomness of its own derived from one seed.
     pub fn new(
         federation: &Arc<Federation>,
@@ -174,65 +162,74 @@ impl World {
         seed: &Seed,
         interceptor: Box<dyn Interceptor>,
     ) -> Self {
+        let (results, signal): (Arc<Mutex<Results>>, Arc<Signal>) = (Arc::default(), Arc::default());
+        let host = || MemoryHost { results: results.clone(), signal: signal.clone() };
         let principal = Principal::new(federation.clone(), costs, seed.derive("principal", 0));
         let auxiliary = Auxiliary::new(federation.clone(), seed.derive("auxiliary", 0));
-        let mut floor = Floor {
-            principal: Desk::new(principal, PartyId::Principal),
-            auxiliary: Desk::new(auxiliary, PartyId::Auxiliary),
-            clients: Vec::new(),
-            jobs: VecDeque::new(),
-            interceptor,
-            accounts: Accounts::default(),
-            busy: 0,
-            resting: 0,
-            results: Vec::new(),
-            failure: None,
-            stopping: false,
-            wanted: false,
-            turn: 0,
-        };
-        for (position, input) in inputs.into_iter().enumerate() {
-            let mut client =
-                Client::new(federation.clone(), position, input, seed.derive("client", position as u64));
+        let client = |(position, input)| {
+            let seed = seed.derive("client", position as u64);
+            let mut client = Client::new(federation.clone(), position, input, seed);
             let effects = client.start();
-            floor.clients.push(Desk::new(client, PartyId::Client(position)));
-            floor.jobs.extend(effects.jobs.into_iter().map(|job| AnyJob::Client(position, job)));
+            let links = MemoryLinks::new(PartyId::Client(position));
+            let executor = RoleExecutor::new(client, links, host(), signal.clone());
+            executor.add_jobs(effects.jobs);
+            executor
+        };
+        Self {
+            principal: RoleExecutor::new(
+                principal,
+                MemoryLinks::new(PartyId::Principal),
+                host(),
+                signal.clone(),
+            ),
+            auxiliary: RoleExecutor::new(
+                auxiliary,
+                MemoryLinks::new(PartyId::Auxiliary),
+                host(),
+                signal.clone(),
+            ),
+            clients: inputs.into_iter().enumerate().map(client).collect(),
+            exchange: Mutex::new(Exchange { interceptor, accounts: Accounts::default() }),
+            stopping: AtomicBool::new(false),
+            turn: AtomicUsize::new(0),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            results,
+            signal,
         }
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { floor: Mutex::new(floor), work: Condvar::new(), told: Condvar::new(), threads }
     }
 
-    /// What it cost so far.
+    /// Cost so far.
     pub fn accounts(&self) -> Accounts {
-        self.lock().accounts.clone()
+        let mut all = lock(&self.exchange).accounts.clone();
+        for party in self.parties() {
+            let accounts = self.party(party).map(Party::accounts).unwrap_or_default();
+            all.add_work(&accounts.seconds, accounts.operations);
+        }
+        all
     }
 
     /// Looks at the principal while nothing runs.
     pub fn with_principal<T>(&self, look: impl FnOnce(&Principal) -> T) -> Option<T> {
-        self.lock().principal.party.as_deref().map(|party| look(&party.role))
+        self.principal.try_look(|role, _| look(role))
     }
 
-    /// The same for the auxiliary.
+    /// Looks at the auxiliary while nothing runs.
     pub fn with_auxiliary<T>(&self, look: impl FnOnce(&Auxiliary) -> T) -> Option<T> {
-        self.lock().auxiliary.party.as_deref().map(|party| look(&party.role))
+        self.auxiliary.try_look(|role, _| look(role))
     }
 
-    /// The same for a client.
+    /// Looks at a client while nothing runs.
     pub fn with_client<T>(&self, position: usize, look: impl FnOnce(&Client) -> T) -> Option<T> {
-        self.lock().clients.get(position)?.party.as_deref().map(|party| look(&party.role))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Floor> {
-        self.floor.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.clients.get(position)?.try_look(|role, _| look(role))
     }
 
     /// Runs until the parties have agreed on the session, and nothing else is left to do before a test.
     pub fn agree(&mut self) -> Result<Arc<Session>, Error> {
-        let agreed = |world: &Self| world.with_principal(|principal| principal.session().cloned()).flatten();
+        let agreed = |all: &Self| all.with_principal(|principal| principal.session().cloned()).flatten();
         if let Some(session) = agreed(self) {
             return Ok(session);
         }
-        let stalled = self.with_threads(|world| match world.wait() {
+        let stalled = self.with_threads(|all| match all.wait() {
             Err(stalled @ Error::Stalled { .. }) => Ok(stalled),
             Err(error) => Err(error),
             Ok(_) => Err(Error::Stalled { awaiting: String::new() }),
@@ -240,7 +237,7 @@ impl World {
         agreed(self).ok_or(stalled)
     }
 
-    /// Asks for tests and runs until all that were asked for have ended. `next` is told what each found and may ask for
+    /// Asks for tests and runs until all that were asked for have ended. `next` is given the results of each and may ask for
     /// more; a round of which nothing more is asked for then is closed. Ends with an error if a party fails, or if
     /// nothing moves any more.
     pub fn run(
@@ -250,31 +247,27 @@ impl World {
     ) -> Result<(), Error> {
         let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
         self.ask(requests, &mut open)?;
-        self.with_threads(|world| {
-            world.serve(&mut open, &mut next)?;
-            world.settle()
+        self.with_threads(|all| {
+            all.serve(&mut open, &mut next)?;
+            // Everybody takes what is on its way.
+            match all.wait() {
+                Err(Error::Stalled { .. }) | Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            }
         })
-    }
-
-    /// Waits until everybody has taken what is on its way.
-    fn settle(&self) -> Result<(), Error> {
-        match self.wait() {
-            Err(Error::Stalled { .. }) | Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Does something while threads work.
     fn with_threads<T>(&mut self, act: impl FnOnce(&Self) -> T) -> T {
-        self.lock().stopping = false;
-        let world = &*self;
+        self.stopping.store(false, Ordering::Relaxed);
+        let all = &*self;
         std::thread::scope(|scope| {
-            for _ in 0..world.threads {
-                scope.spawn(|| world.work());
+            for _ in 0..all.threads {
+                scope.spawn(|| all.work());
             }
-            let outcome = act(world);
-            world.lock().stopping = true;
-            world.work.notify_all();
+            let outcome = act(all);
+            all.stopping.store(true, Ordering::Relaxed);
+            all.signal.wake_all();
             outcome
         })
     }
@@ -285,8 +278,7 @@ impl World {
         next: &mut impl FnMut(&TestRequest, Vec<TestResult>) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         while !open.is_empty() {
-            let results = self.wait()?;
-            for (test, found) in results {
+            for (test, found) in self.wait()? {
                 let Some(request) = open.remove(&test) else { continue };
                 self.ask(next(&request, found)?, open)?;
                 if open.values().all(|other| other.round != request.round) {
@@ -300,10 +292,7 @@ impl World {
     /// Hands requests to the principal.
     fn ask(&self, requests: Vec<TestRequest>, open: &mut BTreeMap<u64, TestRequest>) -> Result<(), Error> {
         for request in requests {
-            let test = self.at_desk(|principal| match principal.request(request.clone()) {
-                Ok((test, effects)) => (effects, Ok(test)),
-                Err(error) => (Effects::default(), Err(Error::Role(error))),
-            })?;
+            let test = self.act(|principal| Ok(principal.request(request.clone())?))?;
             open.insert(test, request);
         }
         Ok(())
@@ -311,282 +300,103 @@ impl World {
 
     /// Lets go of what a round needed.
     fn close_round(&self, round: RoundId) -> Result<(), Error> {
-        self.at_desk(|principal| match principal.close_round(round) {
-            Ok(effects) => (effects, Ok(())),
-            Err(error) => (Effects::default(), Err(Error::Role(error))),
-        })
+        self.act(|principal| Ok(((), principal.close_round(round)?)))
     }
 
-    /// Waits until the principal is at its desk, and has it do something.
-    fn at_desk<T>(&self, act: impl FnOnce(&mut Principal) -> (Effects<Principal>, T)) -> T {
-        let mut floor = self.lock();
-        loop {
-            if let Some(principal) = floor.principal.party.as_deref_mut() {
-                let (effects, answer) = act(&mut principal.role);
-                let step = principal.seal(effects);
-                // A test of no sample ends as it is asked for.
-                let ended = principal.role.take_results();
-                floor.results.extend(ended);
-                floor.absorb_step(step, AnyJob::Principal);
-                self.work.notify_all();
-                return answer;
-            }
-            floor.wanted = true;
-            floor = self.told.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
+    /// Has the principal do something.
+    fn act<T>(
+        &self,
+        act: impl FnOnce(&mut Principal) -> Result<(T, Effects<Principal>), Error>,
+    ) -> Result<T, Error> {
+        let host = &self.principal.host;
+        let act = |running: &mut Running<Principal>| {
+            let (answer, effects) = act(&mut running.role)?;
+            // A test of no sample ends as it is asked for.
+            let (jobs, outbox) = host.step(running, effects);
+            Ok((answer, jobs, outbox))
+        };
+        self.principal.act(act, |outbox| self.post(outbox))
     }
 
-    fn wait(&self) -> Result<Vec<(u64, Vec<TestResult>)>, Error> {
-        let mut floor = self.lock();
+    /// Waits for results; an error if a party has failed, or if nothing moves any more.
+    fn wait(&self) -> Result<Results, Error> {
         loop {
-            if let Some(failure) = floor.failure.take() {
+            // Looked at first: whatever has ended the last task is there then.
+            let (calls, is_idle) = self.signal.calls();
+            if let Some(failure) = self.parties().find_map(|party| self.party(party)?.take_failure()) {
                 return Err(failure);
             }
-            if !floor.results.is_empty() {
-                return Ok(std::mem::take(&mut floor.results));
+            let results = std::mem::take(&mut *lock(&self.results));
+            if !results.is_empty() {
+                return Ok(results);
             }
-            if floor.is_idle() {
-                let held = floor.interceptor.release();
+            if is_idle {
+                let held = lock(&self.exchange).interceptor.release();
                 if held.is_empty() {
-                    return Err(Error::Stalled { awaiting: floor.awaiting() });
+                    let awaiting = self.parties().filter_map(|party| self.party(party)?.awaiting(party));
+                    return Err(Error::Stalled { awaiting: awaiting.collect::<Vec<_>>().join("; ") });
                 }
-                held.into_iter().for_each(|envelope| floor.deliver(envelope));
-                self.work.notify_all();
+                held.into_iter().for_each(|envelope| self.deliver(envelope));
+            } else {
+                self.signal.wait_for_call(calls);
             }
-            floor = self.told.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 
     fn work(&self) {
-        let mut floor = self.lock();
         loop {
-            if floor.stopping || floor.failure.is_some() {
+            let epoch = self.signal.epoch();
+            if self.stopping.load(Ordering::Relaxed) {
                 return;
             }
-            let Some(task) = floor.next_task() else {
-                if floor.is_idle() {
-                    self.told.notify_one();
-                }
-                floor.resting += 1;
-                floor = self.work.wait(floor).unwrap_or_else(std::sync::PoisonError::into_inner);
-                floor.resting -= 1;
-                continue;
-            };
-            if floor.resting > 0 && floor.has_task() {
-                self.work.notify_one();
-            }
-            floor.busy += 1;
-            drop(floor);
-            let done = catch_unwind(AssertUnwindSafe(|| perform(task)));
-            floor = self.lock();
-            floor.busy -= 1;
-            match done {
-                Ok(done) => {
-                    floor.absorb(done);
-                    let is_back = floor.wanted && floor.principal.party.is_some();
-                    if is_back || !floor.results.is_empty() || floor.failure.is_some() {
-                        floor.wanted = false;
-                        self.told.notify_one();
-                    }
-                }
-                Err(panic) => {
-                    // Nobody waits for a party that will not come back.
-                    floor.fail(Error::Role(RoleError::Local { what: "a party panicked" }));
-                    self.told.notify_one();
-                    drop(floor);
-                    resume_unwind(panic);
-                }
-            }
-        }
-    }
-}
-
-/// What a thread brings back.
-enum Done {
-    Principal(Box<Party<Principal>>, Result<Step<Principal>, Error>),
-    Auxiliary(Box<Party<Auxiliary>>, Result<Step<Auxiliary>, Error>),
-    Client(usize, Box<Party<Client>>, Result<Step<Client>, Error>),
-    Found(Box<Finding>),
-}
-
-struct Finding {
-    event: Result<AnyFound, RoleError>,
-    stopwatch: Stopwatch,
-    operations: Operations,
-}
-
-enum AnyFound {
-    Principal(Continuation<Principal>),
-    Auxiliary(Continuation<Auxiliary>),
-    Client(usize, Continuation<Client>),
-}
-
-fn perform(task: Task) -> Done {
-    match task {
-        Task::Principal(mut party, event) => {
-            let step = party.handle(event);
-            Done::Principal(party, step)
-        }
-        Task::Auxiliary(mut party, event) => {
-            let step = party.handle(event);
-            Done::Auxiliary(party, step)
-        }
-        Task::Client(position, mut party, event) => {
-            let step = party.handle(event);
-            Done::Client(position, party, step)
-        }
-        Task::Job(job) => {
-            let mut stopwatch = Stopwatch::default();
-            let mut meter = Meter::new(&mut stopwatch);
-            let event = match job {
-                AnyJob::Principal(job) => job(&mut meter).map(AnyFound::Principal),
-                AnyJob::Auxiliary(job) => job(&mut meter).map(AnyFound::Auxiliary),
-                AnyJob::Client(position, job) => job(&mut meter).map(|next| AnyFound::Client(position, next)),
-            };
-            let operations = meter.operations;
-            stopwatch.stop();
-            Done::Found(Box::new(Finding { event, stopwatch, operations }))
-        }
-    }
-}
-
-impl Floor {
-    fn is_idle(&self) -> bool {
-        self.busy == 0
-            && self.jobs.is_empty()
-            && self.principal.inbox.is_empty()
-            && self.auxiliary.inbox.is_empty()
-            && self.clients.iter().all(|desk| desk.inbox.is_empty())
-    }
-
-    fn awaiting(&self) -> String {
-        let mut all = Vec::new();
-        all.extend(self.principal.awaiting());
-        all.extend(self.auxiliary.awaiting());
-        all.extend(self.clients.iter().filter_map(Desk::awaiting));
-        all.join("; ")
-    }
-
-    /// Frames before jobs: they are short, and give others work.
-    fn next_task(&mut self) -> Option<Task> {
-        let parties = self.clients.len() + 2;
-        for k in 0..parties {
-            let party = (self.turn + k) % parties;
-            let task = match party {
-                0 => take(&mut self.principal).map(|(party, event)| Task::Principal(party, event)),
-                1 => take(&mut self.auxiliary).map(|(party, event)| Task::Auxiliary(party, event)),
-                client => take(&mut self.clients[client - 2])
-                    .map(|(party, event)| Task::Client(client - 2, party, event)),
-            };
-            if task.is_some() {
-                self.turn = party + 1;
-                return task;
-            }
-        }
-        self.jobs.pop_front().map(Task::Job)
-    }
-
-    /// Whether there is something that a thread could do now.
-    fn has_task(&self) -> bool {
-        let clients = self.clients.iter().any(Desk::has_task);
-        !self.jobs.is_empty() || self.principal.has_task() || self.auxiliary.has_task() || clients
-    }
-
-    fn absorb(&mut self, done: Done) {
-        match done {
-            Done::Principal(mut party, step) => {
-                self.results.extend(party.role.take_results());
-                self.principal.party = Some(party);
-                self.absorb_result(step, AnyJob::Principal);
-            }
-            Done::Auxiliary(party, step) => {
-                self.auxiliary.party = Some(party);
-                self.absorb_result(step, AnyJob::Auxiliary);
-            }
-            Done::Client(position, party, step) => {
-                self.clients[position].party = Some(party);
-                self.absorb_result(step, |job| AnyJob::Client(position, job));
-            }
-            Done::Found(finding) => {
-                for (phase, seconds) in &finding.stopwatch.seconds {
-                    *self.accounts.seconds.entry(*phase).or_default() += seconds;
-                }
-                self.accounts.operations += finding.operations;
-                match finding.event {
-                    Ok(AnyFound::Principal(next)) => self.principal.inbox.push_back(Event::Found(next)),
-                    Ok(AnyFound::Auxiliary(next)) => self.auxiliary.inbox.push_back(Event::Found(next)),
-                    Ok(AnyFound::Client(i, next)) => self.clients[i].inbox.push_back(Event::Found(next)),
-                    Err(error) => self.fail(Error::Role(error)),
-                }
+            if !self.run_task() {
+                self.signal.wait_for_work(epoch);
             }
         }
     }
 
-    fn absorb_result<R>(&mut self, step: Result<Step<R>, Error>, job: impl Fn(Job<R>) -> AnyJob) {
-        match step {
-            Ok(step) => self.absorb_step(step, job),
-            Err(error) => self.fail(error),
+    /// Does one thing that there is to do. Messages before jobs: they are short, and give others work.
+    fn run_task(&self) -> bool {
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % (self.clients.len() + 2);
+        let in_turn = || self.parties().skip(first).chain(self.parties().take(first));
+        let mut parties = in_turn().filter_map(|party| self.party(party));
+        let post = |outbox| self.post(outbox);
+        parties.any(|party| party.run_event(&post))
+            || in_turn().filter_map(|party| self.party(party)).any(Party::run_job)
+    }
+
+    fn parties(&self) -> impl Iterator<Item = PartyId> {
+        let clients = (0..self.clients.len()).map(PartyId::Client);
+        [PartyId::Principal, PartyId::Auxiliary].into_iter().chain(clients)
+    }
+
+    fn party(&self, party: PartyId) -> Option<&dyn Party> {
+        match party {
+            PartyId::Principal => Some(&self.principal),
+            PartyId::Auxiliary => Some(&self.auxiliary),
+            PartyId::Client(position) => self.clients.get(position).map(|client| client as &dyn Party),
         }
     }
 
-    fn absorb_step<R>(&mut self, step: Step<R>, job: impl Fn(Job<R>) -> AnyJob) {
-        self.jobs.extend(step.jobs.into_iter().map(job));
-        step.outbox.into_iter().for_each(|envelope| self.post(envelope));
-    }
-
-    fn fail(&mut self, error: Error) {
-        self.failure.get_or_insert(error);
-    }
-
-    fn post(&mut self, envelope: Envelope) {
-        let entry = self.accounts.traffic.entry((envelope.from, envelope.to, envelope.kind)).or_default();
-        *entry = (entry.0 + envelope.content.len() as u64, entry.1 + 1);
-        for envelope in self.interceptor.pass(envelope) {
-            self.deliver(envelope);
+    /// Delivers what the interceptor lets pass.
+    fn post(&self, outbox: Vec<Envelope>) {
+        for envelope in outbox {
+            let mut exchange = lock(&self.exchange);
+            let Envelope { from, to, kind, ref content, .. } = envelope;
+            exchange.accounts.count(from, to, kind, content.len() as u64);
+            let passed = exchange.interceptor.pass(envelope);
+            drop(exchange);
+            passed.into_iter().for_each(|envelope| self.deliver(envelope));
         }
     }
 
-    fn deliver(&mut self, envelope: Envelope) {
-        match envelope.to {
-            PartyId::Principal => self.principal.inbox.push_back(Event::Frame(envelope)),
-            PartyId::Auxiliary => self.auxiliary.inbox.push_back(Event::Frame(envelope)),
-            PartyId::Client(i) => {
-                if let Some(desk) = self.clients.get_mut(i) {
-                    desk.inbox.push_back(Event::Frame(envelope));
-                }
-            }
-        }
-    }
-}
-
-fn take<R>(desk: &mut Desk<R>) -> Option<(Box<Party<R>>, Event<R>)> {
-    if desk.inbox.is_empty() {
-        return None;
-    }
-    let party = desk.party.take()?;
-    desk.inbox.pop_front().map(|event| (party, event))
-}
-
-/// Seconds by phase.
-#[derive(Default)]
-pub struct Stopwatch {
-    /// Of the phases so far.
-    pub seconds: BTreeMap<Phase, f64>,
-    current: Option<(Phase, Instant)>,
-}
-
-impl Stopwatch {
-    /// Ends the current phase.
-    pub fn stop(&mut self) {
-        if let Some((phase, since)) = self.current.take() {
-            *self.seconds.entry(phase).or_default() += since.elapsed().as_secs_f64();
+    fn deliver(&self, envelope: Envelope) {
+        if let Some(party) = self.party(envelope.to) {
+            party.push(envelope);
         }
     }
 }
 
-impl Probe for Stopwatch {
-    fn enter(&mut self, phase: Phase) {
-        self.stop();
-        self.current = Some((phase, Instant::now()));
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,15 +10,15 @@ use secsv_protocol::{
 };
 
 use crate::{
-    Confirmation, Error, EvaluationResult, Next, Test,
-    in_process::{Accounts, Honest, Interceptor, World},
+    Accounts, Confirmation, Error, EvaluationResult, Next, Test,
+    in_process::{Honest, InProcess, Interceptor},
     role_evaluator::{RoleEvaluator, requests, tests_of},
     views::{Recorder, Transcript, Views, ViewsError},
 };
 
 /// Tests coalitions of a run under a secure protocol.
 pub struct SecureEvaluator {
-    world: World,
+    in_process: InProcess,
     federation: Arc<Federation>,
     samples: usize,
     transcript: Option<Transcript>,
@@ -39,8 +39,8 @@ impl SecureEvaluator {
         let federation = Arc::new(federation);
         let inputs = client_inputs(run)?;
         let samples = inputs.iter().map(|input| input.test_set.len()).sum();
-        let world = World::new(&federation, inputs, costs, seed, interceptor);
-        Ok(Self { world, federation, samples, transcript: None })
+        let in_process = InProcess::new(&federation, inputs, costs, seed, interceptor);
+        Ok(Self { in_process, federation, samples, transcript: None })
     }
 
     /// The same, and every message is kept for [`views`](Self::views).
@@ -58,12 +58,12 @@ impl SecureEvaluator {
     /// What each party saw, once everything is tested.
     pub fn views(&self, spec: &FederationSpec) -> Result<Views, Error> {
         let transcript = self.transcript.as_ref().ok_or(Error::Views(ViewsError::NotRecorded))?;
-        Views::read(&self.world, spec, transcript)
+        Views::read(&self.in_process, spec, transcript)
     }
 
     /// What it cost so far.
     pub fn accounts(&self) -> Accounts {
-        self.world.accounts()
+        self.in_process.accounts()
     }
 
     /// Which of the counts in a result the auxiliary confirms; HESV has none.
@@ -71,13 +71,13 @@ impl SecureEvaluator {
         if self.federation.settings.protocol == Protocol::Hesv {
             return None;
         }
-        let recount = self.world.with_auxiliary(Auxiliary::recount)?;
+        let recount = self.in_process.with_auxiliary(Auxiliary::recount)?;
         Some(Confirmation::new(spec, &self.federation, &result.utilities, result.skip, &recount))
     }
 
     /// The parties.
-    pub fn world(&self) -> &World {
-        &self.world
+    pub fn in_process(&self) -> &InProcess {
+        &self.in_process
     }
 }
 
@@ -123,8 +123,8 @@ impl RoleEvaluator for SecureEvaluator {
 
     /// All rounds at once: the principal takes the earliest first and fills idle time with the next.
     fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
-        let session = self.world.agree()?;
-        self.world.run(requests(&session, tests), |asked, found| {
+        let session = self.in_process.agree()?;
+        self.in_process.run(requests(&session, tests), |asked, found| {
             let mut more = Vec::new();
             for ((round, test), found) in tests_of(asked).zip(found) {
                 more.extend(next(round, &test, found)?);

@@ -14,8 +14,8 @@ use secsv_protocol::{
 };
 
 use crate::{
-    DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, SecureEvaluator, SecurityResult,
-    Timing, Traffic, exposure::exposure_result, in_process::Accounts,
+    Accounts, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, SecureEvaluator,
+    SecurityResult, Timing, Traffic, exposure::exposure_result,
 };
 
 impl SecureEvaluator {
@@ -24,7 +24,7 @@ impl SecureEvaluator {
         let accounts = self.accounts();
         let replies = accounts.operations.decrypt;
         let skips = result.skip;
-        let found = self.world().with_principal(|principal| disclosed(principal, spec, replies, skips));
+        let found = self.in_process().with_principal(|principal| disclosed(principal, spec, replies, skips));
         account(&accounts, spec, result, found.flatten());
         result.recount = self.confirm(spec, result);
     }

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use secsv_evaluation::{
     Envelope,
-    in_process::{Honest, Interceptor, World},
+    in_process::{Honest, InProcess, Interceptor},
 };
 use secsv_federation::{
     Architecture, ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId, SampleSet,
@@ -149,7 +149,10 @@ fn case(
 }
 
 /// Counts of all coalitions, and the world they were counted in.
-fn run(case: &mut Case, interceptor: Box<dyn Interceptor>) -> Outcome<(BTreeMap<Coalition, usize>, World)> {
+fn run(
+    case: &mut Case,
+    interceptor: Box<dyn Interceptor>,
+) -> Outcome<(BTreeMap<Coalition, usize>, InProcess)> {
     let total = case.tests.iter().map(TestSet::len).sum();
     let participants = case.federation.participants(RoundId(1));
     let members: Vec<usize> = participants.members().collect();
@@ -162,7 +165,7 @@ fn run(case: &mut Case, interceptor: Box<dyn Interceptor>) -> Outcome<(BTreeMap<
     let inputs = std::mem::take(&mut case.inputs);
     let costs = Some(typical_costs(Preset::Standard));
     let seed = Seed::from_bytes([7; 32]);
-    let mut world = World::new(&case.federation, inputs, costs, &seed, interceptor);
+    let mut world = InProcess::new(&case.federation, inputs, costs, &seed, interceptor);
     let mut counts = BTreeMap::new();
     world.run(requests, |request, found| {
         assert!(found[0].right.is_none(), "the principal learns counts alone");
@@ -173,7 +176,7 @@ fn run(case: &mut Case, interceptor: Box<dyn Interceptor>) -> Outcome<(BTreeMap<
 }
 
 /// The same counts without cryptography.
-fn expected(case: &Case, inputs: &[ClientInput], world: &World) -> Outcome<BTreeMap<Coalition, usize>> {
+fn expected(case: &Case, inputs: &[ClientInput], world: &InProcess) -> Outcome<BTreeMap<Coalition, usize>> {
     let round = RoundId(1);
     let session = world.with_principal(|p| p.session().cloned()).flatten().ok_or("a session")?;
     let (program, precision, field) = (session.program(), &session.precision, session.field());
@@ -224,7 +227,7 @@ fn clone_inputs(case: &Case) -> Vec<ClientInput> {
     case.inputs.iter().map(clone).collect()
 }
 
-fn agrees(mut case: Case) -> Outcome<World> {
+fn agrees(mut case: Case) -> Outcome<InProcess> {
     let inputs = clone_inputs(&case);
     let (found, world) = run(&mut case, Box::new(Honest))?;
     assert_eq!(found, expected(&case, &inputs, &world)?);

@@ -259,7 +259,7 @@ impl Run {
                     })
                     .collect();
                 let found = evaluator.test(round, &tests)?;
-                let session = evaluator.world().with_principal(|p| p.session().cloned()).flatten();
+                let session = evaluator.in_process().with_principal(|p| p.session().cloned()).flatten();
                 let session = session.ok_or("no session")?;
                 assert_eq!(found.len(), tests.len());
                 for (test, found) in tests.iter().zip(found) {

@@ -12,7 +12,7 @@ pub enum Error {
     Federation(#[from] secsv_federation::Error),
     /// A party of a secure protocol cannot go on.
     #[error(transparent)]
-    Role(secsv_protocol::Error),
+    Role(#[from] secsv_protocol::Error),
     /// A kit cannot be used.
     #[error(transparent)]
     Kit(#[from] crate::kit::KitError),

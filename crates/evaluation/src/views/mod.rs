@@ -30,7 +30,7 @@ use std::{path::Path, sync::Arc};
 use secsv_federation::FederationSpec;
 use secsv_protocol::{PartyId, session::Session, views::View};
 
-use crate::{Error, in_process::World};
+use crate::{Error, in_process::InProcess};
 pub use error::ViewsError;
 pub use files::check_target;
 pub use index::Index;
@@ -92,17 +92,25 @@ impl Names {
 }
 
 impl Views {
-    /// Has every party of a world that is at rest read what was recorded.
-    pub fn read(world: &World, spec: &FederationSpec, transcript: &Transcript) -> Result<Self, Error> {
+    /// Has every party that is at rest read what was recorded.
+    pub fn read(
+        in_process: &InProcess,
+        spec: &FederationSpec,
+        transcript: &Transcript,
+    ) -> Result<Self, Error> {
         let names = Names::new(spec);
-        let session: Option<Arc<Session>> = world.with_principal(|p| p.session().cloned()).flatten();
+        let session: Option<Arc<Session>> = in_process.with_principal(|p| p.session().cloned()).flatten();
         let session = session.ok_or(Error::Views(ViewsError::NoSession))?;
         let view_of = |party: PartyId| {
             transcript.with(party, |received, sent| match party {
-                PartyId::Principal => world.with_principal(|role| (role.view(received, sent), Vec::new())),
-                PartyId::Auxiliary => world.with_auxiliary(|role| (role.view(received, sent), Vec::new())),
+                PartyId::Principal => {
+                    in_process.with_principal(|role| (role.view(received, sent), Vec::new()))
+                }
+                PartyId::Auxiliary => {
+                    in_process.with_auxiliary(|role| (role.view(received, sent), Vec::new()))
+                }
                 PartyId::Client(i) => {
-                    world.with_client(i, |role| (role.view(received), known::of(role.input())))
+                    in_process.with_client(i, |role| (role.view(received), known::of(role.input())))
                 }
             })
         };

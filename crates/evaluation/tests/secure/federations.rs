@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use secsv_evaluation::{
     Error,
-    in_process::{Honest, Interceptor, World},
+    in_process::{Honest, InProcess, Interceptor},
 };
 use secsv_federation::{
     Architecture, ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId, SampleSet,
@@ -413,10 +413,14 @@ impl Fixture {
         requests
     }
 
-    pub fn world(&self, settings: Settings, interceptor: Box<dyn Interceptor>) -> Result<World, RoleError> {
+    pub fn world(
+        &self,
+        settings: Settings,
+        interceptor: Box<dyn Interceptor>,
+    ) -> Result<InProcess, RoleError> {
         let seed = Seed::from_bytes([7; 32]).derive("federation", self.seed);
         let costs = Some(typical_costs(settings.preset));
-        Ok(World::new(&self.federation(settings)?, self.inputs(), costs, &seed, interceptor))
+        Ok(InProcess::new(&self.federation(settings)?, self.inputs(), costs, &seed, interceptor))
     }
 
     /// What the parties agree on, without any of them.

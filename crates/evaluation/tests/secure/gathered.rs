@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use secsv_evaluation::in_process::{Accounts, Honest};
+use secsv_evaluation::{Accounts, in_process::Honest};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_protocol::{TestRequest, decryptors::Protocol, message::Kind};
 

@@ -1,10 +1,7 @@
 //! What is predicted before a session is what its parties count.
 
 use proptest::{prelude::*, test_runner::TestCaseError};
-use secsv_evaluation::{
-    Error,
-    in_process::{Accounts, Honest},
-};
+use secsv_evaluation::{Accounts, Error, in_process::Honest};
 use secsv_protocol::{
     Error as RoleError, Preset,
     cost::{predict, session},

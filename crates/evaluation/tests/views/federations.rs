@@ -5,8 +5,7 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use secsv_evaluation::{
-    EvaluationResult, EvaluationSettings, SecureEvaluator, client_inputs, evaluate,
-    in_process::Accounts,
+    Accounts, EvaluationResult, EvaluationSettings, SecureEvaluator, client_inputs, evaluate,
     views::{PartyView, Views},
 };
 use secsv_federation::{
@@ -172,7 +171,7 @@ impl Case {
         let evaluation = EvaluationSettings { skip, ..EvaluationSettings::default() };
         let mut result = evaluate(self.run.spec(), &mut evaluator, &evaluation, |_| {}).unwrap();
         evaluator.account_for(self.run.spec(), &mut result);
-        let session = evaluator.world().with_principal(|p| p.session().cloned()).flatten().unwrap();
+        let session = evaluator.in_process().with_principal(|p| p.session().cloned()).flatten().unwrap();
         let views = evaluator.views(self.run.spec()).unwrap();
         Seen { views, result, session, accounts: evaluator.accounts() }
     }

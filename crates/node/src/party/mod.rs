@@ -1,12 +1,12 @@
-//! One party as a process: a role at its desk, a scribe that keeps the journal, links to the others.
+//! One party as a process: a role and its executor, a thread that writes the journal, links to the others.
 
-mod desk;
-mod scribe;
+mod journal_writer;
+mod role_host;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,15 +14,20 @@ use std::{
         mpsc::{self, Sender},
     },
     thread::JoinHandle,
+    time::Duration,
 };
 
 use rand::{TryRngCore as _, rngs::OsRng};
+use secsv_evaluation::{
+    Accounts,
+    executor::{HostedRole, RoleExecutor, Signal},
+};
 use secsv_protocol::{
     Error as RoleError, PartyId, Scope, TestResult, message::Kind, role::Effects, session::Federation,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-pub(crate) use desk::{Act, Hosted, record};
+pub(crate) use role_host::{Act, record};
 
 use crate::{
     Error, Fingerprint,
@@ -32,32 +37,32 @@ use crate::{
     status::Board,
     transport::{Arrival, FinishedTests, Host, PeerLink},
 };
-use desk::{Beginning, Desk};
-use scribe::{Order, Scribe, Witness};
+use journal_writer::{AuditSink, JournalCommand, JournalWriter};
+use role_host::{NodeEvent, NodeHost, NodeState};
 
 /// Messages that wait for the role, in KiB.
-const INBOX: usize = 16 << 10;
+const MAX_INBOX: usize = 16 << 10;
 
 /// One party.
-pub(crate) struct Party<R> {
+pub(crate) struct Party<R: HostedRole> {
     kit: Arc<Kit>,
     instance: [u8; 16],
-    desk: Arc<Desk<R>>,
+    executor: Arc<RoleExecutor<R, NodeHost>>,
     peers: Arc<BTreeMap<PartyId, Arc<PeerLink>>>,
-    scribe: Sender<Order>,
+    writer: Sender<JournalCommand>,
     room: Arc<Semaphore>,
-    parted: AtomicBool,
+    has_goodbye: AtomicBool,
     replies: Arc<AtomicU64>,
     audit: Arc<Mutex<Log>>,
     board: Arc<Board>,
-    /// The scribe's thread.
+    /// The thread that writes the journal.
     writing: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A role as it begins, what it wants done then, and what an earlier process had open.
 pub(crate) type Begun<R> = (R, Effects<R>, Vec<Scope>);
 
-impl<R: Hosted> Party<R> {
+impl<R: HostedRole> Party<R> {
     /// Opens the state directory, builds the role, and has it take what an earlier process received. `files` are digests of
     /// everything that the party will ever encode; none if it encodes nothing any more.
     pub fn open(
@@ -69,83 +74,76 @@ impl<R: Hosted> Party<R> {
     ) -> Result<Arc<Self>, Error> {
         let federation = Arc::new(kit.session()?);
         // Before anybody waits for it.
-        federation.prepare().map_err(Error::Role)?;
+        federation.prepare()?;
         let owner = Owner { party: kit.own, federation: kit.digest, files };
         let random = draw()?;
         let journal = Journal::open(state, &owner, || random)?;
-        let (audit, _) = Log::open(state, &kit)?;
-        let audit = Arc::new(Mutex::new(audit));
         let (role, first, open) = build(&federation, &journal)?;
         let (replay, waiting) = (journal.replay()?, journal.unacknowledged()?);
         let board = Arc::new(Board::new(&kit));
-        let mut witness = Auditor { log: audit.clone(), board: None };
-        replay.iter().try_for_each(|message| witness.received(message))?;
-        waiting.iter().try_for_each(|message| witness.sent(message))?;
-        witness.write_out()?;
-        for peer in gaps(&audit, &kit, &journal) {
-            tracing::error!(
-                peer,
-                "the audit log lacks messages that the journal knows: `secsv verify` will say so"
-            );
-        }
-        witness.kept(&|peer| journal.next_in(peer));
-        witness.board = Some(board.clone());
+        let (log, _) = Log::open(state, &kit)?;
+        let auditor = Auditor::catch_up(log, &kit, &journal, (&replay, &waiting), &board)?;
         let finished_tests = FinishedTests::default();
         let peers = Arc::new(peers(&kit, &journal, &board, waiting, &finished_tests));
-        let (scribe, orders) = mpsc::channel();
+        let (writer, commands) = mpsc::channel();
         let about = replay.iter().map(|message| message.scope.whole()).chain(open);
-        let resuming: BTreeSet<Scope> = about.filter(|scope| !role.is_open(*scope)).collect();
-        let desk = Arc::new(Desk::new(Beginning {
-            own: kit.own,
-            federation,
-            role,
+        let state = NodeState {
             due: peers.keys().map(|&peer| (peer, journal.next_in(peer))).collect(),
             finished: journal.finished().clone(),
-            resuming,
-            scribe: scribe.clone(),
+            resuming: about.filter(|scope| !role.is_open(*scope)).collect(),
+            held: Vec::new(),
+            requests: BTreeMap::new(),
+            accounts: Accounts::default(),
+            places: journal.places()?,
+        };
+        let host = NodeHost {
+            own: kit.own,
+            federation,
+            writer: writer.clone(),
             shelf: journal.shelf().clone(),
             peers: peers.clone(),
             finished_tests,
-            places: journal.places()?,
+            session: watch::Sender::new(None),
             board: board.clone(),
-        }));
-        let instance = journal.instance();
-        let witness: Option<Box<dyn Witness>> = Some(Box::new(witness));
+        };
         let replies = Arc::new(AtomicU64::new(journal.replies()));
-        let scribe_work =
-            Scribe { journal, peers: peers.clone(), witness, results, replies: replies.clone() };
         let party = Arc::new(Self {
             kit,
-            instance,
-            desk,
-            peers,
-            scribe,
-            room: Arc::new(Semaphore::new(INBOX)),
-            parted: AtomicBool::new(false),
-            replies,
-            audit,
+            instance: journal.instance(),
+            executor: Arc::new(RoleExecutor::new(role, state, host, Arc::<Signal>::default())),
+            peers: peers.clone(),
+            writer,
+            room: Arc::new(Semaphore::new(MAX_INBOX)),
+            has_goodbye: AtomicBool::new(false),
+            replies: replies.clone(),
+            audit: auditor.log.clone(),
             board,
             writing: Mutex::new(None),
         });
-        party.spawn_threads(scribe_work, orders)?;
-        party.desk.act(Box::new(move |_| Ok((first, Vec::new()))));
-        replay.into_iter().for_each(|message| party.desk.replay(message));
+        let audit: Option<Box<dyn AuditSink>> = Some(Box::new(auditor));
+        party.spawn_threads(JournalWriter { journal, peers, audit, results, replies }, commands)?;
+        party.act(Box::new(move |_| Ok((first, Vec::new()))));
+        replay.into_iter().for_each(|message| party.executor.replay(NodeEvent::Replay(message)));
         Ok(party)
     }
 
-    fn spawn_threads(&self, scribe: Scribe, orders: mpsc::Receiver<Order>) -> Result<(), Error> {
+    fn spawn_threads(
+        &self,
+        writer: JournalWriter,
+        commands: mpsc::Receiver<JournalCommand>,
+    ) -> Result<(), Error> {
         let failed = |source| Error::System { what: "a thread", source };
-        let desk = self.desk.clone();
+        let executor = self.executor.clone();
         let writing = move || {
-            if let Err(error) = scribe.run(&orders) {
-                desk.fail(error);
+            if let Err(error) = writer.run(&commands) {
+                executor.fail(error);
             }
         };
-        let writing = std::thread::Builder::new().name("scribe".into()).spawn(writing).map_err(failed)?;
+        let writing = std::thread::Builder::new().name("journal".into()).spawn(writing).map_err(failed)?;
         *self.writing.lock().unwrap_or_else(PoisonError::into_inner) = Some(writing);
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            let desk = self.desk.clone();
-            let worker = std::thread::Builder::new().name("worker".into()).spawn(move || desk.work());
+            let executor = self.executor.clone();
+            let worker = std::thread::Builder::new().name("worker".into()).spawn(move || executor.work());
             worker.map_err(failed)?;
         }
         Ok(())
@@ -153,12 +151,28 @@ impl<R: Hosted> Party<R> {
 
     /// Has the role do something.
     pub fn act(&self, act: Act<R>) {
-        self.desk.act(act);
+        self.executor.push(NodeEvent::Act(act));
     }
 
-    /// The role's desk.
-    pub fn desk(&self) -> &Desk<R> {
-        &self.desk
+    /// Looks at the role as soon as it is at rest.
+    pub fn look<T>(&self, look: impl Fn(&R) -> T) -> T {
+        self.executor.look(|role, _| look(role))
+    }
+
+    /// Looks at the role until there is something to see, the time is over or work has ended.
+    pub fn wait_for<T>(&self, time: Duration, look: impl Fn(&R) -> Option<T>) -> Result<Option<T>, Error> {
+        self.executor.wait_for(time, look)
+    }
+
+    /// What this process's work and messages have cost so far.
+    pub fn accounts(&self) -> Accounts {
+        let traffic = self.executor.look(|_, state| state.accounts.traffic.clone());
+        Accounts { traffic, ..self.executor.accounts() }
+    }
+
+    /// Has clients hear what is finished.
+    pub fn send_finished(&self, scopes: &[Scope]) {
+        self.executor.host.send_finished(scopes);
     }
 
     /// The links.
@@ -167,8 +181,8 @@ impl<R: Hosted> Party<R> {
     }
 
     /// Whether the principal has said that all is done.
-    pub fn is_parted(&self) -> bool {
-        self.parted.load(Ordering::Relaxed)
+    pub fn has_goodbye(&self) -> bool {
+        self.has_goodbye.load(Ordering::Relaxed)
     }
 
     /// Ciphertexts that others were to decrypt, whichever process asked them to.
@@ -190,8 +204,8 @@ impl<R: Hosted> Party<R> {
     /// Has the disk keep everything so far.
     pub fn flush(&self) {
         let (reply, kept) = mpsc::sync_channel(1);
-        if self.scribe.send(Order::Flush(reply)).is_ok() {
-            // The scribe has failed: that is told elsewhere.
+        if self.writer.send(JournalCommand::Flush(reply)).is_ok() {
+            // The writer has failed: that is told elsewhere.
             let _ = kept.recv();
         }
     }
@@ -199,13 +213,13 @@ impl<R: Hosted> Party<R> {
     /// Has the disk keep everything so far, and ends the threads that work. The state directory is free then.
     pub fn stop(&self) {
         self.flush();
-        self.desk.stop();
+        self.executor.stop();
         // It may have ended by itself: that is told elsewhere.
-        let _ = self.scribe.send(Order::End);
+        let _ = self.writer.send(JournalCommand::End);
         let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner).take();
-        writing.into_iter().for_each(|writing| {
+        if let Some(writing) = writing {
             let _ = writing.join();
-        });
+        }
     }
 }
 
@@ -262,21 +276,48 @@ struct Auditor {
 }
 
 impl Auditor {
+    /// Enters what the journal has and the log may lack.
+    fn catch_up(
+        log: Log,
+        kit: &Kit,
+        journal: &Journal,
+        (received, sent): (&[Inbound], &[Outbound]),
+        board: &Arc<Board>,
+    ) -> Result<Self, Error> {
+        let mut auditor = Self { log: Arc::new(Mutex::new(log)), board: None };
+        received.iter().try_for_each(|message| auditor.received(message))?;
+        sent.iter().try_for_each(|message| auditor.sent(message))?;
+        auditor.write_out()?;
+        for peer in gaps(&auditor.log, kit, journal) {
+            tracing::error!(
+                peer,
+                "the audit log lacks messages that the journal knows: `secsv verify` will say so"
+            );
+        }
+        auditor.stored(&|peer| journal.next_in(peer));
+        auditor.board = Some(board.clone());
+        Ok(auditor)
+    }
+
     fn log(&self) -> std::sync::MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Witness for Auditor {
+impl AuditSink for Auditor {
     fn received(&mut self, message: &Inbound) -> Result<(), Error> {
         let Inbound { from, number, kind, length, digest, .. } = *message;
-        self.board.iter().for_each(|board| board.received(from, length));
+        if let Some(board) = &self.board {
+            board.received(from, length);
+        }
         Ok(self.log().append(Direction::Received, from, kind, number, length, Fingerprint(digest))?)
     }
 
     fn sent(&mut self, message: &Outbound) -> Result<(), Error> {
         let Outbound { to, number, kind, length, digest, .. } = *message;
-        self.board.iter().for_each(|board| board.sent(to, length));
+        if let Some(board) = &self.board {
+            board.sent(to, length);
+        }
         Ok(self.log().append(Direction::Sent, to, kind, number, length, Fingerprint(digest))?)
     }
 
@@ -288,12 +329,12 @@ impl Witness for Auditor {
         Ok(self.log().sync()?)
     }
 
-    fn kept(&mut self, due: &dyn Fn(PartyId) -> u64) {
+    fn stored(&mut self, due: &dyn Fn(PartyId) -> u64) {
         self.log().kept(due);
     }
 }
 
-impl<R: Hosted> Host for Party<R> {
+impl<R: HostedRole> Host for Party<R> {
     fn federation(&self) -> [u8; 32] {
         self.kit.digest
     }
@@ -308,38 +349,38 @@ impl<R: Hosted> Host for Party<R> {
 
     async fn first_instance(&self, id: PartyId, instance: [u8; 16]) -> Option<[u8; 16]> {
         let (reply, known) = oneshot::channel();
-        self.scribe.send(Order::Meet(id, instance, reply)).ok()?;
+        self.writer.send(JournalCommand::FirstInstance(id, instance, reply)).ok()?;
         known.await.ok()
     }
 
     async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let share = (bytes / 1024 + 1).min(INBOX);
+        let share = (bytes / 1024 + 1).min(MAX_INBOX);
         self.room.clone().acquire_many_owned(share as u32).await.ok()
     }
 
     async fn max_len(&self, from: PartyId, kind: Kind) -> u64 {
-        self.desk.max_len(from, kind).await
+        self.executor.host.max_len(R::HAS_SESSION, from, kind).await
     }
 
     fn arrive(&self, arrival: Arrival) {
-        self.desk.arrive(arrival);
+        self.executor.push(NodeEvent::Arrival(arrival));
     }
 
     fn acknowledged(&self, peer: PartyId, number: u64) {
         let batch = crate::journal::Batch { acknowledged: vec![(peer, number)], ..Default::default() };
-        // The scribe has failed: that is told elsewhere.
-        let _ = self.scribe.send(Order::Keep(batch, None));
+        // The writer has failed: that is told elsewhere.
+        let _ = self.writer.send(JournalCommand::Store(batch, None));
     }
 
     fn finished(&self, peer: PartyId, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>) {
         if peer == PartyId::Principal {
-            self.desk.finished(scopes, room);
+            self.executor.push(NodeEvent::Finished(scopes, room));
         }
     }
 
     fn goodbye(&self, peer: PartyId) {
         if peer == PartyId::Principal {
-            self.parted.store(true, Ordering::Relaxed);
+            self.has_goodbye.store(true, Ordering::Relaxed);
         }
     }
 }

@@ -73,7 +73,7 @@ impl Role for Clerk {
     }
 }
 
-impl Hosted for Clerk {
+impl HostedRole for Clerk {
     fn is_open(&self, _: Scope) -> bool {
         self.is_open
     }
@@ -115,8 +115,8 @@ fn arrive_for(party: &Party<Clerk>, number: u64, place: u32, last: u8) {
 
 fn await_taken(party: &Party<Clerk>, taken: &[u8]) {
     let begun = Instant::now();
-    while party.desk().look(|clerk| clerk.taken.clone()) != taken {
-        assert!(begun.elapsed() < PATIENCE, "{:?}", party.desk().look(|clerk| clerk.taken.clone()));
+    while party.look(|clerk| clerk.taken.clone()) != taken {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", party.look(|clerk| clerk.taken.clone()));
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -127,7 +127,7 @@ fn a_bad_message_that_had_to_wait_does_no_harm() {
     let directory = tempfile::tempdir().unwrap();
     let party = open(&directory, false);
     [5, BAD, 6].into_iter().zip(0..).for_each(|(last, number)| arrive(&party, number, last));
-    assert!(party.desk().look(|clerk| clerk.taken.is_empty()));
+    assert!(party.look(|clerk| clerk.taken.is_empty()));
     party.act(Box::new(|clerk| {
         clerk.is_open = true;
         Ok((Effects::default(), Vec::new()))
@@ -138,7 +138,7 @@ fn a_bad_message_that_had_to_wait_does_no_harm() {
     await_taken(&party, &[5, 6]);
     arrive(&party, 3, 8);
     await_taken(&party, &[5, 6, 8]);
-    assert!(party.desk().wait_for(Duration::ZERO, |_| Some(())).is_ok());
+    assert!(party.wait_for(Duration::ZERO, |_| Some(())).is_ok());
     party.stop();
 }
 
@@ -148,10 +148,10 @@ fn nothing_is_taken_after_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let party = open(&directory, true);
     arrive(&party, 0, FATAL);
-    assert!(party.desk().wait_for(PATIENCE, |_| None::<()>).is_err());
+    assert!(party.wait_for(PATIENCE, |_| None::<()>).is_err());
     arrive(&party, 1, 9);
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(party.desk().look(|clerk| clerk.taken.clone()), [FATAL]);
+    assert_eq!(party.look(|clerk| clerk.taken.clone()), [FATAL]);
     party.stop();
     let kit = kit(&directory);
     let owner = Owner { party: kit.own, federation: kit.digest, files: None };
@@ -173,7 +173,7 @@ fn what_has_ended_is_let_go_of() {
         Ok((Effects::default(), Vec::new()))
     }));
     await_taken(&party, &[5, 9]);
-    assert_eq!(party.desk().look(|clerk| clerk.ended.clone()), [Scope::Test(7)]);
+    assert_eq!(party.look(|clerk| clerk.ended.clone()), [Scope::Test(7)]);
     party.stop();
     let kit = kit(&directory);
     let owner = Owner { party: kit.own, federation: kit.digest, files: None };
@@ -225,7 +225,7 @@ fn nothing_is_said_twice_with_other_words() {
     arrive(&party, 0, COUNT);
     await_taken(&party, &[COUNT]);
     arrive(&party, 1, COUNT);
-    let failure = party.desk().wait_for(PATIENCE, |_| None::<()>).unwrap_err();
+    let failure = party.wait_for(PATIENCE, |_| None::<()>).unwrap_err();
     assert!(failure.to_string().contains("a second reply from principal for one place"), "{failure}");
     party.stop();
     let kit = kit(&directory);
@@ -253,7 +253,7 @@ fn a_fault_that_work_finds_harms_its_sender_alone() {
     let (name, because) = refused().unwrap();
     assert_eq!(name, party.kit.name(PartyId::Client(0)));
     assert!(because.unwrap().contains("what work found"));
-    assert!(party.desk().wait_for(Duration::ZERO, |_| Some(())).is_ok());
+    assert!(party.wait_for(Duration::ZERO, |_| Some(())).is_ok());
     party.stop();
     let party = open(&directory, true);
     arrive(&party, 2, 6);

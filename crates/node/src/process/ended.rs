@@ -3,6 +3,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use secsv_evaluation::executor::HostedRole;
 use secsv_protocol::{
     Error as RoleError, PartyId,
     role::{Effects, Incoming, Role},
@@ -14,7 +15,7 @@ use crate::{
     Error,
     journal::{self, Owner},
     kit::Kit,
-    party::{Hosted, Party},
+    party::Party,
 };
 
 /// The role of a party that has nothing left to do.
@@ -35,7 +36,7 @@ impl Role for Ended {
     }
 }
 
-impl Hosted for Ended {
+impl HostedRole for Ended {
     const HAS_SESSION: bool = false;
 }
 

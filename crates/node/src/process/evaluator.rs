@@ -14,7 +14,7 @@ use secsv_protocol::{
     session::{Federation, Session},
 };
 
-use super::{GLANCE, Network};
+use super::{Network, POLL_INTERVAL};
 use crate::{
     Error,
     journal::TestRecord,
@@ -94,7 +94,7 @@ impl NetworkEvaluator<'_> {
             if let Some(found) = open.found.pop_front() {
                 return Ok(found);
             }
-            match self.results.recv_timeout(GLANCE) {
+            match self.results.recv_timeout(POLL_INTERVAL) {
                 Ok(found) => {
                     for (round, test) in open.asked.get(&found.0).into_iter().flat_map(tests_of) {
                         self.party.board().done(round, test.coalition);
@@ -105,7 +105,7 @@ impl NetworkEvaluator<'_> {
                 Err(RecvTimeoutError::Timeout) => {
                     self.network.check()?;
                     (self.watch)()?;
-                    self.party.desk().wait_for(std::time::Duration::ZERO, |_| None::<()>)?;
+                    self.party.wait_for(std::time::Duration::ZERO, |_| None::<()>)?;
                 }
             }
         }

@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use secsv_evaluation::executor::HostedRole;
 use secsv_protocol::PartyId;
 use tokio::{runtime::Runtime, signal::unix::SignalKind};
 
@@ -28,7 +29,7 @@ pub use values::Values;
 use crate::{
     Error,
     kit::Kit,
-    party::{Hosted, Party},
+    party::Party,
     status::{self, Phase, StatusPages},
     transport::{self, Identity, Listening},
 };
@@ -36,7 +37,7 @@ use crate::{
 /// How long a party that has the values waits to be told that all is done.
 const GOODBYE: Duration = Duration::from_secs(30);
 /// How often a party that waits looks up.
-const GLANCE: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What every process is told.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ struct Network {
 
 impl Network {
     /// Listens and dials.
-    fn start<R: Hosted>(
+    fn start<R: HostedRole>(
         party: &Arc<Party<R>>,
         kit: &Arc<Kit>,
         options: &NodeOptions,
@@ -120,7 +121,7 @@ pub(crate) fn listen_address(kit: &Kit, told: Option<&str>) -> Option<String> {
 }
 
 /// Waits for the values, and then until nobody needs this party any more.
-fn await_values<R: Hosted>(
+fn await_values<R: HostedRole>(
     party: &Party<R>,
     network: &Network,
     values: impl Fn(&R) -> Option<Vec<u8>>,
@@ -128,13 +129,13 @@ fn await_values<R: Hosted>(
     party.board().phase(Phase::Running);
     let values = loop {
         network.check()?;
-        if let Some(values) = party.desk().wait_for(GLANCE, &values)? {
+        if let Some(values) = party.wait_for(POLL_INTERVAL, &values)? {
             break values;
         }
     };
     tracing::info!("the values have come");
     let since = Instant::now();
-    while !party.is_parted() && since.elapsed() < GOODBYE {
+    while !party.has_goodbye() && since.elapsed() < GOODBYE {
         network.check()?;
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -142,7 +143,11 @@ fn await_values<R: Hosted>(
 }
 
 /// Ends a party that has done its part, or was stopped.
-fn finish<R: Hosted, T>(party: &Party<R>, network: Network, outcome: Result<T, Error>) -> Result<T, Error> {
+fn finish<R: HostedRole, T>(
+    party: &Party<R>,
+    network: Network,
+    outcome: Result<T, Error>,
+) -> Result<T, Error> {
     party.board().phase(match outcome {
         Ok(_) | Err(Error::Stopped) => Phase::Finished,
         Err(_) => Phase::Failed,

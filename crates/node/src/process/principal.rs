@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use secsv_evaluation::executor::HostedRole;
 use secsv_federation::Coalition;
 use secsv_protocol::{
     Assignment, PartyId, Principal, Scope, TestRequest,
@@ -16,7 +17,7 @@ use secsv_protocol::{
 };
 
 use super::{
-    GLANCE, Network, NodeOptions, Values, ended,
+    Network, NodeOptions, POLL_INTERVAL, Values, ended,
     evaluator::{NetworkEvaluator, known_tests},
     finish,
 };
@@ -25,7 +26,7 @@ use crate::{
     audit::{AuditDefect, AuditError, RESULT_FILE},
     journal::TestRecord,
     kit::Kit,
-    party::{Hosted, Party, local},
+    party::{Party, local},
     status::Phase,
     transport::LinkState,
 };
@@ -197,7 +198,7 @@ impl Attendance {
             self.away = away;
             party.act(Box::new(move |role| Ok((role.set_away(away)?, Vec::new()))));
         }
-        let clients = party.desk().look(Principal::awaited);
+        let clients = party.look(Principal::awaited);
         let auxiliary = party.peers().get(&PartyId::Auxiliary).filter(|_| self.needs_auxiliary);
         let auxiliary = auxiliary.filter(|auxiliary| self.is_away(&auxiliary.link_state()));
         let clients = clients.members().map(PartyId::Client);
@@ -230,7 +231,7 @@ fn names(party: &Party<Principal>, parties: impl Iterator<Item = PartyId>) -> St
 /// Clients that were away when tests ended learn it now.
 fn remind(party: &Party<Principal>, finished: &[u64]) {
     let over: Vec<_> = finished.iter().map(|&test| Scope::Test(test)).collect();
-    party.desk().tell_ends(&over);
+    party.send_finished(&over);
 }
 
 /// The agreement, once everybody has introduced themselves.
@@ -238,12 +239,12 @@ fn await_session(party: &Party<Principal>, network: &Network) -> Result<Arc<Sess
     let mut said = Instant::now();
     loop {
         network.check()?;
-        if let Some(session) = party.desk().wait_for(GLANCE, |role| role.session().cloned())? {
+        if let Some(session) = party.wait_for(POLL_INTERVAL, |role| role.session().cloned())? {
             return Ok(session);
         }
         if said.elapsed() > Duration::from_secs(30) {
             said = Instant::now();
-            let awaiting = party.desk().look(secsv_protocol::role::Role::awaiting);
+            let awaiting = party.look(secsv_protocol::role::Role::awaiting);
             tracing::info!(awaiting, "waiting");
         }
     }
@@ -251,9 +252,9 @@ fn await_session(party: &Party<Principal>, network: &Network) -> Result<Arc<Sess
 
 /// What the principal's own process knows about cost, and what was disclosed.
 fn account_for(party: &Party<Principal>, kit: &Kit, result: &mut EvaluationResult) {
-    let (accounts, replies) = (party.desk().accounts(), party.replies());
+    let (accounts, replies) = (party.accounts(), party.replies());
     let (spec, skips) = (&kit.federation.federation, result.skip);
-    let found = party.desk().look(|role| disclosed(role, spec, replies, skips));
+    let found = party.look(|role| disclosed(role, spec, replies, skips));
     account(&accounts, spec, result, found);
 }
 
@@ -267,7 +268,7 @@ fn deliver(
     let values = Values::of(result).encode()?;
     party.act(Box::new(move |role| Ok((role.publish(values), Vec::new()))));
     let since = Instant::now();
-    while party.desk().wait_for(GLANCE, |role| role.has_published().then_some(()))?.is_none() {
+    while party.wait_for(POLL_INTERVAL, |role| role.has_published().then_some(()))?.is_none() {
         network.check()?;
     }
     party.flush();
@@ -298,7 +299,7 @@ fn deliver(
 }
 
 /// Says farewell to everybody who is there.
-fn part<R: Hosted>(party: &Party<R>) {
+fn part<R: HostedRole>(party: &Party<R>) {
     party.peers().values().for_each(|peer| peer.say_goodbye());
     std::thread::sleep(Duration::from_millis(300));
 }

@@ -50,7 +50,7 @@ fn confirm(party: &Party<Auxiliary>, kit: &Kit, values: &Values) -> Result<(), E
     if federation.settings.protocol == Protocol::Hesv {
         return Ok(());
     }
-    let recount = party.desk().look(Auxiliary::recount);
+    let recount = party.look(Auxiliary::recount);
     let may_skip = kit.evaluation()?.skip != SkipMode::Off;
     let spec = &kit.federation.federation;
     let found = Confirmation::new(spec, &federation, &values.utilities, may_skip, &recount);
