@@ -53,7 +53,7 @@ pub enum Error {
     },
     /// What parties saw cannot be read or written.
     #[error(transparent)]
-    Views(#[from] crate::views::ViewsError),
+    Views(#[from] crate::views_error::ViewsError),
     /// The principal tells a count that the auxiliary found to be another.
     #[error(
         "round {round}, coalition {coalition}: the principal told {told} samples right, the auxiliary counted {counted} \

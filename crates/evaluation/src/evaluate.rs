@@ -7,33 +7,13 @@ use std::{
 };
 
 use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, skip::SkipMode};
-use secsv_shapley::{Federated, FederatedValues, Method, Settings, Values};
+use secsv_shapley::{Federated, FederatedValues, Values};
 
 use crate::{
-    Error, Evaluator,
+    Error, EvaluationSettings, Evaluator,
     outcomes::{Outcome, RoundOutcomes},
     result::{EvaluationResult, Operations, RoundResult, Timing, UtilityResult},
 };
-
-/// How to value a federation.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EvaluationSettings {
-    /// The estimator.
-    pub method: Method,
-    /// What it is told, the seed included.
-    pub estimator: Settings,
-    /// Whether samples are skipped.
-    pub skip: SkipMode,
-    /// Whether skipped samples are tested after all, to count those that should not have been.
-    pub verify_skip: bool,
-}
-
-impl Default for EvaluationSettings {
-    fn default() -> Self {
-        let estimator = Settings::default();
-        Self { method: Method::Exact, estimator, skip: SkipMode::Off, verify_skip: false }
-    }
-}
 
 /// How far an evaluation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,6 +101,9 @@ pub struct RunningRole<R, S> {
     pub state: S,
 }
 
+/// Jobs that follow from an event, and messages.
+pub type Consequences<R, O> = (Vec<Job<R>>, O);
+
 /// What stands around a role: how it takes events, and what becomes of its effects. Every error ends all work.
 pub trait RoleHost<R: HostedRole>: Send + Sync + 'static {
     /// What is kept with the role.
@@ -117,14 +120,14 @@ pub trait RoleHost<R: HostedRole>: Send + Sync + 'static {
         &self,
         running: &mut RunningRole<R, Self::State>,
         event: Self::Event,
-    ) -> Result<(Vec<Job<R>>, Self::Output), Self::Error>;
+    ) -> Result<Consequences<R, Self::Output>, Self::Error>;
 
     /// Has the role take what a job found.
     fn on_found(
         &self,
         running: &mut RunningRole<R, Self::State>,
         found: Continuation<R>,
-    ) -> Result<(Vec<Job<R>>, Self::Output), Self::Error>;
+    ) -> Result<Consequences<R, Self::Output>, Self::Error>;
 
     /// Judges the error of a job.
     fn on_job_error(&self, error: RoleError) -> Result<(), Self::Error> {
@@ -156,7 +159,11 @@ struct ExecutorState<R: HostedRole, H: RoleHost<R>> {
     accounts: Accounts,
 }
 
-enum Next<R, E> {
+/// The role with the event that it takes.
+type TakenEvent<R, H> =
+    (Box<RunningRole<R, <H as RoleHost<R>>::State>>, NextEvent<R, <H as RoleHost<R>>::Event>);
+
+enum NextEvent<R, E> {
     Event(E),
     Found(Continuation<R>),
 }
@@ -175,18 +182,18 @@ impl<R: HostedRole, H: RoleHost<R>> ExecutorState<R, H> {
         self.running.is_some() && (!self.found.is_empty() || (has_replay || has_new) && may_take)
     }
 
-    fn next_event(&mut self) -> Option<(Box<RunningRole<R, H::State>>, Next<R, H::Event>)> {
+    fn next_event(&mut self) -> Option<TakenEvent<R, H>> {
         if self.stopping || !self.has_event() {
             return None;
         }
         let running = self.running.take()?;
         if let Some(found) = self.found.pop_front() {
-            return Some((running, Next::Found(found)));
+            return Some((running, NextEvent::Found(found)));
         }
         let replayed = self.replays.pop_front();
         self.is_catching_up = replayed.is_some();
         match replayed.or_else(|| self.inbox.pop_front()) {
-            Some(event) => Some((running, Next::Event(event))),
+            Some(event) => Some((running, NextEvent::Event(event))),
             None => {
                 self.running = Some(running);
                 None
@@ -259,8 +266,8 @@ impl<R: HostedRole, H: RoleHost<R>> RoleExecutor<R, H> {
     pub fn run_event(&self, deliver: impl FnOnce(H::Output)) -> bool {
         let Some((mut running, next)) = self.lock().next_event() else { return false };
         let done = catch_unwind(AssertUnwindSafe(|| match next {
-            Next::Event(event) => self.host.on_event(&mut running, event),
-            Next::Found(found) => self.host.on_found(&mut running, found),
+            NextEvent::Event(event) => self.host.on_event(&mut running, event),
+            NextEvent::Found(found) => self.host.on_found(&mut running, found),
         }));
         let panicked = RoleError::Local { what: "the role panicked" };
         self.settle(running, done.unwrap_or_else(|_| Err(panicked.into())), deliver, 1);
@@ -330,7 +337,7 @@ impl<R: HostedRole, H: RoleHost<R>> RoleExecutor<R, H> {
     fn settle(
         &self,
         mut running: Box<RunningRole<R, H::State>>,
-        done: Result<(Vec<Job<R>>, H::Output), H::Error>,
+        done: Result<Consequences<R, H::Output>, H::Error>,
         deliver: impl FnOnce(H::Output),
         awake: usize,
     ) {

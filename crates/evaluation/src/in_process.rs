@@ -45,8 +45,8 @@ impl Interceptor for Honest {
 /// Results of tests, by test.
 type Results = Vec<(u64, Vec<TestResult>)>;
 /// Jobs, and messages to be delivered.
-type Step<R> = (Vec<Job<R>>, Vec<Envelope>);
-type Running<R> = RunningRole<R, MemoryLinks>;
+type HostedStep<R> = (Vec<Job<R>>, Vec<Envelope>);
+type MemoryRole<R> = RunningRole<R, MemoryLinks>;
 type Executor<R> = RoleExecutor<R, MemoryHost>;
 
 /// A role among others in the same process.
@@ -56,7 +56,7 @@ struct MemoryHost {
 }
 
 impl MemoryHost {
-    fn step<R: HostedRole>(&self, running: &mut Running<R>, effects: Effects<R>) -> Step<R> {
+    fn step<R: HostedRole>(&self, running: &mut MemoryRole<R>, effects: Effects<R>) -> HostedStep<R> {
         let results = running.role.harvest().results;
         if !results.is_empty() {
             lock(&self.results).extend(results);
@@ -73,7 +73,7 @@ impl<R: HostedRole> RoleHost<R> for MemoryHost {
     type Output = Vec<Envelope>;
     type Error = Error;
 
-    fn on_event(&self, running: &mut Running<R>, envelope: Envelope) -> Result<Step<R>, Error> {
+    fn on_event(&self, running: &mut MemoryRole<R>, envelope: Envelope) -> Result<HostedStep<R>, Error> {
         let mut effects = Effects::default();
         for message in running.state.open(envelope)? {
             effects.and(running.role.handle(message)?);
@@ -81,14 +81,14 @@ impl<R: HostedRole> RoleHost<R> for MemoryHost {
         Ok(self.step(running, effects))
     }
 
-    fn on_found(&self, running: &mut Running<R>, found: Continuation<R>) -> Result<Step<R>, Error> {
+    fn on_found(&self, running: &mut MemoryRole<R>, found: Continuation<R>) -> Result<HostedStep<R>, Error> {
         let effects = found(&mut running.role)?;
         Ok(self.step(running, effects))
     }
 }
 
 /// A party, whatever its role.
-trait Party {
+trait AnyParty {
     /// Has the role take an event, if there is one; `post` delivers what it sends.
     fn run_event(&self, post: &dyn Fn(Vec<Envelope>)) -> bool;
     fn run_job(&self) -> bool;
@@ -99,7 +99,7 @@ trait Party {
     fn awaiting(&self, own: PartyId) -> Option<String>;
 }
 
-impl<R: HostedRole> Party for Executor<R> {
+impl<R: HostedRole> AnyParty for Executor<R> {
     fn run_event(&self, post: &dyn Fn(Vec<Envelope>)) -> bool {
         self.run_event(post)
     }
@@ -202,7 +202,7 @@ impl InProcess {
     pub fn accounts(&self) -> Accounts {
         let mut all = lock(&self.exchange).accounts.clone();
         for party in self.parties() {
-            let accounts = self.party(party).map(Party::accounts).unwrap_or_default();
+            let accounts = self.party(party).map(AnyParty::accounts).unwrap_or_default();
             all.add_work(&accounts.seconds, accounts.operations);
         }
         all
@@ -309,7 +309,7 @@ impl InProcess {
         act: impl FnOnce(&mut Principal) -> Result<(T, Effects<Principal>), Error>,
     ) -> Result<T, Error> {
         let host = &self.principal.host;
-        let act = |running: &mut Running<Principal>| {
+        let act = |running: &mut MemoryRole<Principal>| {
             let (answer, effects) = act(&mut running.role)?;
             // A test of no sample ends as it is asked for.
             let (jobs, outbox) = host.step(running, effects);
@@ -362,7 +362,7 @@ impl InProcess {
         let mut parties = in_turn().filter_map(|party| self.party(party));
         let post = |outbox| self.post(outbox);
         parties.any(|party| party.run_event(&post))
-            || in_turn().filter_map(|party| self.party(party)).any(Party::run_job)
+            || in_turn().filter_map(|party| self.party(party)).any(AnyParty::run_job)
     }
 
     fn parties(&self) -> impl Iterator<Item = PartyId> {
@@ -370,11 +370,11 @@ impl InProcess {
         [PartyId::Principal, PartyId::Auxiliary].into_iter().chain(clients)
     }
 
-    fn party(&self, party: PartyId) -> Option<&dyn Party> {
+    fn party(&self, party: PartyId) -> Option<&dyn AnyParty> {
         match party {
             PartyId::Principal => Some(&self.principal),
             PartyId::Auxiliary => Some(&self.auxiliary),
-            PartyId::Client(position) => self.clients.get(position).map(|client| client as &dyn Party),
+            PartyId::Client(position) => self.clients.get(position).map(|client| client as &dyn AnyParty),
         }
     }
 

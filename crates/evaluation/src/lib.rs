@@ -40,20 +40,22 @@ mod result;
 pub mod role_evaluator;
 mod secure;
 pub mod secure_result;
+mod settings;
 pub mod views;
+mod views_error;
 
 pub use clear::ClearEvaluator;
 pub use cumulative::CumulativeEvaluator;
 pub use error::{Error, LinkDefect};
-pub use evaluate::{EvaluationSettings, Progress, evaluate};
+pub use evaluate::{Progress, evaluate};
 pub use evaluator::{CostModel, Evaluator, Next, Test};
 pub use executor::Accounts;
 pub use exposure::exposure_result;
 pub use memory_link::{Envelope, rehearse_message};
 pub use plan::{Held, Plan, PlanResult, PlannedCost};
-pub use recount::{Confirmation, Difference};
 pub use result::{
-    DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult, ExposureRow, KindTraffic,
-    Operations, RoundResult, SecurityResult, Timing, Traffic, UtilityResult,
+    Confirmation, Difference, DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult,
+    ExposureRow, KindTraffic, Operations, RoundResult, SecurityResult, Timing, Traffic, UtilityResult,
 };
 pub use secure::{SecureEvaluator, client_inputs};
+pub use settings::EvaluationSettings;

@@ -72,11 +72,11 @@ impl Envelope {
 pub(crate) struct MemoryLinks {
     own: PartyId,
     sent: BTreeMap<PartyId, u64>,
-    received: BTreeMap<PartyId, Received>,
+    received: BTreeMap<PartyId, IncomingEnd>,
 }
 
 #[derive(Default)]
-struct Received {
+struct IncomingEnd {
     due: u64,
     /// Messages whose predecessors are missing.
     early: BTreeMap<u64, Incoming>,

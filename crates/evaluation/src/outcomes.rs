@@ -202,7 +202,7 @@ struct Gathering {
 }
 
 /// How often samples of a round are gathered, at most.
-pub(crate) const MOST_GATHERED: usize = 2;
+pub(crate) const MAX_GATHERED: usize = 2;
 /// What one model's first-layer output costs, in replies with it: two products and a half handed on.
 const OUTPUT_COST: usize = 2;
 
@@ -215,7 +215,7 @@ impl Gathering {
     fn gather(&mut self, table: &SkipTable, participants: Coalition, size: usize) {
         // Owners test everybody's model themselves.
         self.wanted.retain(|coalition| coalition.len() >= size && *coalition != participants);
-        if size < 2 || self.times == MOST_GATHERED {
+        if size < 2 || self.times == MAX_GATHERED {
             return;
         }
         let Some(found) = table.unsettled(self.wanted.iter().copied()) else { return };

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Test, Traffic, client_inputs,
     evaluate::exact_tests,
-    outcomes::MOST_GATHERED,
+    outcomes::MAX_GATHERED,
     role_evaluator::{protocol_name, requests},
     secure_result::{messages, parameters, security, traffic},
 };
@@ -112,7 +112,7 @@ impl Plan {
             };
             requests(&session, tests.iter().map(request).collect())
         };
-        let gathered = if skips && settings.protocol == Protocol::SecSv { MOST_GATHERED } else { 0 };
+        let gathered = if skips && settings.protocol == Protocol::SecSv { MAX_GATHERED } else { 0 };
         let at_most = predict(&session, &asked(true), gathered).map_err(Error::Role)?;
         let at_least = skips.then(|| predict(&session, &asked(false), 0)).transpose().map_err(Error::Role)?;
         Ok(Self { session, inputs, tests, at_most, at_least })

@@ -4,37 +4,8 @@ use std::collections::BTreeMap;
 
 use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId};
 use secsv_protocol::{Counted, Recount, session::Federation};
-use serde::{Deserialize, Serialize};
 
-use crate::{Error, UtilityResult};
-
-/// How many of the counts that were told the auxiliary confirms.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Confirmation {
-    /// Counts that were told: one for each round and coalition.
-    pub told: usize,
-    /// Those that the auxiliary counted too, and found the same. Skipped samples are taken as right.
-    pub confirmed: usize,
-    /// Those that it found to be others.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub differing: Vec<Difference>,
-    /// Clients whose commitments are not to what the principal opened: what they had a part in cannot be counted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub disputed: Vec<ClientId>,
-}
-
-/// A count that was told and is not what was counted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
-    /// Which round.
-    pub round: RoundId,
-    /// The members.
-    pub coalition: Vec<ClientId>,
-    /// Samples predicted right, as the principal tells.
-    pub told: usize,
-    /// The same, as the auxiliary counted.
-    pub counted: usize,
-}
+use crate::{Confirmation, Difference, Error, UtilityResult};
 
 impl Confirmation {
     /// Holds what was told against what was counted.

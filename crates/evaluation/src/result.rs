@@ -43,7 +43,7 @@ pub struct EvaluationResult {
     pub messages: Vec<KindTraffic>,
     /// How many counts the auxiliary confirms, where it is in the same process; elsewhere its own log says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recount: Option<crate::Confirmation>,
+    pub recount: Option<Confirmation>,
     /// The most memory this process had at any time, where the system tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
@@ -214,4 +214,32 @@ pub struct EncryptionParameters {
     pub plaintext_bits: u32,
     /// Bits of security.
     pub security_bits: u32,
+}
+
+/// How many of the counts that were told the auxiliary confirms.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmation {
+    /// Counts that were told: one for each round and coalition.
+    pub told: usize,
+    /// Those that the auxiliary counted too, and found the same. Skipped samples are taken as right.
+    pub confirmed: usize,
+    /// Those that it found to be others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differing: Vec<Difference>,
+    /// Clients whose commitments are not to what the principal opened: what they had a part in cannot be counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disputed: Vec<ClientId>,
+}
+
+/// A count that was told and is not what was counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Which round.
+    pub round: RoundId,
+    /// The members.
+    pub coalition: Vec<ClientId>,
+    /// Samples predicted right, as the principal tells.
+    pub told: usize,
+    /// The same, as the auxiliary counted.
+    pub counted: usize,
 }

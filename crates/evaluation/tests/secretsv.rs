@@ -353,7 +353,7 @@ impl Interceptor for Terse {
     fn pass(&mut self, mut envelope: Envelope) -> Vec<Envelope> {
         if envelope.kind == self.0 {
             let Envelope { from, to, kind, ref content, .. } = envelope;
-            let number = envelope.head().unwrap().number;
+            let number = envelope.head().map_or(0, |head| head.number);
             let content = content[..content.len() - 8].to_vec();
             envelope = Envelope::new(from, to, kind, number, content);
         }

@@ -3,7 +3,10 @@
 use secsv_federation::ClientId;
 use secsv_protocol::{PartyId, exposure::Exposure};
 
-use crate::{Error, fingerprint::to_hex, kit::Kit};
+use crate::{
+    fingerprint::to_hex,
+    kit::{Kit, KitError},
+};
 
 /// Digits of the word.
 const DIGITS: usize = 10;
@@ -33,9 +36,9 @@ impl Question {
 
     /// What others can do with a client's samples and models, by its kit alone; nothing where nobody can do anything, and for
     /// servers, who own neither.
-    pub fn exposure(kit: &Kit) -> Result<Option<Self>, Error> {
+    pub fn exposure(kit: &Kit) -> Result<Option<Self>, ConsentError> {
         let PartyId::Client(position) = kit.own else { return Ok(None) };
-        let exposure = Exposure::new(&kit.session()?).map_err(Error::Role)?;
+        let exposure = Exposure::new(&kit.session()?)?;
         if !exposure.is_exposed(position) {
             return Ok(None);
         }
@@ -44,11 +47,11 @@ impl Question {
     }
 
     /// Goes on if the answer is the word.
-    pub fn answered(self, given: Option<&str>) -> Result<(), Error> {
+    pub fn answered(self, given: Option<&str>) -> Result<(), ConsentError> {
         if given == Some(self.word.as_str()) {
             return Ok(());
         }
-        Err(Error::Unaccepted { given: given.map(str::to_owned), question: Box::new(self) })
+        Err(ConsentError::Unaccepted { given: given.map(str::to_owned), question: Box::new(self) })
     }
 }
 
@@ -60,5 +63,46 @@ impl std::fmt::Display for Question {
             "Whoever answers for these data and accepts this starts again with {} {}",
             self.argument, self.word
         )
+    }
+}
+
+/// Why a silo does not take part.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConsentError {
+    /// The kit cannot be used.
+    #[error(transparent)]
+    Kit(#[from] KitError),
+    /// The session cannot be planned.
+    #[error(transparent)]
+    Role(#[from] secsv_protocol::Error),
+    /// It was not accepted what must be accepted.
+    #[error("{}{question}", said(given.as_deref(), question))]
+    Unaccepted {
+        /// What was given instead of the word.
+        given: Option<String>,
+        /// The question.
+        question: Box<Question>,
+    },
+}
+
+impl ConsentError {
+    /// Whether the input is at fault.
+    pub fn is_bad_input(&self) -> bool {
+        match self {
+            Self::Kit(error) => error.is_bad_input(),
+            Self::Role(error) => error.is_bad_input(),
+            Self::Unaccepted { .. } => true,
+        }
+    }
+}
+
+/// How a question begins, after a wrong answer or none.
+fn said(given: Option<&str>, question: &Question) -> String {
+    match given {
+        None => "this client was not told that its owner accepts this:\n".to_owned(),
+        Some(given) => {
+            format!("{}: expected the word for what follows, found {given:?}:\n", question.argument)
+        }
     }
 }

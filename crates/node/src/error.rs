@@ -36,13 +36,8 @@ pub enum Error {
         found: String,
     },
     /// A silo has not accepted what it must accept to take part.
-    #[error("{}{question}", said(given.as_deref(), question))]
-    Unaccepted {
-        /// What was given instead of the word.
-        given: Option<String>,
-        /// What it is asked.
-        question: Box<crate::consent::Question>,
-    },
+    #[error(transparent)]
+    Consent(#[from] crate::consent::ConsentError),
     /// The record of sessions cannot be kept.
     #[error("{}: {why}", file.display())]
     Record {
@@ -74,18 +69,9 @@ impl Error {
             Self::Kit(error) => error.is_bad_input(),
             Self::Audit(error) => error.is_bad_input(),
             Self::Journal(error) => error.is_bad_input(),
-            Self::Data { .. } | Self::Unaccepted { .. } | Self::Record { .. } => true,
+            Self::Consent(error) => error.is_bad_input(),
+            Self::Data { .. } | Self::Record { .. } => true,
             Self::Tls(_) | Self::System { .. } | Self::Stopped => false,
-        }
-    }
-}
-
-/// How a question begins, after a wrong answer or none.
-fn said(given: Option<&str>, question: &crate::consent::Question) -> String {
-    match given {
-        None => "this client was not told that its owner accepts this:\n".to_owned(),
-        Some(given) => {
-            format!("{}: expected the word for what follows, found {given:?}:\n", question.argument)
         }
     }
 }

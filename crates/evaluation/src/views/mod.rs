@@ -18,7 +18,6 @@
 //! # }
 //! ```
 
-mod error;
 mod files;
 mod index;
 mod known;
@@ -30,8 +29,8 @@ use std::{path::Path, sync::Arc};
 use secsv_federation::FederationSpec;
 use secsv_protocol::{PartyId, session::Session, views::View};
 
+pub use crate::views_error::ViewsError;
 use crate::{Error, in_process::InProcess};
-pub use error::ViewsError;
 pub use files::check_target;
 pub use index::Index;
 pub use known::{Known, Values};

@@ -10,8 +10,8 @@ use std::{
 
 use super::{
     JournalError, Owner, lock,
-    shelf::no_follow,
-    store::{ENDED, JOURNAL, Store},
+    private_files::{ENDED, JOURNAL, no_follow},
+    store::Store,
 };
 
 /// Files of a run, besides the journal itself.

@@ -5,11 +5,13 @@
 //! words, because its randomness follows from the seed by purpose: so what the journal has already is not sent twice, and
 //! what was not acknowledged is sent again as it was stored.
 
+mod blob_store;
+pub(crate) mod content_slots;
 mod ended;
 mod error;
-pub(crate) mod places;
-mod shelf;
+mod private_files;
 mod store;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -22,12 +24,13 @@ use std::{
 
 use secsv_protocol::{PartyId, Scope, Seed, message::Kind};
 
+pub use blob_store::{BlobRef, BlobStore, Digest};
+pub use content_slots::{Claim, ContentSlots, Filled, Way};
 pub use ended::{end, ended};
 pub use error::JournalError;
-pub use places::{Claim, Filled, Places, Way};
-pub use shelf::{Digest, Place, Shelf};
-use shelf::{private_directory, private_file};
-use store::{Store, Tables};
+use private_files::{private_directory, private_file};
+use store::Store;
+use tables::Tables;
 
 /// Contents up to this size are kept in the store itself.
 const INLINE: usize = 2 << 10;
@@ -43,42 +46,42 @@ pub struct Owner {
     pub files: Option<BTreeMap<String, Digest>>,
 }
 
-/// Content, in memory or on the shelf.
+/// Content, in memory or on the blobs.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// Small enough to be at hand.
     Inline(Arc<Vec<u8>>),
-    /// On the shelf, and perhaps still in memory.
-    Shelved(Arc<Place>, Option<Arc<Vec<u8>>>),
+    /// On the blobs, and perhaps still in memory.
+    Stored(Arc<BlobRef>, Option<Arc<Vec<u8>>>),
 }
 
 impl Body {
     /// Content on its way to the journal.
-    fn put(room: &Arc<shelf::Room>, content: &Arc<Vec<u8>>) -> Result<Self, JournalError> {
+    fn put(room: &Arc<blob_store::BlobFile>, content: &Arc<Vec<u8>>) -> Result<Self, JournalError> {
         Ok(if content.len() > INLINE {
-            Self::Shelved(room.put(content)?, Some(content.clone()))
+            Self::Stored(room.put(content)?, Some(content.clone()))
         } else {
             Self::Inline(content.clone())
         })
     }
 
     /// Content that was received: it must last. Whoever has it in memory keeps it there.
-    pub fn received(shelf: &Shelf, content: &Arc<Vec<u8>>) -> Result<Self, JournalError> {
-        Ok(match Self::put(shelf.received(), content)? {
-            Self::Shelved(place, _) => Self::Shelved(place, None),
+    pub fn received(blobs: &BlobStore, content: &Arc<Vec<u8>>) -> Result<Self, JournalError> {
+        Ok(match Self::put(blobs.received(), content)? {
+            Self::Stored(place, _) => Self::Stored(place, None),
             inline => inline,
         })
     }
 
     /// Content to be sent.
-    pub fn sent(shelf: &Shelf, content: &Arc<Vec<u8>>) -> Result<Self, JournalError> {
-        Self::put(shelf.sent(), content)
+    pub fn sent(blobs: &BlobStore, content: &Arc<Vec<u8>>) -> Result<Self, JournalError> {
+        Self::put(blobs.sent(), content)
     }
 
-    fn place(&self) -> Option<Arc<Place>> {
+    fn place(&self) -> Option<Arc<BlobRef>> {
         match self {
             Self::Inline(_) => None,
-            Self::Shelved(place, _) => Some(place.clone()),
+            Self::Stored(place, _) => Some(place.clone()),
         }
     }
 }
@@ -147,7 +150,7 @@ pub struct Batch {
     pub tests: Vec<TestRecord>,
     /// What has ended.
     pub over: Vec<Scope>,
-    /// Places that are filled from now on.
+    /// ContentSlots that are filled from now on.
     pub filled: Vec<Filled>,
 }
 
@@ -188,7 +191,7 @@ pub struct Emission {
 pub struct Journal {
     path: PathBuf,
     store: Arc<Store>,
-    shelf: Shelf,
+    blobs: BlobStore,
     /// Held as long as the process lives.
     _lock: File,
     seed: Seed,
@@ -198,11 +201,11 @@ pub struct Journal {
     next_in: BTreeMap<PartyId, u64>,
     acknowledged: BTreeMap<PartyId, u64>,
     /// Where what is about something stands.
-    inbound: BTreeMap<Scope, BTreeMap<u64, Option<Arc<Place>>>>,
+    inbound: BTreeMap<Scope, BTreeMap<u64, Option<Arc<BlobRef>>>>,
     emitted: BTreeMap<Scope, BTreeSet<u64>>,
     /// What an earlier process said, and how often: not to be said again.
     said: BTreeMap<(PartyId, Kind, Digest), (Scope, usize)>,
-    outbound: BTreeMap<(PartyId, u64), Option<Arc<Place>>>,
+    outbound: BTreeMap<(PartyId, u64), Option<Arc<BlobRef>>>,
     finished: BTreeSet<u64>,
     /// Ciphertexts that others were to decrypt, those of earlier processes included.
     replies: u64,
@@ -215,11 +218,11 @@ impl Journal {
         let lock = lock(path)?;
         let (store, random) = Store::open(path, owner, draw)?;
         let (seed, instance) = random.split_at(32);
-        let shelf = Shelf::open(path)?;
+        let blobs = BlobStore::open(path)?;
         let mut journal = Self {
             path: path.to_owned(),
             store: Arc::new(store),
-            shelf,
+            blobs,
             _lock: lock,
             seed: Seed::from_bytes(seed.try_into().unwrap_or_default()),
             instance: instance.try_into().unwrap_or_default(),
@@ -235,7 +238,7 @@ impl Journal {
             next_row: 0,
         };
         journal.load()?;
-        journal.shelf.trim()?;
+        journal.blobs.trim()?;
         Ok(journal)
     }
 
@@ -286,12 +289,12 @@ impl Journal {
 
     /// Messages received and still of use, in the order in which they were understood.
     pub fn replay(&self) -> Result<Vec<Inbound>, JournalError> {
-        self.store.inbound(&self.shelf)
+        self.store.inbound(&self.blobs)
     }
 
     /// Messages that their receivers have not acknowledged.
     pub fn unacknowledged(&self) -> Result<Vec<Outbound>, JournalError> {
-        self.store.outbound(&self.shelf)
+        self.store.outbound(&self.blobs)
     }
 
     /// Messages below this number the peer has.
@@ -300,8 +303,8 @@ impl Journal {
     }
 
     /// Which places are filled.
-    pub fn places(&self) -> Result<Places, JournalError> {
-        self.store.places()
+    pub fn content_slots(&self) -> Result<ContentSlots, JournalError> {
+        self.store.content_slots()
     }
 
     /// Assignments, in order.
@@ -325,10 +328,10 @@ impl Journal {
             for batch in batches {
                 self.enter(tables, batch, &mut outbound, &mut released)?;
             }
-            self.shelf.sync()
+            self.blobs.sync()
         });
         if done.is_err() {
-            self.shelf.close();
+            self.blobs.close();
         }
         // Not before: until then the store refers to what stands there.
         drop(released);
@@ -340,7 +343,7 @@ impl Journal {
         write: &mut Tables<'_>,
         batch: Batch,
         outbound: &mut Vec<Outbound>,
-        released: &mut Vec<Arc<Place>>,
+        released: &mut Vec<Arc<BlobRef>>,
     ) -> Result<(), JournalError> {
         for message in batch.received {
             self.expect(message.from, message.number)?;
@@ -427,7 +430,7 @@ impl Journal {
         &mut self,
         write: &mut Tables<'_>,
         scope: Scope,
-        released: &mut Vec<Arc<Place>>,
+        released: &mut Vec<Arc<BlobRef>>,
     ) -> Result<(), JournalError> {
         if let Scope::Test(test) = scope {
             self.finished.insert(test);
@@ -446,8 +449,8 @@ impl Journal {
     }
 
     /// Where contents are written.
-    pub fn shelf(&self) -> &Shelf {
-        &self.shelf
+    pub fn blobs(&self) -> &BlobStore {
+        &self.blobs
     }
 
     fn load(&mut self) -> Result<(), JournalError> {
@@ -455,11 +458,11 @@ impl Journal {
         (self.next_in, self.next_out, self.acknowledged) =
             (loaded.next_in, loaded.next_out, loaded.acknowledged);
         (self.finished, self.replies, self.next_row) = (loaded.finished, loaded.replies, loaded.next_row);
-        for message in self.store.inbound(&self.shelf)?.iter().zip(&loaded.inbound_rows) {
+        for message in self.store.inbound(&self.blobs)?.iter().zip(&loaded.inbound_rows) {
             let (message, &row) = message;
             self.inbound.entry(message.scope).or_default().insert(row, message.body.place());
         }
-        for message in self.store.outbound(&self.shelf)? {
+        for message in self.store.outbound(&self.blobs)? {
             self.outbound.insert((message.to, message.number), message.body.place());
         }
         for (row, key, scope) in loaded.emitted {
@@ -483,10 +486,10 @@ fn lock(path: &Path) -> Result<File, JournalError> {
 }
 
 impl Drop for Journal {
-    /// Room that nothing uses is given back. What a killed process leaves of it is given back when the next one opens.
+    /// BlobFile that nothing uses is given back. What a killed process leaves of it is given back when the next one opens.
     fn drop(&mut self) {
-        let _ = self.shelf.trim();
-        // Others may still have the shelf, and nobody tells any more what must stay.
-        self.shelf.close();
+        let _ = self.blobs.trim();
+        // Others may still have the blobs, and nobody tells any more what must stay.
+        self.blobs.close();
     }
 }

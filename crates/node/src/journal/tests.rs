@@ -15,14 +15,14 @@ fn open(path: &Path) -> Journal {
 fn emission(journal: &Journal, content: &[u8], scope: Scope) -> Emission {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
-    let body = Body::sent(journal.shelf(), &Arc::new(content.to_vec())).unwrap();
+    let body = Body::sent(journal.blobs(), &Arc::new(content.to_vec())).unwrap();
     Emission { to: PartyId::Principal, kind: Kind::Shared, scope, digest, length, body, replies: 2 }
 }
 
 fn inbound(journal: &Journal, number: u64, content: &[u8], scope: Scope) -> Inbound {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
-    let body = Body::received(journal.shelf(), &Arc::new(content.to_vec())).unwrap();
+    let body = Body::received(journal.blobs(), &Arc::new(content.to_vec())).unwrap();
     let from = PartyId::Principal;
     Inbound { from, number, kind: Kind::Reply, scope, digest, length, body }
 }
@@ -48,7 +48,7 @@ fn what_was_said_is_not_said_again_and_keeps_its_number() {
     let acknowledged = vec![(PartyId::Principal, 3)];
     journal.commit([Batch { acknowledged, ..Batch::default() }]).unwrap();
     drop(out);
-    assert_eq!(journal.shelf().held(), 0, "acknowledged content is not kept");
+    assert_eq!(journal.blobs().held(), 0, "acknowledged content is not kept");
     drop(journal);
     let journal = open(directory.path());
     let left = journal.unacknowledged().unwrap();
@@ -72,10 +72,10 @@ fn what_was_received_is_replayed_in_order_until_it_is_over() {
     assert_eq!(journal.next_in(PartyId::Principal), 3);
     let replayed = journal.replay().unwrap();
     assert_eq!(replayed.iter().map(|m| m.number).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(journal.shelf().read(&replayed[1].body, &replayed[1].digest).unwrap(), large);
+    assert_eq!(journal.blobs().read(&replayed[1].body, &replayed[1].digest).unwrap(), large);
     journal.commit([Batch { over: vec![Scope::Test(4)], ..Batch::default() }]).unwrap();
     drop(replayed);
-    assert_eq!(journal.shelf().held(), 0);
+    assert_eq!(journal.blobs().held(), 0);
     drop(journal);
     let left = std::fs::metadata(directory.path().join("received.contents")).unwrap().len();
     assert_eq!(left, 0, "room that nothing uses is given back");
@@ -107,7 +107,7 @@ fn leftovers_and_strangers_are_noticed() {
     let message = journal.replay().unwrap().remove(0);
     std::fs::write(&contents, [&whole[..5], &[0], &whole[6..]].concat()).unwrap();
     assert!(matches!(
-        journal.shelf().read(&message.body, &message.digest),
+        journal.blobs().read(&message.body, &message.digest),
         Err(JournalError::Damaged { .. })
     ));
     drop(journal);
@@ -150,7 +150,7 @@ fn room_is_used_again_by_what_fits_and_by_nothing_before_it_is_let_go() {
     let put = |byte: u8, length: usize| {
         let content = Arc::new(vec![byte; length]);
         let digest = *blake3::hash(&content).as_bytes();
-        (Body::received(journal.shelf(), &content).unwrap(), digest, content)
+        (Body::received(journal.blobs(), &content).unwrap(), digest, content)
     };
     let page = |body: &Body| body.place().unwrap().page();
     let mut held = vec![put(1, 9000), put(2, 5000), put(3, 20000)];
@@ -160,13 +160,13 @@ fn room_is_used_again_by_what_fits_and_by_nothing_before_it_is_let_go() {
     held.extend([put(4, 9000), put(5, 3000), put(6, 4096), put(7, 2100)]);
     assert_eq!(held.iter().map(|h| page(&h.0)).collect::<Vec<_>>(), [0, 5, 10, 3, 4, 13]);
     for (body, digest, content) in &held {
-        assert_eq!(journal.shelf().read(body, digest).unwrap(), **content);
+        assert_eq!(journal.blobs().read(body, digest).unwrap(), **content);
     }
-    assert_eq!(journal.shelf().held(), 6);
+    assert_eq!(journal.blobs().held(), 6);
     // The next process finds what was committed, whatever a thread of this one still receives.
-    let shelf = journal.shelf().clone();
+    let blobs = journal.blobs().clone();
     drop(journal);
-    let refused = Body::received(&shelf, &Arc::new(vec![8; 9000]));
+    let refused = Body::received(&blobs, &Arc::new(vec![8; 9000]));
     assert!(matches!(refused, Err(JournalError::Closed { .. })), "{refused:?}");
 }
 
@@ -298,7 +298,7 @@ fn places_stay_filled_over_restarts_until_their_test_is_over() {
     let directory = tempfile::tempdir().unwrap();
     let filled = |scope, head: &[u8]| Filled {
         scope,
-        place: places::Place {
+        slot: content_slots::ContentSlot {
             way: Way::In,
             peer: PartyId::Client(0),
             kind: Kind::Model,
@@ -312,7 +312,7 @@ fn places_stay_filled_over_restarts_until_their_test_is_over() {
     journal.commit([Batch { filled: all.to_vec(), ..Batch::default() }]).unwrap();
     journal.commit([Batch { over: vec![round, Scope::Test(1)], ..Batch::default() }]).unwrap();
     drop(journal);
-    let places = open(directory.path()).places().unwrap();
+    let places = open(directory.path()).content_slots().unwrap();
     let claims = all.map(|filled| places.claim(&filled));
     assert_eq!(claims, [Claim::Same, Claim::New, Claim::Same]);
 }

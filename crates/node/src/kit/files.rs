@@ -28,7 +28,7 @@ pub const AUTHORITY_KEY: &str = "authority-key.pem";
 pub const REQUEST_SUFFIX: &str = ".request.toml";
 
 /// More than any such file needs: a federation of 128 clients that missed every second of 9999 rounds.
-const MOST_BYTES: u64 = 1 << 26;
+const MAX_BYTES: u64 = 1 << 26;
 
 /// Head of an X25519 private key in PKCS#8 (RFC 8410); 32 bytes follow.
 const X25519_HEAD: [u8; 16] =
@@ -38,11 +38,11 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, KitError> {
     let failed = |error| KitError::reading(path, error);
     let file = fs::File::open(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?.len();
-    if found > MOST_BYTES {
-        return Err(KitError::new(path, "file", KitDefect::TooLarge { most: MOST_BYTES, found }));
+    if found > MAX_BYTES {
+        return Err(KitError::new(path, "file", KitDefect::TooLarge { most: MAX_BYTES, found }));
     }
     let mut bytes = Vec::with_capacity(found as usize);
-    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }
 

@@ -35,7 +35,7 @@ use crate::{
     journal::{Digest, Inbound, Journal, Outbound, Owner},
     kit::Kit,
     status::Board,
-    transport::{Arrival, FinishedTests, Host, PeerLink},
+    transport::{Arrival, FinishedTests, PeerLink, StreamHost},
 };
 use journal_writer::{AuditSink, JournalCommand, JournalWriter};
 use role_host::{NodeEvent, NodeHost, NodeState};
@@ -87,20 +87,13 @@ impl<R: HostedRole> Party<R> {
         let peers = Arc::new(peers(&kit, &journal, &board, waiting, &finished_tests));
         let (writer, commands) = mpsc::channel();
         let about = replay.iter().map(|message| message.scope.whole()).chain(open);
-        let state = NodeState {
-            due: peers.keys().map(|&peer| (peer, journal.next_in(peer))).collect(),
-            finished: journal.finished().clone(),
-            resuming: about.filter(|scope| !role.is_open(*scope)).collect(),
-            held: Vec::new(),
-            requests: BTreeMap::new(),
-            accounts: Accounts::default(),
-            places: journal.places()?,
-        };
+        let resuming = about.filter(|scope| !role.is_open(*scope)).collect();
+        let state = NodeState::new(&journal, peers.keys(), resuming)?;
         let host = NodeHost {
             own: kit.own,
             federation,
             writer: writer.clone(),
-            shelf: journal.shelf().clone(),
+            blobs: journal.blobs().clone(),
             peers: peers.clone(),
             finished_tests,
             session: watch::Sender::new(None),
@@ -334,7 +327,7 @@ impl AuditSink for Auditor {
     }
 }
 
-impl<R: HostedRole> Host for Party<R> {
+impl<R: HostedRole> StreamHost for Party<R> {
     fn federation(&self) -> [u8; 32] {
         self.kit.digest
     }

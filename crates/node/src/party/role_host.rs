@@ -23,7 +23,10 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use super::journal_writer::JournalCommand;
 use crate::{
     Error,
-    journal::{Batch, Digest, Filled, Inbound, Places, Shelf, TestRecord, Way, places::Place},
+    journal::{
+        Batch, BlobStore, ContentSlots, Digest, Filled, Inbound, Journal, TestRecord, Way,
+        content_slots::ContentSlot,
+    },
     status::Board,
     transport::{Arrival, FinishedTests, PeerLink},
 };
@@ -60,8 +63,8 @@ pub(crate) struct NodeState {
     pub requests: BTreeMap<u64, Vec<u8>>,
     /// The traffic.
     pub accounts: Accounts,
-    /// What fills the places of the session.
-    pub places: Places,
+    /// What fills the content slots of the session.
+    pub slots: ContentSlots,
 }
 
 /// What stands around the role of a process.
@@ -69,7 +72,7 @@ pub(crate) struct NodeHost {
     pub own: PartyId,
     pub federation: Arc<Federation>,
     pub writer: Sender<JournalCommand>,
-    pub shelf: Shelf,
+    pub blobs: BlobStore,
     pub peers: Arc<BTreeMap<PartyId, Arc<PeerLink>>>,
     pub finished_tests: FinishedTests,
     /// The session, once the role knows it.
@@ -77,11 +80,11 @@ pub(crate) struct NodeHost {
     pub board: Arc<Board>,
 }
 
-type Running<R> = RunningRole<R, NodeState>;
+type NodeRole<R> = RunningRole<R, NodeState>;
 
 /// An event's consequences for the journal.
 #[derive(Default)]
-struct Entry {
+struct JournalEntry {
     batch: Batch,
     /// Room that is taken until the batch is stored.
     room: Option<OwnedSemaphorePermit>,
@@ -93,8 +96,8 @@ impl<R: HostedRole> RoleHost<R> for NodeHost {
     type Output = ();
     type Error = Error;
 
-    fn on_event(&self, running: &mut Running<R>, event: NodeEvent<R>) -> Result<(Vec<Job<R>>, ()), Error> {
-        let mut entry = Entry::default();
+    fn on_event(&self, running: &mut NodeRole<R>, event: NodeEvent<R>) -> Result<(Vec<Job<R>>, ()), Error> {
+        let mut entry = JournalEntry::default();
         let effects = match event {
             NodeEvent::Arrival(arrival) => match self.on_arrival(running, arrival, &mut entry)? {
                 Some(effects) => effects,
@@ -124,7 +127,11 @@ impl<R: HostedRole> RoleHost<R> for NodeHost {
         Ok((self.settle(running, effects, entry)?, ()))
     }
 
-    fn on_found(&self, running: &mut Running<R>, found: Continuation<R>) -> Result<(Vec<Job<R>>, ()), Error> {
+    fn on_found(
+        &self,
+        running: &mut NodeRole<R>,
+        found: Continuation<R>,
+    ) -> Result<(Vec<Job<R>>, ()), Error> {
         let effects = match found(&mut running.role) {
             Ok(effects) => effects,
             Err(error) => {
@@ -132,7 +139,7 @@ impl<R: HostedRole> RoleHost<R> for NodeHost {
                 Effects::default()
             }
         };
-        Ok((self.settle(running, effects, Entry::default())?, ()))
+        Ok((self.settle(running, effects, JournalEntry::default())?, ()))
     }
 
     /// What a peer is to blame for is found before a job begins. Should a job find it, the peer is cut off, what depends on its
@@ -143,8 +150,8 @@ impl<R: HostedRole> RoleHost<R> for NodeHost {
         Ok(())
     }
 
-    fn ready(&self, running: &mut Running<R>) -> Vec<NodeEvent<R>> {
-        let Running { role, state } = running;
+    fn ready(&self, running: &mut NodeRole<R>) -> Vec<NodeEvent<R>> {
+        let NodeRole { role, state } = running;
         if self.session.borrow().is_none() && role.session().is_some() {
             self.session.send_replace(role.session().cloned());
         }
@@ -156,6 +163,23 @@ impl<R: HostedRole> RoleHost<R> for NodeHost {
 }
 
 impl NodeState {
+    /// The state that a journal has; `resuming` is what an earlier process had open.
+    pub fn new<'a>(
+        journal: &Journal,
+        peers: impl Iterator<Item = &'a PartyId>,
+        resuming: BTreeSet<Scope>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            due: peers.map(|&peer| (peer, journal.next_in(peer))).collect(),
+            finished: journal.finished().clone(),
+            resuming,
+            held: Vec::new(),
+            requests: BTreeMap::new(),
+            accounts: Accounts::default(),
+            slots: journal.content_slots()?,
+        })
+    }
+
     fn is_finished(&self, scope: Scope) -> bool {
         matches!(scope, Scope::Test(test) if self.finished.contains(&test))
     }
@@ -189,7 +213,7 @@ impl NodeHost {
         }
     }
 
-    /// What a message would be to its place.
+    /// What a message would be to its slot.
     fn filled(
         &self,
         way: Way,
@@ -200,7 +224,7 @@ impl NodeHost {
     ) -> Option<Filled> {
         let from = if way == Way::In { peer } else { self.own };
         let head = self.federation.place(from, kind, content)?;
-        Some(Filled { scope, place: Place { way, peer, kind, head }, digest })
+        Some(Filled { scope, slot: ContentSlot { way, peer, kind, head }, digest })
     }
 
     /// Has clients hear what is finished.

@@ -23,7 +23,7 @@ use crate::{
     transport::{PacketReader, StreamError, client_config},
 };
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds that clocks may differ before it is worth a word, and before certificates of a day may fail.
 const CLOCK_WARNING: u64 = 30;
 const CLOCK_FAILURE: u64 = 600;
@@ -63,7 +63,7 @@ pub(super) async fn check(kit: &Kit, server: PartyId) -> Vec<Check> {
 async fn resolve(name: &str, address: &Address) -> Result<(Check, Vec<SocketAddr>), Check> {
     let what = format!("{name}: name {}", address.host);
     let advice = "ask whoever runs it for the right name, or put it into DNS or /etc/hosts";
-    let looked_up = timeout(PATIENCE, lookup_host((address.host.as_str(), address.port))).await;
+    let looked_up = timeout(STEP_TIMEOUT, lookup_host((address.host.as_str(), address.port))).await;
     let found: Vec<SocketAddr> = match looked_up {
         Ok(Ok(found)) => found.collect(),
         Ok(Err(error)) => return Err(Check::failed(what, error.to_string(), advice)),
@@ -79,7 +79,7 @@ async fn resolve(name: &str, address: &Address) -> Result<(Check, Vec<SocketAddr
 async fn connect(name: &str, address: &Address, found: &[SocketAddr]) -> Result<(Check, TcpStream), Check> {
     let what = format!("{name}: port {}", address.port);
     let advice = "see that its process runs and that firewalls on the way let this port through";
-    match timeout(PATIENCE, TcpStream::connect(found)).await {
+    match timeout(STEP_TIMEOUT, TcpStream::connect(found)).await {
         Ok(Ok(stream)) => Ok((Check::ok(what, "reachable"), stream)),
         Ok(Err(error)) => Err(Check::failed(what, error.to_string(), advice)),
         Err(_) => Err(Check::failed(what, "no answer in time", advice)),
@@ -101,7 +101,7 @@ async fn handshake(
     let config = config.map_err(|error| refused(error.to_string()))?;
     let host = ServerName::try_from(address.host.clone()).map_err(|error| refused(error.to_string()))?;
     let connecting = TlsConnector::from(Arc::new(config)).connect(host, stream);
-    let stream = match timeout(PATIENCE, connecting).await {
+    let stream = match timeout(STEP_TIMEOUT, connecting).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(refused(error.to_string())),
         Err(_) => return Err(refused("no answer in time".to_owned())),
@@ -130,7 +130,7 @@ async fn handshake(
 async fn clock(name: &str, stream: Secured) -> Check {
     let what = format!("{name}: clock");
     let advice = "see in its log why it refuses this party";
-    match timeout(PATIENCE, ask_date(stream)).await {
+    match timeout(STEP_TIMEOUT, ask_date(stream)).await {
         Ok(Ok(theirs)) => compare_clocks(what, theirs, SystemTime::now()),
         Ok(Err(error)) => Check::failed(what, format!("it does not answer: {error}"), advice),
         Err(_) => Check::failed(what, "no answer in time", advice),
@@ -165,7 +165,7 @@ fn compare_clocks(what: String, theirs: SystemTime, ours: SystemTime) -> Check {
 /// Whether a server can listen where its process will.
 pub(super) async fn check_own_address(address: &str) -> Check {
     let what = format!("own address {address}");
-    let bound = timeout(PATIENCE, TcpListener::bind(address)).await;
+    let bound = timeout(STEP_TIMEOUT, TcpListener::bind(address)).await;
     let error = match bound.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(_) => return Check::ok(what, "free"),
         Err(error) => error,

@@ -8,9 +8,9 @@ use std::{
 };
 
 use secsv_evaluation::executor::HostedRole;
-use secsv_federation::Coalition;
+use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{
-    Assignment, PartyId, Principal, Scope, TestRequest,
+    Assignment, PartyId, Principal, Scope, TestRequest, TestResult,
     decryptors::Protocol,
     role::Effects,
     session::{Session, typical_costs},
@@ -62,24 +62,7 @@ pub fn run_principal(
         return tell_again(&kit, options, keep);
     }
     let (results, found) = mpsc::channel();
-    let (mut known, mut left_open) = (Vec::new(), BTreeSet::new());
-    let (state, files) = (&options.node.state, Some(BTreeMap::new()));
-    let party = Party::open(kit.clone(), state, files, Some(results), |federation, journal| {
-        known = journal.tests()?;
-        left_open.extend(journal.replay()?.iter().filter_map(|message| match message.scope {
-            Scope::Round(round) => Some(round),
-            _ => None,
-        }));
-        let seed = journal.seed().derive("principal", 0);
-        let costs = Some(typical_costs(federation.settings.preset));
-        let mut principal = Principal::new(federation.clone(), costs, seed);
-        let assigned = journal.assignments()?;
-        let assigned: Result<Vec<_>, _> = assigned.iter().map(|bytes| Assignment::decode(bytes)).collect();
-        let assigned = assigned.map_err(|_| local("assignments that decode"))?;
-        let next = known.iter().map(|test| test.test + 1).max().unwrap_or(0);
-        principal.remember(assigned, next);
-        Ok((principal, Effects::default(), open_scopes(&known)?))
-    })?;
+    let (party, Resumed { known, left_open }) = open(&kit, options, results)?;
     let network = Network::start(&party, &kit, &options.node, &[])?;
     let finished: Vec<_> = known.iter().filter(|t| t.result.is_some()).map(|t| t.test).collect();
     remind(&party, &finished);
@@ -101,26 +84,74 @@ pub fn run_principal(
             watch: &mut watch,
         };
         let spec = &kit.federation.federation;
-        let mut result = evaluate(spec, &mut evaluator, &kit.evaluation()?, observe)?;
-        account_for(&party, &kit, &mut result);
-        // An earlier process may have recorded the same values, and what they cost.
-        if party.audit().has_result() {
-            result = recorded(&options.node.state, &result)?;
-        }
-        keep(&result)?;
-        let json = serde_json::to_vec(&result).map_err(|_| local("a result that can be written"))?;
-        party.audit().record_result(&options.node.state, &json)?;
-        deliver(&party, &network, &result, options.wait_to_deliver)?;
-        Ok(result)
+        let result = evaluate(spec, &mut evaluator, &kit.evaluation()?, observe)?;
+        publish(&party, &network, &kit, options, result, keep)
     })();
     // Whoever has not fetched the values needs what comes before them, too.
-    let is_told = party.peers().values().all(|peer| peer.has_sent_all());
+    let has_sent_all = party.peers().values().all(|peer| peer.has_sent_all());
     let result = finish(&party, network, outcome)?;
-    if is_told {
+    if has_sent_all {
         ended::wipe(&kit, &options.node.state, &Values::of(&result))?;
     } else {
         tracing::warn!("the state is kept until everybody has the values: seed and shares stay with it");
     }
+    Ok(result)
+}
+
+/// Work of an earlier process.
+#[derive(Default)]
+struct Resumed {
+    known: Vec<TestRecord>,
+    /// Rounds that it left open.
+    left_open: BTreeSet<RoundId>,
+}
+
+/// The principal's party, and what an earlier process has left.
+fn open(
+    kit: &Arc<Kit>,
+    options: &PrincipalOptions,
+    results: mpsc::Sender<(u64, Vec<TestResult>)>,
+) -> Result<(Arc<Party<Principal>>, Resumed), Error> {
+    let mut resumed = Resumed::default();
+    let (state, files) = (&options.node.state, Some(BTreeMap::new()));
+    let party = Party::open(kit.clone(), state, files, Some(results), |federation, journal| {
+        let Resumed { known, left_open } = &mut resumed;
+        *known = journal.tests()?;
+        left_open.extend(journal.replay()?.iter().filter_map(|message| match message.scope {
+            Scope::Round(round) => Some(round),
+            _ => None,
+        }));
+        let seed = journal.seed().derive("principal", 0);
+        let costs = Some(typical_costs(federation.settings.preset));
+        let mut principal = Principal::new(federation.clone(), costs, seed);
+        let assigned = journal.assignments()?;
+        let assigned: Result<Vec<_>, _> = assigned.iter().map(|bytes| Assignment::decode(bytes)).collect();
+        let assigned = assigned.map_err(|_| local("assignments that decode"))?;
+        let next = known.iter().map(|test| test.test + 1).max().unwrap_or(0);
+        principal.remember(assigned, next);
+        Ok((principal, Effects::default(), open_scopes(known)?))
+    })?;
+    Ok((party, resumed))
+}
+
+/// Writes the result down, and sends everybody the values.
+fn publish(
+    party: &Arc<Party<Principal>>,
+    network: &Network,
+    kit: &Kit,
+    options: &PrincipalOptions,
+    mut result: EvaluationResult,
+    keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
+) -> Result<EvaluationResult, Error> {
+    account_for(party, kit, &mut result);
+    // An earlier process may have recorded the same values, and what they cost.
+    if party.audit().has_result() {
+        result = recorded(&options.node.state, &result)?;
+    }
+    keep(&result)?;
+    let json = serde_json::to_vec(&result).map_err(|_| local("a result that can be written"))?;
+    party.audit().record_result(&options.node.state, &json)?;
+    deliver(party, network, &result, options.wait_to_deliver)?;
     Ok(result)
 }
 

@@ -6,7 +6,7 @@ use secsv_federation::{RoundId, Tensor};
 use tempfile::TempDir;
 
 use super::*;
-use crate::kit::tests::provision;
+use crate::{consent::ConsentError, kit::tests::provision};
 
 /// North's kit, provisioned anew.
 fn kit(directory: &TempDir, name: &str, protocol: &str) -> Kit {
@@ -28,7 +28,7 @@ fn input(samples: &[f32], weight: f32) -> ClientInput {
 fn word(refused: Result<(), Error>, expected: &str) -> String {
     let error = refused.unwrap_err();
     assert!(error.is_bad_input() && error.to_string().contains(expected), "{error}");
-    let Error::Unaccepted { question, .. } = error else { panic!("{error}") };
+    let Error::Consent(ConsentError::Unaccepted { question, .. }) = error else { panic!("{error}") };
     question.word
 }
 

@@ -142,7 +142,7 @@ pub struct RoundStatus {
 }
 
 /// Coalitions of a round that are told by name; the rest is a number.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 
 impl Board {
     /// An empty board of a kit's owner.
@@ -275,7 +275,7 @@ impl Board {
             round: round.0,
             asked: tests.asked,
             done: tests.done,
-            open: tests.open.iter().take(MOST_OPEN).map(|c| c.members().map(name).collect()).collect(),
+            open: tests.open.iter().take(MAX_OPEN).map(|c| c.members().map(name).collect()).collect(),
         });
         Status {
             party: self.own.clone(),

@@ -17,7 +17,7 @@ td.n,th.n{text-align:right;white-space:nowrap}
 progress{width:100%}.away{font-weight:600}.small{font-size:.85rem;opacity:.8;overflow-wrap:anywhere}
 ";
 /// Coalitions under way that a round's row names.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The page.
 pub(super) fn page(status: &Status) -> Markup {
@@ -77,7 +77,7 @@ fn under_way(round: &RoundStatus) -> String {
     let named: Vec<String> = round
         .open
         .iter()
-        .take(MOST_NAMED)
+        .take(MAX_NAMED)
         .map(|members| if members.is_empty() { "nobody".to_owned() } else { members.join(" + ") })
         .collect();
     let more = round.asked.saturating_sub(round.done).saturating_sub(named.len());

@@ -7,7 +7,7 @@ use secsv_protocol::PartyId;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{HANDSHAKE_TIMEOUT, Host, Identity, StreamError, stream::run_stream};
+use super::{HANDSHAKE_TIMEOUT, Identity, StreamError, StreamHost, stream::run_stream};
 
 /// The first wait after a connection was lost ...
 const MIN_WAIT: Duration = Duration::from_millis(50);
@@ -15,7 +15,7 @@ const MIN_WAIT: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Keeps a link to a server up, for ever.
-pub(crate) async fn dial<H: Host>(host: Arc<H>, identity: Arc<Identity>, server: PartyId) {
+pub(crate) async fn dial<H: StreamHost>(host: Arc<H>, identity: Arc<Identity>, server: PartyId) {
     let name = identity.name(server);
     let mut wait = MIN_WAIT;
     let mut logged = String::new();
@@ -42,7 +42,11 @@ pub(crate) async fn dial<H: Host>(host: Arc<H>, identity: Arc<Identity>, server:
     }
 }
 
-async fn once<H: Host>(host: &Arc<H>, identity: &Arc<Identity>, server: PartyId) -> Result<(), StreamError> {
+async fn once<H: StreamHost>(
+    host: &Arc<H>,
+    identity: &Arc<Identity>,
+    server: PartyId,
+) -> Result<(), StreamError> {
     let stream = connect(identity, server).await?;
     run_stream(host.clone(), Some(server), stream).await
 }

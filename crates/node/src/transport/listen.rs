@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{HANDSHAKE_TIMEOUT, Host, Identity, TlsError, stream::run_stream};
+use super::{HANDSHAKE_TIMEOUT, Identity, StreamHost, TlsError, stream::run_stream};
 
 /// Handshakes at a time. One more ends the oldest of the source that has most under way: strangers who never finish theirs keep nobody
 /// out who comes from elsewhere.
@@ -34,7 +34,7 @@ impl Drop for Listening {
 }
 
 /// Takes connections of parties.
-pub(crate) async fn listen<H: Host>(
+pub(crate) async fn listen<H: StreamHost>(
     host: Arc<H>,
     identity: Arc<Identity>,
     address: &str,
@@ -48,7 +48,7 @@ pub(crate) async fn listen<H: Host>(
     Ok(Listening { accepting })
 }
 
-async fn accept<H: Host>(listener: TcpListener, connections: Arc<Connections<H>>) {
+async fn accept<H: StreamHost>(listener: TcpListener, connections: Arc<Connections<H>>) {
     let acceptor = TlsAcceptor::from(connections.identity.server());
     let mut handshakes = VecDeque::new();
     loop {
@@ -71,7 +71,7 @@ async fn accept<H: Host>(listener: TcpListener, connections: Arc<Connections<H>>
             }
         });
         if handshakes.len() >= MAX_HANDSHAKES {
-            handshakes.retain(|(_, handshake): &Handshake| !handshake.is_finished());
+            handshakes.retain(|(_, handshake): &PendingHandshake| !handshake.is_finished());
         }
         handshakes.push_back((source(address.ip()), handshake.abort_handle()));
         if handshakes.len() > MAX_HANDSHAKES {
@@ -88,7 +88,7 @@ struct Connections<H> {
     tasks: Mutex<BTreeMap<Option<PartyId>, VecDeque<AbortHandle>>>,
 }
 
-impl<H: Host> Connections<H> {
+impl<H: StreamHost> Connections<H> {
     /// Runs a connection's stream.
     fn begin(&self, stream: TlsStream<TcpStream>, address: SocketAddr) {
         let certificates = stream.get_ref().1.peer_certificates();
@@ -107,7 +107,7 @@ impl<H: Host> Connections<H> {
 }
 
 /// Where a handshake under way comes from, and its task.
-type Handshake = (IpAddr, AbortHandle);
+type PendingHandshake = (IpAddr, AbortHandle);
 
 /// Whom an address stands for: in IPv6 one site has all addresses with the same 64 bits in front.
 fn source(address: IpAddr) -> IpAddr {
@@ -121,7 +121,7 @@ fn source(address: IpAddr) -> IpAddr {
 }
 
 /// Ends the oldest handshake of the source that has most under way.
-fn give_way(handshakes: &mut VecDeque<Handshake>) {
+fn give_way(handshakes: &mut VecDeque<PendingHandshake>) {
     let mut under_way: BTreeMap<IpAddr, usize> = BTreeMap::new();
     handshakes.iter().for_each(|(source, _)| *under_way.entry(*source).or_default() += 1);
     let most = under_way.values().copied().max();
@@ -134,10 +134,10 @@ fn give_way(handshakes: &mut VecDeque<Handshake>) {
 /// Adds one; the oldest ends if they are more than that.
 fn add(tasks: &mut VecDeque<AbortHandle>, task: AbortHandle, most: usize) {
     tasks.push_back(task);
-    if tasks.len() > most {
-        if let Some(oldest) = tasks.pop_front() {
-            oldest.abort();
-        }
+    if tasks.len() > most
+        && let Some(oldest) = tasks.pop_front()
+    {
+        oldest.abort();
     }
 }
 

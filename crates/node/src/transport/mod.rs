@@ -22,7 +22,7 @@ pub(crate) use listen::{Listening, listen};
 pub use packets::{PacketReader, PacketWriter};
 pub(crate) use peer_link::{FinishedTests, LinkState, PeerLink};
 pub(crate) use receive::Arrival;
-pub(crate) use stream::Host;
+pub(crate) use stream::StreamHost;
 #[cfg(test)]
 pub(crate) use stream::unix_milliseconds;
 

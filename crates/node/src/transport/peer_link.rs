@@ -21,7 +21,7 @@ pub(crate) struct PeerLink {
     pub id: PartyId,
     /// Its name.
     pub name: String,
-    state: Mutex<State>,
+    state: Mutex<PeerState>,
     finished: FinishedTests,
     /// Told who is there.
     board: Arc<Board>,
@@ -32,7 +32,7 @@ pub(crate) struct PeerLink {
 }
 
 #[derive(Default)]
-struct State {
+struct PeerState {
     /// Not acknowledged yet, by number.
     waiting: VecDeque<Outbound>,
     /// Numbers below the other side has.
@@ -126,13 +126,14 @@ impl PeerLink {
         finished: FinishedTests,
     ) -> Self {
         let waiting = waiting.into();
-        let state = State { waiting, acknowledged, next_out, stored, accepted: stored, ..State::default() };
+        let state =
+            PeerState { waiting, acknowledged, next_out, stored, accepted: stored, ..PeerState::default() };
         let state = Mutex::new(state);
         let board = board.clone();
         Self { id, name, state, finished, board, changed: Notify::new(), stream: watch::Sender::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PeerState> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -287,14 +288,14 @@ const CACHE: usize = 16 << 20;
 
 fn cached(message: &Outbound) -> usize {
     match &message.body {
-        Body::Shelved(_, Some(content)) => content.len(),
+        Body::Stored(_, Some(content)) => content.len(),
         _ => 0,
     }
 }
 
-impl State {
+impl PeerState {
     fn add(&mut self, mut message: Outbound) {
-        if let Body::Shelved(_, content) = &mut message.body
+        if let Body::Stored(_, content) = &mut message.body
             && self.cached + message.length as usize > CACHE
         {
             *content = None;

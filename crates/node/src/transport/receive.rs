@@ -9,7 +9,7 @@ use secsv_evaluation::{
 use secsv_protocol::{PartyId, Scope, message::Kind};
 use tokio::{io::AsyncRead, sync::OwnedSemaphorePermit};
 
-use super::{Host, PacketReader, PeerLink, StreamError, refuse};
+use super::{PacketReader, PeerLink, StreamError, StreamHost, refuse};
 use crate::journal::Digest;
 
 /// A message from a peer, whole.
@@ -24,7 +24,7 @@ pub(crate) struct Arrival {
 }
 
 /// Takes packets until the stream ends.
-pub(super) async fn run<H: Host, S: AsyncRead + Unpin>(
+pub(super) async fn run<H: StreamHost, S: AsyncRead + Unpin>(
     host: Arc<H>,
     link: Arc<PeerLink>,
     reader: &mut PacketReader<S>,
@@ -66,7 +66,7 @@ impl<H> Drop for Assembly<H> {
     }
 }
 
-impl<H: Host> Assembly<H> {
+impl<H: StreamHost> Assembly<H> {
     async fn begin(&mut self, head: &Head, data: &[u8]) -> Result<(), StreamError> {
         if self.current.is_some() {
             return refuse("a message within another");
@@ -141,7 +141,7 @@ mod tests {
         finished: std::sync::Mutex<usize>,
     }
 
-    impl Host for Quiet {
+    impl StreamHost for Quiet {
         fn federation(&self) -> [u8; 32] {
             [0; 32]
         }

@@ -12,7 +12,7 @@ use super::{
     peer_link::{OutboundItem, Sent},
     refuse,
 };
-use crate::journal::{self, Outbound, Place};
+use crate::journal::{self, BlobRef, Outbound};
 
 /// Sends whatever there is to send, until the other side is to be refused. A message is read in pieces as the other side takes
 /// them.
@@ -81,7 +81,7 @@ async fn send_message<S: AsyncWrite + Unpin>(
     message: &Outbound,
     offset: u64,
 ) -> Result<(), StreamError> {
-    let source = Source::of(&message.body);
+    let source = ContentSource::of(&message.body);
     let Outbound { number, length, digest, .. } = *message;
     let mut packet = Packet::Head(Head { number, kind: message.kind as u8, length, digest, offset });
     let mut at = offset;
@@ -97,34 +97,36 @@ async fn send_message<S: AsyncWrite + Unpin>(
 }
 
 /// Where content comes from, a piece at a time. It was written moments ago: reading a piece takes microseconds.
-enum Source {
+enum ContentSource {
     Memory(Bytes),
-    Shelf(Arc<Place>),
+    BlobStore(Arc<BlobRef>),
 }
 
 /// Content that several senders share.
-struct Shared(Arc<Vec<u8>>);
+struct SharedContent(Arc<Vec<u8>>);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for SharedContent {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Source {
+impl ContentSource {
     fn of(body: &journal::Body) -> Self {
         match body {
-            journal::Body::Inline(content) | journal::Body::Shelved(_, Some(content)) => {
-                Self::Memory(Bytes::from_owner(Shared(content.clone())))
+            journal::Body::Inline(content) | journal::Body::Stored(_, Some(content)) => {
+                Self::Memory(Bytes::from_owner(SharedContent(content.clone())))
             }
-            journal::Body::Shelved(place, None) => Self::Shelf(place.clone()),
+            journal::Body::Stored(place, None) => Self::BlobStore(place.clone()),
         }
     }
 
     fn read(&self, at: u64, size: usize) -> Result<Bytes, StreamError> {
         match self {
             Self::Memory(content) => Ok(content.slice(at as usize..at as usize + size)),
-            Self::Shelf(place) => place.read(at, size).map(Bytes::from).map_err(|_| StreamError::Unreadable),
+            Self::BlobStore(place) => {
+                place.read(at, size).map(Bytes::from).map_err(|_| StreamError::Unreadable)
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
 };
 
 /// What a stream needs of the party it belongs to.
-pub(crate) trait Host: Send + Sync + 'static {
+pub(crate) trait StreamHost: Send + Sync + 'static {
     /// Digest of the federation file.
     fn federation(&self) -> [u8; 32];
     /// Drawn once for the state directory.
@@ -47,7 +47,7 @@ pub(crate) trait Host: Send + Sync + 'static {
 }
 
 /// Runs a stream with a party until it ends. Whoever is refused is sent the reason.
-pub(super) async fn run_stream<H: Host, S>(
+pub(super) async fn run_stream<H: StreamHost, S>(
     host: Arc<H>,
     peer: Option<PartyId>,
     stream: S,
@@ -79,7 +79,7 @@ where
 }
 
 /// Exchanges handshakes: the link, and what both sides said.
-async fn shake_hands<H: Host, S>(
+async fn shake_hands<H: StreamHost, S>(
     host: &H,
     peer: Option<PartyId>,
     reader: &mut PacketReader<tokio::io::ReadHalf<S>>,
@@ -121,7 +121,7 @@ where
     }
 }
 
-async fn check<H: Host>(host: &H, link: &PeerLink, other: &Handshake) -> Result<(), StreamError> {
+async fn check<H: StreamHost>(host: &H, link: &PeerLink, other: &Handshake) -> Result<(), StreamError> {
     if other.version != VERSION {
         return refuse(format!("version: expected {VERSION}, found {}", other.version));
     }
@@ -147,7 +147,7 @@ async fn check<H: Host>(host: &H, link: &PeerLink, other: &Handshake) -> Result<
 }
 
 /// Sends and receives until the stream ends.
-async fn exchange<H: Host, S>(
+async fn exchange<H: StreamHost, S>(
     host: Arc<H>,
     link: Arc<PeerLink>,
     (own, other): (&Handshake, &Handshake),

@@ -1,8 +1,10 @@
 //! The values that everybody was told: those of the result, and the same for all.
 
-use secsv_protocol::message::Kind;
-
-use super::{Finding, Verification, log::ReadLog, result::Read};
+use super::{
+    Finding, Verification,
+    log::{ReadLog, holds_values},
+    result::Read,
+};
 use crate::{Fingerprint, audit::Frame, process::Values};
 
 /// What the message with the values has to be, and who says so.
@@ -54,9 +56,4 @@ pub(super) fn check(logs: &[ReadLog], result: Option<&Read>, found: &mut Verific
 fn told(logs: &[ReadLog]) -> impl Iterator<Item = (&ReadLog, usize, &Frame)> {
     let of = |log| ReadLog::frames(log).map(move |(line, frame)| (log, line, frame));
     logs.iter().flat_map(of).filter(|(_, _, frame)| holds_values(frame))
-}
-
-/// Whether a message holds the values.
-pub(super) fn holds_values(frame: &Frame) -> bool {
-    frame.kind == Kind::Values.name()
 }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{Finding, LogSummary};
+use secsv_protocol::message::Kind;
+
 use crate::{
     Fingerprint,
     audit::{AuditDefect, Direction, Entry, Event, Frame, Reader},
@@ -94,4 +96,9 @@ impl ReadLog {
             is_complete: self.is_complete(),
         }
     }
+}
+
+/// Whether a message holds the values.
+pub(super) fn holds_values(frame: &Frame) -> bool {
+    frame.kind == Kind::Values.name()
 }

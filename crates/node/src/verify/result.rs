@@ -8,7 +8,11 @@ use std::{
 
 use secsv_protocol::PartyId;
 
-use super::{Finding, Verification, VerifyError, delivery, log::ReadLog, values};
+use super::{
+    Finding, Verification, VerifyError,
+    log::{ReadLog, holds_values},
+    values,
+};
 use crate::{
     Fingerprint,
     audit::{Direction, Event, RESULT_FILE, fields},
@@ -63,8 +67,7 @@ pub(super) fn check(
 
 /// A log without a result belongs to a party that has none, or has not told anybody its values yet.
 fn check_unrecorded(state: &Path, log: &ReadLog, found: &mut Verification) -> Result<(), VerifyError> {
-    let values =
-        log.frames().find(|(_, frame)| frame.direction == Direction::Sent && delivery::holds_values(frame));
+    let values = log.frames().find(|(_, frame)| frame.direction == Direction::Sent && holds_values(frame));
     if let Some((line, _)) = values {
         let what = "expected a line that says which result these values are of, found none";
         found.findings.push(Finding::new(&log.file, Some(line), what));

@@ -137,7 +137,7 @@ fn assert_states_open(fixture: &Fixture) {
         let state = fixture.options(&party).state;
         let journal = Journal::open(&state, &owner, || panic!("it has a seed")).unwrap();
         for message in journal.replay().unwrap() {
-            journal.shelf().read(&message.body, &message.digest).unwrap();
+            journal.blobs().read(&message.body, &message.digest).unwrap();
         }
         journal.unacknowledged().unwrap();
     }

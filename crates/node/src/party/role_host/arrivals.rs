@@ -9,7 +9,7 @@ use secsv_protocol::{
     role::{Effects, Incoming},
 };
 
-use super::{Entry, NodeHost, NodeState, Running};
+use super::{JournalEntry, NodeHost, NodeRole, NodeState};
 use crate::{
     Error,
     journal::{Body, Claim, Filled, Inbound, Way},
@@ -20,9 +20,9 @@ impl NodeHost {
     /// Has the role take a message, unless it is refused or comes again.
     pub(super) fn on_arrival<R: HostedRole>(
         &self,
-        running: &mut Running<R>,
+        running: &mut NodeRole<R>,
         arrival: Arrival,
-        entry: &mut Entry,
+        entry: &mut JournalEntry,
     ) -> Result<Option<Effects<R>>, Error> {
         let Arrival { from, number, kind, content, digest, room } = arrival;
         if number != *running.state.due.entry(from).or_insert(0) {
@@ -50,12 +50,12 @@ impl NodeHost {
             return Ok(None);
         }
         let content = Arc::new(content);
-        let message = message(Body::received(&self.shelf, &content)?);
+        let message = message(Body::received(&self.blobs, &content)?);
         let Some(effects) = self.hand_over(running, &message, Arc::unwrap_or_clone(content))? else {
             return Ok(None);
         };
-        if let Some(filled) = filled.filter(|filled| running.state.places.claim(filled) == Claim::New) {
-            running.state.places.fill(&filled);
+        if let Some(filled) = filled.filter(|filled| running.state.slots.claim(filled) == Claim::New) {
+            running.state.slots.fill(&filled);
             entry.batch.filled.push(filled);
         }
         self.accepted(&mut running.state, from);
@@ -69,7 +69,7 @@ impl NodeHost {
     /// Gives a message to the role, or holds it until the role can understand it; nothing if it is refused.
     fn hand_over<R: HostedRole>(
         &self,
-        running: &mut Running<R>,
+        running: &mut NodeRole<R>,
         message: &Inbound,
         content: Vec<u8>,
     ) -> Result<Option<Effects<R>>, Error> {
@@ -101,10 +101,10 @@ impl NodeHost {
     /// with it, and it has no effect.
     pub(super) fn on_replay<R: HostedRole>(
         &self,
-        running: &mut Running<R>,
+        running: &mut NodeRole<R>,
         message: &Inbound,
     ) -> Result<Effects<R>, Error> {
-        let content = self.shelf.read(&message.body, &message.digest)?;
+        let content = self.blobs.read(&message.body, &message.digest)?;
         let Inbound { from, kind, number, digest, .. } = *message;
         match running.role.handle(Incoming { from, kind, content, digest }) {
             Err(error) if error.is_of_peer() => {
@@ -123,14 +123,14 @@ impl NodeState {
         self.resuming.contains(&scope.whole())
     }
 
-    /// Why a message is refused before the role sees it: its place has another content, or too many bytes of the peer wait.
+    /// Why a message is refused before the role sees it: its slot has another content, or too many bytes of the peer wait.
     fn defect(
         &self,
         (from, kind, scope): (PartyId, Kind, Scope),
         length: u64,
         filled: Option<&Filled>,
     ) -> Option<RoleError> {
-        if filled.is_some_and(|filled| self.places.claim(filled) == Claim::Other) {
+        if filled.is_some_and(|filled| self.slots.claim(filled) == Claim::Other) {
             return Some(RoleError::Second { from, kind });
         }
         let held = self.held.iter().filter(|held| held.from == from).map(|held| held.length);

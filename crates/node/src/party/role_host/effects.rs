@@ -9,7 +9,7 @@ use secsv_protocol::{
     role::{Effects, Job, Outgoing},
 };
 
-use super::{Entry, NodeHost, NodeState, Running};
+use super::{JournalEntry, NodeHost, NodeRole, NodeState};
 use crate::{
     Error,
     journal::{Batch, Body, Claim, Digest, Emission, TestRecord, Way},
@@ -23,11 +23,11 @@ impl NodeHost {
     /// Has the journal's writer store an event's consequences. Returns the jobs that follow.
     pub(super) fn settle<R: HostedRole>(
         &self,
-        running: &mut Running<R>,
+        running: &mut NodeRole<R>,
         effects: Effects<R>,
-        entry: Entry,
+        entry: JournalEntry,
     ) -> Result<Vec<Job<R>>, Error> {
-        let Entry { mut batch, room } = entry;
+        let JournalEntry { mut batch, room } = entry;
         let mut written = None;
         for message in effects.outbox {
             self.send(&mut running.state, message, &mut written, &mut batch)?;
@@ -64,11 +64,11 @@ impl NodeHost {
         let emission = self.emission(to, kind, &content, written)?;
         let (scope, digest) = (emission.scope, emission.digest);
         if let Some(filled) = self.filled(Way::Out, to, kind, scope, (&content, digest)) {
-            match state.places.claim(&filled) {
+            match state.slots.claim(&filled) {
                 Claim::Other => return Err(RoleError::Second { from: self.own, kind }.into()),
                 Claim::Same => {}
                 Claim::New => {
-                    state.places.fill(&filled);
+                    state.slots.fill(&filled);
                     batch.filled.push(filled);
                 }
             }
@@ -96,7 +96,7 @@ impl NodeHost {
             Some((same, digest, body)) if Arc::ptr_eq(same, content) => (*digest, body.clone()),
             _ => {
                 let digest = *blake3::hash(content).as_bytes();
-                let body = Body::sent(&self.shelf, content)?;
+                let body = Body::sent(&self.blobs, content)?;
                 *written = Some((content.clone(), digest, body.clone()));
                 (digest, body)
             }
@@ -109,7 +109,7 @@ impl NodeState {
     /// Forgets what was kept for scopes that are finished.
     fn finish(&mut self, scopes: &[Scope]) {
         for scope in scopes {
-            self.places.forget(*scope);
+            self.slots.forget(*scope);
             match scope {
                 Scope::Test(test) => {
                     self.finished.insert(*test);

@@ -4,11 +4,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io,
-    os::unix::fs::{
-        DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-    },
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -18,92 +16,38 @@ use std::{
 
 use super::{
     Body, JournalError,
-    store::{ENDED, JOURNAL},
+    private_files::{no_follow, private_file},
 };
 
 /// A BLAKE3 digest.
 pub type Digest = [u8; 32];
 
-/// Room is given out in pages.
+/// BlobFile is given out in pages.
 const PAGE: u64 = 4096;
-
-/// A directory that its owner alone can look into, and that outlasts a power cut. One that is there already and is another user's is
-/// refused; one that others can look into is tightened if it is empty or a state nobody else could write to, and refused otherwise.
-pub(super) fn private_directory(path: &Path) -> Result<(), JournalError> {
-    if path.is_dir() {
-        return tighten(path);
-    }
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let kept = made.and_then(|()| File::open(parent)).and_then(|parent| parent.sync_all());
-    kept.map_err(JournalError::system(path))
-}
-
-fn tighten(path: &Path) -> Result<(), JournalError> {
-    let found = fs::metadata(path).map_err(JournalError::system(path))?;
-    let (mode, uid, own) = (found.mode() & 0o7777, found.uid(), rustix::process::geteuid().as_raw());
-    if uid == own && mode & 0o077 == 0 {
-        return Ok(());
-    }
-    let is_empty = fs::read_dir(path).map_err(JournalError::system(path))?.next().is_none();
-    let is_state = mode & 0o022 == 0 && [JOURNAL, ENDED].iter().any(|name| path.join(name).is_file());
-    if uid != own || !(is_empty || is_state) {
-        return Err(JournalError::NotPrivate { path: path.to_owned(), mode, uid, own });
-    }
-    tracing::warn!(path = %path.display(), "the state directory was open to others: it is its owner's alone now");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(JournalError::system(path))
-}
-
-/// A file that its owner alone can read, as it is or new. A link in its place is refused: what it points at is somebody else's.
-pub(super) fn private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(no_follow())
-        .open(path)
-}
-
-/// An empty file that its owner alone can read. Whatever had its name before is gone, not written to.
-pub(super) fn new_private_file(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
-}
-
-/// A link in the place of a file is not followed.
-pub(super) fn no_follow() -> i32 {
-    rustix::fs::OFlags::NOFOLLOW.bits() as i32
-}
 
 /// Where contents are written: any thread may.
 #[derive(Clone, Debug)]
-pub struct Shelf {
-    received: Arc<Room>,
-    sent: Arc<Room>,
+pub struct BlobStore {
+    received: Arc<BlobFile>,
+    sent: Arc<BlobFile>,
 }
 
-impl Shelf {
+impl BlobStore {
     pub(super) fn open(state: &Path) -> Result<Self, JournalError> {
-        let room = |name| Room::open(state.join(name)).map(Arc::new);
-        let shelf = Self { received: room("received.contents")?, sent: room("sent.contents")? };
+        let room = |name| BlobFile::open(state.join(name)).map(Arc::new);
+        let blobs = Self { received: room("received.contents")?, sent: room("sent.contents")? };
         // The files themselves must outlast a power cut.
         File::open(state).and_then(|d| d.sync_all()).map_err(JournalError::system(state))?;
-        Ok(shelf)
+        Ok(blobs)
     }
 
     /// The room of what was received.
-    pub(super) fn received(&self) -> &Arc<Room> {
+    pub(super) fn received(&self) -> &Arc<BlobFile> {
         &self.received
     }
 
     /// The room of what is sent.
-    pub(super) fn sent(&self) -> &Arc<Room> {
+    pub(super) fn sent(&self) -> &Arc<BlobFile> {
         &self.sent
     }
 
@@ -111,7 +55,7 @@ impl Shelf {
     pub fn read(&self, body: &Body, digest: &Digest) -> Result<Vec<u8>, JournalError> {
         let place = match body {
             Body::Inline(content) => return Ok(content.to_vec()),
-            Body::Shelved(place, _) => place,
+            Body::Stored(place, _) => place,
         };
         let path = &place.room.path;
         let content = place.read(0, place.length as usize).map_err(JournalError::system(path))?;
@@ -146,7 +90,7 @@ impl Shelf {
 
 /// A file of contents.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct BlobFile {
     path: PathBuf,
     file: File,
     /// The same, past the system's cache, where there is such a thing.
@@ -161,24 +105,24 @@ pub(super) struct Room {
 #[derive(Debug)]
 struct Taken {
     pages: u64,
-    place: Weak<Place>,
+    place: Weak<BlobRef>,
 }
 
 /// Where content stands. When the last one who knows lets go, other content may be written there.
 #[derive(Debug)]
-pub struct Place {
-    room: Arc<Room>,
+pub struct BlobRef {
+    room: Arc<BlobFile>,
     page: u64,
     length: u64,
 }
 
-impl Drop for Place {
+impl Drop for BlobRef {
     fn drop(&mut self) {
         self.room.places().remove(&self.page);
     }
 }
 
-impl Place {
+impl BlobRef {
     /// Its first page, by which it is found again.
     pub(super) fn page(&self) -> u64 {
         self.page
@@ -192,7 +136,7 @@ impl Place {
     }
 }
 
-impl Room {
+impl BlobFile {
     fn open(path: PathBuf) -> Result<Self, JournalError> {
         let file = private_file(&path).map_err(JournalError::system(&path))?;
         let direct = Direct::open(&path);
@@ -205,7 +149,7 @@ impl Room {
     }
 
     /// Writes content where there is room.
-    pub fn put(self: &Arc<Self>, content: &[u8]) -> Result<Arc<Place>, JournalError> {
+    pub fn put(self: &Arc<Self>, content: &[u8]) -> Result<Arc<BlobRef>, JournalError> {
         let length = content.len() as u64;
         let place = {
             let mut places = self.places();
@@ -231,7 +175,7 @@ impl Room {
     }
 
     /// Content that an earlier process wrote; it may be that of several messages.
-    pub fn find(self: &Arc<Self>, page: u64, length: u64) -> Result<Arc<Place>, JournalError> {
+    pub fn find(self: &Arc<Self>, page: u64, length: u64) -> Result<Arc<BlobRef>, JournalError> {
         let damaged = || JournalError::Damaged { path: self.path.clone(), what: "contents that overlap" };
         let mut places = self.places();
         if let Some(place) = places.get(&page).and_then(|taken| taken.place.upgrade()) {
@@ -248,8 +192,8 @@ impl Room {
         Ok(self.take(&mut places, page, length))
     }
 
-    fn take(self: &Arc<Self>, places: &mut BTreeMap<u64, Taken>, page: u64, length: u64) -> Arc<Place> {
-        let place = Arc::new(Place { room: self.clone(), page, length });
+    fn take(self: &Arc<Self>, places: &mut BTreeMap<u64, Taken>, page: u64, length: u64) -> Arc<BlobRef> {
+        let place = Arc::new(BlobRef { room: self.clone(), page, length });
         let taken = Taken { pages: length.div_ceil(PAGE), place: Arc::downgrade(&place) };
         places.insert(page, taken);
         place
@@ -331,13 +275,16 @@ impl Direct {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::journal::private_files::new_private_file;
 
     /// Whole pages and parts of them, more than one piece, from wherever they lie: with the system's cache and past it.
     #[test]
     fn contents_are_read_as_they_were_written() {
         let directory = tempfile::tempdir().unwrap();
-        let mut room = Room::open(directory.path().join("contents")).unwrap();
+        let mut room = BlobFile::open(directory.path().join("contents")).unwrap();
         println!("past the cache: {}", room.direct.is_some());
         for direct in [room.direct.take(), None] {
             room.direct = direct;
@@ -346,7 +293,7 @@ mod tests {
             let bytes: Vec<u8> = (0..4 * Direct::PIECE).map(|i| (i * i / 7) as u8).collect();
             let contents: Vec<&[u8]> =
                 lengths.iter().zip([0, 1, 64, 4096, 7, 8192, 9]).map(|(&n, at)| &bytes[at..at + n]).collect();
-            let places: Vec<Arc<Place>> =
+            let places: Vec<Arc<BlobRef>> =
                 contents.iter().map(|content| shared.put(content).unwrap()).collect();
             assert!(shared.unsynced.load(Ordering::SeqCst));
             shared.sync().unwrap();
@@ -367,7 +314,7 @@ mod tests {
         fs::write(&victim, b"precious").unwrap();
         std::os::unix::fs::symlink(&victim, &link).unwrap();
         assert!(private_file(&link).is_err(), "a link was followed");
-        assert!(Room::open(link.clone()).is_err(), "a link was followed");
+        assert!(BlobFile::open(link.clone()).is_err(), "a link was followed");
         new_private_file(&link).unwrap();
         assert!(!fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&victim).unwrap(), b"precious");
@@ -381,7 +328,7 @@ mod tests {
     fn a_refusal_does_no_harm() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("contents");
-        let mut room = Room::open(path.clone()).unwrap();
+        let mut room = BlobFile::open(path.clone()).unwrap();
         // A file that cannot be written to refuses.
         room.direct = Some(Direct { file: File::open(&path).unwrap(), spare: Mutex::default() });
         let room = Arc::new(room);
