@@ -1,4 +1,4 @@
-//! What can go wrong with numbers.
+//! Errors of arithmetic.
 
 /// An error of this crate. Messages name shapes, positions and exponents, never a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -7,7 +7,7 @@ pub enum AlgebraError {
     /// Two matrices do not fit together.
     #[error("{operation}: expected a {}x{} matrix, found {}x{}", expected.0, expected.1, found.0, found.1)]
     Shape {
-        /// What was attempted.
+        /// The operation that was attempted.
         operation: &'static str,
         /// Rows and columns that would fit.
         expected: (usize, usize),

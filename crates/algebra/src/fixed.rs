@@ -61,8 +61,8 @@ impl FixedPoint {
         Ok(numbers.iter().map(|x| ring.embed((x * scale).round_ties_even() as i64)).collect())
     }
 
-    /// Encodes numbers of magnitude at most `most`, which need not be a power of two: it may come closer to half the modulus
-    /// than the format's own range.
+    /// Encodes numbers of magnitude at most `most`, which need not be a power of two: it may come closer to
+    /// half the modulus than the format's own range.
     pub fn encode_within(
         self,
         ring: impl Ring,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn a_number_out_of_range_is_an_error() {
         let (field, fixed) = (Field::standard(), FixedPoint::new(10, 3));
         assert!(fixed.encode(field, 8.0).is_ok() && fixed.encode(field, -8.0).is_ok());
         let error = fixed.encode(field, 8.0001).unwrap_err();

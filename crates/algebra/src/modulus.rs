@@ -29,7 +29,7 @@ impl Modulus {
         self.value
     }
 
-    /// How many bits the prime has.
+    /// Bits of the prime.
     pub const fn bits(self) -> u32 {
         64 - self.value.leading_zeros()
     }

@@ -36,8 +36,8 @@ impl Seed {
         Self::from_bytes(*hash.finalize().as_bytes())
     }
 
-    /// A seed for one use on this content: the stream that covers other content is independent. So what is encoded twice by
-    /// mistake, and differs, is never covered by the same stream.
+    /// A seed for one use on this content: the stream that covers other content is independent. So what is
+    /// encoded twice by mistake, and differs, is never covered by the same stream.
     pub fn covering(&self, content: &[u8]) -> Self {
         Self::from_bytes(*blake3::keyed_hash(self.expose(), content).as_bytes())
     }
@@ -62,8 +62,8 @@ impl Seed {
 /// Words that are hashed in one go.
 const WORDS_AT_ONCE: usize = 2048;
 
-/// The stream of a [`Seed`]: the words that `ChaCha20Rng` gives, taken from its blocks directly, which is twice as fast
-/// where many are needed.
+/// The stream of a [`Seed`]: the words that `ChaCha20Rng` gives, taken from its blocks directly, which is
+/// twice as fast where many are needed.
 pub struct Prg {
     core: ChaCha20Core,
     block: <ChaCha20Core as BlockRngCore>::Results,
@@ -78,7 +78,7 @@ impl Prg {
         Self { core, block: Default::default(), used: usize::MAX }
     }
 
-    /// What is left of the block, of a new one if nothing is.
+    /// The rest of the block, or of a new one if nothing is left of it.
     fn rest(&mut self) -> &[u32] {
         if self.used >= self.block.as_ref().len() {
             self.core.generate(&mut self.block);

@@ -1,4 +1,4 @@
-//! What shares and matrices are made of: a finite ring whose elements fit a word.
+//! The numbers that shares and matrices are made of: a finite ring whose elements fit a word.
 
 use std::fmt::Debug;
 

@@ -1,5 +1,5 @@
-//! Additive sharing between two parties: a secret matrix is the sum of two uniform ones, and one of the two is
-//! the stream of a seed, so it travels as 32 bytes (paper, "Additive secret sharing").
+//! Additive sharing between two parties: a secret matrix is the sum of two uniform ones, and one of the two
+//! is the stream of a seed, so it travels as 32 bytes (paper, "Additive secret sharing").
 
 use crate::{AlgebraError, Matrix, Prg, Ring, Secret, Seed};
 

@@ -1,5 +1,5 @@
-//! Matrix products modulo 2^64, fast. Vector units multiply 32-bit halves, so a product of words is three of those:
-//! low times low, and the two mixed ones, whose sum moves up by 32 bits once, at the end.
+//! Matrix products modulo 2^64, fast. Vector units multiply 32-bit halves, so a product of words is three of
+//! those: low times low, and the two mixed ones, whose sum moves up by 32 bits once, at the end.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -18,18 +18,18 @@ impl Matrix<Ring64> {
             return Err(AlgebraError::Shape { operation: "product", expected, found: other.shape() });
         }
         let mut product = vec![0; self.rows() * other.columns()];
-        Arch::new().dispatch(Product { left: self, right: other, product: &mut product });
+        Arch::new().dispatch(RingProduct { left: self, right: other, product: &mut product });
         Matrix::new(Ring64, self.rows(), other.columns(), product)
     }
 }
 
-struct Product<'a> {
+struct RingProduct<'a> {
     left: &'a Matrix<Ring64>,
     right: &'a Matrix<Ring64>,
     product: &'a mut [u64],
 }
 
-impl WithSimd for Product<'_> {
+impl WithSimd for RingProduct<'_> {
     type Output = ();
 
     #[inline(always)]

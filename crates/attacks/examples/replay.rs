@@ -1,10 +1,10 @@
-//! Runs the attacks that need no knowledge of the columns on a directory that `secsv evaluate --views DIR` wrote, and says what
-//! every client could rebuild: `cargo run -p secsv-attacks --example replay -- DIR [RUN]`. With the run directory the findings
-//! are scored.
+//! Runs the attacks that need no knowledge of the columns on a directory that `secsv evaluate --views DIR`
+//! wrote, and says what every client could rebuild: `cargo run -p secsv-attacks --example replay -- DIR
+//! [RUN]`. With the run directory the findings are scored.
 
 use std::{env, error::Error, path::PathBuf};
 
-use secsv_attacks::{View, directory::Directory, equations, images, linear::correlation, models};
+use secsv_attacks::{ClientView, directory::Directory, equations, images, linear::correlation, models};
 use secsv_federation::{ClientId, RoundId, RunDirectory};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Equations about an owner's samples and, where there are enough, the samples.
 fn samples(
-    view: &View,
+    view: &ClientView,
     owner: usize,
     name: &ClientId,
     run: Option<&RunDirectory>,

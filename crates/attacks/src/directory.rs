@@ -17,7 +17,7 @@ use secsv_protocol::{
 use serde::{Deserialize, de::DeserializeOwned};
 use zip::ZipArchive;
 
-use crate::view::{Outputs, View};
+use crate::view::{ClientView, DecryptedOutputs};
 
 /// Why a view cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -36,60 +36,60 @@ pub enum DirectoryError {
     Unexpected {
         /// In which file.
         file: PathBuf,
-        /// What.
+        /// The field or file.
         what: &'static str,
-        /// What should be there.
+        /// The value that is expected.
         expected: &'static str,
-        /// What is there.
+        /// The value that was found.
         found: String,
     },
 }
 
-/// What everybody knows, as far as attacks use it.
+/// Facts that everybody knows, as far as attacks use them.
 #[derive(Deserialize)]
-struct Index {
+struct CommonListing {
     protocol: String,
     clients: Vec<ClientId>,
-    parties: Vec<PartyEntry>,
-    rounds: Vec<RoundEntry>,
+    parties: Vec<PartyListing>,
+    rounds: Vec<RoundListing>,
     model: ModelSpec,
-    operators: Vec<OperatorEntry>,
-    gru: Option<GruEntry>,
+    operators: Vec<OperatorListing>,
+    gru: Option<GruListing>,
 }
 
 #[derive(Deserialize)]
-struct PartyEntry {
+struct PartyListing {
     party: String,
     client: Option<ClientId>,
     directory: String,
 }
 
 #[derive(Deserialize)]
-struct RoundEntry {
+struct RoundListing {
     round: RoundId,
     participants: Vec<ClientId>,
     train_sizes: BTreeMap<ClientId, u64>,
 }
 
 #[derive(Deserialize)]
-struct OperatorEntry {
+struct OperatorListing {
     weight_bits: u32,
     input_bits: u32,
 }
 
 #[derive(Deserialize)]
-struct GruEntry {
+struct GruListing {
     gate_bits: u32,
     update_bits: u32,
 }
 
 #[derive(Deserialize)]
-struct PartyIndex {
-    arrays: Vec<ArrayEntry>,
+struct ArrayListings {
+    arrays: Vec<ArrayListing>,
 }
 
 #[derive(Deserialize)]
-struct ArrayEntry {
+struct ArrayListing {
     file: String,
     array: String,
     what: String,
@@ -105,7 +105,7 @@ struct ArrayEntry {
 /// A views directory.
 pub struct Directory {
     path: PathBuf,
-    index: Index,
+    index: CommonListing,
 }
 
 /// The file of everything that a client decrypted.
@@ -131,8 +131,8 @@ impl Directory {
         &self.index.protocol
     }
 
-    /// What a client holds.
-    pub fn client(&self, client: usize) -> Result<View, DirectoryError> {
+    /// The view of a client.
+    pub fn client(&self, client: usize) -> Result<ClientView, DirectoryError> {
         let file = self.path.join("index.json");
         let missing = |found: String| {
             let file = file.clone();
@@ -142,28 +142,29 @@ impl Directory {
         let entry = self.index.parties.iter().find(|party| party.client.as_ref() == Some(id));
         let entry = entry.ok_or_else(|| missing(id.to_string()))?;
         let directory = self.path.join(&entry.directory);
-        let known = Known::read(&directory.join("known.npz"))?;
+        let known = ClientKnowledge::read(&directory.join("known.npz"))?;
         let program = self.program(&known)?;
         let (precision, sizes) = (self.precision(), self.sizes());
         let outputs = self.outputs(&directory)?;
-        let Known { own, local, global, .. } = known;
-        Ok(View { client, program, precision, sizes, local, global, own, outputs })
+        let ClientKnowledge { own, local, global, .. } = known;
+        Ok(ClientView { client, program, precision, sizes, local, global, own, outputs })
     }
 
     /// Outputs that a server could read: none, if docs/SECURITY.md is right.
-    pub fn server(&self, party: &str) -> Result<Vec<Outputs>, DirectoryError> {
+    pub fn server(&self, party: &str) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
         let entry = self.index.parties.iter().find(|entry| entry.party == party);
         entry.map_or(Ok(Vec::new()), |entry| self.outputs(&self.path.join(&entry.directory)))
     }
 
-    /// A server's shares of each owner's samples: a row for each number of a sample, a column for each sample.
+    /// A server's shares of each owner's samples: a row for each number of a sample, a column for each
+    /// sample.
     pub fn data_shares(&self, party: &str) -> Result<BTreeMap<usize, Vec<i64>>, DirectoryError> {
         let mut found = BTreeMap::new();
         let Some(entry) = self.index.parties.iter().find(|entry| entry.party == party) else {
             return Ok(found);
         };
         let directory = self.path.join(&entry.directory);
-        let index: PartyIndex = json(&directory.join("index.json"))?;
+        let index: ArrayListings = json(&directory.join("index.json"))?;
         for entry in index.arrays.iter().filter(|entry| entry.file == DATA_SHARES && entry.what == "share") {
             let file = directory.join(DATA_SHARES);
             let (_, numbers) = integers(&mut open(&file)?, &entry.array, &file)?;
@@ -176,7 +177,7 @@ impl Directory {
         self.index.clients.iter().position(|client| client == id)
     }
 
-    fn program(&self, known: &Known) -> Result<Program, DirectoryError> {
+    fn program(&self, known: &ClientKnowledge) -> Result<Program, DirectoryError> {
         let file = self.path.join("index.json");
         let wrong = |found: String| DirectoryError::Unexpected {
             file: file.clone(),
@@ -194,7 +195,7 @@ impl Directory {
     fn precision(&self) -> Precision {
         const WIDE: i32 = 38;
         let format = |bits: u32| FixedPoint::new(bits, WIDE - bits as i32);
-        let operator = |entry: &OperatorEntry| OperatorFormat {
+        let operator = |entry: &OperatorListing| OperatorFormat {
             weight: format(entry.weight_bits),
             input: format(entry.input_bits),
             bias: format(entry.weight_bits + entry.input_bits),
@@ -208,7 +209,7 @@ impl Directory {
     }
 
     fn sizes(&self) -> BTreeMap<RoundId, Vec<u64>> {
-        let of_round = |entry: &RoundEntry| {
+        let of_round = |entry: &RoundListing| {
             let size = |id: &ClientId| match entry.participants.contains(id) {
                 true => entry.train_sizes.get(id).copied().unwrap_or(0),
                 false => 0,
@@ -218,8 +219,8 @@ impl Directory {
         self.index.rounds.iter().map(of_round).collect()
     }
 
-    fn outputs(&self, directory: &Path) -> Result<Vec<Outputs>, DirectoryError> {
-        let index: PartyIndex = json(&directory.join("index.json"))?;
+    fn outputs(&self, directory: &Path) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
+        let index: ArrayListings = json(&directory.join("index.json"))?;
         let mut archive = None;
         let mut found = Vec::new();
         for entry in index.arrays.iter().filter(|entry| entry.file == OUTPUTS && entry.what == "outputs") {
@@ -234,15 +235,15 @@ impl Directory {
         Ok(found)
     }
 
-    fn entry(&self, entry: &ArrayEntry, numbers: Vec<i64>) -> Option<Outputs> {
+    fn entry(&self, entry: &ArrayListing, numbers: Vec<i64>) -> Option<DecryptedOutputs> {
         let members: Option<Coalition> =
             entry.coalition.as_ref()?.iter().map(|id| self.position(id)).collect();
-        Some(Outputs {
+        Some(DecryptedOutputs {
             round: entry.round?,
             coalition: members?,
             owner: self.position(entry.owner.as_ref()?)?,
             samples: entry.samples.as_ref()?.iter().flat_map(|&(first, end)| first..end).collect(),
-            hop: entry.hop?,
+            step: entry.hop?,
             operator: entry.operator?,
             first: entry.first_position.unwrap_or(0),
             numbers,
@@ -250,14 +251,14 @@ impl Directory {
     }
 }
 
-/// What a client knew before.
-struct Known {
+/// Samples and models that a client knew before.
+struct ClientKnowledge {
     own: TestSet,
     local: BTreeMap<RoundId, Weights>,
     global: BTreeMap<RoundId, Weights>,
 }
 
-impl Known {
+impl ClientKnowledge {
     fn read(file: &Path) -> Result<Self, DirectoryError> {
         let mut archive = open(file)?;
         let names: Vec<String> =
@@ -292,9 +293,9 @@ impl Known {
     }
 }
 
-type Archive = ZipArchive<BufReader<File>>;
+type ArrayArchive = ZipArchive<BufReader<File>>;
 
-fn open(file: &Path) -> Result<Archive, DirectoryError> {
+fn open(file: &Path) -> Result<ArrayArchive, DirectoryError> {
     let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
     ZipArchive::new(BufReader::new(File::open(file).map_err(reading)?)).map_err(|e| reading(e.into()))
 }
@@ -305,7 +306,7 @@ fn json<T: DeserializeOwned>(file: &Path) -> Result<T, DirectoryError> {
     serde_json::from_str(&text).map_err(|error| reading(error.into()))
 }
 
-fn bytes(archive: &mut Archive, name: &str, file: &Path) -> Result<Vec<u8>, DirectoryError> {
+fn bytes(archive: &mut ArrayArchive, name: &str, file: &Path) -> Result<Vec<u8>, DirectoryError> {
     let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
     let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|e| reading(e.into()))?;
     let mut bytes = Vec::new();
@@ -313,7 +314,11 @@ fn bytes(archive: &mut Archive, name: &str, file: &Path) -> Result<Vec<u8>, Dire
     Ok(bytes)
 }
 
-fn singles(archive: &mut Archive, name: &str, file: &Path) -> Result<(Vec<usize>, Vec<f32>), DirectoryError> {
+fn singles(
+    archive: &mut ArrayArchive,
+    name: &str,
+    file: &Path,
+) -> Result<(Vec<usize>, Vec<f32>), DirectoryError> {
     let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
     let bytes = bytes(archive, name, file)?;
     let array = NpyFile::new(bytes.as_slice()).map_err(reading)?;
@@ -323,7 +328,7 @@ fn singles(archive: &mut Archive, name: &str, file: &Path) -> Result<(Vec<usize>
 
 /// Integers, or elements of Z_2^64 as those of smallest magnitude.
 fn integers(
-    archive: &mut Archive,
+    archive: &mut ArrayArchive,
     name: &str,
     file: &Path,
 ) -> Result<(Vec<usize>, Vec<i64>), DirectoryError> {

@@ -7,7 +7,7 @@ use secsv_protocol::{Error, precision::shares};
 use crate::{
     operators::{numbers, sources},
     span,
-    view::View,
+    view::ClientView,
 };
 
 /// Linear equations in the numbers of each sample: the same matrix for all of them.
@@ -25,9 +25,9 @@ pub struct System {
     pub rounding: f64,
 }
 
-/// Everything that a client can say about an owner's samples by models that it knows, in some rounds; nothing if its replies
-/// add up to none.
-pub fn known(view: &View, owner: usize, rounds: &[RoundId]) -> Result<Option<System>, Error> {
+/// Everything that a client can say about an owner's samples by models that it knows, in some rounds; nothing
+/// if its replies add up to none.
+pub fn known(view: &ClientView, owner: usize, rounds: &[RoundId]) -> Result<Option<System>, Error> {
     let (mut rows, mut values) = (Vec::new(), Vec::new());
     let (mut samples, mut exposed): (Option<Vec<usize>>, Vec<RoundId>) = (None, Vec::new());
     for &round in rounds {
@@ -65,7 +65,7 @@ type Equation = (Vec<f64>, Vec<f64>);
 /// Equations, and the samples that they are about.
 type OfRound = (Vec<Equation>, Vec<usize>);
 
-fn of_round(view: &View, owner: usize, round: RoundId, first: usize) -> Result<Option<OfRound>, Error> {
+fn of_round(view: &ClientView, owner: usize, round: RoundId, first: usize) -> Result<Option<OfRound>, Error> {
     let replies = view.first_layer(round, owner, first);
     let Some(samples) = replies.first().map(|reply| reply.samples.clone()) else { return Ok(None) };
     let replies: Vec<_> = replies.into_iter().filter(|reply| reply.samples == samples).collect();
@@ -89,7 +89,7 @@ fn of_round(view: &View, owner: usize, round: RoundId, first: usize) -> Result<O
                 }
             }
             let value = |place: usize| {
-                let reply = |(reply, factor): (&&crate::view::Outputs, &f64)| {
+                let reply = |(reply, factor): (&&crate::view::DecryptedOutputs, &f64)| {
                     factor * reply.at(row, rows, position, place) as f64
                 };
                 replies.iter().zip(&combination.factors).map(reply).sum::<f64>() * scale - bias
@@ -100,7 +100,7 @@ fn of_round(view: &View, owner: usize, round: RoundId, first: usize) -> Result<O
     Ok(Some((equations, samples)))
 }
 
-/// What the client knows of a round's first layers: all models together, and its own, as they were encoded.
+/// First layers of a round that the client knows: all models together, and its own, as they were encoded.
 struct Models {
     inputs: usize,
     grand: (Vec<f64>, Vec<f64>),
@@ -108,7 +108,7 @@ struct Models {
 }
 
 impl Models {
-    fn new(view: &View, round: RoundId) -> Result<Self, Error> {
+    fn new(view: &ClientView, round: RoundId) -> Result<Self, Error> {
         let operator = &view.program.operators[0];
         let shares = shares(view.sizes.get(&round).map_or(&[][..], |sizes| sizes));
         let total: f64 = shares.iter().sum();
@@ -144,7 +144,7 @@ impl Models {
 }
 
 /// A model's first layer as it is encoded, in real numbers.
-pub(crate) fn encoded(view: &View, model: &Weights, share: f64) -> (Vec<f64>, Vec<f64>) {
+pub(crate) fn encoded(view: &ClientView, model: &Weights, share: f64) -> (Vec<f64>, Vec<f64>) {
     let (weights, biases) = numbers(&view.program, 0, model);
     let format = view.precision.operators[0];
     let round = |bits: u32| {

@@ -22,7 +22,7 @@ pub struct Grid {
     pub range: (i64, i64),
 }
 
-/// What an attacker expects of a record.
+/// The form that an attacker expects of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
     /// Categories.
@@ -37,8 +37,8 @@ pub struct Schema {
 const EQUAL: f64 = 2e-4;
 
 impl Schema {
-    /// From own rows of `width` numbers: which columns form categories, and which are numbers, each with how many times finer
-    /// its grid is known to be than the attacker's own records show.
+    /// From own rows of `width` numbers: which columns form categories, and which are numbers, each with how
+    /// many times finer its grid is known to be than the attacker's own records show.
     pub fn learn(rows: &[f32], width: usize, blocks: &[&[usize]], numbers: &[(usize, u32)]) -> Self {
         let rows: Vec<&[f32]> = rows.chunks_exact(width.max(1)).collect();
         let block = |columns: &&[usize]| {

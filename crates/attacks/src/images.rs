@@ -1,14 +1,15 @@
-//! Images from the outputs of a known first layer: windows overlap, so every round has many equations in few pixels.
+//! Images from the outputs of a known first layer: windows overlap, so every round has many equations in few
+//! pixels.
 
 use nalgebra::DMatrix;
 
 use crate::{equations::System, linear::least_squares};
 
-/// What is added to keep small directions from drowning in rounding: its share of the largest.
+/// Regularisation that keeps small directions from drowning in rounding, as a fraction of the largest.
 const RIDGE: f64 = 1e-11;
 
-/// The pixels of each sample (a column each) that fit the equations best; where equations are missing, those nearest to the mean
-/// of the attacker's own samples.
+/// The pixels of each sample (a column each) that fit the equations best; where equations are missing, those
+/// nearest to the mean of the attacker's own samples.
 pub fn rebuild(system: &System, own: &[f32]) -> Option<DMatrix<f64>> {
     let pixels = system.matrix.ncols();
     let count = (own.len() / pixels.max(1)).max(1) as f64;

@@ -1,7 +1,8 @@
 //! Attacks of curious parties, run on what they received.
 //!
-//! An attack gets a [`View`]: what one client decrypted, and what it knew beforehand. It hands on what it found out about
-//! others; only the tests know whether that is right. docs/ATTACKS.md lists attacks, figures and tests.
+//! An attack gets a [`ClientView`]: what one client decrypted, and what it knew beforehand. It hands on what
+//! it found out about others; only the tests know whether that is right. docs/ATTACKS.md lists attacks,
+//! figures and tests.
 //!
 //! Nothing here is part of the product: no other crate uses it.
 
@@ -18,4 +19,4 @@ pub mod recurrent;
 pub mod span;
 mod view;
 
-pub use view::{Outputs, View};
+pub use view::{ClientView, DecryptedOutputs};

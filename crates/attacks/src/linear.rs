@@ -2,7 +2,8 @@
 
 use nalgebra::{Cholesky, DMatrix};
 
-/// The X of smallest |matrix X - values|^2 + ridge |X|^2, column by column. The ridge is a part of the largest diagonal element.
+/// The X of smallest |matrix X - values|^2 + ridge |X|^2, column by column. The ridge is a part of the
+/// largest diagonal element.
 pub fn least_squares(matrix: &DMatrix<f64>, values: &DMatrix<f64>, ridge: f64) -> Option<DMatrix<f64>> {
     let mut normal = matrix.tr_mul(matrix);
     let largest = normal.diagonal().iter().copied().fold(0.0, f64::max);

@@ -15,20 +15,21 @@ use crate::{
     equations::encoded,
     linear::least_squares,
     span,
-    view::{Outputs, View},
+    view::{ClientView, DecryptedOutputs},
 };
 
 /// A layer's weights and biases: a row for each output, the bias last.
-pub type Layer = DMatrix<f64>;
+pub type LayerMatrix = DMatrix<f64>;
 
-/// First layers of all single models of a round, once an owner's samples are known: with the outputs of its own model, which it
-/// computes, a client takes its replies apart. `samples` has a column for each of the owner's samples that it decrypted for.
+/// First layers of all single models of a round, once an owner's samples are known: with the outputs of its
+/// own model, which it computes, a client takes its replies apart. `samples` has a column for each of the
+/// owner's samples that it decrypted for.
 pub fn first_layers(
-    view: &View,
+    view: &ClientView,
     owner: usize,
     round: RoundId,
     samples: &DMatrix<f64>,
-) -> Result<BTreeMap<usize, Layer>, Error> {
+) -> Result<BTreeMap<usize, LayerMatrix>, Error> {
     let replies = view.first_layer(round, owner, 0);
     let coalitions: Vec<Coalition> = replies.iter().map(|reply| reply.coalition).collect();
     let (operator, format) = (&view.program.operators[0], view.precision.operators[0]);
@@ -77,19 +78,19 @@ pub struct Meeting {
     pub operator: usize,
 }
 
-/// All meetings of layer-1 outputs that the client can add up with outputs of a later layer that it decrypted: everything
-/// between them lies open if it is a single layer.
-pub fn meetings(view: &View) -> Vec<Meeting> {
+/// All meetings of layer-1 outputs that the client can add up with outputs of a later layer that it
+/// decrypted: everything between them lies open if it is a single layer.
+pub fn meetings(view: &ClientView) -> Vec<Meeting> {
     let later = view.outputs.iter().filter(|outputs| outputs.operator > 0);
-    let is_held = |outputs: &&Outputs| {
-        let Outputs { round, coalition, owner, .. } = **outputs;
+    let is_held = |outputs: &&DecryptedOutputs| {
+        let DecryptedOutputs { round, coalition, owner, .. } = **outputs;
         let replies: Vec<Coalition> =
             view.first_layer(round, owner, 0).iter().map(|reply| reply.coalition).collect();
         span::of_coalition(&replies, None, coalition).is_some()
     };
     later
         .filter(is_held)
-        .map(|&Outputs { round, coalition, owner, operator, .. }| Meeting {
+        .map(|&DecryptedOutputs { round, coalition, owner, operator, .. }| Meeting {
             round,
             coalition,
             owner,
@@ -99,9 +100,9 @@ pub fn meetings(view: &View) -> Vec<Meeting> {
 }
 
 /// The second operator of a coalition's model, from a meeting: an ordinary regression.
-pub fn second_layer(view: &View, meeting: &Meeting) -> Result<Option<Layer>, Error> {
+pub fn second_layer(view: &ClientView, meeting: &Meeting) -> Result<Option<LayerMatrix>, Error> {
     let Meeting { round, coalition, owner, operator } = *meeting;
-    let is_output = |outputs: &&Outputs| {
+    let is_output = |outputs: &&DecryptedOutputs| {
         (outputs.round, outputs.coalition, outputs.owner, outputs.operator)
             == (round, coalition, owner, operator)
     };
@@ -125,8 +126,8 @@ pub fn second_layer(view: &View, meeting: &Meeting) -> Result<Option<Layer>, Err
     Ok(least_squares(&matrix, &values, 1e-13).map(|layer| layer.transpose()))
 }
 
-/// What the first decryptor of a coalition shared, from replies that add up to the coalition's.
-fn second_inputs(view: &View, meeting: &Meeting) -> Result<Option<Matrix<Ring64>>, Error> {
+/// Activations that the first decryptor of a coalition shared, from replies that add up to the coalition's.
+fn second_inputs(view: &ClientView, meeting: &Meeting) -> Result<Option<Matrix<Ring64>>, Error> {
     let Meeting { round, coalition, owner, .. } = *meeting;
     let replies = view.first_layer(round, owner, 0);
     let coalitions: Vec<Coalition> = replies.iter().map(|reply| reply.coalition).collect();

@@ -21,7 +21,8 @@ pub fn numbers(program: &Program, operator: usize, model: &Weights) -> (Vec<f64>
     (weights, biases)
 }
 
-/// Which number of a sample is input `o` at a position, at `position * d_in + o`; none where a convolution is padded.
+/// Which number of a sample is input `o` at a position, at `position * d_in + o`; none where a convolution is
+/// padded.
 pub fn sources(program: &Program, operator: usize) -> Result<Vec<Option<usize>>, Error> {
     let operator = &program.operators[operator];
     // A sample that says of each number which it is.

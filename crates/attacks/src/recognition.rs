@@ -4,8 +4,8 @@ use nalgebra::DMatrix;
 
 use crate::equations::System;
 
-/// The candidate behind each sample, where exactly one fits: off by at most so many deviations of the rounding in every
-/// equation. `candidates` has a column for each.
+/// The candidate behind each sample, where exactly one fits: off by at most `tolerance` deviations of the
+/// rounding in every equation. `candidates` has a column for each.
 pub fn recognise(system: &System, candidates: &DMatrix<f64>, tolerance: f64) -> Vec<Option<usize>> {
     let outputs = &system.matrix * candidates;
     let bound = |candidate: usize| {

@@ -1,9 +1,9 @@
-//! Discrete records from few sharp equations: categories by meeting in the middle, numbers on grids by the nearest points of a
-//! lattice.
+//! Discrete records from few sharp equations: categories by meeting in the middle, numbers on grids by the
+//! nearest points of a lattice.
 //!
-//! Numbers are taken out first: in the complement of their columns an equation holds of categories alone. There the
-//! categories' blocks are split in two halves whose sums must meet; what meets is completed by the grid points near the
-//! least-squares solution, and judged by all equations.
+//! Numbers are taken out first: in the complement of their columns an equation holds of categories alone.
+//! There the categories' blocks are split in two halves whose sums must meet; what meets is completed by the
+//! grid points near the least-squares solution, and judged by all equations.
 
 use nalgebra::{DMatrix, DVector, SymmetricEigen};
 
@@ -22,7 +22,7 @@ pub struct Candidate {
 }
 
 /// The search for the records behind one system.
-pub struct Search<'a> {
+pub struct RecordSearch<'a> {
     system: &'a System,
     schema: &'a Schema,
     /// Orthonormal: the columns of numbers first, then their complement.
@@ -46,10 +46,11 @@ struct Half {
 }
 
 /// Lattice points looked at for one record, at most.
-const MOST_POINTS: usize = 4096;
+const MAX_POINTS: usize = 4096;
 
-impl<'a> Search<'a> {
-    /// Prepares what does not depend on a sample; nothing if there are no more equations than columns of numbers.
+impl<'a> RecordSearch<'a> {
+    /// Prepares what does not depend on a sample; nothing if there are no more equations than columns of
+    /// numbers.
     pub fn new(system: &'a System, schema: &'a Schema) -> Option<Self> {
         let (equations, numbers) = (system.matrix.nrows(), schema.grids.len());
         if equations <= numbers {
@@ -75,12 +76,13 @@ impl<'a> Search<'a> {
         Some(Self { system, schema, basis, triangle, origin, left, right, noise })
     }
 
-    /// How many sums both halves have.
+    /// Number of sums of both halves.
     pub fn sizes(&self) -> (usize, usize) {
         (self.left.sums.len(), self.right.sums.len())
     }
 
-    /// Records that fit the equations of the sample at a place, best first: off by at most so many deviations.
+    /// Records that fit the equations of the sample at a place, best first: off by at most `tolerance`
+    /// deviations.
     pub fn candidates(&self, place: usize, tolerance: f64) -> Vec<Candidate> {
         let values = self.system.values.column(place) - &self.origin;
         let numbers = self.schema.grids.len();
@@ -137,7 +139,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Grid points whose image is within a radius of a target, and how far (squared), coordinate by coordinate from the last.
+/// Grid points whose image is within a radius of a target, and how far (squared), coordinate by coordinate
+/// from the last.
 fn near_points(
     triangle: &DMatrix<f64>,
     grids: &[Grid],
@@ -155,7 +158,7 @@ fn near_points(
     let first = ((centre - width).ceil() as i64).max(low);
     let last = ((centre + width).floor() as i64).min(high);
     for multiple in first..=last {
-        if found.len() > MOST_POINTS {
+        if found.len() > MAX_POINTS {
             return;
         }
         let off = (slope * multiple as f64 - value).powi(2);

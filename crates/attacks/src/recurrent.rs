@@ -1,8 +1,9 @@
 //! A recurrent unit's hidden weights, from what its gate decryptor gets.
 //!
-//! Of every later step t it has a_t = W h_(t-1) + b and the input gates, so the update gate z_t and the candidate n_t, and
-//! h_t = (1 - z_t) n_t + z_t h_(t-1). All a_t lie in a plane of as many dimensions as there are states. With coordinates y_t in it
-//! every state is h_(t-1) = A y_t + p, and the update is linear in A and p, unit by unit:
+//! Of every later step t it has a_t = W h_(t-1) + b and the input gates, so the update gate z_t and the
+//! candidate n_t, and h_t = (1 - z_t) n_t + z_t h_(t-1). All a_t lie in a plane of as many dimensions as
+//! there are states. With coordinates y_t in it every state is h_(t-1) = A y_t + p, and the update is linear
+//! in A and p, unit by unit:
 //!
 //! ```text
 //! A_i (y_(t+1) - z_ti y_t) + (1 - z_ti) p_i = (1 - z_ti) n_ti
@@ -19,11 +20,12 @@ use secsv_protocol::precision::shares;
 
 use crate::{
     linear::least_squares,
-    view::{Outputs, View},
+    view::{ClientView, DecryptedOutputs},
 };
 
-/// What the gate decryptor of one coalition's model knows on the samples of one owner, step by step from the second.
-pub struct Unit {
+/// Outputs that the gate decryptor of one coalition's model knows on the samples of one owner, step by step
+/// from the second.
+pub struct DecryptedGates {
     /// W h + b: a row for each sample, a column for each of the 3 x hidden outputs.
     hidden: Vec<DMatrix<f64>>,
     /// The update gates z: a row for each sample.
@@ -32,23 +34,24 @@ pub struct Unit {
     new: Vec<DMatrix<f64>>,
 }
 
-impl Unit {
+impl DecryptedGates {
     /// From the view of a client; nothing if it did not decrypt the gates of this model on these samples.
-    pub fn read(view: &View, round: RoundId, coalition: Coalition, owner: usize) -> Option<Self> {
+    pub fn read(view: &ClientView, round: RoundId, coalition: Coalition, owner: usize) -> Option<Self> {
         let gru = view.program.gru?;
-        let is_meant = |o: &&Outputs| (o.round, o.coalition, o.owner) == (round, coalition, owner);
-        let mine: Vec<&Outputs> = view.outputs.iter().filter(is_meant).collect();
+        let is_meant = |o: &&DecryptedOutputs| (o.round, o.coalition, o.owner) == (round, coalition, owner);
+        let mine: Vec<&DecryptedOutputs> = view.outputs.iter().filter(is_meant).collect();
         let inputs = mine.iter().find(|o| o.operator == 0 && o.first == 1)?;
         let total: f64 = coalition.members().map(|i| shares(&view.sizes[&round])[i]).sum();
         let rows = 3 * gru.hidden;
-        let numbers = |outputs: &Outputs, position: usize| {
+        let numbers = |outputs: &DecryptedOutputs, position: usize| {
             let bits = view.precision.operators[outputs.operator].product_bits();
             let scale = f64::powi(0.5, bits as i32) / total;
             let number = |k, j| outputs.at(j, rows, position, k) as f64 * scale;
             DMatrix::from_fn(outputs.samples.len(), rows, number)
         };
-        let mut gates: Vec<&&Outputs> = mine.iter().filter(|o| o.operator == gru.hidden_operator).collect();
-        gates.sort_by_key(|outputs| outputs.hop);
+        let mut gates: Vec<&&DecryptedOutputs> =
+            mine.iter().filter(|o| o.operator == gru.hidden_operator).collect();
+        gates.sort_by_key(|outputs| outputs.step);
         let hidden: Vec<DMatrix<f64>> = gates.iter().map(|outputs| numbers(outputs, 0)).collect();
         if hidden.len() + 1 != gru.steps {
             return None;
@@ -59,7 +62,8 @@ impl Unit {
         Some(Self { hidden, update, new })
     }
 
-    /// Hidden weights with the biases in the last column; nothing if there are fewer than three steps or too few samples.
+    /// Hidden weights with the biases in the last column; nothing if there are fewer than three steps or too
+    /// few samples.
     pub fn layer(&self) -> Option<DMatrix<f64>> {
         let size = self.update.first()?.ncols();
         let (plane, mean) = self.plane(size)?;

@@ -17,8 +17,8 @@ pub struct Combination {
 /// Below this a factor is zero: vectors hold zeros and ones of a few clients.
 const ZERO: f64 = 1e-9;
 
-/// All independent mixtures of the participants' models together and the client's own that the replies about these
-/// coalitions add up to.
+/// All independent mixtures of the participants' models together and the client's own that the replies about
+/// these coalitions add up to.
 pub fn known(coalitions: &[Coalition], participants: Coalition, client: usize) -> Vec<Combination> {
     let own = Coalition::EMPTY.with(client).intersection(participants);
     let vectors: Vec<Coalition> = [participants, own].into_iter().chain(coalitions.iter().copied()).collect();
@@ -46,8 +46,8 @@ pub fn of_coalition(coalitions: &[Coalition], client: Option<usize>, target: Coa
     Some(factors.iter().map(|factor| -factor / target).collect())
 }
 
-/// A basis of the relations between indicator vectors: factors with which they add up to zero. The vectors that come first
-/// depend on those behind them.
+/// A basis of the relations between indicator vectors: factors with which they add up to zero. The vectors
+/// that come first depend on those behind them.
 fn relations(vectors: &[Coalition]) -> Vec<Vec<f64>> {
     let clients = vectors.iter().fold(0, |most, v| most.max(128 - v.bits().leading_zeros() as usize));
     let mut rows =

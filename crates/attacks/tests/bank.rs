@@ -1,4 +1,5 @@
-//! Customers' records from the scores that another bank decrypts: the paper's task, ten equations beside 48 features.
+//! Customers' records from the scores that another bank decrypts: the paper's task, ten equations beside 48
+//! features.
 
 #![cfg(test)]
 
@@ -6,7 +7,7 @@ mod support;
 
 use std::time::Instant;
 
-use secsv_attacks::{View, equations, grid::Schema, records::Search};
+use secsv_attacks::{ClientView, equations, grid::Schema, records::RecordSearch};
 use secsv_federation::RoundId;
 use secsv_protocol::{decryptors::Protocol, exposure::Can};
 use secsv_training::{DatasetSource, ModelKind};
@@ -17,9 +18,10 @@ const CUSTOMERS: usize = 40;
 /// Tried one after the other, until candidates appear.
 const TOLERANCES: [f64; 6] = [1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
-/// What every bank knows of the columns: categories, and which columns go together (the month with the economy's figures, the
-/// last campaign's outcome with its days and contacts); call seconds and contacts are whole numbers.
-fn schema(view: &View) -> Schema {
+/// Facts that every bank knows of the columns: categories, and which columns go together (the month with the
+/// economy's figures, the last campaign's outcome with its days and contacts); call seconds and contacts are
+/// whole numbers.
+fn schema(view: &ClientView) -> Schema {
     let range = |first: usize, end: usize| (first..end).collect::<Vec<usize>>();
     let economy = [range(19, 29), range(43, 48)].concat();
     let last_campaign = [range(0, 3), range(41, 43)].concat();
@@ -30,7 +32,7 @@ fn schema(view: &View) -> Schema {
 }
 
 /// Pairs of attacker and victim, and in how many rounds the attacker has equations.
-fn pairs(views: &[View], rounds: &[RoundId]) -> Vec<(usize, usize, usize)> {
+fn pairs(views: &[ClientView], rounds: &[RoundId]) -> Vec<(usize, usize, usize)> {
     let all = (0..views.len()).flat_map(|a| (0..views.len()).map(move |v| (a, v)));
     let exposed = all.map(|(a, v)| {
         let system = equations::known(&views[a], v, rounds).unwrap();
@@ -56,7 +58,7 @@ fn a_bank_rebuilds_customers_of_another_in_all_48_features() {
     let system = equations::known(view, victim, &rounds).unwrap().unwrap();
     let schema = schema(view);
     let started = Instant::now();
-    let search = Search::new(&system, &schema).unwrap();
+    let search = RecordSearch::new(&system, &schema).unwrap();
     println!("bank: {attacker} against {victim}, {:?} sums to meet, {:?}", search.sizes(), started.elapsed());
     let truth = trained.truth(victim);
     let (mut right, mut single) = (0, 0);

@@ -1,12 +1,12 @@
-//! Patients' records, and with them everybody's models, from the scores that one hospital decrypts: four real hospitals, one
-//! score a round.
+//! Patients' records, and with them everybody's models, from the scores that one hospital decrypts: four real
+//! hospitals, one score a round.
 
 #![cfg(test)]
 
 mod support;
 
 use nalgebra::DMatrix;
-use secsv_attacks::{View, equations, grid::Schema, models, records::Search};
+use secsv_attacks::{ClientView, equations, grid::Schema, models, records::RecordSearch};
 use secsv_federation::RoundId;
 use secsv_protocol::{decryptors::Protocol, exposure::Can};
 use secsv_training::{DatasetSource, ModelKind};
@@ -17,7 +17,8 @@ const CLEVELAND: usize = 0;
 const BUDAPEST: usize = 1;
 /// Sex, chest pain, fasting sugar, resting ECG, exercise angina.
 const CATEGORIES: [&[usize]; 5] = [&[1], &[2, 3, 4], &[7], &[8, 9], &[11]];
-/// Age, blood pressure, cholesterol, heart rate, ST depression: recorded in tenths, where Budapest has halves.
+/// Age, blood pressure, cholesterol, heart rate, ST depression: recorded in tenths, where Budapest has
+/// halves.
 const NUMBERS: [(usize, u32); 5] = [(0, 1), (5, 1), (6, 1), (10, 1), (12, 5)];
 /// Tried one after the other, until candidates appear.
 const TOLERANCES: [f64; 9] = [2.0, 4.0, 6.0, 10.0, 16.0, 32.0, 64.0, 128.0, 256.0];
@@ -28,7 +29,7 @@ fn is_right(record: &[f64], row: &[f32]) -> bool {
     record.iter().zip(row).all(|(found, truth)| (found - f64::from(*truth)).abs() < 1e-3)
 }
 
-/// What became of a search: right by the best candidate, a single candidate, no candidate, a wrong best one.
+/// The outcome of searches: right by the best candidate, a single candidate, no candidate, a wrong best one.
 #[derive(Debug, Default, PartialEq)]
 struct Score {
     right: usize,
@@ -38,10 +39,10 @@ struct Score {
 }
 
 /// Rebuilds the records of Cleveland; `tolerances` are widened until candidates appear.
-fn rebuild(view: &View, rounds: &[RoundId], tolerances: &[f64]) -> Option<Vec<Vec<Vec<f64>>>> {
+fn rebuild(view: &ClientView, rounds: &[RoundId], tolerances: &[f64]) -> Option<Vec<Vec<Vec<f64>>>> {
     let system = equations::known(view, CLEVELAND, rounds).unwrap()?;
     let schema = Schema::learn(view.own.features(), FEATURES, &CATEGORIES, &NUMBERS);
-    let search = Search::new(&system, &schema)?;
+    let search = RecordSearch::new(&system, &schema)?;
     let records = |place| search.widening(place, tolerances).into_iter().map(|found| found.record).collect();
     Some((0..system.samples.len()).map(records).collect())
 }
@@ -59,8 +60,9 @@ fn score(found: &[Vec<Vec<f64>>], truth: &[f32]) -> Score {
     score
 }
 
-/// The largest error of any weight or bias of any other hospital, over all rounds, and how many models there are.
-fn steal_models(trained: &Trained, view: &View, records: &DMatrix<f64>) -> (usize, f64) {
+/// The largest error of any weight or bias of any other hospital, over all rounds, and how many models there
+/// are.
+fn steal_models(trained: &Trained, view: &ClientView, records: &DMatrix<f64>) -> (usize, f64) {
     let (mut count, mut largest) = (0, 0.0f64);
     for round in trained.run.spec().round_ids() {
         for (client, layer) in models::first_layers(view, CLEVELAND, round, records).unwrap() {

@@ -4,7 +4,7 @@
 
 mod support;
 
-use secsv_attacks::{View, equations, images, linear::correlation};
+use secsv_attacks::{ClientView, equations, images, linear::correlation};
 use secsv_federation::RoundId;
 use secsv_protocol::decryptors::Protocol;
 use secsv_training::{DatasetSource, ModelKind};
@@ -18,7 +18,7 @@ struct Figures {
     correlation: f64,
 }
 
-fn figures(view: &View, owner: usize, rounds: &[RoundId], truth: &[f32]) -> Option<Figures> {
+fn figures(view: &ClientView, owner: usize, rounds: &[RoundId], truth: &[f32]) -> Option<Figures> {
     let system = equations::known(view, owner, rounds).unwrap()?;
     let found = images::rebuild(&system, view.own.features()).unwrap();
     let truth: Vec<f64> = truth.iter().map(|&x| f64::from(x)).collect();

@@ -4,15 +4,15 @@
 
 mod support;
 
-use secsv_attacks::{View, span};
+use secsv_attacks::{ClientView, span};
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::decryptors::Protocol;
 use secsv_training::{DatasetSource, ModelKind};
 use support::{Trained, Training};
 
-/// How many times a client's replies about one owner's samples in one round add up to outputs of its own model, and how many views
-/// there are.
-fn own_models(one: &[View], other: &[View], rounds: &[RoundId]) -> (usize, usize) {
+/// Number of times that a client's replies about one owner's samples in one round add up to outputs of its
+/// own model, and how many views there are.
+fn own_models(one: &[ClientView], other: &[ClientView], rounds: &[RoundId]) -> (usize, usize) {
     let (mut own, mut all) = (0, 0);
     for (one, other) in one.iter().zip(other) {
         for (&round, owner) in rounds.iter().flat_map(|round| (0..5).map(move |owner| (round, owner))) {
@@ -37,7 +37,8 @@ fn a_second_session_adds_nobodys_own_model() {
     let (own, all) = own_models(&exact.clients, &single.clients, &rounds);
     println!("breast cancer: exact, then round by round: {own} of {all} views span the client's own model");
     assert_eq!(own, 0);
-    // Where the condition is missing the same count finds what it looks for: two clients who put their replies together.
+    // Where the condition is missing the same count finds what it looks for: two clients who put their
+    // replies together.
     let mut pooled = single.clients.clone();
     for (view, partner) in pooled.iter_mut().zip([1, 2, 3, 4, 0]) {
         view.outputs.extend(single.clients[partner].outputs.iter().cloned());

@@ -1,4 +1,5 @@
-//! Randomness that is used twice: whoever gets two messages made with it subtracts them and has the change in the clear.
+//! Randomness that is used twice: whoever gets two messages made with it subtracts them and has the change in
+//! the clear.
 
 #![cfg(test)]
 
@@ -51,7 +52,7 @@ impl Interceptor for Listener {
     }
 }
 
-/// What the first client sends to the auxiliary: the parties' seed is always the same, as after a restart.
+/// Messages of the first client to the auxiliary: the parties' seed is always the same, as after a restart.
 fn sent(trained: &Trained, inputs: Vec<ClientInput>) -> Heard {
     let settings = Settings {
         protocol: Protocol::SecSv,

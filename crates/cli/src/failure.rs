@@ -2,26 +2,35 @@
 
 use std::process::ExitCode;
 
+use secsv_protocol::session::SettingsConflict;
+
 /// Input that the user can mend.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: expected {expected}, found {found}")]
 pub struct BadInput {
     /// The argument or field.
     pub setting: &'static str,
-    /// What belongs there.
+    /// The value that belongs there.
     pub expected: &'static str,
-    /// What is there.
+    /// The value that is there.
     pub found: String,
+}
+
+impl From<SettingsConflict> for BadInput {
+    fn from(SettingsConflict { setting, expected, found }: SettingsConflict) -> Self {
+        let setting = if setting == "skip" { "--skip" } else { "--matmul" };
+        Self { setting, expected, found: found.to_owned() }
+    }
 }
 
 /// Says what went wrong on standard error and gives the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", told(error));
+    eprintln!("error: {}", message(error));
     ExitCode::from(if is_bad_input(error) { 2 } else { 1 })
 }
 
-/// What went wrong and why. Some errors end with their cause, which is not said again then.
-fn told(error: &anyhow::Error) -> String {
+/// The error and its causes. Some errors end with their cause, which is not said again then.
+fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         match text.as_str() {
@@ -55,12 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cause_is_told_once() {
+    fn every_cause_is_in_the_message_once() {
         let source = || io::Error::other("disk on fire");
         let ends_with_cause = secsv_node::Error::System { what: "a thread", source: source() };
         let error = anyhow::Error::from(ends_with_cause).context("run");
-        assert_eq!(told(&error), "run: a thread: disk on fire");
+        assert_eq!(message(&error), "run: a thread: disk on fire");
         let error = Err::<(), _>(source()).context("a.json: cannot be written").unwrap_err();
-        assert_eq!(told(&error), "a.json: cannot be written: disk on fire");
+        assert_eq!(message(&error), "a.json: cannot be written: disk on fire");
     }
 }

@@ -5,8 +5,9 @@ mod commands;
 mod failure;
 mod logs;
 mod output;
+mod output_file;
+mod protocol_name;
 mod report;
-mod target_file;
 
 use std::process::ExitCode;
 
@@ -14,10 +15,13 @@ use clap::{Parser, Subcommand};
 
 use output::Format;
 
-/// What each organisation contributed to a federated model, with models and test data encrypted or shared; who can rebuild
-/// them all the same is what `plan` says.
+/// The version and the commit it was built from.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SECSV_COMMIT"), ")");
+
+/// What each organisation contributed to a federated model, with models and test data encrypted or shared;
+/// who can rebuild them all the same is what `plan` says.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version = VERSION, arg_required_else_help = true)]
 struct Args {
     /// How results appear on standard output; with json it is one JSON document.
     #[arg(long, value_enum, global = true, default_value_t = Format::Text)]

@@ -1,4 +1,4 @@
-//! What goes where: results to standard output, progress and logs to standard error.
+//! Output of the commands: results to standard output, progress and logs to standard error.
 
 use std::io::{IsTerminal, stderr};
 
@@ -16,11 +16,11 @@ pub enum Format {
 }
 
 /// Progress on standard error: a bar on a terminal, JSON lines otherwise.
-pub struct Progress {
+pub struct ProgressReport {
     bar: Option<ProgressBar>,
 }
 
-impl Progress {
+impl ProgressReport {
     /// Progress towards `steps` steps of what `label` says.
     pub fn new(label: &'static str, steps: u64) -> Self {
         let bar = stderr().is_terminal().then(|| {

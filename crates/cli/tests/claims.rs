@@ -1,4 +1,4 @@
-//! Sentences that were once said and are not true: no document and no source says them again.
+//! Sentences that were once said and are not true: no document and no source says them again. Tests that documents name exist.
 
 #![cfg(test)]
 
@@ -19,7 +19,7 @@ const REFUTED: [&str; 9] = [
     "quarter of the inputs",
     "quarter of a sample's unknowns",
 ];
-/// What commands, reports and the documents for their readers said of attacks.
+/// Phrases of commands, reports and their documents about attacks.
 const VERDICT: &str = "excluded";
 const DOCUMENTS: [&str; 5] =
     ["README.md", "docs/SECURITY.md", "docs/PROTOCOL.md", "docs/ARCHITECTURE.md", "docs/TLS_WALKTHROUGH.md"];
@@ -63,4 +63,35 @@ fn nothing_claims_what_attacks_have_refuted() {
     for (file, claim) in said.iter().flat_map(|file| REFUTED.map(|claim| (file, claim))) {
         assert!(!read(file).contains(claim), "{}: {claim:?}", file.display());
     }
+}
+
+/// Documents that name the tests which hold what they say.
+const WITNESSED: [&str; 3] = ["docs/SECURITY.md", "docs/SPAN_RULE.md", "docs/EXTENDING.md"];
+
+/// Test names in a document: words between backticks of lower case with three underscores or more.
+fn named_tests(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |word: &&str| {
+        word.matches('_').count() >= 3
+            && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    text.split('`').skip(1).step_by(2).filter(is_name)
+}
+
+#[test]
+fn tests_that_documents_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    sources(&root.join("crates"), &mut files);
+    let code: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let mut count = 0;
+    for document in WITNESSED {
+        for name in named_tests(&fs::read_to_string(root.join(document)).unwrap()) {
+            assert!(
+                code.contains(&format!("fn {name}(")),
+                "{document} names a test that does not exist: {name}"
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 40, "{count} tests are named");
 }

@@ -18,8 +18,9 @@ fn model(weights: [f32; 2]) -> Outcome<Weights> {
     Ok(Weights::from_iter([("fc.weight".to_owned(), Tensor::new(vec![2, 1], weights.to_vec())?)]))
 }
 
-/// Four clients, two rounds. Samples are 1 (class 1) and -1 (class 0), so a model that weighs class 1 more is always
-/// right and one that weighs class 0 more always wrong. `bad` uploads wrong models, `late` misses round 1.
+/// Four clients, two rounds. Samples are 1 (class 1) and -1 (class 0), so a model that weighs class 1 more is
+/// always right and one that weighs class 0 more always wrong. `bad` uploads wrong models, `late` misses
+/// round 1.
 fn written(parent: &Path) -> Outcome<PathBuf> {
     let path = parent.join("run");
     let linear = LayerSpec::Linear { weight: "fc.weight".into(), bias: None };
@@ -67,8 +68,8 @@ fn the_table_is_this_one() {
     let run = written(parent.path()).unwrap();
     let output = secsv(&["--protocol", "nssv"], &run).unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    // One good client alone does not outweigh bad (2 against 3), two do (4 against 3). Round 1, by hand: 2/3, -1/3, 2/3.
-    // Round 2 starts from a model that is always right: 1/6, -1/2, 1/6, 1/6.
+    // One good client alone does not outweigh bad (2 against 3), two do (4 against 3). Round 1, by hand: 2/3,
+    // -1/3, 2/3. Round 2 starts from a model that is always right: 1/6, -1/2, 1/6, 1/6.
     assert_eq!(
         without_seconds(&text(&output.stdout)),
         "nssv exact: 2 rounds, 24 coalitions, 8 samples\n\

@@ -28,7 +28,8 @@ fn trained(out: &Path) -> Outcome<String> {
     Ok(out.to_owned())
 }
 
-/// Whoever plans reads the same sentences as whoever evaluates and whoever gets the report: the exposed clients can rebuild.
+/// Whoever plans reads the same sentences as whoever evaluates and whoever gets the report: the exposed
+/// clients can rebuild.
 fn says_who_can_rebuild(exposure: &Value, told: &[String]) -> Outcome<()> {
     let rows = exposure["rows"].as_array().ok_or("rows")?;
     let is_exposed = |row: &&Value| row["samples"] == "can rebuild" && row["models"] == "can rebuild";
@@ -44,7 +45,7 @@ fn says_who_can_rebuild(exposure: &Value, told: &[String]) -> Outcome<()> {
 }
 
 #[test]
-fn what_is_planned_is_what_evaluate_counts() -> Outcome<()> {
+fn planned_operations_and_bytes_are_those_evaluate_counts() -> Outcome<()> {
     let directory = tempfile::tempdir()?;
     let run = trained(&directory.path().join("run"))?;
     for protocol in ["secsv", "secretsv"] {
@@ -77,7 +78,7 @@ fn what_is_planned_is_what_evaluate_counts() -> Outcome<()> {
 }
 
 #[test]
-fn what_evaluate_refuses_is_not_planned_either() -> Outcome<()> {
+fn settings_that_evaluate_refuses_are_not_planned() -> Outcome<()> {
     for (arguments, named) in [
         (&["--protocol", "nssv"][..], "--protocol"),
         (&["--protocol", "hesv", "--skip", "on"], "--skip"),

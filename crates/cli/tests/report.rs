@@ -1,5 +1,5 @@
-//! `--report` and `secsv report`, as a user runs them. Failure: a wrong exit code, a file where none belongs, or a
-//! report that does not show the result.
+//! `--report` and `secsv report`, as a user runs them. Failure: a wrong exit code, a file where none belongs,
+//! or a report that does not show the result.
 
 use std::{
     error::Error,

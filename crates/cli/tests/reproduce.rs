@@ -1,5 +1,5 @@
-//! `secsv reproduce` as a user runs it, on embedded data: what it writes, that it goes on after an interruption and after
-//! a cell that cannot be measured, and how it refuses.
+//! `secsv reproduce` as a user runs it, on embedded data: what it writes, that it goes on after an
+//! interruption and after a cell that cannot be measured, and how it refuses.
 
 use std::{
     error::Error,

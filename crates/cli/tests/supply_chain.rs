@@ -1,5 +1,5 @@
-//! What a lawyer and an auditor ask of the manifests: a licence on every crate, its text beside them, and cryptography that changes only
-//! when somebody changes a manifest.
+//! Demands of a lawyer and an auditor on the manifests: a licence on every crate, its text beside them, and
+//! cryptography that changes only when somebody changes a manifest.
 
 use std::{collections::BTreeMap, error::Error, fs, path::PathBuf};
 

@@ -2,7 +2,7 @@
 
 use secsv_federation::{
     Coalition, CollectiveTestSet, RoundId, RunDirectory, SampleSet,
-    clear::{ClearRound, Parameters, correct_samples, cost},
+    clear::{ClearRound, ModelParameters, correct_samples, cost},
 };
 
 use secsv_protocol::TestResult;
@@ -56,7 +56,7 @@ impl<'a> ClearEvaluator<'a> {
 
     fn test_initial_model(&self, samples: &SampleSet) -> Result<SampleSet, Error> {
         let architecture = self.run.architecture();
-        let parameters = Parameters::new(architecture, &self.run.initial_model()?);
+        let parameters = ModelParameters::new(architecture, &self.run.initial_model()?);
         Ok(correct_samples(architecture, &parameters, self.test_set, samples))
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, skip::SkipMode};
-use secsv_shapley::{Federated, FederatedValues, Values};
+use secsv_shapley::{ClientValues, Federated, FederatedValues};
 
 use crate::{
     Error, EvaluationSettings, Evaluator,
@@ -222,7 +222,7 @@ fn by_client(spec: &FederationSpec, value: impl Fn(usize) -> f64) -> BTreeMap<Cl
     spec.ids().cloned().enumerate().map(|(position, id)| (id, value(position))).collect()
 }
 
-fn standard_errors(spec: &FederationSpec, values: &Values) -> Option<BTreeMap<ClientId, f64>> {
+fn standard_errors(spec: &FederationSpec, values: &ClientValues) -> Option<BTreeMap<ClientId, f64>> {
     values
         .standard_errors()
         .is_some()

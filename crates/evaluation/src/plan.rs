@@ -15,7 +15,7 @@ use crate::{
     EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Test, Traffic, client_inputs,
     evaluate::exact_tests,
     outcomes::MAX_GATHERED,
-    role_evaluator::{protocol_name, requests},
+    role_evaluator::requests,
     secure_result::{messages, parameters, security, traffic},
 };
 
@@ -137,7 +137,7 @@ impl Plan {
         let cost = |prediction: &Prediction| {
             let (cpu_s, wall_s) = seconds(prediction);
             PlannedCost {
-                operations: prediction.operations.into(),
+                operations: prediction.operations,
                 traffic: traffic(&prediction.traffic, run.spec()),
                 messages: messages(&prediction.traffic),
                 cpu_s,
@@ -146,7 +146,7 @@ impl Plan {
         };
         let skips = self.at_least.is_some();
         PlanResult {
-            protocol: protocol_name(self.session.federation.settings.protocol).to_owned(),
+            protocol: self.session.federation.settings.protocol.name().to_owned(),
             estimator: "exact".to_owned(),
             skip: skips,
             clients: run.spec().ids().cloned().collect(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use secsv_federation::{ClientId, RoundId};
+pub use secsv_protocol::Operations;
 use serde::{Deserialize, Serialize};
 
 /// The values of every client, and everything they were computed from.
@@ -182,23 +183,6 @@ pub struct Traffic {
     pub to: String,
     /// Bytes of the messages' contents: what frames them is not counted, in one process or on a network.
     pub bytes: u64,
-}
-
-/// Counted cryptographic operations.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Operations {
-    /// Ciphertext times plaintext.
-    pub ct_pt_mul: u64,
-    /// Ciphertext times ciphertext.
-    pub ct_ct_mul: u64,
-    /// Rotations.
-    pub rotate: u64,
-    /// Number-theoretic transforms.
-    pub ntt: u64,
-    /// Encryptions.
-    pub encrypt: u64,
-    /// Decryptions.
-    pub decrypt: u64,
 }
 
 /// The encryption's parameters.

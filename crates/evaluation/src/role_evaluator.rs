@@ -31,7 +31,7 @@ impl<E: RoleEvaluator> Evaluator for E {
     type Error = E::Error;
 
     fn protocol(&self) -> &'static str {
-        protocol_name(self.federation().settings.protocol)
+        self.federation().settings.protocol.name()
     }
 
     fn samples(&self) -> usize {
@@ -136,13 +136,4 @@ pub fn tests_of(request: &TestRequest) -> impl Iterator<Item = (RoundId, Test)> 
         };
         coalitions.iter().map(move |coalition| (round, test(coalition)))
     })
-}
-
-/// A protocol's name in results.
-pub fn protocol_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::SecSv => "secsv",
-        Protocol::Hesv => "hesv",
-        Protocol::SecretSv => "secretsv",
-    }
 }

@@ -51,24 +51,11 @@ pub fn account(
     result.timing = timing(accounts, result.timing.wall_s);
     result.traffic = traffic(&accounts.traffic, spec);
     result.messages = messages(&accounts.traffic);
-    result.operations = accounts.operations.into();
+    result.operations = accounts.operations;
     result.peak_memory_bytes = peak_memory();
     if let Some((parameters, security)) = found {
         result.parameters = parameters;
         result.security = Some(security);
-    }
-}
-
-impl From<secsv_protocol::Operations> for crate::Operations {
-    fn from(counted: secsv_protocol::Operations) -> Self {
-        Self {
-            ct_pt_mul: counted.ct_pt_mul,
-            ct_ct_mul: counted.ct_ct_mul,
-            rotate: counted.rotate,
-            ntt: counted.ntt,
-            encrypt: counted.encrypt,
-            decrypt: counted.decrypt,
-        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! Settings of an evaluation.
+//! EstimatorSettings of an evaluation.
 
 use secsv_federation::skip::SkipMode;
-use secsv_shapley::{Method, Settings};
+use secsv_shapley::{EstimatorSettings, Method};
 
 /// How to value a federation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub struct EvaluationSettings {
     /// The estimator.
     pub method: Method,
     /// What it is told, the seed included.
-    pub estimator: Settings,
+    pub estimator: EstimatorSettings,
     /// Whether samples are skipped.
     pub skip: SkipMode,
     /// Whether skipped samples are tested after all, to count those that should not have been.
@@ -18,7 +18,7 @@ pub struct EvaluationSettings {
 
 impl Default for EvaluationSettings {
     fn default() -> Self {
-        let estimator = Settings::default();
+        let estimator = EstimatorSettings::default();
         Self { method: Method::Exact, estimator, skip: SkipMode::Off, verify_skip: false }
     }
 }

@@ -8,7 +8,7 @@ use secsv_evaluation::{ClearEvaluator, CumulativeEvaluator, EvaluationSettings, 
 use secsv_federation::{
     ClientId, ClientSpec, Coalition, CollectiveTestSet, FederationSpec, LayerSpec, ModelSpec, RoundId,
     RunDirectory, RunWriter, Tensor, TestSet, Weights,
-    clear::{CumulativeModels, Parameters},
+    clear::{CumulativeModels, ModelParameters},
 };
 use secsv_shapley::Method;
 
@@ -58,15 +58,15 @@ fn a_model_is_the_initial_one_and_its_members_updates() {
     let models = CumulativeModels::read(&run).unwrap();
     let of = |place: usize, round: u32| {
         let id = &run.spec().clients[place].id;
-        Parameters::new(run.architecture(), &run.local_model(id, RoundId(round)).unwrap())
+        ModelParameters::new(run.architecture(), &run.local_model(id, RoundId(round)).unwrap())
     };
     let size = |place: usize| run.spec().clients[place].train_size;
     let aggregate = |round: u32, members: &[usize]| {
-        let locals: Vec<(Parameters, u64)> =
+        let locals: Vec<(ModelParameters, u64)> =
             members.iter().map(|&place| (of(place, round), size(place))).collect();
-        Parameters::mean(locals.iter().map(|(model, size)| (model, *size))).unwrap()
+        ModelParameters::mean(locals.iter().map(|(model, size)| (model, *size))).unwrap()
     };
-    let initial = Parameters::new(run.architecture(), &run.initial_model().unwrap());
+    let initial = ModelParameters::new(run.architecture(), &run.initial_model().unwrap());
     let (first, second, third) =
         (aggregate(1, &[0, 1, 2, 3]), aggregate(2, &[0, 2, 3]), aggregate(3, &[0, 1, 2, 3]));
 

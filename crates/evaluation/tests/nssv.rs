@@ -8,10 +8,10 @@ use secsv_evaluation::{ClearEvaluator, EvaluationResult, EvaluationSettings, eva
 use secsv_federation::{
     ClientId, ClientSpec, Coalition, CollectiveTestSet, FederationSpec, LayerSpec, ModelSpec, RoundId,
     RunDirectory, RunWriter, SampleSet, Tensor, TestSet, Weights,
-    clear::{Parameters, correct_samples},
+    clear::{ModelParameters, correct_samples},
     skip::SkipMode,
 };
-use secsv_shapley::{Method, Settings};
+use secsv_shapley::{EstimatorSettings, Method};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -111,12 +111,12 @@ impl Federation {
         for member in coalition.members() {
             let client = &self.run.spec().clients[member];
             let local = self.run.local_model(&client.id, round)?;
-            models.push((Parameters::new(self.run.architecture(), &local), client.train_size_in(round)));
+            models.push((ModelParameters::new(self.run.architecture(), &local), client.train_size_in(round)));
         }
-        let mean = Parameters::mean(models.iter().map(|(model, size)| (model, *size)));
+        let mean = ModelParameters::mean(models.iter().map(|(model, size)| (model, *size)));
         let mean = match mean {
             Some(mean) => mean,
-            None => Parameters::new(self.run.architecture(), &self.run.initial_model()?),
+            None => ModelParameters::new(self.run.architecture(), &self.run.initial_model()?),
         };
         let all = SampleSet::all(self.test_set.len());
         Ok(correct_samples(self.run.architecture(), &mean, &self.test_set, &all))
@@ -271,7 +271,7 @@ fn auto_skips_only_where_it_saves_work() {
 fn every_estimator_runs_with_and_without_skipping() {
     let federation = federation(40, 5, 2, false).unwrap();
     for method in Method::all().filter(|method| !method.needs_cumulative_models()) {
-        let estimator = Settings { seed: 3, samples: Some(40), ..Settings::default() };
+        let estimator = EstimatorSettings { seed: 3, samples: Some(40), ..EstimatorSettings::default() };
         let plain = EvaluationSettings { method, estimator, ..EvaluationSettings::default() };
         let skipping = EvaluationSettings { skip: SkipMode::On, verify_skip: true, ..plain };
         let (exact, skipped) =

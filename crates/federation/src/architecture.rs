@@ -33,7 +33,7 @@ pub struct Linear {
     pub weight: String,
     /// Tensor `[outputs]`.
     pub bias: Option<String>,
-    /// How many vectors one sample has (1 unless the layer meets a matrix).
+    /// Vectors of one sample (1 unless the layer meets a matrix).
     pub positions: usize,
     /// Numbers in.
     pub inputs: usize,
@@ -95,16 +95,21 @@ pub enum Activation {
 }
 
 impl Architecture {
-    /// Follows one sample through the layers. Sizes that only a tensor knows (how many outputs a layer has) are
-    /// taken from `shapes`. Errors name `spec_file` for the layers and `model_file` for the tensors.
+    /// Follows one sample through the layers. Sizes that only a tensor knows (how many outputs a layer has)
+    /// are taken from `shapes`. Errors name `spec_file` for the layers and `model_file` for the tensors.
     pub fn new(
         spec: &ModelSpec,
         shapes: &BTreeMap<String, Vec<usize>>,
         spec_file: &Path,
         model_file: &Path,
     ) -> Result<Self, Error> {
-        let mut walk =
-            Walk { shapes, spec_file, model_file, tensors: BTreeMap::new(), current: spec.input.clone() };
+        let mut walk = ShapeWalk {
+            shapes,
+            spec_file,
+            model_file,
+            tensors: BTreeMap::new(),
+            current: spec.input.clone(),
+        };
         element_count(&spec.input).map_err(|d| Error::defect(spec_file, "model.input", d))?;
         let mut layers = Vec::with_capacity(spec.layers.len());
         for (index, layer) in spec.layers.iter().enumerate() {
@@ -135,7 +140,7 @@ impl Architecture {
         self.input.iter().product()
     }
 
-    /// How many classes are told apart.
+    /// Number of classes that are told apart.
     pub fn classes(&self) -> usize {
         self.classes
     }
@@ -219,7 +224,7 @@ impl Layer {
 }
 
 /// One sample's way through the layers.
-struct Walk<'a> {
+struct ShapeWalk<'a> {
     shapes: &'a BTreeMap<String, Vec<usize>>,
     spec_file: &'a Path,
     model_file: &'a Path,
@@ -227,7 +232,7 @@ struct Walk<'a> {
     current: Vec<usize>,
 }
 
-impl Walk<'_> {
+impl ShapeWalk<'_> {
     fn step(&mut self, field: &str, layer: &LayerSpec) -> Result<Option<Layer>, Error> {
         let size = element_count(&self.current).map_err(|d| Error::defect(self.spec_file, field, d))?;
         let layer = match layer {

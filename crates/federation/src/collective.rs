@@ -40,7 +40,7 @@ impl CollectiveTestSet {
         })
     }
 
-    /// How many samples there are (the paper's M).
+    /// Number of samples (the paper's M).
     pub fn len(&self) -> usize {
         self.labels.len()
     }
@@ -50,7 +50,7 @@ impl CollectiveTestSet {
         self.labels.is_empty()
     }
 
-    /// How many samples each client brought.
+    /// Number of samples that each client brought.
     pub fn sizes(&self) -> &[usize] {
         &self.sizes
     }

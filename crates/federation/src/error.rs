@@ -1,4 +1,4 @@
-//! What can be wrong with a run directory, said so that its owner can repair it.
+//! Defects of a run directory, said so that its owner can repair them.
 
 use std::{io, path::PathBuf};
 
@@ -14,7 +14,7 @@ pub enum Error {
     Io {
         /// The file or directory.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file could not be written.
@@ -22,7 +22,7 @@ pub enum Error {
     Write {
         /// The file or directory.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file does not fit in memory.
@@ -48,12 +48,12 @@ pub enum Error {
         file: PathBuf,
         /// The key or tensor in it.
         field: String,
-        /// What was expected there and what was found.
+        /// The value that was expected there and the one that was found.
         defect: Defect,
     },
 }
 
-/// What was expected in a field and what was found.
+/// The value that was expected in a field and the one that was found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Defect {
@@ -81,13 +81,13 @@ pub enum Defect {
     /// Bytes that are no safetensors file.
     #[error("expected a safetensors file, found one with {found}")]
     NotSafetensors {
-        /// What the parser objected to.
+        /// The parser's objection.
         found: String,
     },
     /// Bytes that are no .npz file.
     #[error("expected a .npz archive of arrays, found {found}")]
     NotNpz {
-        /// What the parser objected to.
+        /// The parser's objection.
         found: String,
     },
     /// A tensor the model or test set needs.
@@ -123,9 +123,9 @@ pub enum Defect {
     LayerInput {
         /// The kind of layer.
         layer: &'static str,
-        /// What it takes.
+        /// The shape that it takes.
         expected: String,
-        /// What the layer before hands on.
+        /// The shape that the layer before hands on.
         found: Vec<usize>,
     },
     /// A model that nobody can train.
@@ -142,7 +142,7 @@ pub enum Defect {
     /// A label that is no class.
     #[error("expected labels in 0..{classes}, found {found} at position {position}")]
     Label {
-        /// How many classes the model has.
+        /// Number of the model's classes.
         classes: usize,
         /// Index of the sample.
         position: usize,

@@ -94,7 +94,7 @@ impl Coalition {
         self.0
     }
 
-    /// How many members.
+    /// Number of members.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }

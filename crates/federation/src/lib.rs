@@ -1,8 +1,8 @@
-//! What a federation leaves behind: who took part in which round, their models and test sets.
+//! The files that a federation leaves behind: who took part in which round, their models and test sets.
 //!
 //! Receives a run directory (or the part of it one silo holds) and hands on checked models, test sets and
-//! coalitions, and the floating-point answer that every secure protocol is measured against ([`clear`]). Which samples
-//! may be skipped ([`skip`]) is decided here too, for tests in the clear and secure ones alike.
+//! coalitions, and the floating-point answer that every secure protocol is measured against ([`clear`]).
+//! Which samples may be skipped ([`skip`]) is decided here too, for tests in the clear and secure ones alike.
 //!
 //! ```
 //! use secsv_federation::{CollectiveTestSet, RoundId, RunDirectory, SampleSet, clear::ClearRound};
@@ -26,6 +26,7 @@
 
 mod aggregate;
 mod architecture;
+mod atomic_file;
 pub mod clear;
 mod collective;
 mod error;
@@ -40,6 +41,7 @@ mod weights;
 
 pub use aggregate::WeightedMean;
 pub use architecture::{Activation, Architecture, Conv2d, Gru, Layer, Linear};
+pub use atomic_file::{partial_path, rename_durably, write_atomically};
 pub use collective::CollectiveTestSet;
 pub use error::{Defect, Error};
 pub use ids::{ClientId, ClientIdError, Coalition, MAX_CLIENTS, RoundId};

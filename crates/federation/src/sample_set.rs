@@ -22,7 +22,7 @@ impl SampleSet {
         Self { words, total }
     }
 
-    /// The bytes that [`Self::bytes`] gives, if they are of so many samples.
+    /// The set of `total` samples that [`Self::bytes`] gave these bytes of, if there is one.
     pub fn from_bytes(total: usize, bytes: &[u8]) -> Option<Self> {
         let words: Vec<u64> = bytes
             .chunks(8)
@@ -37,12 +37,12 @@ impl SampleSet {
         self.words.iter().flat_map(|word| word.to_le_bytes()).take(self.total.div_ceil(8))
     }
 
-    /// How many samples there are to choose from (the paper's M).
+    /// Number of samples there are to choose from (the paper's M).
     pub fn total(&self) -> usize {
         self.total
     }
 
-    /// How many samples are in the set.
+    /// Number of samples in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_hold_what_was_put_in() {
+    fn sample_sets_hold_the_samples_inserted() {
         for total in [0, 1, 63, 64, 65, 130] {
             assert_eq!((SampleSet::all(total).len(), SampleSet::none(total).len()), (total, 0));
             assert_eq!(SampleSet::all(total).iter().collect::<Vec<_>>(), (0..total).collect::<Vec<_>>());

@@ -17,9 +17,9 @@ pub const MAX_TRAIN_SIZE: u64 = 1 << 46;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FederationSpec {
-    /// What people call it.
+    /// Its name, for people.
     pub name: String,
-    /// How many training rounds there were (the paper's T).
+    /// Number of training rounds (the paper's T).
     pub rounds: u32,
     /// The architecture every client trained.
     pub model: ModelSpec,
@@ -33,7 +33,7 @@ pub struct FederationSpec {
 pub struct ModelSpec {
     /// Shape of one sample, such as `[1, 28, 28]`.
     pub input: Vec<usize>,
-    /// How many classes are told apart; the last layer hands on one score for each.
+    /// Number of classes that are told apart; the last layer hands on one score for each.
     pub classes: usize,
     /// The layers in order.
     pub layers: Vec<LayerSpec>,
@@ -65,7 +65,8 @@ pub enum LayerSpec {
         #[serde(default)]
         padding: usize,
     },
-    /// A gated recurrent unit over `[steps, features]` that hands its last hidden state on. Gate order r, z, n.
+    /// A gated recurrent unit over `[steps, features]` that hands its last hidden state on. Gate order r, z,
+    /// n.
     Gru {
         /// `[3 hidden, features]`.
         weight_ih: String,
@@ -98,14 +99,14 @@ pub enum LayerSpec {
 pub struct ClientSpec {
     /// Its name, and that of its directory.
     pub id: ClientId,
-    /// How many training samples it has: its weight in federated averaging.
+    /// Number of its training samples: its weight in federated averaging.
     pub train_size: u64,
     /// Rounds in which it trained on another number of samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<RoundOverride>,
 }
 
-/// What was different for one client in one round.
+/// Facts that were different for one client in one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoundOverride {

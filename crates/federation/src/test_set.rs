@@ -22,7 +22,7 @@ impl TestSet {
         Ok(Self { input, features, labels })
     }
 
-    /// How many samples there are (the paper's m_i).
+    /// Number of samples (the paper's m_i).
     pub fn len(&self) -> usize {
         self.labels.len()
     }

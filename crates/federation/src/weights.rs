@@ -46,7 +46,7 @@ impl Tensor {
     }
 }
 
-/// How many elements a shape has, unless that overflows.
+/// Number of elements of a shape, unless that overflows.
 pub(crate) fn element_count(shape: &[usize]) -> Result<usize, Defect> {
     // The limit leaves room for eight bytes an element in an address space of signed size.
     shape

@@ -1,4 +1,4 @@
-//! What a NumPy archive may claim: memory follows the file's size, whatever its headers say.
+//! Claims of a NumPy archive's headers: memory follows the file's size, whatever its headers say.
 
 #[cfg(test)]
 mod tests {

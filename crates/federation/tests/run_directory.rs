@@ -1,5 +1,5 @@
-//! Run directories as they are written, read back, and refused with the file, the field, what was expected and what was
-//! found.
+//! Run directories as they are written, read back, and refused with the file, the field, what was expected
+//! and what was found.
 
 use std::{
     error::Error as StdError,
@@ -118,7 +118,7 @@ fn local_model(weight: (&str, Vec<u8>), extra: &[(&str, &str, &str, Vec<u8>)]) -
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn a_written_run_directory_is_read_back() {
     let parent = tempfile::tempdir().unwrap();
     let path = written(parent.path()).unwrap();
     let run = RunDirectory::open(&path).unwrap();
@@ -340,7 +340,7 @@ fn defects_of_test_sets_are_named() {
 }
 
 #[test]
-fn what_federation_toml_does_not_name_is_refused() {
+fn files_that_federation_toml_does_not_name_are_refused() {
     let stranger = complaint(|path| Ok(fs::create_dir(path.join("clients/nobody"))?));
     assert_says(stranger, &["clients: clients: expected only what federation.toml names, found nobody"]);
     let round = complaint(|path| {

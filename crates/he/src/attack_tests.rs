@@ -1,15 +1,15 @@
 //! Two attacks on replies that are not sanitised, and that they fail on those that are.
 //!
-//! A product is linear in the shares it was computed from. Whoever knows the model ciphertexts, or the seeds of
-//! their second parts, collects equations at one transform point and solves them for the shares. The tests run
-//! the same solver on raw products, where it must succeed, and on what really leaves a server.
+//! A product is linear in the shares it was computed from. Whoever knows the model ciphertexts, or the seeds
+//! of their second parts, collects equations at one transform point and solves them for the shares. The tests
+//! run the same solver on raw products, where it must succeed, and on what really leaves a server.
 
 use std::sync::Arc;
 
 use secsv_algebra::{Field, Matrix, Modulus, Prg, Seed};
 
 use crate::{
-    linear::{EncodedBatch, Knobs, LayerShape, Layout, Method, PreparedMatrix, multiply},
+    linear::{BlockShape, EncodedBatch, LayerShape, Layout, MatrixMethod, PreparedMatrix, multiply},
     *,
 };
 
@@ -34,9 +34,9 @@ fn scene(models: usize) -> Scene {
     let parameters = Parameters::preset(Preset::Standard).unwrap();
     let mut rng = Prg::new(&Seed::from_bytes([21; 32]));
     let key = SecretKey::generate(&parameters, &mut rng);
-    let knobs = Knobs { r: 1, w: 1, s: parameters.degree() };
+    let block = BlockShape { rows: 1, columns: 1, samples: parameters.degree() };
     let layout =
-        Layout::new(&parameters, LayerShape { d_out: 1, d_in: INPUTS }, Method::Packed(knobs)).unwrap();
+        Layout::new(&parameters, LayerShape { d_out: 1, d_in: INPUTS }, MatrixMethod::Packed(block)).unwrap();
     let mut ops = Operations::default();
     let share: Matrix<Field> = Matrix::uniform(parameters.field(), INPUTS, layout.batch(), &mut rng);
     let encrypted: Vec<_> = (0..models)
@@ -114,8 +114,8 @@ fn the_principal_cannot_solve_the_auxiliarys_replies() {
     assert!(solved.iter().zip(&scene.wanted).all(|(a, b)| a != b), "no share is recovered");
 }
 
-/// A decryptor may know the seeds of the models' second parts; the second part of a raw product is then linear
-/// in the shares, and re-randomising is what ends that, before anything is switched.
+/// A decryptor may know the seeds of the models' second parts; the second part of a raw product is then
+/// linear in the shares, and re-randomising is what ends that, before anything is switched.
 #[test]
 fn a_decryptor_cannot_solve_re_randomised_products() {
     let mut scene = scene(INPUTS);
@@ -133,8 +133,8 @@ fn a_decryptor_cannot_solve_re_randomised_products() {
     assert!(solved.iter().zip(&scene.wanted).all(|(a, b)| a != b), "no share is recovered");
 }
 
-/// Switching alone does not hide: who guesses the share computes the second part of the reply and sees whether it
-/// is the one sent. On a sanitised reply the right guess looks like any other.
+/// Switching alone does not hide: who guesses the share computes the second part of the reply and sees
+/// whether it is the one sent. On a sanitised reply the right guess looks like any other.
 #[test]
 fn a_decryptor_cannot_confirm_a_guessed_share_on_a_sanitised_reply() {
     let mut scene = scene(1);
@@ -142,12 +142,12 @@ fn a_decryptor_cannot_confirm_a_guessed_share_on_a_sanitised_reply() {
     // The right guess: the sum of the known second parts times the guessed share, switched to one limb.
     let mut guessed = scene.products[0].part(1).to_vec();
     crate::keys::to_coefficients(&scene.parameters, &mut guessed, &mut ops);
-    let guessed = crate::reply::switch(&scene.parameters, &mut guessed);
+    let guessed = crate::modulus_switch::switch(&scene.parameters, &mut guessed);
 
     let merely_switched = {
         let mut c1 = scene.products[0].clone();
         crate::keys::to_coefficients(&scene.parameters, c1.part_mut(1), &mut ops);
-        crate::reply::switch(&scene.parameters, c1.part_mut(1))
+        crate::modulus_switch::switch(&scene.parameters, c1.part_mut(1))
     };
     assert_eq!(merely_switched, guessed, "the attack works on a product that was only switched");
 

@@ -1,79 +1,22 @@
-//! Ciphertexts as words: polynomials limb by limb, stored as transform points.
+//! Sums of ciphertexts, and ciphertexts half of which is the stream of a seed.
 
 use secsv_algebra::{Prg, Seed};
 
 use crate::{
     HeError,
-    kernel::{self, BLOCK, Backend, Words},
-    parameters::{Limb, Parameters},
+    kernel::{self, BLOCK, Backend, Ciphertext, Limb, Words},
+    parameters::Parameters,
 };
 
-/// A pair (c0, c1) with c0 + c1 s = round(q m / p) + noise, at transform points.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ciphertext {
-    limbs: usize,
-    degree: usize,
-    /// `[part][limb][point]`.
-    words: Vec<u64>,
-}
-
 impl Ciphertext {
-    /// An encryption of zero that hides nothing: the neutral element of sums.
-    pub fn zero(limbs: usize, degree: usize) -> Self {
-        Self { limbs, degree, words: vec![0; 2 * limbs * degree] }
-    }
-
-    /// One under these parameters.
+    /// An encryption of zero that hides nothing, under these parameters.
     pub fn zero_under(parameters: &Parameters) -> Self {
         Self::zero(parameters.limbs().len(), parameters.degree())
     }
 
-    pub(crate) fn from_parts(limbs: usize, degree: usize, c0: &[u64], c1: &[u64]) -> Self {
-        debug_assert!(c0.len() == limbs * degree && c1.len() == limbs * degree);
-        Self { limbs, degree, words: [c0, c1].concat() }
-    }
-
-    /// Number of limbs.
-    pub fn limbs(&self) -> usize {
-        self.limbs
-    }
-
-    /// Degree of the polynomials.
-    pub fn degree(&self) -> usize {
-        self.degree
-    }
-
-    /// One part, limb after limb.
-    pub(crate) fn part(&self, part: usize) -> &[u64] {
-        &self.words[part * self.limbs * self.degree..][..self.limbs * self.degree]
-    }
-
-    /// One part, to be written.
-    pub(crate) fn part_mut(&mut self, part: usize) -> &mut [u64] {
-        &mut self.words[part * self.limbs * self.degree..][..self.limbs * self.degree]
-    }
-
-    /// One limb of one part.
-    pub(crate) fn limb(&self, part: usize, limb: usize) -> &[u64] {
-        &self.words[(part * self.limbs + limb) * self.degree..][..self.degree]
-    }
-
-    /// One limb of one part, to be written.
-    pub(crate) fn limb_mut(&mut self, part: usize, limb: usize) -> &mut [u64] {
-        &mut self.words[(part * self.limbs + limb) * self.degree..][..self.degree]
-    }
-
-    /// One block of points.
-    #[inline(always)]
-    pub(crate) fn block_mut(&mut self, part: usize, limb: usize, block: usize) -> &mut [u64; BLOCK] {
-        let start = (part * self.limbs + limb) * self.degree + block * BLOCK;
-        let (blocks, _) = self.words[start..start + BLOCK].as_chunks_mut::<BLOCK>();
-        &mut blocks[0]
-    }
-
     /// Adds another ciphertext: the plaintexts add up.
     pub fn add_assign(&mut self, limbs: &[Limb], other: &Self) -> Result<(), HeError> {
-        if (self.limbs, self.degree) != (other.limbs, other.degree) || limbs.len() != self.limbs {
+        if (self.limbs(), self.degree()) != (other.limbs(), other.degree()) || limbs.len() != self.limbs() {
             return Err(HeError::Mixed { what: "ciphertext" });
         }
         for part in 0..2 {
@@ -86,15 +29,16 @@ impl Ciphertext {
         Ok(())
     }
 
-    /// The weighted sum of ciphertexts; weights are public non-negative integers that add up to less than 2^32.
+    /// The weighted sum of ciphertexts; weights are public non-negative integers that add up to less than
+    /// 2^32.
     pub fn weighted_sum(limbs: &[Limb], terms: &[(u32, &Self)]) -> Result<Self, HeError> {
         check_weights(terms.iter().map(|t| t.0))?;
-        let degree = terms.first().map(|t| t.1.degree).ok_or(HeError::Count {
+        let degree = terms.first().map(|t| t.1.degree()).ok_or(HeError::Count {
             what: "summands",
             expected: 1,
             found: 0,
         })?;
-        if terms.iter().any(|t| (t.1.limbs, t.1.degree) != (limbs.len(), degree)) {
+        if terms.iter().any(|t| (t.1.limbs(), t.1.degree()) != (limbs.len(), degree)) {
             return Err(HeError::Mixed { what: "ciphertext" });
         }
         let mut sum = Self::zero(limbs.len(), degree);

@@ -1,4 +1,4 @@
-//! What the operations of a layer cost on this machine.
+//! Costs of a layer's operations on this machine.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use secsv_algebra::{Field, Matrix, Prg, Ring, Seed};
 use crate::{
     Ciphertext, Flooding, HeError, NoiseBound, Operations, Packing, Parameters, SecretKey,
     clock::Clock,
-    linear::{Knobs, LayerShape, Layout, Method, multiply_into},
+    linear::{BlockShape, LayerShape, Layout, MatrixMethod, multiply_into},
 };
 
 /// Seconds of processor time, one thread.
@@ -19,7 +19,7 @@ pub struct UnitCosts {
     pub prepare: f64,
     /// Encoding one plaintext of coefficients for a product.
     pub encode: f64,
-    /// What slots take on top: one transform modulo p and the permutation.
+    /// Cost of slots on top: one transform modulo p and the permutation.
     pub slots: f64,
     /// One ciphertext-plaintext product, accumulated, while the operands stay in cache.
     pub product: f64,
@@ -102,8 +102,8 @@ struct Products {
     output: f64,
 }
 
-/// Fills in what products cost: outputs of 1 and 9 products, whose operands stay in cache, tell the cost of a product
-/// from that of an output; those of 128 come from memory.
+/// Fills in what products cost: outputs of 1 and 9 products, whose operands stay in cache, tell the cost of a
+/// product from that of an output; those of 128 come from memory.
 fn products(
     parameters: &Arc<Parameters>,
     key: &SecretKey,
@@ -111,8 +111,9 @@ fn products(
     clock: Clock,
 ) -> Result<Products, HeError> {
     let timed = |inner: usize, rng: &mut Prg| -> Result<(f64, f64, f64), HeError> {
-        let knobs = Knobs { r: 1, w: 1, s: parameters.degree() };
-        let layout = Layout::new(parameters, LayerShape { d_out: 1, d_in: inner }, Method::Packed(knobs))?;
+        let block = BlockShape { rows: 1, columns: 1, samples: parameters.degree() };
+        let layout =
+            Layout::new(parameters, LayerShape { d_out: 1, d_in: inner }, MatrixMethod::Packed(block))?;
         let mut ops = Operations::default();
         let weights: Matrix<Field> = Matrix::uniform(parameters.field(), 1, inner, rng);
         let samples = Matrix::uniform(parameters.field(), inner, layout.batch(), rng);

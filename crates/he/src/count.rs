@@ -2,8 +2,10 @@
 
 use std::ops::{Add, AddAssign, Mul};
 
+use serde::{Deserialize, Serialize};
+
 /// How often each operation ran.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operations {
     /// Products of a ciphertext and a plaintext.
     pub ct_pt_mul: u64,

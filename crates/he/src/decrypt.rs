@@ -4,12 +4,11 @@ use secsv_algebra::{Factor, Ring, Secret};
 
 use crate::{
     HeError,
-    ciphertext::Ciphertext,
     count::Operations,
     encode::Packing,
-    kernel::{self, Backend},
+    kernel::{self, Backend, Ciphertext, Limb},
     keys::{SecretKey, to_coefficients},
-    parameters::{Limb, Parameters},
+    parameters::Parameters,
     reply::{Reply, carried},
 };
 

@@ -1,4 +1,5 @@
-//! Plaintexts: field elements in slots or coefficients, lifted for a product (centred) or scaled for encryption.
+//! Plaintexts: field elements in slots or coefficients, lifted for a product (centred) or scaled for
+//! encryption.
 
 use secsv_algebra::{Ring, Secret};
 
@@ -83,7 +84,7 @@ impl Parameters {
         ops.ntt += 1;
     }
 
-    /// What `round(q m / p)` is computed from: with q m = p round(q m / p) + r, the centred r.
+    /// The remainders that `round(q m / p)` is computed from: with q m = p round(q m / p) + r, the centred r.
     pub(crate) fn scaling_remainders(&self, coefficients: &[u64]) -> Secret<Vec<i64>> {
         let (in_field, field) = (self.modulus_in_field(), self.field());
         Secret::new(coefficients.iter().map(|&m| field.centre(in_field.multiply(m))).collect())

@@ -1,4 +1,4 @@
-//! What can go wrong when matrices are encrypted, multiplied or read from the wire.
+//! Errors of matrices that are encrypted, multiplied or read from the wire.
 
 use secsv_algebra::AlgebraError;
 
@@ -56,11 +56,11 @@ pub enum HeError {
     /// A number of limbs or terms outside what is supported.
     #[error("{what}: expected {expected}, found {found}")]
     Count {
-        /// What was counted.
+        /// The things that were counted.
         what: &'static str,
-        /// How many there should be.
+        /// Number that is expected.
         expected: usize,
-        /// How many there are.
+        /// Number that was found.
         found: usize,
     },
     /// Operands of different parameters meet.
@@ -79,22 +79,24 @@ pub enum HeError {
         /// Rows and columns that came.
         found: (usize, usize),
     },
-    /// Packing knobs that do not fit the layer or the degree.
-    #[error("packing {r}x{w}x{s}: expected positive knobs with a product of at most {degree}")]
-    Knobs {
+    /// A block that does not fit the layer or the degree.
+    #[error(
+        "a block of {rows}x{columns}x{samples}: expected positive sizes with a product of at most {degree}"
+    )]
+    BlockShape {
         /// Rows of a block.
-        r: usize,
+        rows: usize,
         /// Columns of a block.
-        w: usize,
+        columns: usize,
         /// Samples of a group.
-        s: usize,
+        samples: usize,
         /// Degree of the polynomials.
         degree: usize,
     },
     /// The noise of this operation does not fit these parameters.
     #[error("{operation} needs {needed} bits of noise budget, the parameters leave {available}")]
     Budget {
-        /// What was asked for.
+        /// The operation that was asked for.
         operation: &'static str,
         /// Bits it takes.
         needed: u32,
@@ -148,7 +150,7 @@ pub enum WireError {
     Magic {
         /// The first bytes of every object.
         expected: [u8; 3],
-        /// What was there.
+        /// The value that was found.
         found: [u8; 3],
     },
     /// Another version of the format.
@@ -156,7 +158,7 @@ pub enum WireError {
     Version {
         /// The version this code writes and reads.
         expected: u8,
-        /// What was there.
+        /// The value that was found.
         found: u8,
     },
     /// Another kind of object.
@@ -164,7 +166,7 @@ pub enum WireError {
     Kind {
         /// The kind asked for.
         expected: u8,
-        /// What was there.
+        /// The value that was found.
         found: u8,
     },
     /// Made under other parameters or for another layout.

@@ -7,13 +7,12 @@ use fhe_math::{
     rq::{Context, Poly, Representation, scaler::Scaler, traits::TryConvertFrom},
 };
 use num_bigint::BigUint;
-use secsv_algebra::Ring;
+use secsv_algebra::{Field, Ring};
 
 use crate::{
     HeError,
     count::Operations,
-    kernel::{self, Backend},
-    parameters::{Limb, Parameters},
+    kernel::{self, Backend, Limb, product_bits},
 };
 
 /// Primes added to the ciphertext modulus, and how numbers move between the two bases.
@@ -39,25 +38,21 @@ struct Lift {
 const MARGIN_BITS: u32 = 20;
 
 impl Extension {
-    pub(crate) fn new(parameters: &Parameters) -> Result<Self, HeError> {
-        check_budget(parameters)?;
-        let moduli: Vec<u64> = parameters.limbs().iter().map(|l| l.modulus().value()).collect();
-        let primes = extend_basis(&moduli, parameters)?;
-        let limbs = primes
-            .iter()
-            .map(|&q| Limb::new(q, parameters.degree()))
-            .collect::<Result<Vec<Limb>, HeError>>()?;
+    /// The extension of a ciphertext modulus, given by its limbs, for polynomials of this degree and
+    /// plaintexts of this field.
+    pub(crate) fn new(base_limbs: &[Limb], degree: usize, field: Field) -> Result<Self, HeError> {
+        check_budget(base_limbs, degree, field)?;
+        let moduli = primes_of(base_limbs);
+        let primes = extend_basis(&moduli, degree)?;
+        let limbs = primes.iter().map(|&q| Limb::new(q, degree)).collect::<Result<Vec<Limb>, HeError>>()?;
         let unusable = |_| HeError::Mixed { what: "extended basis" };
-        let base = Context::new_arc(&moduli, parameters.degree()).map_err(unusable)?;
-        let extended = Context::new_arc(&primes, parameters.degree()).map_err(unusable)?;
-        let factor = ScalingFactor::new(&BigUint::from(parameters.field().modulus()), base.modulus());
+        let base = Context::new_arc(&moduli, degree).map_err(unusable)?;
+        let extended = Context::new_arc(&primes, degree).map_err(unusable)?;
+        let factor = ScalingFactor::new(&BigUint::from(field.modulus()), base.modulus());
         let down = Scaler::new(&extended, &base, factor).map_err(unusable)?;
         let lift = limbs[moduli.len()..].iter().map(|l| Lift::new(l, &moduli)).collect();
-        let digits = parameters
-            .limbs()
-            .iter()
-            .enumerate()
-            .map(|(i, limb)| limb.modulus().inverse(cofactor(limb, &moduli, i)));
+        let digits =
+            base_limbs.iter().enumerate().map(|(i, limb)| limb.modulus().inverse(cofactor(limb, &moduli, i)));
         Ok(Self { limbs, lift, digits: digits.collect(), base: moduli.len(), extended, down })
     }
 
@@ -66,9 +61,9 @@ impl Extension {
         &self.limbs
     }
 
-    /// One part of a ciphertext, at points, to the larger basis, limb by limb. The numbers are lifted centred;
-    /// whether one next to q/2 is lifted as itself or as itself less q does not matter, both are the same
-    /// ciphertext: 32 bits of each digit decide.
+    /// One part of a ciphertext, at points, to the larger basis, limb by limb. The numbers are lifted
+    /// centred; whether one next to q/2 is lifted as itself or as itself less q does not matter, both are the
+    /// same ciphertext: 32 bits of each digit decide.
     pub(crate) fn extend<'a>(
         &self,
         points: &[u64],
@@ -125,6 +120,10 @@ impl Lift {
     }
 }
 
+fn primes_of(limbs: &[Limb]) -> Vec<u64> {
+    limbs.iter().map(|l| l.modulus().value()).collect()
+}
+
 /// q / q_i modulo a limb.
 fn cofactor(limb: &Limb, moduli: &[u64], i: usize) -> u64 {
     let others = moduli.iter().enumerate().filter(|(j, _)| *j != i);
@@ -137,17 +136,17 @@ fn poly(words: Vec<u64>, context: &Arc<Context>, representation: Representation)
 }
 
 /// Products of two ciphertexts that one sum may have.
-pub(crate) const MOST_PRODUCTS: usize = 1 << 10;
+pub(crate) const MAX_PRODUCTS: usize = 1 << 10;
 
-/// Enough further 54-bit primes that a sum of [`MOST_PRODUCTS`] products of centred residues stays exact.
-fn extend_basis(base: &[u64], parameters: &Parameters) -> Result<Vec<u64>, HeError> {
-    let needed = 2 * parameters.modulus_bits() + parameters.degree().ilog2() + MOST_PRODUCTS.ilog2();
+/// Enough further 54-bit primes that a sum of [`MAX_PRODUCTS`] products of centred residues stays exact.
+fn extend_basis(base: &[u64], degree: usize) -> Result<Vec<u64>, HeError> {
+    let mut bits = product_bits(base);
+    let needed = 2 * bits + degree.ilog2() + MAX_PRODUCTS.ilog2();
     let mut extended = base.to_vec();
-    let step = 2 * parameters.degree() as u64;
+    let step = 2 * degree as u64;
     let mut candidate = (1u64 << 54) + 1 - step;
-    let mut bits = parameters.modulus_bits();
     while bits < needed {
-        if !base.contains(&candidate) && Limb::new(candidate, parameters.degree()).is_ok() {
+        if !base.contains(&candidate) && Limb::new(candidate, degree).is_ok() {
             extended.push(candidate);
             bits += 53;
         }
@@ -165,12 +164,12 @@ fn extend_basis(base: &[u64], parameters: &Parameters) -> Result<Vec<u64>, HeErr
 
 /// Bits of noise after a sum of products and one relinearisation, estimated from above: products bring about
 /// p n sigma_s times the fresh noise, key switching about the largest limb times the root of n.
-pub(crate) fn check_budget(parameters: &Parameters) -> Result<(), HeError> {
-    let log_degree = parameters.degree().ilog2();
-    let product = parameters.field().bits() + log_degree + 2 + 4 + 5;
-    let switching = parameters.limbs().iter().map(Limb::bits).max().unwrap_or(0) + log_degree / 2 + 4;
+pub(crate) fn check_budget(limbs: &[Limb], degree: usize, field: Field) -> Result<(), HeError> {
+    let log_degree = degree.ilog2();
+    let product = field.bits() + log_degree + 2 + 4 + 5;
+    let switching = limbs.iter().map(Limb::bits).max().unwrap_or(0) + log_degree / 2 + 4;
     let needed = product.max(switching) + 1 + MARGIN_BITS;
-    let available = parameters.modulus_bits() - parameters.field().bits() - 1;
+    let available = product_bits(&primes_of(limbs)) - field.bits() - 1;
     if needed > available {
         return Err(HeError::Budget { operation: "a product of two ciphertexts", needed, available });
     }

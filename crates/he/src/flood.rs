@@ -6,38 +6,39 @@ use secsv_algebra::{Modulus, Prg, Ring, Secret};
 
 use crate::{
     HeError,
-    kernel::vectorised,
-    parameters::{Limb, Parameters, VARIANCE},
-    reply::switch_with,
+    kernel::{Limb, vectorised},
+    modulus_switch::switch_with,
+    parameters::{Parameters, VARIANCE},
 };
 
 /// Standard deviations that a noise coefficient stays within except with probability 2^-79.
 const TAIL: f64 = 10.5;
 
-/// Largest deviation of what a fresh ciphertext carries beside its message: the error, of variance 10, and at most
-/// one half of rounding.
+/// Largest deviation of what a fresh ciphertext carries beside its message: the error, of variance 10, and at
+/// most one half of rounding.
 fn fresh_deviation() -> f64 {
     (VARIANCE as f64).sqrt() + 0.5
 }
 
-/// An upper bound on the noise of a reply before it is flooded, as a power of two. It holds for any plaintexts,
-/// over the errors of the encryptions, except with probability 2^-79 per coefficient.
+/// An upper bound on the noise of a reply before it is flooded, as a power of two. It holds for any
+/// plaintexts, over the errors of the encryptions, except with probability 2^-79 per coefficient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseBound {
     bits: f64,
 }
 
 impl NoiseBound {
-    /// A sum of `inner` products of fresh ciphertexts with centred plaintexts: for each product n errors times a
-    /// plaintext coefficient of at most p/2.
+    /// A sum of `inner` products of fresh ciphertexts with centred plaintexts: for each product n errors
+    /// times a plaintext coefficient of at most p/2.
     pub fn half_product(parameters: &Parameters, inner: usize) -> Self {
         let terms = (parameters.degree() * inner.max(1)) as f64;
         let plaintext = parameters.field().modulus() as f64 / 2.0;
         Self { bits: (TAIL * terms.sqrt() * fresh_deviation() * plaintext).log2() }
     }
 
-    /// A sum of `inner` products of two fresh ciphertexts, relinearised: p times the errors of one side times the
-    /// quotient by q that the other side's decryption drops, which is about as large as the secret is long.
+    /// A sum of `inner` products of two fresh ciphertexts, relinearised: p times the errors of one side times
+    /// the quotient by q that the other side's decryption drops, which is about as large as the secret is
+    /// long.
     pub fn full_product(parameters: &Parameters, inner: usize) -> Self {
         let degree = parameters.degree() as f64;
         let quotient = (degree * VARIANCE as f64 / 12.0).sqrt() + 1.0;
@@ -88,15 +89,16 @@ fn switching(parameters: &Parameters) -> f64 {
     TAIL * terms.sqrt() * 2f64.powi(limb as i32 - 1)
 }
 
-/// Uniform noise over an interval as wide as correct decryption allows, as replies carry it: in units of the one limb
-/// they keep.
+/// Uniform noise over an interval as wide as correct decryption allows, as replies carry it: in units of the
+/// one limb they keep.
 ///
-/// Let D be the product of the limbs that a reply drops. The flooding is F = a + D h, with a uniform below D and h
-/// uniform over `high` integers around zero, and a reply keeps floor((c0 + F) / D) = floor((c0 + a) / D) + h. So a never
-/// needs to be written down modulo the whole modulus: limb by limb it decides whether the quotient is rounded up.
+/// Let D be the product of the limbs that a reply drops. The flooding is F = a + D h, with a uniform below D
+/// and h uniform over `high` integers around zero, and a reply keeps floor((c0 + F) / D) = floor((c0 + a) /
+/// D) + h. So a never needs to be written down modulo the whole modulus: limb by limb it decides whether the
+/// quotient is rounded up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flooding {
-    /// How many values h has.
+    /// Number of values of h.
     high: u64,
     /// Bits of D.
     unit_bits: u32,
@@ -106,8 +108,8 @@ pub struct Flooding {
 }
 
 impl Flooding {
-    /// As wide as it fits above this noise; an error if that keeps less statistical distance than the parameters
-    /// promise.
+    /// As wide as it fits above this noise; an error if that keeps less statistical distance than the
+    /// parameters promise.
     pub fn new(parameters: &Parameters, noise: NoiseBound) -> Result<Self, HeError> {
         let flooding = Self::without_claim(parameters, noise)?;
         let (expected, found) = (parameters.statistical_floor(), flooding.statistical_bits);
@@ -133,8 +135,8 @@ impl Flooding {
             let (needed, available) = (noise.bits.ceil() as u32 + 1, unit.bits() as u32);
             return Err(HeError::Budget { operation: "the flooding of this reply", needed, available });
         }
-        // The noises of two replies to equal outputs are at most 2B apart, so the flooded ones differ by at most
-        // 2B / width for each of n coefficients.
+        // The noises of two replies to equal outputs are at most 2B apart, so the flooded ones differ by at
+        // most 2B / width for each of n coefficients.
         let width = log2(&(&unit * high));
         let distance = width - noise.bits - 1.0 - f64::from(parameters.degree().ilog2());
         Ok(Self {
@@ -145,9 +147,9 @@ impl Flooding {
         })
     }
 
-    /// Statistical security of one reply, in bits: the noises of replies to two inputs that give the same outputs
-    /// are within two to the minus this of each other. (The other part of the reply is hidden computationally, by
-    /// the fresh encryption of zero.)
+    /// Statistical security of one reply, in bits: the noises of replies to two inputs that give the same
+    /// outputs are within two to the minus this of each other. (The other part of the reply is hidden
+    /// computationally, by the fresh encryption of zero.)
     pub fn statistical_bits(&self) -> u32 {
         self.statistical_bits
     }
@@ -181,16 +183,17 @@ fn round_up_by(modulus: Modulus, draws: &[u64], remainders: &mut [u64]) {
     let q = modulus.value();
     vectorised(|| {
         for (remainder, &draw) in remainders.iter_mut().zip(draws) {
-            // Subtracting the modulus once more, that is, adding one to the quotient, where the sum passes it.
+            // Subtracting the modulus once more, that is, adding one to the quotient, where the sum passes
+            // it.
             let passed = (q - 1).wrapping_sub(*remainder + draw) >> 63;
             *remainder = remainder.wrapping_sub(q & passed.wrapping_neg());
         }
     });
 }
 
-/// What rounding the two parts of a ciphertext to one limb adds to its noise, in units of that limb: up to one from c0,
-/// which is rounded down, and half of one from every coefficient of c1 times one of s; the limbs dropped before the last
-/// add nearly nothing. One more for an interval that is not centred.
+/// Noise that rounding the two parts of a ciphertext to one limb adds, in units of that limb: up to one from
+/// c0, which is rounded down, and half of one from every coefficient of c1 times one of s; the limbs dropped
+/// before the last add nearly nothing. One more for an interval that is not centred.
 fn rounding_bound(parameters: &Parameters) -> u64 {
     let variance = (parameters.degree() * VARIANCE + 1) as f64 / 12.0;
     (TAIL * variance.sqrt()).ceil() as u64 + 3

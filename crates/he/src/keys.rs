@@ -8,11 +8,11 @@ use secsv_algebra::{AlgebraError, Prg, Ring, Secret, Seed};
 
 use crate::{
     HeError,
-    ciphertext::{Ciphertext, SeededCiphertext, UniformPoints},
+    ciphertext::{SeededCiphertext, UniformPoints},
     count::Operations,
     encode::Packing,
-    kernel::{self, Backend, vectorised},
-    parameters::{Limb, Parameters, VARIANCE},
+    kernel::{self, Backend, Ciphertext, Limb, vectorised},
+    parameters::{Parameters, VARIANCE},
 };
 
 /// The secret key s: small coefficients drawn from a seed, so that 32 bytes carry it.
@@ -29,8 +29,8 @@ impl SecretKey {
         Self::from_seed(parameters, Seed::random(rng))
     }
 
-    /// The key that a seed stands for. The draw is the library's own, so that the library, given the same seed,
-    /// has the same key.
+    /// The key that a seed stands for. The draw is the library's own, so that the library, given the same
+    /// seed, has the same key.
     pub fn from_seed(parameters: &Arc<Parameters>, seed: Seed) -> Self {
         let drawn = sample_vec_cbd(parameters.degree(), VARIANCE, &mut Prg::new(&seed))
             .expect("the variance lies in the sampler's range");
@@ -85,7 +85,8 @@ impl SecretKey {
             let limb = &self.parameters.limbs()[l];
             message(l, words);
             points.fill(limb, &mut a);
-            // Minus a, so that nothing but the sum is ever written down: who has a s and the public a has the key.
+            // Minus a, so that nothing but the sum is ever written down: who has a s and the public a has the
+            // key.
             let modulus = limb.modulus();
             vectorised(|| a.iter_mut().for_each(|a| *a = modulus.neg(*a)));
             kernel::multiply_add(Backend::detect(), limb, &a, s, words);
@@ -103,8 +104,9 @@ impl SecretKey {
         PublicKey::from_seeded(&self.parameters, zero)
     }
 
-    /// Whether a public key is an encryption of zero under this key, with no larger an error than [`Self::public_key`] ever draws. Anything
-    /// else would not re-randomise: with a first part of zero, what a server adds its fresh mask to would leave it as it is.
+    /// Whether a public key is an encryption of zero under this key, with no larger an error than
+    /// [`Self::public_key`] ever draws. Anything else would not re-randomise: with a first part of zero, what
+    /// a server adds its fresh mask to would leave it as it is.
     pub fn check_public_key(&self, public: &PublicKey) -> Result<(), HeError> {
         let (parameters, degree) = (&self.parameters, self.parameters.degree());
         if public.parameters.digest() != parameters.digest() {
@@ -168,7 +170,7 @@ impl SecretKey {
     }
 }
 
-/// What a server needs to re-randomise a reply.
+/// The key that a server re-randomises replies with.
 pub struct PublicKey {
     pub(crate) parameters: Arc<Parameters>,
     pub(crate) seeded: SeededCiphertext,
@@ -228,7 +230,7 @@ impl SwitchKey {
     }
 }
 
-/// What a server needs to multiply and rotate ciphertexts.
+/// The keys that a server multiplies and rotates ciphertexts with.
 pub struct EvaluationKey {
     pub(crate) relinearise: SwitchKey,
     pub(crate) rotations: BTreeMap<usize, SwitchKey>,
@@ -314,7 +316,7 @@ pub(crate) fn padded(parameters: &Parameters, elements: &[u64]) -> Result<Secret
     Ok(padded)
 }
 
-/// Bits that a small coefficient counts: a centred binomial number of so many has the scheme's variance.
+/// Bits that a small coefficient counts: a centred binomial number of this many has the scheme's variance.
 const BINOMIAL: u32 = 4 * VARIANCE as u32;
 
 /// Small coefficients: centred binomial of the scheme's variance.

@@ -1,17 +1,20 @@
 //! Encrypted matrix times shared or clear matrix: the one operation every protocol stands on.
 //!
-//! Receives weight matrices, samples (or one party's share of them) as matrices over Z_p, and randomness; hands on
-//! ciphertexts, sanitised replies and, to the holder of the key, products that equal the clear ones modulo p. The
-//! scheme is BFV with plaintext modulus p; keys, encoders, ciphertexts, the multiply-accumulate kernel and the
-//! wire format are ours on top of `tfhe-ntt`'s transforms, and the `fhe` library, given the same key, is the
-//! oracle they are checked against.
+//! Receives weight matrices, samples (or one party's share of them) as matrices over Z_p, and randomness;
+//! hands on ciphertexts, sanitised replies and, to the holder of the key, products that equal the clear ones
+//! modulo p. The scheme is BFV with plaintext modulus p; keys, encoders, ciphertexts, the multiply-accumulate
+//! kernel and the wire format are ours on top of `tfhe-ntt`'s transforms.
+//!
+//! No message passes through the `fhe` library. Given the same key it is the oracle of the tests, and the
+//! opponent of `secsv bench linear` ([`measure`]); of its parts, `fhe-math` scales sums of full products down
+//! and `fhe-util` draws centred binomial numbers.
 //!
 //! It knows no messages, roles or files, and decides nothing about who may decrypt.
 //!
 //! ```
 //! use secsv_algebra::{Matrix, Prg, Seed};
 //! use secsv_he::{Operations, Parameters, Preset, SecretKey};
-//! use secsv_he::linear::{Knobs, LayerShape, Layout, Method, multiply};
+//! use secsv_he::linear::{BlockShape, LayerShape, Layout, MatrixMethod, multiply};
 //!
 //! # fn main() -> Result<(), secsv_he::HeError> {
 //! let parameters = Parameters::preset(Preset::Compact)?;
@@ -20,7 +23,7 @@
 //! let layout = Layout::new(
 //!     &parameters,
 //!     LayerShape { d_out: 2, d_in: 3 },
-//!     Method::Packed(Knobs { r: 2, w: 1, s: 2048 }),
+//!     MatrixMethod::Packed(BlockShape { rows: 2, columns: 1, samples: 2048 }),
 //! )?;
 //! let weights = Matrix::uniform(parameters.field(), 2, 3, &mut rng);
 //! let samples = Matrix::uniform(parameters.field(), 3, 5, &mut rng);
@@ -56,6 +59,7 @@ mod keys;
 mod library;
 pub mod linear;
 pub mod measure;
+mod modulus_switch;
 mod noise;
 mod parameters;
 pub mod planner;
@@ -65,13 +69,14 @@ mod scheme_tests;
 mod slots;
 mod wire;
 
-pub use ciphertext::{Ciphertext, SeededCiphertext};
+pub use ciphertext::SeededCiphertext;
 pub use cost::UnitCosts;
 pub use count::Operations;
 pub use encode::Packing;
 pub use error::{HeError, WireError};
 pub use flood::{Flooding, NoiseBound};
+pub use kernel::{Ciphertext, Limb};
 pub use keys::{EvaluationKey, PublicKey, SecretKey};
-pub use parameters::{Limb, Parameters, Preset};
+pub use parameters::{Parameters, Preset};
 pub use reply::Reply;
 pub use slots::EncryptedSlots;

@@ -1,5 +1,5 @@
-//! The bridge to the `fhe` library: the oracle our own ciphertexts are checked against, and its dot product for
-//! the benchmark.
+//! The bridge to the `fhe` library: the oracle our own ciphertexts are checked against, and its dot product
+//! for the benchmark.
 
 use std::sync::Arc;
 

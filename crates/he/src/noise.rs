@@ -4,7 +4,7 @@ use num_bigint::{BigInt, BigUint, Sign};
 use secsv_algebra::Ring;
 
 use crate::{
-    HeError, Reply, ciphertext::Ciphertext, count::Operations, encode::Packing, keys::SecretKey,
+    HeError, Reply, count::Operations, encode::Packing, kernel::Ciphertext, keys::SecretKey,
     parameters::Parameters, reply::carried,
 };
 
@@ -32,7 +32,8 @@ impl SecretKey {
         Ok(largest as u32)
     }
 
-    /// Bits of the largest noise coefficient of a reply that carries all, as if it still were at full modulus.
+    /// Bits of the largest noise coefficient of a reply that carries all, as if it still were at full
+    /// modulus.
     pub fn measure_reply_noise(&self, reply: &Reply) -> Result<u32, HeError> {
         let mut ops = Operations::default();
         let planned = vec![true; self.parameters.degree()];

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use secsv_algebra::{Factor, Field, Modulus, Ring};
+use secsv_algebra::{Factor, Field, Ring};
+use serde::{Deserialize, Serialize};
 use tfhe_ntt::prime64::Plan;
 
 use crate::{
     HeError,
-    extension::Extension,
-    kernel::{Backend, Transform},
+    extension::{Extension, check_budget},
+    kernel::{Limb, product_bits},
 };
 
 /// Bits a ciphertext modulus may have at 128-bit security: Homomorphic Encryption Standard (2018), table for
@@ -20,10 +21,12 @@ const STANDARD_128: [(usize, u32); 6] =
 pub(crate) const VARIANCE: usize = 10;
 
 /// The parameter sets a run may choose from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
 pub enum Preset {
-    /// Degree 8192, three 54-bit limbs, a 41-bit field: replies are flooded to at least 40 bits of statistical
-    /// distance.
+    /// Degree 8192, three 54-bit limbs, a 41-bit field: replies are flooded to at least 40 bits of
+    /// statistical distance.
     Standard,
     /// Degree 4096, 54 + 55 bits, a 40-bit field: half the size; replies are re-randomised and flooded as far
     /// as it fits, with no statistical claim.
@@ -31,66 +34,12 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// The name on the command line.
+    /// The name on the command line and in files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
             Self::Compact => "compact",
         }
-    }
-}
-
-/// One prime of the ciphertext modulus with its transform.
-#[derive(Clone, Debug)]
-pub struct Limb {
-    modulus: Modulus,
-    plan: Plan,
-    transform: Transform,
-}
-
-impl Limb {
-    /// Checks that the prime suits transforms of this degree and the kernel's reduction.
-    pub(crate) fn new(prime: u64, degree: usize) -> Result<Self, HeError> {
-        let twice_degree = 2 * degree as u64;
-        let unusable = HeError::UnusableLimb { found: prime, twice_degree };
-        let modulus = Modulus::new(prime).map_err(|_| unusable.clone())?;
-        if !(54..=55).contains(&modulus.bits()) {
-            return Err(unusable);
-        }
-        let plan = Plan::try_new(degree, prime).ok_or(unusable.clone())?;
-        let transform = Transform::new(modulus, degree, &plan).ok_or(unusable.clone())?;
-        let limb = Self { modulus, plan, transform };
-        if limb.complement() >= 1 << 22 { Err(unusable) } else { Ok(limb) }
-    }
-
-    /// Arithmetic modulo the prime.
-    pub const fn modulus(&self) -> Modulus {
-        self.modulus
-    }
-
-    /// Bits of the prime.
-    pub const fn bits(&self) -> u32 {
-        self.modulus.bits()
-    }
-
-    /// 2^bits less the prime: small, which makes reduction cheap.
-    pub const fn complement(&self) -> u64 {
-        (1 << self.bits()) - self.modulus.value()
-    }
-
-    /// Coefficients to points, in place.
-    pub(crate) fn forward(&self, words: &mut [u64]) {
-        self.forward_short(words, words.len());
-    }
-
-    /// Coefficients to points, in place, where all coefficients from `filled` on count as zero, whatever is there.
-    pub(crate) fn forward_short(&self, words: &mut [u64], filled: usize) {
-        self.transform.forward(Backend::detect(), self, &self.plan, words, filled);
-    }
-
-    /// Points to coefficients, in place.
-    pub(crate) fn backward(&self, words: &mut [u64]) {
-        self.transform.backward(Backend::detect(), self, &self.plan, words);
     }
 }
 
@@ -127,20 +76,20 @@ impl Parameters {
         made.clone()
     }
 
-    /// The parameters of a preset where ciphertexts meet ciphertexts: one limb more, because products and rotations
-    /// bring noise that replies must be flooded above. `compact` has no room for it and is refused.
+    /// The parameters of a preset where ciphertexts meet ciphertexts: one limb more, because products and
+    /// rotations bring noise that replies must be flooded above. `compact` has no room for it and is refused.
     pub fn for_full_products(preset: Preset) -> Result<Arc<Self>, HeError> {
         static STANDARD: OnceLock<Result<Arc<Parameters>, HeError>> = OnceLock::new();
         let made = || {
             let limbs = [0x3fffffffef8001, 0x3fffffffeb8001, 0x3fffffffe7c001, 0x3fffffffe64001];
             let parameters = Self::new(8192, &limbs, Field::standard())?;
-            crate::extension::check_budget(&parameters).map(|()| parameters)
+            check_budget(&parameters.limbs, parameters.degree, parameters.field).map(|()| parameters)
         };
         match preset {
             Preset::Standard => STANDARD.get_or_init(made).clone(),
             Preset::Compact => {
                 let parameters = Self::preset(preset)?;
-                crate::extension::check_budget(&parameters).map(|()| parameters)
+                check_budget(&parameters.limbs, parameters.degree, parameters.field).map(|()| parameters)
             }
         }
     }
@@ -177,8 +126,8 @@ impl Parameters {
         let plaintext_plan = Plan::try_new(degree, p).ok_or(unusable)?;
         let modulus_in_field =
             moduli.iter().fold(1, |product, &q| arithmetic.mul(product, arithmetic.reduce(q)));
-        let minus_field_inverse = limbs.iter().map(|l| l.modulus.neg(l.modulus.inverse(p))).collect();
-        let inverse_of = |k: u64, l: &Limb| l.modulus.inverse(l.modulus.reduce(k));
+        let minus_field_inverse = limbs.iter().map(|l| l.modulus().neg(l.modulus().inverse(p))).collect();
+        let inverse_of = |k: u64, l: &Limb| l.modulus().inverse(l.modulus().reduce(k));
         let dropped_inverse =
             (0..limbs.len()).map(|k| limbs[..k].iter().map(|l| inverse_of(moduli[k], l)).collect()).collect();
         Ok(Arc::new(Self {
@@ -212,7 +161,7 @@ impl Parameters {
 
     /// Bits of the ciphertext modulus.
     pub fn modulus_bits(&self) -> u32 {
-        product_bits(&self.limbs.iter().map(|l| l.modulus.value()).collect::<Vec<_>>())
+        product_bits(&self.limbs.iter().map(|l| l.modulus().value()).collect::<Vec<_>>())
     }
 
     /// A fingerprint of everything that must be equal on both sides, the transforms' roots of unity included.
@@ -220,8 +169,8 @@ impl Parameters {
         self.digest
     }
 
-    /// Bits of statistical distance that replies under these parameters must keep: 40 where the modulus leaves
-    /// room for it, none for shorter ones, which make no statistical claim.
+    /// Bits of statistical distance that replies under these parameters must keep: 40 where the modulus
+    /// leaves room for it, none for shorter ones, which make no statistical claim.
     pub fn statistical_floor(&self) -> u32 {
         if self.modulus_bits() >= 160 { 40 } else { 0 }
     }
@@ -233,7 +182,10 @@ impl Parameters {
 
     /// The larger basis that ciphertext-ciphertext products are computed in.
     pub(crate) fn extension(&self) -> Result<&Extension, HeError> {
-        self.extension.get_or_init(|| Extension::new(self)).as_ref().map_err(Clone::clone)
+        self.extension
+            .get_or_init(|| Extension::new(&self.limbs, self.degree, self.field))
+            .as_ref()
+            .map_err(Clone::clone)
     }
 
     pub(crate) fn slot_index(&self) -> &[u32] {
@@ -259,7 +211,7 @@ impl Parameters {
 
 impl std::fmt::Debug for Parameters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let moduli: Vec<u64> = self.limbs.iter().map(|l| l.modulus.value()).collect();
+        let moduli: Vec<u64> = self.limbs.iter().map(|l| l.modulus().value()).collect();
         write!(
             f,
             "Parameters {{ degree: {}, moduli: {moduli:x?}, field: {:x} }}",
@@ -267,11 +219,6 @@ impl std::fmt::Debug for Parameters {
             self.field.modulus()
         )
     }
-}
-
-fn product_bits(moduli: &[u64]) -> u32 {
-    let product: num_bigint::BigUint = moduli.iter().map(|&q| num_bigint::BigUint::from(q)).product();
-    product.bits() as u32
 }
 
 /// Where slot i lies in the transform modulo p: row by row in powers of 3, so that a Galois map rotates rows.
@@ -293,7 +240,7 @@ fn digest(degree: usize, p: u64, limbs: &[Limb], plaintext_plan: &Plan) -> u64 {
     hash.update(&(degree as u64).to_le_bytes()).update(&p.to_le_bytes());
     hash.update(&(VARIANCE as u64).to_le_bytes());
     // The transform of X shows which root of unity is used and in which order points are stored.
-    for plan in limbs.iter().map(|l| &l.plan).chain([plaintext_plan]) {
+    for plan in limbs.iter().map(Limb::plan).chain([plaintext_plan]) {
         let mut x = vec![0; degree];
         x[1] = 1;
         plan.fwd(&mut x);

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::{
     Flooding, HeError, Operations, Packing, Parameters, UnitCosts,
-    linear::{Knobs, LayerShape, Layout, Method},
+    linear::{BlockShape, LayerShape, Layout, MatrixMethod},
 };
 
 /// Weights beyond this many bytes are taken to come from memory for every batch.
 const CACHE: usize = 10 << 20;
 
-/// What one layer has to do.
+/// The work of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerTask {
     /// Outputs and inputs.
@@ -19,8 +19,8 @@ pub struct LayerTask {
     pub samples: usize,
     /// Encrypted models that share the data.
     pub models: usize,
-    /// Model outputs, or weighted sums of them, that are sent to a decryptor: as many as models, or for a first
-    /// layer as many as coalitions.
+    /// Model outputs, or weighted sums of them, that are sent to a decryptor: as many as models, or for a
+    /// first layer as many as coalitions.
     pub sums: usize,
     /// Coalition weights add up to at most two to this power.
     pub weight_bits: u32,
@@ -28,13 +28,13 @@ pub struct LayerTask {
     pub memory: usize,
 }
 
-/// What is counted and timed.
+/// The steps that are counted and timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum PlannedWork {
     /// Encoding, products and rotations of one server, as `bench linear` measures them.
     Products,
-    /// Everything: models encrypted and prepared at two servers, both halves of the data encoded and multiplied,
-    /// the auxiliary's outputs re-randomised, replies sanitised and decrypted.
+    /// Everything: models encrypted and prepared at two servers, both halves of the data encoded and
+    /// multiplied, the auxiliary's outputs re-randomised, replies sanitised and decrypted.
     TwoServers,
 }
 
@@ -55,11 +55,11 @@ pub struct LayerPlan {
 pub fn plan(
     parameters: &Arc<Parameters>,
     task: LayerTask,
-    scope: Scope,
+    scope: PlannedWork,
     costs: &UnitCosts,
 ) -> Result<LayerPlan, HeError> {
-    let mut methods = vec![Method::Squaring, Method::Reducing];
-    methods.extend(packings(task.shape, parameters.degree()).into_iter().map(Method::Packed));
+    let mut methods = vec![MatrixMethod::Squaring, MatrixMethod::Reducing];
+    methods.extend(packings(task.shape, parameters.degree()).into_iter().map(MatrixMethod::Packed));
     best(parameters, task, scope, costs, methods)
 }
 
@@ -67,10 +67,10 @@ pub fn plan(
 pub fn plan_packed(
     parameters: &Arc<Parameters>,
     task: LayerTask,
-    scope: Scope,
+    scope: PlannedWork,
     costs: &UnitCosts,
 ) -> Result<LayerPlan, HeError> {
-    let methods = packings(task.shape, parameters.degree()).into_iter().map(Method::Packed).collect();
+    let methods = packings(task.shape, parameters.degree()).into_iter().map(MatrixMethod::Packed).collect();
     best(parameters, task, scope, costs, methods)
 }
 
@@ -78,7 +78,7 @@ pub fn plan_packed(
 pub fn packed_layouts(parameters: &Arc<Parameters>, task: LayerTask) -> Vec<Layout> {
     packings(task.shape, parameters.degree())
         .into_iter()
-        .filter_map(|knobs| Layout::new(parameters, task.shape, Method::Packed(knobs)).ok())
+        .filter_map(|block| Layout::new(parameters, task.shape, MatrixMethod::Packed(block)).ok())
         .filter(|layout| layout.prepared_bytes() <= task.memory && keeps_its_distance(layout, task))
         .collect()
 }
@@ -86,16 +86,16 @@ pub fn packed_layouts(parameters: &Arc<Parameters>, task: LayerTask) -> Vec<Layo
 fn best(
     parameters: &Arc<Parameters>,
     task: LayerTask,
-    scope: Scope,
+    scope: PlannedWork,
     costs: &UnitCosts,
-    methods: Vec<Method>,
+    methods: Vec<MatrixMethod>,
 ) -> Result<LayerPlan, HeError> {
     let plans = methods
         .into_iter()
         .filter_map(|method| Layout::new(parameters, task.shape, method).ok())
         .map(|layout| predict(&layout, task, scope, costs))
         .filter(|plan| plan.memory <= task.memory)
-        .filter(|plan| scope == Scope::Products || keeps_its_distance(&plan.layout, task));
+        .filter(|plan| scope == PlannedWork::Products || keeps_its_distance(&plan.layout, task));
     plans.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).ok_or(HeError::Count {
         what: "bytes for one model's weights",
         expected: 2 * 8 * parameters.limbs().len() * parameters.degree(),
@@ -109,8 +109,8 @@ fn keeps_its_distance(layout: &Layout, task: LayerTask) -> bool {
     Flooding::new(layout.parameters(), noise).is_ok()
 }
 
-/// What a layout costs for a task.
-pub fn predict(layout: &Layout, task: LayerTask, scope: Scope, costs: &UnitCosts) -> LayerPlan {
+/// Operations and seconds of a layout for a task.
+pub fn predict(layout: &Layout, task: LayerTask, scope: PlannedWork, costs: &UnitCosts) -> LayerPlan {
     let limbs = layout.parameters().limbs().len() as u64;
     let slots = u64::from(layout.packing() == Packing::Slots);
     let slot_cost = slots as f64 * costs.slots;
@@ -134,7 +134,7 @@ pub fn predict(layout: &Layout, task: LayerTask, scope: Scope, costs: &UnitCosts
         + outputs as f64 * costs.output
         + rotations as f64 * costs.rotate;
     let memory = layout.prepared_bytes();
-    if scope == Scope::Products {
+    if scope == PlannedWork::Products {
         return LayerPlan {
             layout: layout.clone(),
             operations: one_server,
@@ -158,7 +158,7 @@ pub fn predict(layout: &Layout, task: LayerTask, scope: Scope, costs: &UnitCosts
 }
 
 /// Every sensible cut of A into equal blocks, with the samples that fill the degree.
-fn packings(shape: LayerShape, degree: usize) -> Vec<Knobs> {
+fn packings(shape: LayerShape, degree: usize) -> Vec<BlockShape> {
     let cuts = |d: usize| {
         let mut sizes: Vec<usize> = (1..=d).map(|parts| d.div_ceil(parts)).collect();
         sizes.dedup();
@@ -168,7 +168,7 @@ fn packings(shape: LayerShape, degree: usize) -> Vec<Knobs> {
     for r in cuts(shape.d_out) {
         for w in cuts(shape.d_in) {
             if r * w <= degree {
-                packings.push(Knobs { r, w, s: degree / (r * w) });
+                packings.push(BlockShape { rows: r, columns: w, samples: degree / (r * w) });
             }
         }
     }
@@ -252,11 +252,11 @@ mod tests {
             let parameters = Parameters::preset(Preset::Standard).unwrap();
             let task = LayerTask { shape: LayerShape { d_out, d_in }, samples, models, sums, weight_bits: 8, memory: usize::MAX };
             let layout = match which {
-                0 => Layout::new(&parameters, task.shape, Method::Squaring).unwrap(),
-                1 => Layout::new(&parameters, task.shape, Method::Reducing).unwrap(),
-                _ => plan(&parameters, task, Scope::TwoServers, &FLAT).unwrap().layout,
+                0 => Layout::new(&parameters, task.shape, MatrixMethod::Squaring).unwrap(),
+                1 => Layout::new(&parameters, task.shape, MatrixMethod::Reducing).unwrap(),
+                _ => plan(&parameters, task, PlannedWork::TwoServers, &FLAT).unwrap().layout,
             };
-            let predicted = predict(&layout, task, Scope::TwoServers, &FLAT).operations;
+            let predicted = predict(&layout, task, PlannedWork::TwoServers, &FLAT).operations;
             prop_assert_eq!(predicted, run(&layout, task));
         }
     }
@@ -267,11 +267,12 @@ mod tests {
         let shape = LayerShape { d_out: 64, d_in: 256 };
         let task =
             LayerTask { shape, samples: 10_000, models: 31, sums: 31, weight_bits: 8, memory: 300 << 20 };
-        let bounded = plan_packed(&parameters, task, Scope::Products, &FLAT).unwrap();
+        let bounded = plan_packed(&parameters, task, PlannedWork::Products, &FLAT).unwrap();
         assert!(bounded.memory <= 300 << 20);
-        let free = plan_packed(&parameters, LayerTask { memory: usize::MAX, ..task }, Scope::Products, &FLAT)
-            .unwrap();
+        let free =
+            plan_packed(&parameters, LayerTask { memory: usize::MAX, ..task }, PlannedWork::Products, &FLAT)
+                .unwrap();
         assert!(free.seconds <= bounded.seconds && free.memory > bounded.memory);
-        assert!(plan(&parameters, LayerTask { memory: 1000, ..task }, Scope::Products, &FLAT).is_err());
+        assert!(plan(&parameters, LayerTask { memory: 1000, ..task }, PlannedWork::Products, &FLAT).is_err());
     }
 }

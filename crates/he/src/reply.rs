@@ -1,38 +1,40 @@
-//! Sanitised replies. A product is linear in the shares it was computed from, so it never leaves a server as it
-//! is: what is not asked for is drowned in uniform field elements, the ciphertext is re-randomised and flooded
-//! at full modulus, then switched to one limb.
+//! Sanitised replies. A product is linear in the shares it was computed from, so it never leaves a server as
+//! it is: what is not asked for is drowned in uniform field elements, the ciphertext is re-randomised and
+//! flooded at full modulus, then switched to one limb.
 
 use rand::CryptoRng;
-use secsv_algebra::{Modulus, Prg, Secret, Seed};
+use secsv_algebra::{Prg, Secret, Seed};
 
 use crate::{
     HeError,
-    ciphertext::{Ciphertext, check_weights},
+    ciphertext::check_weights,
     count::Operations,
     encode::Packing,
     flood::Flooding,
-    kernel::{self, BLOCK, Backend, Words, vectorised},
+    kernel::{self, BLOCK, Backend, Ciphertext, Words, vectorised},
     keys::{PublicKey, small, to_points},
+    modulus_switch::switch,
     parameters::Parameters,
 };
 
 /// A ciphertext under one limb, as coefficients: what a decryptor gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Of the first part those that are asked for: each coefficient of the message needs its own of this part, and all of
-    /// the second.
+    /// Of the first part those that are asked for: each coefficient of the message needs its own of this
+    /// part, and all of the second.
     pub(crate) c0: Vec<u64>,
     pub(crate) c1: Vec<u64>,
 }
 
-/// Which coefficients of the first part a reply carries: what is planned is public. All slots depend on all coefficients.
+/// Which coefficients of the first part a reply carries: what is planned is public. All slots depend on all
+/// coefficients.
 pub(crate) fn carried(packing: Packing, planned: &[bool]) -> Vec<u32> {
     (0..).zip(planned).filter(|(_, p)| **p || packing == Packing::Slots).map(|(k, _)| k).collect()
 }
 
 impl PublicKey {
-    /// Re-randomises a ciphertext in place: what the auxiliary does before the principal, who has no key, sees
-    /// it (SECURITY.md, replies).
+    /// Re-randomises a ciphertext in place: what the auxiliary does before the principal, who has no key,
+    /// sees it (SECURITY.md, replies).
     pub fn rerandomise(
         &self,
         ciphertext: &mut Ciphertext,
@@ -61,8 +63,9 @@ impl PublicKey {
         Ok(())
     }
 
-    /// Turns a product into a reply for a decryptor: nothing where `planned` is false (no coefficients, uniform elements
-    /// in slots), a fresh encryption of zero, flooding, one limb. `planned` has one entry per slot or coefficient.
+    /// Turns a product into a reply for a decryptor: nothing where `planned` is false (no coefficients,
+    /// uniform elements in slots), a fresh encryption of zero, flooding, one limb. `planned` has one entry
+    /// per slot or coefficient.
     pub fn sanitise(
         &self,
         product: &Ciphertext,
@@ -104,13 +107,14 @@ impl PublicKey {
         }
         let mut c0 = flooding.switch(parameters, &mut c0, &mut prg);
         c0.truncate(positions.len());
-        // The second part needs no error of its own: one of variance 10 changes what rounding to one limb leaves
-        // with a probability below 2^-80 (`standard`), so it may as well not be added. Flooding covers the first's.
+        // The second part needs no error of its own: one of variance 10 changes what rounding to one limb
+        // leaves with a probability below 2^-80 (`standard`), so it may as well not be added. Flooding covers
+        // the first's.
         Ok(Reply { c0, c1: switch(parameters, &mut c1) })
     }
 
-    /// The sum of the terms and u times the public key for a fresh small u, as coefficients, limb after limb: of the first
-    /// part those at the positions, padded to whole vectors of the kernel.
+    /// The sum of the terms and u times the public key for a fresh small u, as coefficients, limb after limb:
+    /// of the first part those at the positions, padded to whole vectors of the kernel.
     fn add_zero(
         &self,
         terms: &[(u32, &Ciphertext)],
@@ -182,36 +186,4 @@ fn drowning(
     planned.for_each(|(element, _)| *element = 0);
     parameters.to_coefficients(Packing::Slots, elements.expose_mut(), ops);
     elements
-}
-
-/// Scales coefficients from the whole modulus to its first limb, dropping one limb after the other and rounding.
-pub(crate) fn switch(parameters: &Parameters, words: &mut [u64]) -> Vec<u64> {
-    switch_with(parameters, words, |modulus, remainders| {
-        vectorised(|| remainders.iter_mut().for_each(|r| *r = modulus.centre(*r) as u64));
-    })
-}
-
-/// The same, with the rounding left to the caller: it turns the remainders of a limb to be dropped into the signed
-/// numbers, below that limb in magnitude, that are subtracted before the division.
-pub(crate) fn switch_with(
-    parameters: &Parameters,
-    words: &mut [u64],
-    mut round: impl FnMut(Modulus, &mut [u64]),
-) -> Vec<u64> {
-    let count = words.len() / parameters.limbs().len();
-    for dropped in (1..parameters.limbs().len()).rev() {
-        let (kept, rest) = words.split_at_mut(dropped * count);
-        let last = &mut rest[..count];
-        round(parameters.limbs()[dropped].modulus(), last);
-        for (l, kept) in kept.chunks_exact_mut(count.max(1)).enumerate() {
-            let limb = &parameters.limbs()[l];
-            // Twice the limb keeps the difference positive.
-            let lift = 2 * limb.modulus().value();
-            vectorised(|| {
-                kept.iter_mut().zip(last.iter()).for_each(|(x, &r)| *x = (*x + lift).wrapping_sub(r));
-            });
-            kernel::scale(Backend::detect(), limb, parameters.dropped_inverse(dropped, l), kept);
-        }
-    }
-    words[..count].to_vec()
 }

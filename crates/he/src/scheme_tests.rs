@@ -45,8 +45,8 @@ fn each_side_decrypts_the_others_ciphertexts() {
     }
 }
 
-/// An honest key passes, whatever the seed; one with a first part of zero, of random words, of another key, or off by more than
-/// an error in a single coefficient does not.
+/// An honest key passes, whatever the seed; one with a first part of zero, of random words, of another key,
+/// or off by more than an error in a single coefficient does not.
 #[test]
 fn a_public_key_is_an_encryption_of_zero() {
     for preset in PRESETS {

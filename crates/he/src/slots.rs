@@ -4,8 +4,7 @@ use rand::CryptoRng;
 
 use crate::{
     Ciphertext, EvaluationKey, HeError, Operations, Packing, Parameters, SecretKey, SeededCiphertext,
-    kernel::{self, Backend},
-    parameters::Limb,
+    kernel::{self, Backend, Limb},
 };
 
 /// An encrypted vector as it travels, in as many ciphertexts as it fills.

@@ -1,6 +1,6 @@
-//! Our own wire format: a 13-byte head (magic, version, kind, digest of the parameters or the layout), then residues packed to the
-//! length of their prime. The length of every object follows from the parameters and what is expected, so it is
-//! checked before anything is allocated; every residue is checked to be reduced.
+//! Our own wire format: a 13-byte head (magic, version, kind, digest of the parameters or the layout), then
+//! residues packed to the length of their prime. The length of every object follows from the parameters and
+//! what is expected, so it is checked before anything is allocated; every residue is checked to be reduced.
 
 mod check;
 
@@ -22,9 +22,9 @@ const VERSION: u8 = 2;
 const HEAD: usize = 13;
 const SEED: usize = 32;
 
-/// What follows the head.
+/// The kind of object that follows the head.
 #[derive(Clone, Copy)]
-enum Kind {
+enum ObjectKind {
     Matrix = 1,
     Batch = 2,
     Ciphertext = 3,
@@ -36,31 +36,46 @@ enum Kind {
     Slots = 9,
 }
 
-impl EncryptedMatrix {
-    /// Length of the encoding of a matrix of this layout.
-    pub fn encoded_len(layout: &Layout) -> usize {
-        HEAD + layout.weight_ciphertexts() * seeded_len(layout.parameters())
-    }
+/// The encoding of seeded ciphertexts whose number follows from their layout.
+macro_rules! seeded_of_layout {
+    ($type:ty, $kind:expr, $count:expr) => {
+        impl $type {
+            /// Length of the encoding of one of this layout.
+            pub fn encoded_len(layout: &Layout) -> usize {
+                HEAD + $count(layout) * seeded_len(layout.parameters())
+            }
 
-    /// Encodes the matrix.
-    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, self.layout, Kind::Matrix).seeded(&self.ciphertexts).bytes
-    }
+            /// Encodes it.
+            pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
+                WordWriter::new(parameters, self.layout, $kind).seeded(&self.ciphertexts).bytes
+            }
 
-    /// Decodes a matrix of this layout.
-    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(layout.digest(), Kind::Matrix, Self::encoded_len(layout), bytes)?;
-        let mut reader = Reader::new(layout.parameters(), body);
-        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.weight_ciphertexts())? })
-    }
+            /// Decodes one of this layout.
+            pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
+                let body = open(layout.digest(), $kind, Self::encoded_len(layout), bytes)?;
+                let ciphertexts = WordReader::new(layout.parameters(), body).seeded($count(layout))?;
+                Ok(Self { layout: layout.digest(), ciphertexts })
+            }
+
+            /// Checks the encoding of one of this layout.
+            pub fn check_bytes(layout: &Layout, bytes: &[u8]) -> Result<(), WireError> {
+                let body = open(layout.digest(), $kind, Self::encoded_len(layout), bytes)?;
+                WordReader::new(layout.parameters(), body).check_seeded($count(layout))
+            }
+        }
+    };
 }
+
+seeded_of_layout!(EncryptedMatrix, ObjectKind::Matrix, Layout::weight_ciphertexts);
+seeded_of_layout!(EncryptedBatch, ObjectKind::Batch, Layout::inner);
+seeded_of_layout!(EncryptedBias, ObjectKind::Bias, Layout::rows);
 
 impl PreparedMatrix {
     /// Decodes an encrypted matrix of this layout and makes it ready to multiply, ciphertext by ciphertext.
     pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
         let expected = EncryptedMatrix::encoded_len(layout);
-        let body = open(layout.digest(), Kind::Matrix, expected, bytes)?;
-        let reader = RefCell::new(Reader::new(layout.parameters(), body));
+        let body = open(layout.digest(), ObjectKind::Matrix, expected, bytes)?;
+        let reader = RefCell::new(WordReader::new(layout.parameters(), body));
         layout.prepare_each(
             || Ok(()),
             |()| reader.borrow_mut().seed(),
@@ -80,67 +95,29 @@ impl Layout {
         rng: &mut impl CryptoRng,
         ops: &mut Operations,
     ) -> Result<Vec<u8>, HeError> {
-        let mut writer = Writer::onto(bytes, self.parameters(), self.digest(), Kind::Matrix);
+        let mut writer = WordWriter::onto(bytes, self.parameters(), self.digest(), ObjectKind::Matrix);
         writer.bytes.reserve(EncryptedMatrix::encoded_len(self));
         self.encrypt_each(key, a, rng, ops, |ciphertext| writer.add_seeded(&ciphertext))?;
         Ok(writer.bytes)
     }
 }
 
-impl EncryptedBatch {
-    /// Length of the encoding of a batch of this layout.
-    pub fn encoded_len(layout: &Layout) -> usize {
-        HEAD + layout.inner() * seeded_len(layout.parameters())
-    }
-
-    /// Encodes the batch.
-    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, self.layout, Kind::Batch).seeded(&self.ciphertexts).bytes
-    }
-
-    /// Decodes a batch of this layout.
-    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(layout.digest(), Kind::Batch, Self::encoded_len(layout), bytes)?;
-        let mut reader = Reader::new(layout.parameters(), body);
-        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.inner())? })
-    }
-}
-
-impl EncryptedBias {
-    /// Length of the encoding of biases of this layout.
-    pub fn encoded_len(layout: &Layout) -> usize {
-        HEAD + layout.rows() * seeded_len(layout.parameters())
-    }
-
-    /// Encodes the biases.
-    pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, self.layout, Kind::Bias).seeded(&self.ciphertexts).bytes
-    }
-
-    /// Decodes biases of this layout.
-    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(layout.digest(), Kind::Bias, Self::encoded_len(layout), bytes)?;
-        let mut reader = Reader::new(layout.parameters(), body);
-        Ok(Self { layout: layout.digest(), ciphertexts: reader.seeded(layout.rows())? })
-    }
-}
-
 impl EncryptedSlots {
-    /// Length of the encoding of so many elements.
+    /// Length of the encoding of this many elements.
     pub fn encoded_len(parameters: &Parameters, elements: usize) -> usize {
         HEAD + elements.div_ceil(parameters.degree()) * seeded_len(parameters)
     }
 
     /// Encodes the vector; how many elements it has is agreed on beforehand.
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, self.parameters, Kind::Slots).seeded(&self.ciphertexts).bytes
+        WordWriter::new(parameters, self.parameters, ObjectKind::Slots).seeded(&self.ciphertexts).bytes
     }
 
-    /// Decodes a vector of so many elements.
+    /// Decodes a vector of this many elements.
     pub fn from_bytes(parameters: &Parameters, elements: usize, bytes: &[u8]) -> Result<Self, WireError> {
         let expected = Self::encoded_len(parameters, elements);
-        let body = open(parameters.digest(), Kind::Slots, expected, bytes)?;
-        let ciphertexts = Reader::new(parameters, body).seeded(elements.div_ceil(parameters.degree()))?;
+        let body = open(parameters.digest(), ObjectKind::Slots, expected, bytes)?;
+        let ciphertexts = WordReader::new(parameters, body).seeded(elements.div_ceil(parameters.degree()))?;
         Ok(Self { parameters: parameters.digest(), ciphertexts })
     }
 }
@@ -153,7 +130,7 @@ impl Ciphertext {
 
     /// Encodes a ciphertext at full modulus.
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
-        Writer::new(parameters, parameters.digest(), Kind::Ciphertext)
+        WordWriter::new(parameters, parameters.digest(), ObjectKind::Ciphertext)
             .polynomial(self.part(0))
             .polynomial(self.part(1))
             .bytes
@@ -161,15 +138,15 @@ impl Ciphertext {
 
     /// Decodes a ciphertext at full modulus.
     pub fn from_bytes(parameters: &Parameters, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(parameters.digest(), Kind::Ciphertext, Self::encoded_len(parameters), bytes)?;
-        let mut reader = Reader::new(parameters, body);
+        let body = open(parameters.digest(), ObjectKind::Ciphertext, Self::encoded_len(parameters), bytes)?;
+        let mut reader = WordReader::new(parameters, body);
         let (c0, c1) = (reader.polynomial()?, reader.polynomial()?);
         Ok(Self::from_parts(parameters.limbs().len(), parameters.degree(), &c0, &c1))
     }
 }
 
 impl Reply {
-    /// Length of the encoding of one that carries so many coefficients of its first part.
+    /// Length of the encoding of a reply that carries `carried` coefficients of its first part.
     pub fn encoded_len(parameters: &Parameters, carried: usize) -> usize {
         HEAD + words_len(parameters, 0, carried.next_multiple_of(8)) + limb_len(parameters, 0)
     }
@@ -178,15 +155,15 @@ impl Reply {
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
         let mut c0 = self.c0.clone();
         c0.resize(c0.len().next_multiple_of(8), 0);
-        let writer = Writer::new(parameters, parameters.digest(), Kind::Reply);
+        let writer = WordWriter::new(parameters, parameters.digest(), ObjectKind::Reply);
         writer.limb(0, &c0).limb(0, &self.c1).bytes
     }
 
-    /// Decodes a reply that carries so many coefficients of its first part.
+    /// Decodes a reply that carries `carried` coefficients of its first part.
     pub fn from_bytes(parameters: &Parameters, carried: usize, bytes: &[u8]) -> Result<Self, WireError> {
         let expected = Self::encoded_len(parameters, carried);
-        let body = open(parameters.digest(), Kind::Reply, expected, bytes)?;
-        let mut reader = Reader::new(parameters, body);
+        let body = open(parameters.digest(), ObjectKind::Reply, expected, bytes)?;
+        let mut reader = WordReader::new(parameters, body);
         let (mut c0, mut c1) = (vec![0; carried.next_multiple_of(8)], vec![0; parameters.degree()]);
         reader.limb(0, &mut c0)?;
         reader.limb(0, &mut c1)?;
@@ -207,21 +184,21 @@ impl PublicKey {
 
     /// Encodes the key.
     pub fn to_bytes(&self) -> Vec<u8> {
-        Writer::new(&self.parameters, self.parameters.digest(), Kind::PublicKey)
+        WordWriter::new(&self.parameters, self.parameters.digest(), ObjectKind::PublicKey)
             .seeded(std::slice::from_ref(&self.seeded))
             .bytes
     }
 
     /// Decodes a key.
     pub fn from_bytes(parameters: &Arc<Parameters>, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(parameters.digest(), Kind::PublicKey, Self::encoded_len(parameters), bytes)?;
-        let seeded = Reader::new(parameters, body).one_seeded()?;
+        let body = open(parameters.digest(), ObjectKind::PublicKey, Self::encoded_len(parameters), bytes)?;
+        let seeded = WordReader::new(parameters, body).one_seeded()?;
         Ok(Self::from_seeded(parameters, seeded))
     }
 }
 
 impl EvaluationKey {
-    /// Length of the encoding of a key for so many rotations.
+    /// Length of the encoding of a key for this many rotations.
     pub fn encoded_len(parameters: &Parameters, rotations: usize) -> usize {
         HEAD + (1 + rotations) * parameters.limbs().len() * seeded_len(parameters)
     }
@@ -229,7 +206,7 @@ impl EvaluationKey {
     /// Encodes the key; which steps it holds is agreed on beforehand.
     pub fn to_bytes(&self, parameters: &Parameters) -> Vec<u8> {
         let keys = std::iter::once(&self.relinearise).chain(self.rotations.values());
-        keys.fold(Writer::new(parameters, parameters.digest(), Kind::EvaluationKey), |w, key| {
+        keys.fold(WordWriter::new(parameters, parameters.digest(), ObjectKind::EvaluationKey), |w, key| {
             w.seeded(&key.digits)
         })
         .bytes
@@ -242,11 +219,11 @@ impl EvaluationKey {
         }
         let body = open(
             parameters.digest(),
-            Kind::EvaluationKey,
+            ObjectKind::EvaluationKey,
             Self::encoded_len(parameters, steps.len()),
             bytes,
         )?;
-        let mut reader = Reader::new(parameters, body);
+        let mut reader = WordReader::new(parameters, body);
         let mut key = || Ok(SwitchKey::new(parameters, reader.seeded(parameters.limbs().len())?));
         let relinearise = key()?;
         let rotations = steps.iter().map(|&step| Ok((step, key()?))).collect::<Result<_, WireError>>()?;
@@ -260,21 +237,22 @@ impl SecretKey {
 
     /// Encodes the key, to be sealed: these bytes are the secret.
     pub fn to_secret_bytes(&self) -> secsv_algebra::Secret<Vec<u8>> {
-        let mut writer = Writer::new(self.parameters(), self.parameters().digest(), Kind::SecretKey);
+        let mut writer =
+            WordWriter::new(self.parameters(), self.parameters().digest(), ObjectKind::SecretKey);
         writer.bytes.extend_from_slice(self.seed().expose());
         secsv_algebra::Secret::new(writer.bytes)
     }
 
     /// Decodes a key.
     pub fn from_secret_bytes(parameters: &Arc<Parameters>, bytes: &[u8]) -> Result<Self, WireError> {
-        let body = open(parameters.digest(), Kind::SecretKey, Self::ENCODED_LEN, bytes)?;
+        let body = open(parameters.digest(), ObjectKind::SecretKey, Self::ENCODED_LEN, bytes)?;
         let mut seed = Zeroizing::new([0; SEED]);
         seed.copy_from_slice(body);
         Ok(Self::from_seed(parameters, Seed::from_bytes(*seed)))
     }
 }
 
-/// Bytes of so many words of a limb: multiples of 8, so nothing is padded.
+/// Bytes of `words` words of a limb: multiples of 8, so nothing is padded.
 fn words_len(parameters: &Parameters, limb: usize, words: usize) -> usize {
     words / 8 * parameters.limbs()[limb].bits() as usize
 }
@@ -293,7 +271,7 @@ fn seeded_len(parameters: &Parameters) -> usize {
 }
 
 /// Checks the length and the head, returns the body.
-fn open(expected_digest: u64, kind: Kind, expected: usize, bytes: &[u8]) -> Result<&[u8], WireError> {
+fn open(expected_digest: u64, kind: ObjectKind, expected: usize, bytes: &[u8]) -> Result<&[u8], WireError> {
     let wrong_length = WireError::Length { expected, found: bytes.len() };
     let Some((head, body)) = bytes.split_first_chunk::<HEAD>() else { return Err(wrong_length) };
     let [m0, m1, m2, version, found_kind, digest @ ..] = *head;
@@ -313,17 +291,17 @@ fn open(expected_digest: u64, kind: Kind, expected: usize, bytes: &[u8]) -> Resu
     if bytes.len() == expected { Ok(body) } else { Err(wrong_length) }
 }
 
-struct Writer<'a> {
+struct WordWriter<'a> {
     parameters: &'a Parameters,
     bytes: Vec<u8>,
 }
 
-impl<'a> Writer<'a> {
-    fn new(parameters: &'a Parameters, digest: u64, kind: Kind) -> Self {
+impl<'a> WordWriter<'a> {
+    fn new(parameters: &'a Parameters, digest: u64, kind: ObjectKind) -> Self {
         Self::onto(Vec::new(), parameters, digest, kind)
     }
 
-    fn onto(mut bytes: Vec<u8>, parameters: &'a Parameters, digest: u64, kind: Kind) -> Self {
+    fn onto(mut bytes: Vec<u8>, parameters: &'a Parameters, digest: u64, kind: ObjectKind) -> Self {
         bytes.extend(MAGIC);
         bytes.extend([VERSION, kind as u8]);
         bytes.extend(digest.to_le_bytes());
@@ -404,14 +382,14 @@ fn unpack<const BITS: usize>(bytes: &[u8], words: &mut [u64]) {
     }
 }
 
-struct Reader<'a> {
+struct WordReader<'a> {
     parameters: &'a Parameters,
     rest: &'a [u8],
     /// Residues read so far, to name a bad one.
     read: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WordReader<'a> {
     fn new(parameters: &'a Parameters, rest: &'a [u8]) -> Self {
         Self { parameters, rest, read: 0 }
     }

@@ -1,5 +1,5 @@
-//! Every decoder against hostile bytes: a typed error or an object that encodes to the same bytes, no panic, no
-//! allocation beyond what an honest object takes.
+//! Every decoder against hostile bytes: a typed error or an object that encodes to the same bytes, no panic,
+//! no allocation beyond what an honest object takes.
 //!
 //! Each target runs as a plain test for a bounded time and count, and under a coverage-guided fuzzer with
 //! `cargo bolero test`.
@@ -18,7 +18,8 @@ mod tests {
         Ciphertext, EncryptedSlots, EvaluationKey, Flooding, Operations, Parameters, Preset, PublicKey,
         Reply, SecretKey, WireError,
         linear::{
-            EncodedBatch, EncryptedBatch, EncryptedMatrix, Knobs, LayerShape, Layout, Method, multiply,
+            BlockShape, EncodedBatch, EncryptedBatch, EncryptedMatrix, LayerShape, Layout, MatrixMethod,
+            multiply,
         },
     };
 
@@ -27,7 +28,7 @@ mod tests {
     /// Peaks are of the whole process: one target at a time.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// What happens to an honest encoding on its way.
+    /// A change to an honest encoding on its way.
     #[derive(Debug, TypeGenerator)]
     enum Damage {
         Flip { at: u32, bit: u8 },
@@ -74,9 +75,9 @@ mod tests {
         let parameters = Parameters::preset(Preset::Compact).unwrap();
         let (mut rng, mut ops) = (Prg::new(&Seed::from_bytes([1; 32])), Operations::default());
         let key = SecretKey::generate(&parameters, &mut rng);
-        let knobs = Knobs { r: 1, w: 1, s: parameters.degree() };
+        let block = BlockShape { rows: 1, columns: 1, samples: parameters.degree() };
         let layout =
-            Layout::new(&parameters, LayerShape { d_out: 1, d_in: 2 }, Method::Packed(knobs)).unwrap();
+            Layout::new(&parameters, LayerShape { d_out: 1, d_in: 2 }, MatrixMethod::Packed(block)).unwrap();
         let a = Matrix::uniform(parameters.field(), 1, 2, &mut rng);
         let b = Matrix::uniform(parameters.field(), 2, 9, &mut rng);
         let encrypted = layout.encrypt(&key, &a, &mut rng, &mut ops).unwrap();

@@ -63,7 +63,7 @@ impl Client {
         Self::with_envelope_keys(federation, position, input, seed, envelopes)
     }
 
-    /// A client whose envelope keys the others know already (see [`Federation::among`]).
+    /// A client whose envelope keys the others know already (see [`Federation::with_identities`]).
     pub fn with_envelope_keys(
         federation: Arc<Federation>,
         position: usize,

@@ -3,6 +3,10 @@
 //! Of two classes a difference says no more than that, so there is no factor, and true labels are shared once for all
 //! coalitions of a unit: whatever is opened is masked by the share of a prediction.
 //!
+//! What is shared is **masked** as well, by streams that clients alone know, the same for the predicted and the true label of a
+//! sample. Masks leave the difference. So a server that comes to know both shares of either (the auxiliary does, to count for itself)
+//! has the differences and no label.
+//!
 //! Labels travel packed. Those of one owner's samples and one coalition are a **segment**, which begins at a whole byte.
 
 use std::ops::{Deref, DerefMut};
@@ -269,7 +273,12 @@ pub(crate) fn rest(mut labels: Packed, seed: &Seed) -> Vec<u8> {
 
 /// Takes labels away from others; both are as long.
 pub(crate) fn subtract(labels: &mut Packed, others: &[u8]) {
-    labels.expose_mut().iter_mut().zip(others).for_each(|(label, other)| *label ^= other);
+    add(labels.expose_mut(), others);
+}
+
+/// Adds labels to others, which in characteristic 2 takes them away as well; both are as long.
+pub(crate) fn add(labels: &mut [u8], others: &[u8]) {
+    labels.iter_mut().zip(others).for_each(|(label, other)| *label ^= other);
 }
 
 /// Segments of so many bytes; the length is checked before anything is allocated. Whatever pads a segment is never read.

@@ -2,9 +2,11 @@
 
 mod federation;
 mod packings;
+mod settings;
 
 pub use federation::{Federation, Matmul, Settings};
 pub use packings::typical_costs;
+pub use settings::SettingsConflict;
 
 use std::{collections::BTreeMap, num::NonZeroUsize, ops::Range, sync::Arc};
 
@@ -12,7 +14,7 @@ use secsv_algebra::{Field, Ring64, Seed};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{
     Flooding, Parameters, UnitCosts,
-    linear::{Knobs, LayerShape, Layout, Method},
+    linear::{BlockShape, LayerShape, Layout, MatrixMethod},
 };
 
 use crate::{
@@ -20,7 +22,7 @@ use crate::{
     codec::{Reader, Writer},
     decryptors::{Network, OwnerGroups, Planner, Protocol},
     error::CodecError,
-    labels::{LabelField, Labels},
+    labels::{self, LabelField, Labels, Packed},
     message::Hello,
     precision::{Precision, Ranges, shares},
     program::Program,
@@ -149,12 +151,12 @@ impl Session {
         if federation.settings.protocol != Protocol::SecretSv {
             for _ in 0..operators {
                 let kind = r.u8()?;
-                let mut knob = || r.u32().map(|x| x as usize);
-                let knobs = Knobs { r: knob()?, w: knob()?, s: knob()? };
+                let mut size = || r.u32().map(|x| x as usize);
+                let block = BlockShape { rows: size()?, columns: size()?, samples: size()? };
                 methods.push(match kind {
-                    0 => Method::Squaring,
-                    1 => Method::Reducing,
-                    2 => Method::Packed(knobs),
+                    0 => MatrixMethod::Squaring,
+                    1 => MatrixMethod::Reducing,
+                    2 => MatrixMethod::Packed(block),
                     _ => return Err(CodecError::Value { what: "method" }),
                 });
             }
@@ -168,7 +170,7 @@ impl Session {
         leader: usize,
         hellos: Vec<Hello>,
         rounds: usize,
-        methods: &[Method],
+        methods: &[MatrixMethod],
     ) -> Result<Self, Error> {
         let program = &federation.program;
         let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
@@ -333,6 +335,20 @@ impl Session {
             .derive("blind owner", owner as u64);
         self.label_field().factors(&seed, self.hellos[owner].samples as usize)
     }
+
+    /// Masks of labels, packed, one for each of an owner's samples: known to clients alone. Predicted and true labels of a model
+    /// have the same, so their difference has none, and servers that put their shares together find the difference alone.
+    /// Without factors true labels are shared once for all models, so masks are the same for all models too.
+    pub(crate) fn label_masks(&self, secret: &Seed, model: (RoundId, Coalition), owner: usize) -> Packed {
+        let field = self.label_field();
+        let mut seed = secret.derive("label mask of owner", owner as u64);
+        if field.has_factors() {
+            let (round, bits) = (model.0, model.1.bits());
+            let words = [round.0.into(), bits as u64, (bits >> 64) as u64];
+            seed = words.into_iter().fold(seed, |seed, word| seed.derive("label mask of model", word));
+        }
+        labels::expand(&seed, field.packed_len(self.hellos[owner].samples as usize))
+    }
 }
 
 /// How many rounds the longest round batch has.
@@ -344,7 +360,7 @@ fn encode(
     leader: usize,
     hellos: &[Hello],
     rounds: usize,
-    methods: impl IntoIterator<Item = Method>,
+    methods: impl IntoIterator<Item = MatrixMethod>,
 ) -> Vec<u8> {
     let mut w = Writer::default();
     w.u16(leader);
@@ -353,12 +369,12 @@ fn encode(
     });
     w.u16(rounds);
     for method in methods {
-        let (kind, knobs) = match method {
-            Method::Squaring => (0, Knobs { r: 0, w: 0, s: 0 }),
-            Method::Reducing => (1, Knobs { r: 0, w: 0, s: 0 }),
-            Method::Packed(knobs) => (2, knobs),
+        let (kind, block) = match method {
+            MatrixMethod::Squaring => (0, BlockShape { rows: 0, columns: 0, samples: 0 }),
+            MatrixMethod::Reducing => (1, BlockShape { rows: 0, columns: 0, samples: 0 }),
+            MatrixMethod::Packed(block) => (2, block),
         };
-        w.u8(kind).u32(knobs.r as u32).u32(knobs.w as u32).u32(knobs.s as u32);
+        w.u8(kind).u32(block.rows as u32).u32(block.columns as u32).u32(block.samples as u32);
     }
     w.finish()
 }
@@ -378,14 +394,14 @@ fn parameters(settings: &Settings) -> Result<Option<Arc<Parameters>>, Error> {
 
 impl Encryption {
     /// `rounds` are taken together: their rows stand one below the other.
-    fn new(federation: &Federation, rounds: usize, methods: &[Method]) -> Result<Option<Self>, Error> {
+    fn new(federation: &Federation, rounds: usize, methods: &[MatrixMethod]) -> Result<Option<Self>, Error> {
         let Some(parameters) = parameters(&federation.settings)? else { return Ok(None) };
         let mut layouts = Vec::new();
         let mut floodings = Vec::new();
         for (operator, &method) in federation.program.operators.iter().zip(methods) {
             let layout = Layout::new(&parameters, of_rounds(operator.shape, rounds), method)?;
             // Nobody need prepare more than an honest principal would propose.
-            if matches!(method, Method::Packed(_)) && layout.prepared_bytes() > MODEL_MEMORY {
+            if matches!(method, MatrixMethod::Packed(_)) && layout.prepared_bytes() > MODEL_MEMORY {
                 return Err(Error::Unsupported { what: "a packing whose models take too much memory" });
             }
             let noise = match federation.settings.protocol {

@@ -1,4 +1,4 @@
-//! What can go wrong between a plan and its values.
+//! Errors between a plan and its values.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub enum Error {
         method: &'static str,
         /// The most it can take.
         expected: usize,
-        /// How many take part.
+        /// Number of clients that take part.
         found: usize,
     },
     /// A coalition with a member who is none of the clients asked about.
@@ -34,7 +34,7 @@ pub enum Error {
     NotFinite {
         /// Whose utility.
         coalition: Coalition,
-        /// What was offered.
+        /// The utility that was offered.
         found: f64,
     },
     /// Two different utilities for one coalition.
@@ -56,7 +56,7 @@ pub enum Error {
     /// The next batch was asked for while the last one is still out.
     #[error("{waiting} utilities of the last batch have not been absorbed")]
     Unanswered {
-        /// How many are out.
+        /// Number of coalitions that are on their way.
         waiting: usize,
     },
     /// The number of tests allowed gives no value at all.
@@ -66,7 +66,7 @@ pub enum Error {
         method: &'static str,
         /// The fewest tests that give values.
         expected: usize,
-        /// How many are allowed.
+        /// Number that is allowed.
         found: usize,
     },
     /// A setting outside its range.
@@ -116,9 +116,9 @@ pub enum Error {
     Undetermined {
         /// The method's name on the command line.
         method: &'static str,
-        /// How many clients.
+        /// Number of clients.
         clients: usize,
-        /// How many coalitions were tested.
+        /// Number of coalitions that were tested.
         found: usize,
     },
     /// The optimisation library gave up.

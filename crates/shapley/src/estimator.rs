@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use secsv_federation::Coalition;
 
-use crate::{Error, UtilityTable, Values, utility::MAX_EXACT_CLIENTS, values::Estimate};
+use crate::{ClientValues, Error, UtilityTable, utility::MAX_EXACT_CLIENTS, values::Estimate};
 
 /// A method at work on one game. It never learns how a utility was computed.
 ///
@@ -17,23 +17,23 @@ pub trait Estimator: Send {
     /// Everybody the game is about.
     fn players(&self) -> Coalition;
 
-    /// The coalitions whose utilities are wanted next, in an order that puts subsets first; none when the plan is
-    /// complete or the stopping rule holds. A coalition is asked for at most once, and never if it is known already.
-    /// `elapsed` is the caller's clock since the start, for the stopping rule.
+    /// The coalitions whose utilities are wanted next, in an order that puts subsets first; none when the
+    /// plan is complete or the stopping rule holds. A coalition is asked for at most once, and never if it is
+    /// known already. `elapsed` is the caller's clock since the start, for the stopping rule.
     fn next_batch(&mut self, elapsed: Duration) -> Result<Vec<Coalition>, Error>;
 
-    /// Takes one utility, in any order within a batch. Utilities that are known beforehand (the empty coalition's,
-    /// say) may be handed over without being asked for; they are not counted as tests.
+    /// Takes one utility, in any order within a batch. Utilities that are known beforehand (the empty
+    /// coalition's, say) may be handed over without being asked for; they are not counted as tests.
     fn absorb(&mut self, coalition: Coalition, utility: f64) -> Result<(), Error>;
 
     /// The values from what has been absorbed so far.
-    fn finish(&self) -> Result<Values, Error>;
+    fn finish(&self) -> Result<ClientValues, Error>;
 
     /// Everything absorbed so far.
     fn utilities(&self) -> &UtilityTable;
 
-    /// Whether the method's own criterion says that this round decides nothing (GTG-Shapley's truncation between
-    /// rounds).
+    /// Whether the method's own criterion says that this round decides nothing (GTG-Shapley's truncation
+    /// between rounds).
     fn is_round_skipped(&self) -> bool {
         false
     }
@@ -51,16 +51,16 @@ pub struct StopRule {
     pub tests: Option<usize>,
 }
 
-/// What a plan may look at: what is known, and what is on its way.
-pub(crate) struct Known<'a> {
+/// Utilities that a plan may look at: those that are known, and those on their way.
+pub(crate) struct KnownUtilities<'a> {
     pub(crate) table: &'a UtilityTable,
     asked: &'a CoalitionSet,
-    /// How many more coalitions may be asked for.
+    /// Number of coalitions that may still be asked for.
     pub(crate) room: usize,
 }
 
-impl Known<'_> {
-    /// How many of these would have to be asked for, a repeated one counted once.
+impl KnownUtilities<'_> {
+    /// Number of the `wanted` coalitions that would have to be asked for, a repeated one counted once.
     pub(crate) fn missing(&self, wanted: &[u128]) -> usize {
         let mut fresh: Vec<u128> =
             wanted.iter().copied().filter(|&bits| !self.asked.contains(bits)).collect();
@@ -70,11 +70,12 @@ impl Known<'_> {
     }
 }
 
-/// The part of a method that is its own: which utilities, and what they make. Coalitions are in the plan's numbering.
-pub(crate) trait Plan: Send {
-    /// The next piece of work, known utilities included, or `None` if nothing more is wanted or fits the room.
-    /// A piece whose utilities are all known may follow another: pieces count, not tests.
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error>;
+/// The part of a method that is its own: which utilities, and what they make. Coalitions are in the plan's
+/// numbering.
+pub(crate) trait SamplingPlan: Send {
+    /// The next piece of work, known utilities included, or `None` if nothing more is wanted or fits the
+    /// room. A piece whose utilities are all known may follow another: pieces count, not tests.
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error>;
 
     /// Everything proposed so far is now in the table.
     fn settle(&mut self, table: &UtilityTable) -> Result<(), Error>;
@@ -94,12 +95,12 @@ pub(crate) trait Plan: Send {
     }
 }
 
-/// With an error to stop at, a batch goes out after this many pieces that need nothing new: what is known by then
-/// may be enough.
+/// With an error to stop at, a batch goes out after this many pieces that need nothing new: what is known by
+/// then may be enough.
 const MAX_IDLE_PIECES: usize = 16;
 
 /// A plan together with its utilities: asks for each coalition once and applies the stopping rule.
-pub(crate) struct Session<P> {
+pub(crate) struct EstimatorSession<P> {
     plan: P,
     table: UtilityTable,
     asked: CoalitionSet,
@@ -109,7 +110,7 @@ pub(crate) struct Session<P> {
     batch: usize,
 }
 
-impl<P: Plan> Session<P> {
+impl<P: SamplingPlan> EstimatorSession<P> {
     pub(crate) fn new(plan: P, players: Coalition, stop: StopRule, batch: usize) -> Result<Self, Error> {
         let table = UtilityTable::new(players)?;
         let asked = CoalitionSet::new(players.len());
@@ -129,7 +130,7 @@ impl<P: Plan> Session<P> {
     }
 }
 
-impl<P: Plan> Estimator for Session<P> {
+impl<P: SamplingPlan> Estimator for EstimatorSession<P> {
     fn players(&self) -> Coalition {
         self.table.players()
     }
@@ -146,7 +147,7 @@ impl<P: Plan> Estimator for Session<P> {
                 break;
             }
             let room = self.stop.tests.unwrap_or(usize::MAX).saturating_sub(self.tests + batch.len());
-            let known = Known { table: &self.table, asked: &self.asked, room };
+            let known = KnownUtilities { table: &self.table, asked: &self.asked, room };
             let Some(piece) = self.plan.propose(&known)? else { break };
             let before = batch.len();
             batch.extend(piece.into_iter().filter(|&packed| self.asked.insert(packed)));
@@ -173,9 +174,9 @@ impl<P: Plan> Estimator for Session<P> {
         Ok(())
     }
 
-    fn finish(&self) -> Result<Values, Error> {
+    fn finish(&self) -> Result<ClientValues, Error> {
         let estimate = self.plan.estimate(&self.table)?;
-        Ok(Values::new(self.table.players(), estimate, self.tests))
+        Ok(ClientValues::new(self.table.players(), estimate, self.tests))
     }
 
     fn utilities(&self) -> &UtilityTable {

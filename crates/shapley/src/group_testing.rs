@@ -1,13 +1,13 @@
-//! Group testing (the paper's GT; Jia et al. 2019): random coalitions give estimates of all pairwise differences
-//! of values, and the values are a point that fits the differences and the known total.
+//! Group testing (the paper's GT; Jia et al. 2019): random coalitions give estimates of all pairwise
+//! differences of values, and the values are a point that fits the differences and the known total.
 
 use rand::{Rng, seq::index};
 use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
-    solver::Program,
+    estimator::{KnownUtilities, SamplingPlan},
+    solver::QuadraticProgram,
     spread::Spread,
     utility::everybody,
     values::Estimate,
@@ -65,14 +65,15 @@ pub fn group_tests_needed(clients: usize, epsilon: f64, delta: f64, range: f64) 
     (8.0 * (n * (n - 1.0) / (2.0 * delta)).ln() / (apart * bennett(deviation))).ceil() as usize
 }
 
-/// What a test's utility is measured from, and which of the points that fit is taken.
+/// The point that a test's utility is measured from, and which of the points that fit is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
-    /// From the empty coalition's, as Jia et al. have it (their game gives nobody nothing); the point that fits best.
+    /// From the empty coalition's, as Jia et al. have it (their game gives nobody nothing); the point that
+    /// fits best.
     Proposed,
-    /// From zero, any point that fits: the experiments of the SecSV paper. An accuracy is far from zero even for
-    /// nobody's model, so every test carries that much more noise. That its utilities are taken from zero is inferred:
-    /// it gives errors of the size the paper prints, which hardly depend on the data set.
+    /// From zero, any point that fits: the experiments of the SecSV paper. An accuracy is far from zero even
+    /// for nobody's model, so every test carries that much more noise. That its utilities are taken from zero
+    /// is inferred: it gives errors of the size the paper prints, which hardly depend on the data set.
     OfThePaper,
 }
 
@@ -86,7 +87,8 @@ pub(crate) struct GroupTests {
     left: usize,
     proposed: Vec<u128>,
     variant: Variant,
-    /// Per test and client Z u (member - |S|/n): its mean is the client's value less the equal share of the total.
+    /// Per test and client Z u (member - |S|/n): its mean is the client's value less the equal share of the
+    /// total.
     spread: Spread,
 }
 
@@ -104,14 +106,14 @@ impl GroupTests {
         Self { method, clients, sizes, epsilon, rng, left, proposed, variant, spread }
     }
 
-    /// Values that sum to the total and whose differences miss the estimated ones by as little as possible, and
-    /// by at most epsilon / (2 sqrt n) as the method asks.
+    /// Values that sum to the total and whose differences miss the estimated ones by as little as possible,
+    /// and by at most epsilon / (2 sqrt n) as the method asks.
     fn fit(&self, total: f64) -> Result<Vec<f64>, Error> {
         let n = self.clients;
         let miss = n;
         let mut slope = vec![0.0; n];
         slope.push(if self.variant == Variant::Proposed { 1.0 } else { 0.0 });
-        let mut program = Program::new(vec![0.0; n + 1], slope);
+        let mut program = QuadraticProgram::new(vec![0.0; n + 1], slope);
         program.equal((0..n).map(|client| (client, 1.0)).collect(), total);
         program.at_most(vec![(miss, -1.0)], 0.0);
         program.at_most(vec![(miss, 1.0)], self.epsilon / (2.0 * (n as f64).sqrt()));
@@ -129,8 +131,8 @@ impl GroupTests {
     }
 }
 
-impl Plan for GroupTests {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for GroupTests {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         let ends = vec![0, everybody(self.clients)];
         let missing = known.missing(&ends);
         if missing > known.room {

@@ -1,14 +1,14 @@
-//! Group SV (Ma et al. 2021): clients are put into random groups, the groups are valued exactly, and the members
-//! of a group share its value equally. 2^groups tests; the values sum to v(I) - v(empty), but clients of one group
-//! cannot be told apart in that round.
+//! Group SV (Ma et al. 2021): clients are put into random groups, the groups are valued exactly, and the
+//! members of a group share its value equally. 2^groups tests; the values sum to v(I) - v(empty), but clients
+//! of one group cannot be told apart in that round.
 
 use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    ask_once::FixedPlan,
     permutation::random_order,
-    semivalue::{Weighting, all_or_budget, semivalues},
+    semivalue::{Weighting, semivalues},
     utility::MAX_EXACT_CLIENTS,
     values::Estimate,
 };
@@ -18,7 +18,6 @@ pub(crate) struct Grouped {
     method: &'static str,
     clients: usize,
     groups: Vec<u128>,
-    asked: bool,
 }
 
 impl Grouped {
@@ -36,7 +35,7 @@ impl Grouped {
         for (place, client) in random_order(clients, &mut rng).into_iter().enumerate() {
             groups[place % count] |= 1 << client;
         }
-        Ok(Self { method, clients, groups, asked: false })
+        Ok(Self { method, clients, groups })
     }
 
     /// The coalition of all members of the groups whose bits are set.
@@ -46,25 +45,13 @@ impl Grouped {
     }
 }
 
-impl Plan for Grouped {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
-        if std::mem::replace(&mut self.asked, true) {
-            return Ok(None);
-        }
-        let wanted = (0..1 << self.groups.len()).map(|chosen| self.union(chosen)).collect();
-        all_or_budget(self.method, wanted, known).map(Some)
+impl FixedPlan for Grouped {
+    fn method(&self) -> &'static str {
+        self.method
     }
 
-    fn settle(&mut self, _table: &UtilityTable) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn worst_error(&self, _table: &UtilityTable) -> Option<f64> {
-        None
-    }
-
-    fn has_values(&self) -> bool {
-        false
+    fn wanted(&self) -> Vec<u128> {
+        (0..1 << self.groups.len()).map(|chosen| self.union(chosen)).collect()
     }
 
     fn estimate(&self, table: &UtilityTable) -> Result<Estimate, Error> {

@@ -1,12 +1,12 @@
-//! KernelSHAP (the paper's KS; Lundberg and Lee 2017): the Shapley values are the weighted least-squares fit of an
-//! additive game, under the constraint that the values sum to v(I) - v(empty).
+//! KernelSHAP (the paper's KS; Lundberg and Lee 2017): the Shapley values are the weighted least-squares fit
+//! of an additive game, under the constraint that the values sum to v(I) - v(empty).
 //!
-//! Coalitions come with their complements (Covert and Lee 2021) and are drawn without repeats, size by size, each
-//! size getting tests by its share of the kernel's mass. A size's whole mass is spread over what was drawn of
-//! it, so with every coalition tested the weights are the kernel's and the values exact.
+//! Coalitions come with their complements (Covert and Lee 2021) and are drawn without repeats, size by size,
+//! each size getting tests by its share of the kernel's mass. A size's whole mass is spread over what was
+//! drawn of it, so with every coalition tested the weights are the kernel's and the values exact.
 
 mod fit;
-pub(crate) mod of_the_paper;
+pub(crate) mod paper;
 
 use rand::seq::index;
 use rand_chacha::ChaCha20Rng;
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     utility::everybody,
     values::Estimate,
 };
@@ -24,7 +24,7 @@ struct Stratum {
     size: usize,
     /// The kernel's weight of all coalitions of this size and of the complementary size.
     mass: f64,
-    /// How many pairs exist.
+    /// Number of pairs that exist.
     pairs: f64,
     drawn: Vec<u128>,
     seen: HashSet<u128>,
@@ -98,8 +98,8 @@ impl Kernel {
     }
 }
 
-impl Plan for Kernel {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for Kernel {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         self.settled = false;
         let ends = vec![0, everybody(self.clients)];
         let missing = known.missing(&ends);

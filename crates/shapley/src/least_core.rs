@@ -1,6 +1,6 @@
-//! Least core (Maschler et al. 1979; for data, Yan and Procaccia 2021): the split of v(I) - v(empty) that leaves
-//! the unhappiest coalition as little to complain about as possible, and of all such splits the one of least
-//! Euclidean length (the egalitarian one), which is unique.
+//! Least core (Maschler et al. 1979; for data, Yan and Procaccia 2021): the split of v(I) - v(empty) that
+//! leaves the unhappiest coalition as little to complain about as possible, and of all such splits the one of
+//! least Euclidean length (the egalitarian one), which is unique.
 //!
 //! Up to 20 clients all coalitions count. The programs start from few coalitions and take in those that are
 //! violated until none is. With a limit on tests, or more clients, random coalitions stand for all (Yan
@@ -11,18 +11,18 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
-    semivalue::all_or_budget,
-    solver::Program,
+    ask_once::FixedPlan,
+    solver::QuadraticProgram,
     utility::{MAX_EXACT_CLIENTS, everybody},
     values::Estimate,
 };
 
 /// A coalition may be short of its utility by this much of the largest utility beyond the least shortfall.
 const SLACK: f64 = 1e-9;
-/// How many violated coalitions are taken in at once.
+/// Violated coalitions that are taken in at once.
 const TAKEN_IN: usize = 64;
-/// Each pass takes in new coalitions, so the passes end; this only guards against rounding that never settles.
+/// Each pass takes in new coalitions, so the passes end; this only guards against rounding that never
+/// settles.
 const MAX_PASSES: usize = 200;
 
 /// Coalitions under way.
@@ -30,7 +30,6 @@ pub(crate) struct LeastCore {
     method: &'static str,
     clients: usize,
     wanted: Vec<u128>,
-    asked: bool,
 }
 
 impl LeastCore {
@@ -47,7 +46,7 @@ impl LeastCore {
         } else {
             sample(clients, tests.unwrap_or(20 * clients + 2), &mut rng)
         };
-        Self { method, clients, wanted, asked: false }
+        Self { method, clients, wanted }
     }
 }
 
@@ -70,24 +69,13 @@ fn sample(clients: usize, tests: usize, rng: &mut impl Rng) -> Vec<u128> {
     wanted
 }
 
-impl Plan for LeastCore {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
-        if std::mem::replace(&mut self.asked, true) {
-            return Ok(None);
-        }
-        all_or_budget(self.method, self.wanted.clone(), known).map(Some)
+impl FixedPlan for LeastCore {
+    fn method(&self) -> &'static str {
+        self.method
     }
 
-    fn settle(&mut self, _table: &UtilityTable) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn worst_error(&self, _table: &UtilityTable) -> Option<f64> {
-        None
-    }
-
-    fn has_values(&self) -> bool {
-        false
+    fn wanted(&self) -> Vec<u128> {
+        self.wanted.clone()
     }
 
     fn estimate(&self, table: &UtilityTable) -> Result<Estimate, Error> {
@@ -148,8 +136,8 @@ impl Core {
     }
 
     /// x(S) + shortfall >= v(S) for the claims taken in; the shortfall is the last variable unless given.
-    fn program(&self, curvature: Vec<f64>, slope: Vec<f64>, shortfall: Option<f64>) -> Program {
-        let mut program = Program::new(curvature, slope);
+    fn program(&self, curvature: Vec<f64>, slope: Vec<f64>, shortfall: Option<f64>) -> QuadraticProgram {
+        let mut program = QuadraticProgram::new(curvature, slope);
         program.equal((0..self.clients).map(|client| (client, 1.0)).collect(), self.total);
         for &place in &self.taken {
             let (coalition, claim) = self.claims[place];

@@ -1,47 +1,28 @@
 //! Leave-one-out: what everybody together loses without the client, v(I) - v(I without i). n + 1 tests; two
 //! clients with the same data both get nothing.
 
-use crate::{
-    Error, UtilityTable,
-    estimator::{Known, Plan},
-    semivalue::all_or_budget,
-    utility::everybody,
-    values::Estimate,
-};
+use crate::{Error, UtilityTable, ask_once::FixedPlan, utility::everybody, values::Estimate};
 
 /// Everybody, and everybody but one.
 pub(crate) struct LeaveOneOut {
     method: &'static str,
     clients: usize,
-    asked: bool,
 }
 
 impl LeaveOneOut {
     pub(crate) fn new(method: &'static str, clients: usize) -> Self {
-        Self { method, clients, asked: false }
+        Self { method, clients }
     }
 }
 
-impl Plan for LeaveOneOut {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
-        if std::mem::replace(&mut self.asked, true) {
-            return Ok(None);
-        }
+impl FixedPlan for LeaveOneOut {
+    fn method(&self) -> &'static str {
+        self.method
+    }
+
+    fn wanted(&self) -> Vec<u128> {
         let all = everybody(self.clients);
-        let wanted = (0..self.clients).map(|client| all & !(1 << client)).chain([all]).collect();
-        all_or_budget(self.method, wanted, known).map(Some)
-    }
-
-    fn settle(&mut self, _table: &UtilityTable) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn worst_error(&self, _table: &UtilityTable) -> Option<f64> {
-        None
-    }
-
-    fn has_values(&self) -> bool {
-        false
+        (0..self.clients).map(|client| all & !(1 << client)).chain([all]).collect()
     }
 
     fn estimate(&self, table: &UtilityTable) -> Result<Estimate, Error> {

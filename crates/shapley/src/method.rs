@@ -6,11 +6,12 @@ use rand_chacha::{ChaCha20Rng, rand_core::SeedableRng};
 use secsv_federation::{Coalition, MAX_CLIENTS};
 
 use crate::{
-    Error, Estimator, Settings, UtilityTable, Values,
-    estimator::{Plan, Session},
+    ClientValues, Error, Estimator, EstimatorSettings, UtilityTable,
+    ask_once::{AskOnce, FixedPlan},
+    estimator::{EstimatorSession, SamplingPlan},
     group_testing::{GroupTests, Variant, group_tests_needed},
     grouped::Grouped,
-    kernel::{Kernel, of_the_paper::KernelOfThePaper},
+    kernel::{Kernel, paper::KernelOfThePaper},
     least_core::LeastCore,
     leave_one_out::LeaveOneOut,
     permutation::{Permutations, permutations_needed},
@@ -24,17 +25,18 @@ use crate::{
 pub enum Method {
     /// The Shapley value (Shapley 1953) from every coalition.
     Exact,
-    /// Shapley values from random orders of arrival, the paper's PS (Maleki et al. 2013). Up to 8 clients no order is
-    /// used twice, and once all have been used the values are exact.
+    /// Shapley values from random orders of arrival, the paper's PS (Maleki et al. 2013). Up to 8 clients no
+    /// order is used twice, and once all have been used the values are exact.
     Permutation,
     /// The same, each order together with its reverse (Mitchell et al. 2022).
     Antithetic,
-    /// Random orders that are left once the utility is near everybody's (truncated Monte Carlo, Ghorbani and Zou 2019).
-    /// The standard error does not cover what the truncation changes.
+    /// Random orders that are left once the utility is near everybody's (truncated Monte Carlo, Ghorbani and
+    /// Zou 2019). The standard error does not cover what the truncation changes.
     Truncated,
     /// Shapley values from random coalitions by group testing, the paper's GT (Jia et al. 2019).
     GroupTesting,
-    /// Shapley values as a weighted least-squares fit, the paper's KS (Lundberg and Lee 2017, Covert and Lee 2021).
+    /// Shapley values as a weighted least-squares fit, the paper's KS (Lundberg and Lee 2017, Covert and Lee
+    /// 2021).
     KernelShap,
     /// What everybody together loses without the client.
     LeaveOneOut,
@@ -45,28 +47,31 @@ pub enum Method {
     /// The split that leaves no coalition much to complain about (Yan and Procaccia 2021).
     LeastCore,
     /// Contribution Index by one-round reconstruction (OR, Song et al. 2019): the Shapley values of one game,
-    /// played by models of each coalition rebuilt from the updates of all rounds. The utilities absorbed have to be of
-    /// such accumulated models.
+    /// played by models of each coalition rebuilt from the updates of all rounds. The utilities absorbed have
+    /// to be of such accumulated models.
     ContributionIndexOneRound,
-    /// Contribution Index by multi-round reconstruction (MR, Song et al. 2019): Shapley values per round, summed over
-    /// rounds with weights that decay (`Settings::decay`; without decay this is the paper's FSV).
+    /// Contribution Index by multi-round reconstruction (MR, Song et al. 2019): Shapley values per round,
+    /// summed over rounds with weights that decay (`EstimatorSettings::decay`; without decay this is the
+    /// paper's FSV).
     ContributionIndexMultiRound,
     /// Random groups valued exactly, members share equally (Group SV, Ma et al. 2021).
     GroupSv,
     /// Guided orders, truncated within a round and between rounds (GTG-Shapley, Liu et al. 2022).
     GtgShapley,
-    /// Truncated orders within a round, rounds weighted by how good the round's aggregate is (WT-Shapley, Yang et al.
-    /// 2022, as far as its summaries tell: see [`RoundWeights::ByUtility`](crate::RoundWeights::ByUtility)).
+    /// Truncated orders within a round, rounds weighted by how good the round's aggregate is (WT-Shapley,
+    /// Yang et al. 2022, as far as its summaries tell: see
+    /// [`RoundWeights::ByUtility`](crate::RoundWeights::ByUtility)).
     WtShapley,
-    /// Permutation sampling with repeats, as in the experiments of the SecSV paper: 737 orders of 5 clients, of
-    /// which only 120 exist.
+    /// Permutation sampling with repeats, as in the experiments of the SecSV paper: 737 orders of 5 clients,
+    /// of which only 120 exist.
     PermutationWithRepeats,
-    /// Group testing as in the experiments of the SecSV paper: utilities as they are instead of above the empty
-    /// coalition's (inferred), and any point that fits. To compare with the paper only: it needs the same tests and errs
-    /// more.
+    /// Group testing as in the experiments of the SecSV paper: utilities as they are instead of above the
+    /// empty coalition's (inferred), and any point that fits. To compare with the paper only: it needs the
+    /// same tests and errs more.
     GroupTestingOfThePaper,
-    /// KernelSHAP as in the experiments of the SecSV paper: 2n + 16 samples, repeats of complements counted as new,
-    /// sampled coalitions weighing 1 together whatever the kernel gives them. To compare with the paper only.
+    /// KernelSHAP as in the experiments of the SecSV paper: 2n + 16 samples, repeats of complements counted
+    /// as new, sampled coalitions weighing 1 together whatever the kernel gives them. To compare with the
+    /// paper only.
     KernelShapOfThePaper,
 }
 
@@ -125,13 +130,13 @@ impl Method {
         )
     }
 
-    /// The method at work on one game: a round's participants, or everybody. `stream` separates the random numbers of
-    /// games with the same seed (the round's number).
+    /// The method at work on one game: a round's participants, or everybody. `stream` separates the random
+    /// numbers of games with the same seed (the round's number).
     pub fn estimator(
         self,
         players: Coalition,
         stream: u64,
-        settings: &Settings,
+        settings: &EstimatorSettings,
     ) -> Result<Box<dyn Estimator>, Error> {
         settings.check()?;
         let n = players.len();
@@ -140,21 +145,21 @@ impl Method {
         }
         let mut rng = ChaCha20Rng::seed_from_u64(settings.seed);
         rng.set_stream(stream);
-        let game = Game { method: self.name(), players, settings };
+        let game = EstimatorSetup { method: self.name(), players, settings };
         match self {
             Self::Exact | Self::ContributionIndexOneRound | Self::ContributionIndexMultiRound => {
-                game.start(EveryCoalition::new(self.name(), n, Weighting::Shapley)?)
+                game.ask_once(EveryCoalition::new(self.name(), n, Weighting::Shapley)?)
             }
-            Self::Banzhaf => game.start(EveryCoalition::new(self.name(), n, Weighting::Banzhaf)?),
+            Self::Banzhaf => game.ask_once(EveryCoalition::new(self.name(), n, Weighting::Banzhaf)?),
             Self::BetaShapley => {
                 let (alpha, beta) = settings.beta;
-                game.start(EveryCoalition::new(self.name(), n, Weighting::Beta { alpha, beta })?)
+                game.ask_once(EveryCoalition::new(self.name(), n, Weighting::Beta { alpha, beta })?)
             }
-            Self::LeaveOneOut => game.start(LeaveOneOut::new(self.name(), n)),
+            Self::LeaveOneOut => game.ask_once(LeaveOneOut::new(self.name(), n)),
             Self::LeastCore => {
-                game.start(LeastCore::new(self.name(), n, settings.samples.or(settings.stop.tests), rng))
+                game.ask_once(LeastCore::new(self.name(), n, settings.samples.or(settings.stop.tests), rng))
             }
-            Self::GroupSv => game.start(Grouped::new(self.name(), n, settings.groups, rng)?),
+            Self::GroupSv => game.ask_once(Grouped::new(self.name(), n, settings.groups, rng)?),
             Self::KernelShap => game.start(Kernel::new(self.name(), n, game.kernel_tests(), rng)),
             Self::KernelShapOfThePaper => {
                 let samples = settings.samples.or(settings.stop.tests).unwrap_or(2 * n + 16);
@@ -173,7 +178,11 @@ impl Method {
     }
 
     /// The values of a table that holds every utility the method asks for.
-    pub fn values_of(self, table: &UtilityTable, settings: &Settings) -> Result<Values, Error> {
+    pub fn values_of(
+        self,
+        table: &UtilityTable,
+        settings: &EstimatorSettings,
+    ) -> Result<ClientValues, Error> {
         let mut estimator = self.estimator(table.players(), 0, settings)?;
         loop {
             let batch = estimator.next_batch(std::time::Duration::ZERO)?;
@@ -188,27 +197,31 @@ impl Method {
     }
 }
 
-struct Game<'a> {
+struct EstimatorSetup<'a> {
     method: &'static str,
     players: Coalition,
-    settings: &'a Settings,
+    settings: &'a EstimatorSettings,
 }
 
-impl Game<'_> {
-    fn start(&self, plan: impl Plan + 'static) -> Result<Box<dyn Estimator>, Error> {
+impl EstimatorSetup<'_> {
+    fn start(&self, plan: impl SamplingPlan + 'static) -> Result<Box<dyn Estimator>, Error> {
         debug_assert!(self.players.len() <= MAX_CLIENTS);
-        Ok(Box::new(Session::new(plan, self.players, self.settings.stop, self.settings.batch)?))
+        Ok(Box::new(EstimatorSession::new(plan, self.players, self.settings.stop, self.settings.batch)?))
+    }
+
+    fn ask_once(&self, plan: impl FixedPlan + 'static) -> Result<Box<dyn Estimator>, Error> {
+        self.start(AskOnce::new(plan))
     }
 
     fn group_tests(&self, variant: Variant, rng: ChaCha20Rng) -> GroupTests {
-        let Settings { epsilon, delta, utility_range, samples, .. } = *self.settings;
+        let EstimatorSettings { epsilon, delta, utility_range, samples, .. } = *self.settings;
         let n = self.players.len();
         let tests = samples.unwrap_or_else(|| group_tests_needed(n, epsilon, delta, utility_range));
         GroupTests::new(self.method, n, epsilon, tests, variant, rng)
     }
 
     fn orders(&self) -> usize {
-        let Settings { epsilon, delta, utility_range, .. } = *self.settings;
+        let EstimatorSettings { epsilon, delta, utility_range, .. } = *self.settings;
         let needed = || permutations_needed(self.players.len(), epsilon, delta, utility_range);
         self.settings.samples.unwrap_or_else(needed).max(2)
     }

@@ -1,12 +1,13 @@
-//! Permutation sampling (the paper's PS; Maleki et al. 2013, Castro et al. 2009): average what each client adds
-//! over random orders of arrival. With `antithetic`, every order comes with its reverse (Mitchell et al. 2022).
+//! Permutation sampling (the paper's PS; Maleki et al. 2013, Castro et al. 2009): average what each client
+//! adds over random orders of arrival. With `antithetic`, every order comes with its reverse (Mitchell et al.
+//! 2022).
 
 use rand::{Rng, seq::SliceRandom};
 use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     spread::Spread,
     values::Estimate,
 };
@@ -15,8 +16,8 @@ use crate::{
 const MAX_LISTED_CLIENTS: usize = 8;
 
 /// Orders needed so that the Euclidean error of all values is at most epsilon with probability 1 - delta, if
-/// utilities lie within `range` of each other: ceil(2 range^2 n / epsilon^2 ln(2n / delta)) (Maleki et al. 2013 by
-/// Hoeffding's inequality, for the Euclidean norm in Jia et al. 2019).
+/// utilities lie within `range` of each other: ceil(2 range^2 n / epsilon^2 ln(2n / delta)) (Maleki et al.
+/// 2013 by Hoeffding's inequality, for the Euclidean norm in Jia et al. 2019).
 pub fn permutations_needed(clients: usize, epsilon: f64, delta: f64, range: f64) -> usize {
     let n = clients as f64;
     (2.0 * range * range * n / (epsilon * epsilon) * (2.0 * n / delta).ln()).ceil() as usize
@@ -87,8 +88,8 @@ impl Permutations {
     }
 }
 
-impl Plan for Permutations {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for Permutations {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -129,14 +130,7 @@ impl Plan for Permutations {
     }
 
     fn estimate(&self, _table: &UtilityTable) -> Result<Estimate, Error> {
-        if !self.spread.has_values() {
-            return Err(Error::Budget {
-                method: self.method,
-                expected: 2,
-                found: self.spread.count() as usize,
-            });
-        }
-        Ok(Estimate::sampled(self.spread.means().to_vec(), self.spread.standard_errors()))
+        self.spread.estimate(self.method)
     }
 }
 

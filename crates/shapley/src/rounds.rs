@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use secsv_federation::{Coalition, RoundId};
 
-use crate::{Error, Estimator, Method, Settings, UtilityTable, Values, values::combine};
+use crate::{ClientValues, Error, Estimator, EstimatorSettings, Method, UtilityTable, values::combine};
 
 /// How rounds count in the sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,15 +13,15 @@ pub enum RoundWeights {
     Equal,
     /// The t-th round counts decay^(t-1) (Song et al. 2019).
     Decay(f64),
-    /// A round counts v(I) of that round over the mean v(I) of all rounds, so the rounds that end in better models
-    /// count more (the round weighting of WT-Shapley, Yang et al. 2022; its text was not at hand, so
+    /// A round counts v(I) of that round over the mean v(I) of all rounds, so the rounds that end in better
+    /// models count more (the round weighting of WT-Shapley, Yang et al. 2022; its text was not at hand, so
     /// this follows the idea and not a formula of theirs). Weights average to 1.
     ByUtility,
 }
 
 impl RoundWeights {
     /// The weighting a method brings along.
-    pub fn of(method: Method, settings: &Settings) -> Self {
+    pub fn of(method: Method, settings: &EstimatorSettings) -> Self {
         match method {
             Method::ContributionIndexMultiRound if settings.decay < 1.0 => Self::Decay(settings.decay),
             Method::WtShapley => Self::ByUtility,
@@ -53,7 +53,7 @@ pub struct FederatedValues {
     /// Per round the values of its participants (the paper's SSV), unweighted.
     pub rounds: Vec<RoundValues>,
     /// The weighted sum over rounds (the paper's FSV where weights are 1).
-    pub total: Values,
+    pub total: ClientValues,
 }
 
 /// The values of one round.
@@ -66,14 +66,19 @@ pub struct RoundValues {
     /// Whether the method found the round not worth sampling.
     pub is_skipped: bool,
     /// The values.
-    pub values: Values,
+    pub values: ClientValues,
 }
 
 impl Federated {
-    /// A plan for each round over those who took part in it. Methods that value accumulated models take one round, of
-    /// which every coalition's utility is that of its accumulated model. The stopping rule is for the whole federation: tests
-    /// are divided equally among the rounds, the standard error by the square root of their number.
-    pub fn new(method: Method, rounds: &[(RoundId, Coalition)], settings: &Settings) -> Result<Self, Error> {
+    /// A plan for each round over those who took part in it. Methods that value accumulated models take one
+    /// round, of which every coalition's utility is that of its accumulated model. The stopping rule is for
+    /// the whole federation: tests are divided equally among the rounds, the standard error by the square
+    /// root of their number.
+    pub fn new(
+        method: Method,
+        rounds: &[(RoundId, Coalition)],
+        settings: &EstimatorSettings,
+    ) -> Result<Self, Error> {
         if method.needs_cumulative_models() && rounds.len() > 1 {
             return Err(Error::NeedsCumulativeModels { method: method.name() });
         }
@@ -91,7 +96,8 @@ impl Federated {
         Ok(Self { rounds: plans, weights: RoundWeights::of(method, settings) })
     }
 
-    /// The coalitions wanted next, of all rounds; none when every round is done. See [`Estimator::next_batch`].
+    /// The coalitions wanted next, of all rounds; none when every round is done. See
+    /// [`Estimator::next_batch`].
     pub fn next_batch(&mut self, elapsed: Duration) -> Result<Vec<(RoundId, Coalition)>, Error> {
         let mut batch = Vec::new();
         for (&round, estimator) in &mut self.rounds {
@@ -106,7 +112,7 @@ impl Federated {
         estimator.absorb(coalition, utility)
     }
 
-    /// What has been absorbed of a round.
+    /// Utilities of a round that have been absorbed.
     pub fn utilities(&self, round: RoundId) -> Option<&UtilityTable> {
         self.rounds.get(&round).map(|estimator| estimator.utilities())
     }
@@ -129,7 +135,7 @@ impl Federated {
             let is_skipped = estimator.is_round_skipped();
             rounds.push(RoundValues { round, weight, is_skipped, values: estimator.finish()? });
         }
-        let weighted: Vec<(f64, &Values)> =
+        let weighted: Vec<(f64, &ClientValues)> =
             rounds.iter().map(|round| (round.weight, &round.values)).collect();
         let total = combine(&weighted)?;
         Ok(FederatedValues { rounds, total })

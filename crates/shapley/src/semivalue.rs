@@ -1,22 +1,18 @@
 //! Values that weigh marginal contributions by the size of the coalition joined: Shapley, Banzhaf,
 //! Beta-Shapley. They need every coalition.
 
-use crate::{
-    Error, UtilityTable,
-    estimator::{Known, Plan},
-    utility::MAX_EXACT_CLIENTS,
-    values::Estimate,
-};
+use crate::{Error, UtilityTable, ask_once::FixedPlan, utility::MAX_EXACT_CLIENTS, values::Estimate};
 
 /// How much a marginal contribution counts, by the number of members the client joins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Weighting {
     /// Shapley 1953: every order of arrival counts the same, |S|!(n-|S|-1)!/n!.
     Shapley,
-    /// Banzhaf 1965: every coalition counts the same, 1/2^(n-1). The values need not add up to v(I) - v(empty).
+    /// Banzhaf 1965: every coalition counts the same, 1/2^(n-1). The values need not add up to v(I) -
+    /// v(empty).
     Banzhaf,
-    /// Kwon and Zou 2022: the share of coalitions of each size follows a Beta(beta, alpha) density, so a large
-    /// alpha favours joining small coalitions. Beta(1, 1) is Shapley's.
+    /// Kwon and Zou 2022: the share of coalitions of each size follows a Beta(beta, alpha) density, so a
+    /// large alpha favours joining small coalitions. Beta(1, 1) is Shapley's.
     Beta {
         /// The first parameter.
         alpha: f64,
@@ -70,7 +66,6 @@ pub(crate) struct EveryCoalition {
     method: &'static str,
     clients: usize,
     weighting: Weighting,
-    asked: bool,
 }
 
 impl EveryCoalition {
@@ -78,48 +73,22 @@ impl EveryCoalition {
         if clients > MAX_EXACT_CLIENTS {
             return Err(Error::TooManyClients { method, expected: MAX_EXACT_CLIENTS, found: clients });
         }
-        Ok(Self { method, clients, weighting, asked: false })
+        Ok(Self { method, clients, weighting })
     }
 }
 
-impl Plan for EveryCoalition {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
-        if std::mem::replace(&mut self.asked, true) {
-            return Ok(None);
-        }
-        all_or_budget(self.method, (0..1 << self.clients).collect(), known).map(Some)
+impl FixedPlan for EveryCoalition {
+    fn method(&self) -> &'static str {
+        self.method
     }
 
-    fn settle(&mut self, _table: &UtilityTable) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn worst_error(&self, _table: &UtilityTable) -> Option<f64> {
-        None
-    }
-
-    fn has_values(&self) -> bool {
-        false
+    fn wanted(&self) -> Vec<u128> {
+        (0..1 << self.clients).collect()
     }
 
     fn estimate(&self, table: &UtilityTable) -> Result<Estimate, Error> {
         Ok(Estimate::exact(semivalues(table.complete()?, &self.weighting.by_size(self.clients))))
     }
-}
-
-/// The whole list, or an error if the tests allowed don't cover it.
-pub(crate) fn all_or_budget(
-    method: &'static str,
-    wanted: Vec<u128>,
-    known: &Known<'_>,
-) -> Result<Vec<u128>, Error> {
-    if known.room < wanted.len() {
-        let missing = known.missing(&wanted);
-        if known.room < missing {
-            return Err(Error::Budget { method, expected: missing, found: known.room });
-        }
-    }
-    Ok(wanted)
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
-//! What a method can be told.
+//! Settings of the estimators.
 
 use crate::{Error, StopRule};
 
 /// Settings of all methods; each reads its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct EstimatorSettings {
     /// Everything random follows from it.
     pub seed: u64,
-    /// Permutation sampling and group testing take as many samples as make the Euclidean error of a round's values
-    /// at most this ...
+    /// Permutation sampling and group testing take as many samples as make the Euclidean error of a round's
+    /// values at most this ...
     pub epsilon: f64,
     /// ... except with this probability.
     pub delta: f64,
     /// The largest difference between two utilities: 1 for accuracies.
     pub utility_range: f64,
-    /// Orders (permutation methods), tests (group testing, KernelSHAP, least core) to use instead of what the method would.
+    /// Orders (permutation methods), tests (group testing, KernelSHAP, least core) to use instead of what the
+    /// method would.
     pub samples: Option<usize>,
     /// When sampling ends early.
     pub stop: StopRule,
@@ -26,7 +27,7 @@ pub struct Settings {
     pub convergence: f64,
     /// Alpha and beta of `beta-shapley`.
     pub beta: (f64, f64),
-    /// How many groups `group-sv` forms.
+    /// Number of groups that `group-sv` forms.
     pub groups: usize,
     /// `contribution-index-mr` weighs round t by this to the power t - 1.
     pub decay: f64,
@@ -34,9 +35,9 @@ pub struct Settings {
     pub batch: usize,
 }
 
-impl Default for Settings {
-    /// Epsilon and delta are those of the paper's experiments, the tolerances those of GTG-Shapley's, Beta(16, 1) that
-    /// of Beta-Shapley's.
+impl Default for EstimatorSettings {
+    /// Epsilon and delta are those of the paper's experiments, the tolerances those of GTG-Shapley's,
+    /// Beta(16, 1) that of Beta-Shapley's.
     fn default() -> Self {
         Self {
             seed: 0,
@@ -56,7 +57,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl EstimatorSettings {
     /// Every number in its range.
     pub fn check(&self) -> Result<(), Error> {
         let positive = |found: f64| found > 0.0 && found.is_finite();

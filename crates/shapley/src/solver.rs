@@ -8,14 +8,14 @@ use clarabel::{
 use crate::Error;
 
 /// Minimise 1/2 sum curvature_i x_i^2 + slope . x, subject to rows, equalities first.
-pub(crate) struct Program {
+pub(crate) struct QuadraticProgram {
     curvature: Vec<f64>,
     slope: Vec<f64>,
     equalities: usize,
     rows: Vec<(Vec<(usize, f64)>, f64)>,
 }
 
-impl Program {
+impl QuadraticProgram {
     pub(crate) fn new(curvature: Vec<f64>, slope: Vec<f64>) -> Self {
         Self { curvature, slope, equalities: 0, rows: Vec::new() }
     }
@@ -58,7 +58,8 @@ impl Program {
             .map_err(|_| Error::Solver { method, found: SolverStatus::Unsolved })?;
         solver.solve();
         match solver.solution.status {
-            // The tolerances asked for are near what doubles give: a result at the library's reduced ones will do.
+            // The tolerances asked for are near what doubles give: a result at the library's reduced ones
+            // will do.
             SolverStatus::Solved | SolverStatus::AlmostSolved => Ok(solver.solution.x.clone()),
             found => Err(Error::Solver { method, found }),
         }
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn a_small_program_has_its_known_minimum() {
         // Nearest point to the origin with x + y = 2 and x <= 0.5.
-        let mut program = Program::new(vec![1.0, 1.0], vec![0.0, 0.0]);
+        let mut program = QuadraticProgram::new(vec![1.0, 1.0], vec![0.0, 0.0]);
         program.equal(vec![(0, 1.0), (1, 1.0)], 2.0);
         program.at_most(vec![(0, 1.0)], 0.5);
         let found = program.solve("test").unwrap();
@@ -86,8 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
-        let mut program = Program::new(vec![0.0], vec![1.0]);
+    fn an_infeasible_program_is_reported() {
+        let mut program = QuadraticProgram::new(vec![0.0], vec![1.0]);
         program.at_most(vec![(0, 1.0)], -1.0);
         program.at_most(vec![(0, -1.0)], -1.0);
         assert!(matches!(program.solve("test"), Err(Error::Solver { .. })));

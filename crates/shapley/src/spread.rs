@@ -1,5 +1,7 @@
 //! Running mean and standard error of vectors, one number per client.
 
+use crate::{Error, values::Estimate};
+
 /// Fewer observations than this say too little about their own spread to stop on.
 const ENOUGH_TO_TRUST: u64 = 16;
 
@@ -9,7 +11,7 @@ pub(crate) struct Spread {
     count: u64,
     means: Vec<f64>,
     squares: Vec<f64>,
-    /// How many different observations exist, where they are drawn without repeats.
+    /// Number of different observations that exist, where they are drawn without repeats.
     population: Option<u64>,
 }
 
@@ -44,6 +46,15 @@ impl Spread {
     /// Whether there is a mean and a statement about its error.
     pub(crate) fn has_values(&self) -> bool {
         self.count >= 2 || self.is_complete()
+    }
+
+    /// The means as values of `method`, if there are any yet.
+    pub(crate) fn estimate(&self, method: &'static str) -> Result<Estimate, Error> {
+        if self.has_values() {
+            Ok(Estimate::sampled(self.means.clone(), self.standard_errors()))
+        } else {
+            Err(Error::Budget { method, expected: 2, found: self.count as usize })
+        }
     }
 
     /// `None` when the means are exact.

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha20Rng;
 
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     permutation::random_order,
     spread::Spread,
     utility::everybody,
@@ -30,7 +30,7 @@ pub(crate) struct WalkRules {
     pub(crate) convergence: Option<f64>,
     /// The most walks.
     pub(crate) walks: usize,
-    /// How many walks go side by side, so that a batch is worth testing in parallel.
+    /// Walks that go side by side, so that a batch is worth testing in parallel.
     pub(crate) abreast: usize,
 }
 
@@ -43,13 +43,13 @@ pub(crate) struct Walks {
     clients: usize,
     rules: WalkRules,
     rng: ChaCha20Rng,
-    under_way: Vec<Walk>,
+    under_way: Vec<OrderWalk>,
     spread: Spread,
     last_means: Vec<Vec<f64>>,
     is_round_skipped: bool,
 }
 
-struct Walk {
+struct OrderWalk {
     order: Vec<u8>,
     arrived: usize,
     prefix: u128,
@@ -121,9 +121,9 @@ impl Walks {
             && self.last_means.iter().all(|means| drift(means) <= limit)
     }
 
-    /// Starts as many walks as fit, whatever they turn out to need: leaving out those that turn out long would
-    /// favour the short ones.
-    fn start(&mut self, known: &Known<'_>) -> Result<bool, Error> {
+    /// Starts as many walks as fit, whatever they turn out to need: leaving out those that turn out long
+    /// would favour the short ones.
+    fn start(&mut self, known: &KnownUtilities<'_>) -> Result<bool, Error> {
         let stride = self.stride();
         let done = self.spread.count() as usize * stride;
         if done >= self.rules.walks.max(2 * stride) || self.has_converged() {
@@ -148,7 +148,7 @@ impl Walks {
         for _ in 0..observations {
             for first in 0..stride {
                 let order = self.order(first);
-                self.under_way.push(Walk::new(order, empty));
+                self.under_way.push(OrderWalk::new(order, empty));
             }
         }
         Ok(true)
@@ -165,7 +165,7 @@ impl Walks {
     }
 }
 
-impl Walk {
+impl OrderWalk {
     fn new(order: Vec<u8>, empty: f64) -> Self {
         let added = vec![0.0; order.len()];
         Self { order, arrived: 0, prefix: 0, utility: empty, added }
@@ -180,8 +180,8 @@ impl Walk {
     }
 }
 
-impl Plan for Walks {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for Walks {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         let ends = vec![0, everybody(self.clients)];
         let missing = known.missing(&ends);
         if missing > known.room {
@@ -221,14 +221,7 @@ impl Plan for Walks {
         if self.is_round_skipped {
             return Ok(Estimate::sampled(vec![0.0; self.clients], Some(vec![0.0; self.clients])));
         }
-        if !self.spread.has_values() {
-            return Err(Error::Budget {
-                method: self.rules.method,
-                expected: 2,
-                found: self.spread.count() as usize,
-            });
-        }
-        Ok(Estimate::sampled(self.spread.means().to_vec(), self.spread.standard_errors()))
+        self.spread.estimate(self.rules.method)
     }
 
     fn is_round_skipped(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What each coalition's model is worth: the game that every method values.
+//! The utility of each coalition's model: the game that every method values.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use crate::{Error, players::Players};
 /// Up to this many clients every coalition has a place in one vector; the exact methods end here too.
 pub const MAX_EXACT_CLIENTS: usize = 20;
 
-/// Utilities by coalition, v(S) in the paper. Nothing is assumed: v(empty) is an entry like any other, because
-/// the model before the round has an accuracy of its own.
+/// Utilities by coalition, v(S) in the paper. Nothing is assumed: v(empty) is an entry like any other,
+/// because the model before the round has an accuracy of its own.
 #[derive(Clone, Debug)]
 pub struct UtilityTable {
     players: Players,
-    store: Store,
+    store: UtilityStore,
 }
 
 #[derive(Clone, Debug)]
-enum Store {
+enum UtilityStore {
     /// Indexed by packed coalition; NaN is "unknown".
     Dense {
         utilities: Vec<f64>,
@@ -32,9 +32,9 @@ impl UtilityTable {
     pub fn new(players: Coalition) -> Result<Self, Error> {
         let players = Players::new(players)?;
         let store = if players.count() <= MAX_EXACT_CLIENTS {
-            Store::Dense { utilities: vec![f64::NAN; 1 << players.count()], known: 0 }
+            UtilityStore::Dense { utilities: vec![f64::NAN; 1 << players.count()], known: 0 }
         } else {
-            Store::Sparse(HashMap::new())
+            UtilityStore::Sparse(HashMap::new())
         };
         Ok(Self { players, store })
     }
@@ -69,11 +69,11 @@ impl UtilityTable {
             };
         }
         match &mut self.store {
-            Store::Dense { utilities, known } => {
+            UtilityStore::Dense { utilities, known } => {
                 utilities[packed as usize] = utility;
                 *known += 1;
             }
-            Store::Sparse(map) => {
+            UtilityStore::Sparse(map) => {
                 map.insert(packed, utility);
             }
         }
@@ -90,11 +90,11 @@ impl UtilityTable {
         self.players.set()
     }
 
-    /// How many utilities are known.
+    /// Number of known utilities.
     pub fn len(&self) -> usize {
         match &self.store {
-            Store::Dense { known, .. } => *known,
-            Store::Sparse(map) => map.len(),
+            UtilityStore::Dense { known, .. } => *known,
+            UtilityStore::Sparse(map) => map.len(),
         }
     }
 
@@ -106,8 +106,8 @@ impl UtilityTable {
     /// The known utilities, in ascending order of the coalitions' bits.
     pub fn iter(&self) -> impl Iterator<Item = (Coalition, f64)> + '_ {
         let mut packed: Vec<u128> = match &self.store {
-            Store::Dense { utilities, .. } => (0..utilities.len() as u128).collect(),
-            Store::Sparse(map) => map.keys().copied().collect(),
+            UtilityStore::Dense { utilities, .. } => (0..utilities.len() as u128).collect(),
+            UtilityStore::Sparse(map) => map.keys().copied().collect(),
         };
         packed.sort_unstable();
         packed.into_iter().filter_map(|bits| Some((self.players.unpack(bits), self.at(bits)?)))
@@ -119,10 +119,10 @@ impl UtilityTable {
 
     pub(crate) fn at(&self, packed: u128) -> Option<f64> {
         match &self.store {
-            Store::Dense { utilities, .. } => {
+            UtilityStore::Dense { utilities, .. } => {
                 utilities.get(packed as usize).copied().filter(|utility| !utility.is_nan())
             }
-            Store::Sparse(map) => map.get(&packed).copied(),
+            UtilityStore::Sparse(map) => map.get(&packed).copied(),
         }
     }
 
@@ -138,12 +138,12 @@ impl UtilityTable {
     /// Every utility, by packed coalition.
     pub(crate) fn complete(&self) -> Result<&[f64], Error> {
         match &self.store {
-            Store::Dense { utilities, known } if *known == utilities.len() => Ok(utilities),
-            Store::Dense { utilities, .. } => {
+            UtilityStore::Dense { utilities, known } if *known == utilities.len() => Ok(utilities),
+            UtilityStore::Dense { utilities, .. } => {
                 let hole = utilities.iter().position(|utility| utility.is_nan()).unwrap_or_default();
                 Err(Error::Missing { coalition: self.players.unpack(hole as u128) })
             }
-            Store::Sparse(_) => Err(Error::TooManyClients {
+            UtilityStore::Sparse(_) => Err(Error::TooManyClients {
                 method: "a table of all coalitions",
                 expected: MAX_EXACT_CLIENTS,
                 found: self.players.count(),

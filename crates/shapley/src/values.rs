@@ -1,4 +1,4 @@
-//! What comes out: a value per client, and how sure it is.
+//! The result of an estimation: a value per client, and how sure it is.
 
 use secsv_federation::Coalition;
 
@@ -6,7 +6,7 @@ use crate::Error;
 
 /// A value per client. Where the values were sampled each has a standard error.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Values {
+pub struct ClientValues {
     players: Coalition,
     values: Vec<f64>,
     standard_errors: Option<Vec<f64>>,
@@ -14,7 +14,7 @@ pub struct Values {
     tests: usize,
 }
 
-impl Values {
+impl ClientValues {
     pub(crate) fn new(players: Coalition, estimate: Estimate, tests: usize) -> Self {
         let Estimate { values, standard_errors, exact } = estimate;
         Self { players, values, standard_errors, exact, tests }
@@ -30,8 +30,8 @@ impl Values {
         self.place(client).map_or(0.0, |place| self.values[place])
     }
 
-    /// The standard error of that value: `None` where the values are exact or the method has no such statement to
-    /// make (the least core of sampled coalitions), 0 for somebody who took no part.
+    /// The standard error of that value: `None` where the values are exact or the method has no such
+    /// statement to make (the least core of sampled coalitions), 0 for somebody who took no part.
     pub fn standard_error(&self, client: usize) -> Option<f64> {
         let errors = self.standard_errors.as_ref()?;
         Some(self.place(client).map_or(0.0, |place| errors[place]))
@@ -52,7 +52,7 @@ impl Values {
         self.exact
     }
 
-    /// How many utilities were asked for and absorbed.
+    /// Number of utilities that were asked for and absorbed.
     pub fn tests(&self) -> usize {
         self.tests
     }
@@ -74,7 +74,7 @@ impl Values {
     }
 }
 
-/// What a plan computes, in its own numbering.
+/// Values as a plan computes them, in its own numbering.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Estimate {
     pub(crate) values: Vec<f64>,
@@ -97,12 +97,12 @@ impl Estimate {
 /// Weighted sums of values over rounds, such as the paper's FSV (every weight 1): a client's value is the sum
 /// over the rounds it took part in, standard errors combine in quadrature because rounds are sampled
 /// independently.
-pub fn combine(rounds: &[(f64, &Values)]) -> Result<Values, Error> {
+pub fn combine(rounds: &[(f64, &ClientValues)]) -> Result<ClientValues, Error> {
     let players = rounds.iter().fold(Coalition::EMPTY, |all, (_, values)| all.union(values.players));
     if players.is_empty() {
         return Err(Error::NoClients);
     }
-    let over_rounds = |of_round: &dyn Fn(f64, &Values, usize) -> f64| -> Vec<f64> {
+    let over_rounds = |of_round: &dyn Fn(f64, &ClientValues, usize) -> f64| -> Vec<f64> {
         players.members().map(|client| rounds.iter().map(|(w, v)| of_round(*w, v, client)).sum()).collect()
     };
     let values = over_rounds(&|weight, values, client| weight * values.value(client));
@@ -115,16 +115,16 @@ pub fn combine(rounds: &[(f64, &Values)]) -> Result<Values, Error> {
     });
     let tests = rounds.iter().map(|(_, values)| values.tests).sum();
     let exact = rounds.iter().all(|(_, values)| values.exact);
-    Ok(Values { players, values, standard_errors, exact, tests })
+    Ok(ClientValues { players, values, standard_errors, exact, tests })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn values(members: &[usize], values: &[f64], errors: Option<&[f64]>) -> Values {
+    fn values(members: &[usize], values: &[f64], errors: Option<&[f64]>) -> ClientValues {
         let estimate = Estimate::sampled(values.to_vec(), errors.map(<[f64]>::to_vec));
-        Values::new(members.iter().copied().collect(), estimate, values.len())
+        ClientValues::new(members.iter().copied().collect(), estimate, values.len())
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sampled methods come nearer at the rate they should, and know how far off they are.
 
 use secsv_federation::Coalition;
-use secsv_shapley::{Error, Method, Settings, UtilityTable, Values};
+use secsv_shapley::{ClientValues, Error, EstimatorSettings, Method, UtilityTable};
 
 const SEEDS: u64 = 60;
 
@@ -15,16 +15,21 @@ fn game() -> Result<UtilityTable, Error> {
 }
 
 /// Root mean square over seeds and clients of the error, and of the error in units of its stated size.
-fn errors(method: Method, samples: usize, table: &UtilityTable, exact: &Values) -> Result<(f64, f64), Error> {
+fn errors(
+    method: Method,
+    samples: usize,
+    table: &UtilityTable,
+    exact: &ClientValues,
+) -> Result<(f64, f64), Error> {
     let (mut squares, mut standardised, mut count) = (0.0, 0.0, 0.0);
     for seed in 0..SEEDS {
-        let settings = Settings {
+        let settings = EstimatorSettings {
             seed,
             samples: Some(samples),
             tolerance: 0.0,
             round_tolerance: 0.0,
             convergence: 0.0,
-            ..Settings::default()
+            ..EstimatorSettings::default()
         };
         let found = method.values_of(table, &settings)?;
         for client in 0..12 {
@@ -40,7 +45,7 @@ fn errors(method: Method, samples: usize, table: &UtilityTable, exact: &Values) 
 #[test]
 fn sixteen_times_the_samples_are_four_times_nearer() {
     let table = game().unwrap();
-    let exact = Method::Exact.values_of(&table, &Settings::default()).unwrap();
+    let exact = Method::Exact.values_of(&table, &EstimatorSettings::default()).unwrap();
     let by_orders =
         [Method::Permutation, Method::Antithetic, Method::Truncated, Method::PermutationWithRepeats];
     let cases = by_orders
@@ -64,7 +69,7 @@ fn sixteen_times_the_samples_are_four_times_nearer() {
 #[test]
 fn kernelshap_converges_to_the_exact_values() {
     let table = game().unwrap();
-    let exact = Method::Exact.values_of(&table, &Settings::default()).unwrap();
+    let exact = Method::Exact.values_of(&table, &EstimatorSettings::default()).unwrap();
     let budgets = [128, 512, 2048];
     let mut last = f64::INFINITY;
     for budget in budgets {
@@ -74,7 +79,7 @@ fn kernelshap_converges_to_the_exact_values() {
         assert!((0.8..1.4).contains(&sigmas), "errors are {sigmas} of the stated size");
         last = error;
     }
-    let everything = Settings { samples: Some(4096), ..Settings::default() };
+    let everything = EstimatorSettings { samples: Some(4096), ..EstimatorSettings::default() };
     let found = Method::KernelShap.values_of(&table, &everything).unwrap();
     assert!(found.is_exact() && found.tests() == 4096);
     for client in 0..12 {
@@ -85,7 +90,7 @@ fn kernelshap_converges_to_the_exact_values() {
 #[test]
 fn reversed_orders_help_where_they_should() {
     let table = game().unwrap();
-    let exact = Method::Exact.values_of(&table, &Settings::default()).unwrap();
+    let exact = Method::Exact.values_of(&table, &EstimatorSettings::default()).unwrap();
     let (plain, _) = errors(Method::Permutation, 200, &table, &exact).unwrap();
     let (antithetic, _) = errors(Method::Antithetic, 200, &table, &exact).unwrap();
     assert!(antithetic < 0.8 * plain, "{antithetic} against {plain}");
@@ -94,9 +99,13 @@ fn reversed_orders_help_where_they_should() {
 #[test]
 fn truncation_saves_tests_for_a_small_error() {
     let table = game().unwrap();
-    let exact = Method::Exact.values_of(&table, &Settings::default()).unwrap();
-    let settings =
-        |tolerance| Settings { tolerance, round_tolerance: 0.0, samples: Some(120), ..Settings::default() };
+    let exact = Method::Exact.values_of(&table, &EstimatorSettings::default()).unwrap();
+    let settings = |tolerance| EstimatorSettings {
+        tolerance,
+        round_tolerance: 0.0,
+        samples: Some(120),
+        ..EstimatorSettings::default()
+    };
     for method in [Method::Truncated, Method::GtgShapley] {
         let full = method.values_of(&table, &settings(0.0)).unwrap();
         let cut = method.values_of(&table, &settings(0.03)).unwrap();
@@ -108,8 +117,9 @@ fn truncation_saves_tests_for_a_small_error() {
     }
 }
 
-/// The table "Comparisons of SV estimation methods" of the SecSV paper: permutation samples err least, its KernelSHAP
-/// most. As proposed, group testing beats them and KernelSHAP on the same number of tests beats its variant.
+/// The table "Comparisons of SV estimation methods" of the SecSV paper: permutation samples err least, its
+/// KernelSHAP most. As proposed, group testing beats them and KernelSHAP on the same number of tests beats
+/// its variant.
 #[test]
 fn the_papers_variants_err_in_the_papers_order() {
     let table = UtilityTable::from_fn(Coalition::first(5), |s| {
@@ -122,10 +132,12 @@ fn the_papers_variants_err_in_the_papers_order() {
         }
     })
     .unwrap();
-    let exact = Method::Exact.values_of(&table, &Settings::default()).unwrap();
+    let exact = Method::Exact.values_of(&table, &EstimatorSettings::default()).unwrap();
     let error = |method: Method, samples: Option<usize>| -> f64 {
         let of_seed = |seed| {
-            let found = method.values_of(&table, &Settings { seed, samples, ..Settings::default() }).unwrap();
+            let found = method
+                .values_of(&table, &EstimatorSettings { seed, samples, ..EstimatorSettings::default() })
+                .unwrap();
             (0..5).map(|client| (found.value(client) - exact.value(client)).powi(2)).sum::<f64>().sqrt()
         };
         (0..12).map(of_seed).sum::<f64>() / 12.0

@@ -3,7 +3,9 @@
 use std::{collections::HashSet, time::Duration};
 
 use secsv_federation::{Coalition, RoundId};
-use secsv_shapley::{Error, Estimator, Federated, Method, Settings, StopRule, UtilityTable, Values};
+use secsv_shapley::{
+    ClientValues, Error, Estimator, EstimatorSettings, Federated, Method, StopRule, UtilityTable,
+};
 
 fn utility(s: Coalition) -> f64 {
     let worth: f64 = s.members().map(|client| 0.02 + 0.003 * (client % 17) as f64).sum();
@@ -12,7 +14,7 @@ fn utility(s: Coalition) -> f64 {
 }
 
 /// Drives a plan to its end with a clock that ticks once per test; what it asked for, batch by batch.
-fn drive(estimator: &mut dyn Estimator) -> Result<(Vec<Vec<Coalition>>, Values), Error> {
+fn drive(estimator: &mut dyn Estimator) -> Result<(Vec<Vec<Coalition>>, ClientValues), Error> {
     let mut batches: Vec<Vec<Coalition>> = Vec::new();
     let mut elapsed = Duration::ZERO;
     loop {
@@ -28,8 +30,8 @@ fn drive(estimator: &mut dyn Estimator) -> Result<(Vec<Vec<Coalition>>, Values),
     }
 }
 
-fn few_samples(seed: u64) -> Settings {
-    Settings { seed, samples: Some(60), round_tolerance: 0.0, ..Settings::default() }
+fn few_samples(seed: u64) -> EstimatorSettings {
+    EstimatorSettings { seed, samples: Some(60), round_tolerance: 0.0, ..EstimatorSettings::default() }
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn every_coalition_is_asked_for_at_most_once() {
 }
 
 #[test]
-fn what_is_known_beforehand_is_not_asked_for() {
+fn utilities_known_beforehand_are_not_asked_for() {
     for method in Method::all() {
         let players = Coalition::first(6);
         let mut estimator = method.estimator(players, 1, &few_samples(3)).unwrap();
@@ -103,8 +105,13 @@ fn sampling_stops_at_the_number_of_tests() {
     for method in SAMPLING {
         for tests in [97, 700] {
             let stop = StopRule { tests: Some(tests), ..StopRule::default() };
-            let settings =
-                Settings { stop, tolerance: 0.0, round_tolerance: 0.0, batch: 32, ..Settings::default() };
+            let settings = EstimatorSettings {
+                stop,
+                tolerance: 0.0,
+                round_tolerance: 0.0,
+                batch: 32,
+                ..EstimatorSettings::default()
+            };
             let mut estimator = method.estimator(Coalition::first(15), 1, &settings).unwrap();
             // An observation of GTG-Shapley is 15 orders of 14 coalitions, and it needs two.
             if method == Method::GtgShapley && tests == 97 {
@@ -127,13 +134,13 @@ fn sampling_stops_at_the_standard_error() {
         let with_target = |target| {
             let stop = StopRule { standard_error: Some(target), ..StopRule::default() };
             let samples = Some(100_000);
-            let settings = Settings {
+            let settings = EstimatorSettings {
                 stop,
                 samples,
                 tolerance: 0.0,
                 round_tolerance: 0.0,
                 convergence: 0.0,
-                ..Settings::default()
+                ..EstimatorSettings::default()
             };
             let mut estimator = method.estimator(Coalition::first(14), 1, &settings).unwrap();
             let (_, values) = drive(estimator.as_mut()).unwrap();
@@ -152,13 +159,13 @@ fn sampling_stops_at_the_standard_error() {
 fn sampling_stops_when_time_is_up() {
     for method in SAMPLING {
         let stop = StopRule { elapsed: Some(Duration::from_millis(600)), ..StopRule::default() };
-        let settings = Settings {
+        let settings = EstimatorSettings {
             stop,
             tolerance: 0.0,
             round_tolerance: 0.0,
             batch: 64,
             samples: Some(1_000_000),
-            ..Settings::default()
+            ..EstimatorSettings::default()
         };
         let mut estimator = method.estimator(Coalition::first(30), 1, &settings).unwrap();
         let (_, values) = drive(estimator.as_mut()).unwrap();
@@ -178,7 +185,8 @@ fn a_hundred_clients_can_be_sampled() {
         Method::WtShapley,
     ]) {
         let stop = StopRule { tests: Some(25_000), ..StopRule::default() };
-        let settings = Settings { stop, samples: Some(1200), tolerance: 0.0, ..Settings::default() };
+        let settings =
+            EstimatorSettings { stop, samples: Some(1200), tolerance: 0.0, ..EstimatorSettings::default() };
         let mut estimator = method.estimator(players, 1, &settings).unwrap();
         let (_, values) = drive(estimator.as_mut()).unwrap();
         assert_eq!(values.as_slice().len(), 100);
@@ -190,7 +198,7 @@ fn a_hundred_clients_can_be_sampled() {
         }
     }
     for method in [Method::Exact, Method::Banzhaf] {
-        let refused = method.estimator(players, 1, &Settings::default()).map(|_| ());
+        let refused = method.estimator(players, 1, &EstimatorSettings::default()).map(|_| ());
         assert!(matches!(refused, Err(Error::TooManyClients { expected: 20, found: 100, .. })));
     }
 }
@@ -200,7 +208,8 @@ fn too_few_tests_and_wrong_settings_are_refused() {
     let players = Coalition::first(6);
     for method in Method::all() {
         let stop = StopRule { tests: Some(3), ..StopRule::default() };
-        let settings = Settings { stop, tolerance: 0.0, round_tolerance: 0.0, ..Settings::default() };
+        let settings =
+            EstimatorSettings { stop, tolerance: 0.0, round_tolerance: 0.0, ..EstimatorSettings::default() };
         let refused = drive(method.estimator(players, 1, &settings).unwrap().as_mut());
         assert!(
             matches!(refused, Err(Error::Budget { .. } | Error::Undetermined { .. })),
@@ -208,19 +217,19 @@ fn too_few_tests_and_wrong_settings_are_refused() {
         );
     }
     let wrong = [
-        Settings { epsilon: 0.0, ..Settings::default() },
-        Settings { delta: 1.0, ..Settings::default() },
-        Settings { beta: (1.0, -1.0), ..Settings::default() },
-        Settings { groups: 0, ..Settings::default() },
-        Settings { decay: 1.5, ..Settings::default() },
-        Settings { tolerance: f64::NAN, ..Settings::default() },
+        EstimatorSettings { epsilon: 0.0, ..EstimatorSettings::default() },
+        EstimatorSettings { delta: 1.0, ..EstimatorSettings::default() },
+        EstimatorSettings { beta: (1.0, -1.0), ..EstimatorSettings::default() },
+        EstimatorSettings { groups: 0, ..EstimatorSettings::default() },
+        EstimatorSettings { decay: 1.5, ..EstimatorSettings::default() },
+        EstimatorSettings { tolerance: f64::NAN, ..EstimatorSettings::default() },
     ];
     for settings in wrong {
         let refused = Method::Exact.estimator(players, 1, &settings).map(|_| ());
         assert!(matches!(refused, Err(Error::Setting { .. })), "{settings:?}");
     }
     assert!(matches!(
-        Method::Exact.estimator(Coalition::EMPTY, 1, &Settings::default()).map(|_| ()),
+        Method::Exact.estimator(Coalition::EMPTY, 1, &EstimatorSettings::default()).map(|_| ()),
         Err(Error::NoClients)
     ));
 }
@@ -228,7 +237,7 @@ fn too_few_tests_and_wrong_settings_are_refused() {
 #[test]
 fn misuse_is_an_error() {
     let players = Coalition::first(4);
-    let mut estimator = Method::Exact.estimator(players, 1, &Settings::default()).unwrap();
+    let mut estimator = Method::Exact.estimator(players, 1, &EstimatorSettings::default()).unwrap();
     assert_eq!(estimator.next_batch(Duration::ZERO).unwrap().len(), 16);
     assert_eq!(estimator.next_batch(Duration::ZERO), Err(Error::Unanswered { waiting: 16 }));
     assert_eq!(estimator.finish(), Err(Error::Missing { coalition: Coalition::EMPTY }));
@@ -241,12 +250,15 @@ fn misuse_is_an_error() {
     }
     let table = UtilityTable::new(players).unwrap();
     assert!(matches!(
-        Method::LeaveOneOut.values_of(&table, &Settings::default()),
+        Method::LeaveOneOut.values_of(&table, &EstimatorSettings::default()),
         Err(Error::Missing { .. })
     ));
     let rounds = [(RoundId(1), players), (RoundId(2), players)];
     let refused =
-        Federated::new(Method::ContributionIndexOneRound, &rounds, &Settings::default()).map(|_| ());
+        Federated::new(Method::ContributionIndexOneRound, &rounds, &EstimatorSettings::default()).map(|_| ());
     assert!(matches!(refused, Err(Error::NeedsCumulativeModels { .. })));
-    assert!(Federated::new(Method::ContributionIndexOneRound, &rounds[..1], &Settings::default()).is_ok());
+    assert!(
+        Federated::new(Method::ContributionIndexOneRound, &rounds[..1], &EstimatorSettings::default())
+            .is_ok()
+    );
 }

@@ -1,17 +1,21 @@
-//! What a fair split promises, on games drawn at random.
+//! Promises of a fair split, on games drawn at random.
 
 use proptest::prelude::*;
 use secsv_federation::Coalition;
-use secsv_shapley::{Error, Method, Settings, UtilityTable, Values};
+use secsv_shapley::{ClientValues, Error, EstimatorSettings, Method, UtilityTable};
 
 const SHAPLEY: [Method; 4] = [Method::Exact, Method::KernelShap, Method::Permutation, Method::Antithetic];
 const SEMIVALUES: [Method; 4] = [Method::Exact, Method::Banzhaf, Method::BetaShapley, Method::LeaveOneOut];
 
-fn values(method: Method, game: &[f64]) -> Result<Values, Error> {
+fn values(method: Method, game: &[f64]) -> Result<ClientValues, Error> {
     let players = Coalition::first(game.len().ilog2() as usize);
     let table = UtilityTable::from_fn(players, |s| game[s.bits() as usize])?;
-    let settings =
-        Settings { samples: Some(100_000), tolerance: 0.0, round_tolerance: 0.0, ..Settings::default() };
+    let settings = EstimatorSettings {
+        samples: Some(100_000),
+        tolerance: 0.0,
+        round_tolerance: 0.0,
+        ..EstimatorSettings::default()
+    };
     method.values_of(&table, &settings)
 }
 
@@ -29,7 +33,7 @@ proptest! {
     #[test]
     fn efficient_methods_split_everything_and_no_more(game in games()) {
         for method in Method::all().filter(|method| method.is_efficient()) {
-            let settings = Settings { samples: Some(200), ..Settings::default() };
+            let settings = EstimatorSettings { samples: Some(200), ..EstimatorSettings::default() };
             let players = Coalition::first(game.len().ilog2() as usize);
             let table = UtilityTable::from_fn(players, |s| game[s.bits() as usize]).unwrap();
             let total = method.values_of(&table, &settings).unwrap().total();
@@ -57,7 +61,8 @@ proptest! {
         }
     }
 
-    /// A client who never changes a utility is worth nothing, exactly so where marginal contributions are added up.
+    /// A client who never changes a utility is worth nothing, exactly so where marginal contributions are
+    /// added up.
     #[test]
     fn who_changes_nothing_gets_nothing(game in games(), null in 0usize..6) {
         let clients = game.len().ilog2() as usize;
@@ -93,7 +98,7 @@ proptest! {
     /// No coalition is further short of its utility in the least core than under Shapley's split.
     #[test]
     fn the_least_core_leaves_the_least_to_complain_about(game in games()) {
-        let shortfall = |split: &Values| {
+        let shortfall = |split: &ClientValues| {
             let given = |s: u128| Coalition::from_bits(s).members().map(|client| split.value(client)).sum::<f64>();
             (1..game.len() - 1).map(|s| game[s] - game[0] - given(s as u128)).fold(f64::NEG_INFINITY, f64::max)
         };

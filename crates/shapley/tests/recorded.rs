@@ -1,10 +1,10 @@
-//! Values of recorded utility tables equal those of pyDVL and shapiq (bench/peers/record_values.py, versions inside
-//! each file).
+//! Values of recorded utility tables equal those of pyDVL and shapiq (bench/peers/record_values.py, versions
+//! inside each file).
 
 use std::{collections::BTreeMap, error::Error, fs, path::Path};
 
 use secsv_federation::Coalition;
-use secsv_shapley::{Method, Settings, UtilityTable};
+use secsv_shapley::{EstimatorSettings, Method, UtilityTable};
 
 #[derive(serde::Deserialize)]
 struct Record {
@@ -28,7 +28,7 @@ fn records() -> Result<Vec<(String, Record)>, Box<dyn Error>> {
 fn ours(name: &str, utilities: &[f64]) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut words = name.split(' ');
     let method: Method = words.next().ok_or("a name")?.parse()?;
-    let mut settings = Settings::default();
+    let mut settings = EstimatorSettings::default();
     if let (Some(alpha), Some(beta)) = (words.next(), words.next()) {
         settings.beta = (alpha.parse()?, beta.parse()?);
     }
@@ -49,8 +49,8 @@ fn values_equal_the_peers() {
         for (peer, (name, expected)) in
             record.pydvl.iter().map(|r| ("pydvl", r)).chain(record.shapiq.iter().map(|r| ("shapiq", r)))
         {
-            // Their least core is an interior-point solution like ours, their KernelSHAP gives the ends a large
-            // finite weight instead of a constraint.
+            // Their least core is an interior-point solution like ours, their KernelSHAP gives the ends a
+            // large finite weight instead of a constraint.
             let tolerance = match name.as_str() {
                 "least-core" => 1e-5,
                 "kernelshap" => 1e-6,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use secsv_federation::{Coalition, RoundId};
-use secsv_shapley::{Error, Federated, FederatedValues, Method, Settings, StopRule};
+use secsv_shapley::{Error, EstimatorSettings, Federated, FederatedValues, Method, StopRule};
 
-/// Round t adds t/10 per member; everybody's utility is what the next round starts from. Clients 0, 2, 3 take part in
-/// round 1, 1, 2, 3 in round 2, all four in round 3.
+/// Round t adds t/10 per member; everybody's utility is what the next round starts from. Clients 0, 2, 3 take
+/// part in round 1, 1, 2, 3 in round 2, all four in round 3.
 fn rounds() -> [(RoundId, Coalition); 3] {
     [
         (RoundId(1), [0, 2, 3].into_iter().collect()),
@@ -19,7 +19,7 @@ fn utility(round: RoundId, s: Coalition) -> f64 {
     0.1 + f64::from(round.0) * 0.1 * (s.len() as f64) * if s.contains(3) { 0.5 } else { 1.0 }
 }
 
-fn drive(method: Method, settings: &Settings) -> Result<FederatedValues, Error> {
+fn drive(method: Method, settings: &EstimatorSettings) -> Result<FederatedValues, Error> {
     let mut plan = Federated::new(method, &rounds(), settings)?;
     loop {
         let batch = plan.next_batch(Duration::ZERO)?;
@@ -34,7 +34,7 @@ fn drive(method: Method, settings: &Settings) -> Result<FederatedValues, Error> 
 
 #[test]
 fn the_federated_value_is_the_sum_over_the_rounds_attended() {
-    let found = drive(Method::Exact, &Settings::default()).unwrap();
+    let found = drive(Method::Exact, &EstimatorSettings::default()).unwrap();
     assert_eq!(found.total.tests(), 8 + 8 + 16);
     assert_eq!(found.rounds[0].values.value(1), 0.0, "absent from round 1");
     for client in 0..4 {
@@ -49,7 +49,7 @@ fn the_federated_value_is_the_sum_over_the_rounds_attended() {
 
 #[test]
 fn standard_errors_of_rounds_combine_in_quadrature() {
-    let settings = Settings { samples: Some(20), ..Settings::default() };
+    let settings = EstimatorSettings { samples: Some(20), ..EstimatorSettings::default() };
     let found = drive(Method::PermutationWithRepeats, &settings).unwrap();
     for client in 0..4 {
         let squares = found.rounds.iter().map(|round| round.values.standard_error(client).unwrap().powi(2));
@@ -61,22 +61,25 @@ fn standard_errors_of_rounds_combine_in_quadrature() {
 #[test]
 fn the_stopping_rule_is_for_the_whole_federation() {
     let stop = StopRule { standard_error: Some(0.01), ..StopRule::default() };
-    let settings = Settings { stop, samples: Some(1_000_000), ..Settings::default() };
+    let settings = EstimatorSettings { stop, samples: Some(1_000_000), ..EstimatorSettings::default() };
     let found = drive(Method::PermutationWithRepeats, &settings).unwrap();
     let worst = found.total.standard_errors().unwrap().iter().copied().fold(0.0, f64::max);
     assert!((0.005..=0.01).contains(&worst), "{worst}");
     let stop = StopRule { tests: Some(24), ..StopRule::default() };
-    let settings = Settings { stop, samples: Some(4), ..Settings::default() };
+    let settings = EstimatorSettings { stop, samples: Some(4), ..EstimatorSettings::default() };
     assert!(drive(Method::Permutation, &settings).unwrap().total.tests() <= 24);
 }
 
 #[test]
 fn the_multi_round_index_decays() {
-    let plain = drive(Method::Exact, &Settings::default()).unwrap();
-    let same = drive(Method::ContributionIndexMultiRound, &Settings::default()).unwrap();
+    let plain = drive(Method::Exact, &EstimatorSettings::default()).unwrap();
+    let same = drive(Method::ContributionIndexMultiRound, &EstimatorSettings::default()).unwrap();
     assert_eq!(plain.total.as_slice(), same.total.as_slice());
-    let decayed =
-        drive(Method::ContributionIndexMultiRound, &Settings { decay: 0.5, ..Settings::default() }).unwrap();
+    let decayed = drive(
+        Method::ContributionIndexMultiRound,
+        &EstimatorSettings { decay: 0.5, ..EstimatorSettings::default() },
+    )
+    .unwrap();
     assert_eq!(decayed.rounds.iter().map(|round| round.weight).collect::<Vec<_>>(), [1.0, 0.5, 0.25]);
     let expected: f64 =
         plain.rounds.iter().zip([1.0, 0.5, 0.25]).map(|(round, weight)| weight * round.values.value(2)).sum();
@@ -85,7 +88,7 @@ fn the_multi_round_index_decays() {
 
 #[test]
 fn gtg_shapley_skips_rounds_that_change_nothing() {
-    let settings = Settings { round_tolerance: 0.2, tolerance: 0.0, ..Settings::default() };
+    let settings = EstimatorSettings { round_tolerance: 0.2, tolerance: 0.0, ..EstimatorSettings::default() };
     let found = drive(Method::GtgShapley, &settings).unwrap();
     assert_eq!(found.rounds.iter().map(|round| round.is_skipped).collect::<Vec<_>>(), [true, false, false]);
     assert_eq!(found.rounds[0].values.tests(), 2, "only the ends were tested");
@@ -95,7 +98,9 @@ fn gtg_shapley_skips_rounds_that_change_nothing() {
 
 #[test]
 fn wt_shapley_weighs_rounds_by_their_aggregate() {
-    let found = drive(Method::WtShapley, &Settings { tolerance: 0.0, ..Settings::default() }).unwrap();
+    let found =
+        drive(Method::WtShapley, &EstimatorSettings { tolerance: 0.0, ..EstimatorSettings::default() })
+            .unwrap();
     let best: Vec<f64> = rounds().iter().map(|(round, all)| utility(*round, *all)).collect();
     let mean = best.iter().sum::<f64>() / 3.0;
     for (round, best) in found.rounds.iter().zip(best) {
@@ -107,13 +112,13 @@ fn wt_shapley_weighs_rounds_by_their_aggregate() {
 
 #[test]
 fn rounds_are_known_and_listed_once() {
-    let mut plan = Federated::new(Method::Exact, &rounds(), &Settings::default()).unwrap();
+    let mut plan = Federated::new(Method::Exact, &rounds(), &EstimatorSettings::default()).unwrap();
     assert_eq!(
         plan.absorb(RoundId(9), Coalition::EMPTY, 0.5),
         Err(Error::UnknownRound { found: RoundId(9) })
     );
     let twice = [rounds()[0], rounds()[0]];
-    let refused = Federated::new(Method::Exact, &twice, &Settings::default()).map(|_| ());
+    let refused = Federated::new(Method::Exact, &twice, &EstimatorSettings::default()).map(|_| ());
     assert_eq!(refused, Err(Error::RepeatedRound { found: RoundId(1) }));
     plan.absorb(RoundId(1), Coalition::EMPTY, 0.1).unwrap();
     assert_eq!(plan.utilities(RoundId(1)).unwrap().len(), 1);

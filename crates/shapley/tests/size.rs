@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use secsv_federation::Coalition;
-use secsv_shapley::{Error, Method, Settings, UtilityTable, Values};
+use secsv_shapley::{ClientValues, Error, EstimatorSettings, Method, UtilityTable};
 
-fn timed(method: Method, clients: usize) -> Result<(Values, Duration), Error> {
+fn timed(method: Method, clients: usize) -> Result<(ClientValues, Duration), Error> {
     let worth = |client: usize| 0.01 * (client + 1) as f64;
     let table = UtilityTable::from_fn(Coalition::first(clients), |s| {
         let sum: f64 = s.members().map(worth).sum();
         sum / (1.0 + sum)
     })?;
     let start = Instant::now();
-    let values = method.values_of(&table, &Settings::default())?;
+    let values = method.values_of(&table, &EstimatorSettings::default())?;
     Ok((values, start.elapsed()))
 }
 

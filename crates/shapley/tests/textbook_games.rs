@@ -1,7 +1,7 @@
 //! Games whose values are in every textbook.
 
 use secsv_federation::Coalition;
-use secsv_shapley::{Error, Method, Settings, UtilityTable, Values};
+use secsv_shapley::{ClientValues, Error, EstimatorSettings, Method, UtilityTable};
 
 /// The methods that give Shapley values without error on a few clients: all orders, all coalitions.
 const EXACT: [Method; 6] = [
@@ -13,11 +13,11 @@ const EXACT: [Method; 6] = [
     Method::ContributionIndexMultiRound,
 ];
 
-fn all_orders() -> Settings {
-    Settings { samples: Some(1_000_000), ..Settings::default() }
+fn all_orders() -> EstimatorSettings {
+    EstimatorSettings { samples: Some(1_000_000), ..EstimatorSettings::default() }
 }
 
-fn values(method: Method, clients: usize, game: &dyn Fn(Coalition) -> f64) -> Result<Values, Error> {
+fn values(method: Method, clients: usize, game: &dyn Fn(Coalition) -> f64) -> Result<ClientValues, Error> {
     // Somewhere in a larger federation, so positions and numbering differ.
     let players: Coalition = (0..clients).map(|client| 2 * client + 1).collect();
     let inner = |s: Coalition| s.members().map(|client| client / 2).collect();
@@ -99,8 +99,12 @@ fn other_values_are_the_textbooks() {
 
 #[test]
 fn sampled_orders_value_an_additive_game_without_error() {
-    let untruncated =
-        Settings { tolerance: 0.0, round_tolerance: 0.0, samples: Some(50), ..Settings::default() };
+    let untruncated = EstimatorSettings {
+        tolerance: 0.0,
+        round_tolerance: 0.0,
+        samples: Some(50),
+        ..EstimatorSettings::default()
+    };
     let table = UtilityTable::from_fn(Coalition::first(5), additive).unwrap();
     for method in [Method::Truncated, Method::GtgShapley, Method::WtShapley, Method::PermutationWithRepeats] {
         let found = method.values_of(&table, &untruncated).unwrap();
@@ -115,13 +119,13 @@ fn sampled_orders_value_an_additive_game_without_error() {
 fn groups_share_equally_and_split_everything() {
     let table = UtilityTable::from_fn(Coalition::first(7), |s| additive(s.intersection(Coalition::first(5))))
         .unwrap();
-    let grouped = Method::GroupSv.values_of(&table, &Settings::default()).unwrap();
+    let grouped = Method::GroupSv.values_of(&table, &EstimatorSettings::default()).unwrap();
     assert!((grouped.total() - WORTH.iter().sum::<f64>()).abs() < 1e-12);
     let mut levels = grouped.as_slice().to_vec();
     levels.sort_by(f64::total_cmp);
     levels.dedup();
     assert_eq!((levels.len(), grouped.tests()), (3, 8));
-    let alone = Settings { groups: 7, ..Settings::default() };
+    let alone = EstimatorSettings { groups: 7, ..EstimatorSettings::default() };
     let alone = Method::GroupSv.values_of(&table, &alone).unwrap();
     for (client, expected) in WORTH.into_iter().enumerate() {
         assert!((alone.value(client) - expected).abs() < 1e-12);
@@ -129,9 +133,9 @@ fn groups_share_equally_and_split_everything() {
 }
 
 #[test]
-fn one_client_gets_what_it_brings() {
+fn a_single_client_gets_the_whole_gain() {
     let table = UtilityTable::from_fn(Coalition::EMPTY.with(4), |s| 0.25 + 0.5 * s.len() as f64).unwrap();
-    let settings = Settings { tolerance: 0.0, ..Settings::default() };
+    let settings = EstimatorSettings { tolerance: 0.0, ..EstimatorSettings::default() };
     for method in Method::all() {
         let found = method.values_of(&table, &settings).unwrap().value(4);
         assert!((found - 0.5).abs() < 1e-12, "{method}: {found}");

@@ -1,4 +1,4 @@
-//! What can go wrong between a data set and a run directory.
+//! Errors between a data set and a run directory.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ pub enum TrainingError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file does not hold what its format promises.
@@ -51,9 +51,9 @@ pub enum TrainingError {
         file: PathBuf,
         /// Line, column or field.
         place: String,
-        /// What belongs there.
+        /// The value that belongs there.
         expected: String,
-        /// What is there.
+        /// The value that is there.
         found: String,
     },
     /// A setting lies outside its range.

@@ -15,7 +15,7 @@ pub enum Fault {
     FlippedLabels {
         /// Whose labels.
         client: ClientId,
-        /// How many of them, from 0 to 1.
+        /// The fraction of them, from 0 to 1.
         fraction: f64,
     },
     /// It trains on a copy of another client's training samples (with that client's flipped labels, if any).
@@ -25,7 +25,8 @@ pub enum Fault {
         /// From whom.
         of: ClientId,
     },
-    /// It does not train: it uploads the global model it was given, with normally distributed noise or without.
+    /// It does not train: it uploads the global model it was given, with normally distributed noise or
+    /// without.
     FreeRider {
         /// Who.
         client: ClientId,
@@ -123,7 +124,7 @@ fn flip_labels(labels: &mut [u32], fraction: f64, classes: usize, random: &mut i
     }
 }
 
-/// What a free rider uploads.
+/// The model that a free rider uploads.
 pub(crate) fn free_ride(
     global: &Weights,
     noise: f64,

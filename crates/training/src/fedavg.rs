@@ -1,4 +1,5 @@
-//! Federated averaging: rounds of local training and weighted means, written to a run directory as they happen.
+//! Federated averaging: rounds of local training and weighted means, written to a run directory as they
+//! happen.
 
 use std::path::Path;
 
@@ -16,16 +17,16 @@ use crate::recipe::Recipe;
 use crate::seeds::{Purpose, generator};
 use crate::{Samples, TrainingError};
 
-/// What happens during training, for progress bars and logs. Events of different clients may come from different
+/// A step of training, for progress bars and logs. Events of different clients may come from different
 /// threads at once.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum TrainingEvent<'a> {
     /// A round begins.
     RoundStarted {
         /// The round.
         round: RoundId,
-        /// How many clients take part.
+        /// Number of clients that take part.
         clients: usize,
     },
     /// A client has gone over its samples once more.
@@ -67,7 +68,7 @@ pub struct RoundOutcome {
 
 /// A finished training.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct TrainingOutcome {
     /// The run directory that was written.
     pub directory: RunDirectory,
     /// The clients in order.
@@ -85,16 +86,16 @@ impl RoundOutcome {
     }
 }
 
-/// Trains a federation on the samples that `silos` hold of `dataset` and writes its run directory to `out`, which
-/// must be absent or empty; nothing is left there if training fails.
+/// Trains a federation on the samples that `silos` hold of `dataset` and writes its run directory to `out`,
+/// which must be absent or empty; nothing is left there if training fails.
 pub fn train(
     dataset: &Dataset,
     silos: &[Silo],
     recipe: &Recipe,
     out: &Path,
-    observe: &(dyn Fn(Event<'_>) + Sync),
-) -> Result<Outcome, TrainingError> {
-    let federation = Federation::new(dataset, silos, recipe)?;
+    observe: &(dyn Fn(TrainingEvent<'_>) + Sync),
+) -> Result<TrainingOutcome, TrainingError> {
+    let federation = FederationInTraining::new(dataset, silos, recipe)?;
     let writer = RunWriter::create(out, &federation.spec())?;
     let initial = federation.blueprint.initial(recipe.seed)?;
     writer.initial_model(&initial)?;
@@ -105,20 +106,20 @@ pub fn train(
     let mut rounds = Vec::new();
     for round in (1..=recipe.rounds).map(RoundId) {
         let participants = recipe.participation.in_round(round.0, &federation.ids, recipe.seed);
-        observe(Event::RoundStarted { round, clients: participants.len() });
+        observe(TrainingEvent::RoundStarted { round, clients: participants.len() });
         global = federation.round(round, participants, &global, &writer, observe)?;
         writer.global_model(round, &global)?;
         let (correct, total) = (federation.correct(&global)?, federation.test.len());
         let outcome = RoundOutcome { round, participants, correct, total };
-        observe(Event::RoundFinished(&outcome));
+        observe(TrainingEvent::RoundFinished(&outcome));
         rounds.push(outcome);
     }
     let directory = writer.finish()?;
-    Ok(Outcome { directory, clients: federation.clients(), initial_correct, rounds })
+    Ok(TrainingOutcome { directory, clients: federation.clients(), initial_correct, rounds })
 }
 
 /// Everything that stays the same from round to round.
-struct Federation<'a> {
+struct FederationInTraining<'a> {
     recipe: &'a Recipe,
     blueprint: Blueprint,
     ids: Vec<ClientId>,
@@ -127,11 +128,11 @@ struct Federation<'a> {
     /// Test samples of all clients, client after client.
     test: Samples,
     test_sizes: Vec<usize>,
-    /// What each client's training adds to its scores.
+    /// Numbers that each client's training adds to its scores.
     offsets: Vec<Option<Vec<f32>>>,
 }
 
-impl<'a> Federation<'a> {
+impl<'a> FederationInTraining<'a> {
     fn new(dataset: &Dataset, silos: &[Silo], recipe: &'a Recipe) -> Result<Self, TrainingError> {
         let ids: Vec<ClientId> = silos.iter().map(|silo| silo.id.clone()).collect();
         recipe.check(&ids)?;
@@ -185,15 +186,16 @@ impl<'a> Federation<'a> {
         Ok(())
     }
 
-    /// Local models, written as they come, and their mean. Clients train at the same time; each draws from a stream
-    /// of its own, and the sum is taken in their order, so the result does not depend on who finishes first.
+    /// Local models, written as they come, and their mean. Clients train at the same time; each draws from a
+    /// stream of its own, and the sum is taken in their order, so the result does not depend on who finishes
+    /// first.
     fn round(
         &self,
         round: RoundId,
         participants: Coalition,
         global: &Weights,
         writer: &RunWriter,
-        observe: &(dyn Fn(Event<'_>) + Sync),
+        observe: &(dyn Fn(TrainingEvent<'_>) + Sync),
     ) -> Result<Weights, TrainingError> {
         let members: Vec<usize> = participants.members().collect();
         let locals = members
@@ -216,7 +218,7 @@ impl<'a> Federation<'a> {
         round: RoundId,
         client: usize,
         global: &Weights,
-        observe: &(dyn Fn(Event<'_>) + Sync),
+        observe: &(dyn Fn(TrainingEvent<'_>) + Sync),
     ) -> Result<Weights, TrainingError> {
         let id = &self.ids[client];
         let mut random = generator(self.recipe.seed, Purpose::Local { round: round.0, client });
@@ -227,7 +229,7 @@ impl<'a> Federation<'a> {
         if let Some(noise) = rides_free {
             return free_ride(global, noise, &mut random);
         }
-        let after_epoch = |epoch| observe(Event::EpochFinished { round, client: id, epoch });
+        let after_epoch = |epoch| observe(TrainingEvent::EpochFinished { round, client: id, epoch });
         let (spec, local) = (self.blueprint.spec(), self.recipe.local);
         let offsets = self.offsets[client].as_deref();
         let trained =

@@ -1,9 +1,10 @@
 //! Federated training: from a data set to the run directory that a federation leaves behind.
 //!
-//! Receives the name of a data set (two are embedded, five public ones and the user's own tables are read from
-//! files), deals its samples to clients as the paper does, trains the paper's models by federated averaging, plants
-//! faults where an experiment wants them, and hands on a run directory as `secsv_federation` reads it. One seed
-//! decides everything: the same recipe gives the same files, byte for byte, on the same kind of machine.
+//! Receives the name of a data set (two are embedded, five public ones and the user's own tables are read
+//! from files), deals its samples to clients as the paper does, trains the paper's models by federated
+//! averaging, plants faults where an experiment wants them, and hands on a run directory as
+//! `secsv_federation` reads it. One seed decides everything: the same recipe gives the same files, byte for
+//! byte, on the same kind of machine.
 //!
 //! ```
 //! use secsv_training::{DatasetSource, LoadOptions, ModelKind, Recipe, Split, train};
@@ -21,7 +22,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! It measures nobody's contribution and holds no cryptography: evaluation reads the run directory, not this crate.
+//! It measures nobody's contribution and holds no cryptography: evaluation reads the run directory, not this
+//! crate.
 
 mod datasets;
 mod error;
@@ -40,7 +42,7 @@ mod split;
 pub use datasets::{BankAgeCodes, Dataset, DatasetSource, LoadOptions, Silo};
 pub use error::TrainingError;
 pub use faults::Fault;
-pub use fedavg::{ClientOutcome, Event, Outcome, RoundOutcome, train};
+pub use fedavg::{ClientOutcome, RoundOutcome, TrainingEvent, TrainingOutcome, train};
 pub use local::{LocalTraining, Loss};
 pub use models::{Blueprint, ModelKind};
 pub use participation::Participation;

@@ -1,4 +1,4 @@
-//! What one client does in one round: train the global model on its own samples.
+//! The work of one client in one round: train the global model on its own samples.
 
 use candle_core::{Device, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, loss::cross_entropy};
@@ -6,7 +6,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use secsv_federation::{ModelSpec, Weights};
 
-use crate::network::Network;
+use crate::network::TrainableNetwork;
 use crate::{Samples, TrainingError};
 
 /// How a client trains.
@@ -18,25 +18,26 @@ pub struct LocalTraining {
     pub learning_rate: f64,
     /// Samples per step.
     pub batch: usize,
-    /// What is minimised.
+    /// The loss that is minimised.
     pub loss: Loss,
 }
 
-/// What local training minimises: cross-entropy of the raw scores, as they are or corrected for label skew.
+/// The loss of local training: cross-entropy of the raw scores, as they are or corrected for label skew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
     /// As the paper's authors do. A client that holds one class learns to answer nothing else.
     Plain,
-    /// The scores of class c get the logarithm of (the client's share of c / the federation's share of c) added
-    /// during training. When clients differ in how often classes occur and in nothing else, as a Dirichlet split
-    /// makes them, every client then aims at the same model, and averages do not drift towards the larger clients'
-    /// favourite class.
+    /// The scores of class c get the logarithm of (the client's share of c / the federation's share of c)
+    /// added during training. When clients differ in how often classes occur and in nothing else, as a
+    /// Dirichlet split makes them, every client then aims at the same model, and averages do not drift
+    /// towards the larger clients' favourite class.
     #[default]
     Calibrated,
 }
 
 impl Loss {
-    /// What training adds to the scores of each class. One imagined sample per class keeps the logarithm finite.
+    /// Numbers that training adds to the scores of each class. One imagined sample per class keeps the
+    /// logarithm finite.
     pub(crate) fn offsets(self, own: &[usize], everybody: &[usize]) -> Option<Vec<f32>> {
         let share = |counts: &[usize], class: usize| {
             (counts[class] + 1) as f64 / (counts.iter().sum::<usize>() + counts.len()) as f64
@@ -46,8 +47,8 @@ impl Loss {
     }
 }
 
-/// What training made of a model: new weights, or the name of the tensor that is no longer finite.
-pub(crate) type Trained = Result<Weights, String>;
+/// The result of training a model: new weights, or the name of the tensor that is no longer finite.
+pub(crate) type TrainedWeights = Result<Weights, String>;
 
 /// Adam on cross-entropy of the raw scores, from `weights`, over freshly shuffled samples in every epoch (the
 /// authors do not shuffle; without it a client whose samples lie class by class forgets the first ones).
@@ -59,8 +60,8 @@ pub(crate) fn train(
     offsets: Option<&[f32]>,
     random: &mut impl Rng,
     after_epoch: impl Fn(u32),
-) -> Result<Trained, TrainingError> {
-    let network = Network::new(spec, weights)?;
+) -> Result<TrainedWeights, TrainingError> {
+    let network = TrainableNetwork::new(spec, weights)?;
     // Without decay AdamW is Adam.
     let settings = ParamsAdamW { lr: training.learning_rate, weight_decay: 0.0, ..ParamsAdamW::default() };
     let mut optimiser = AdamW::new(network.variables(), settings)?;
@@ -83,14 +84,14 @@ pub(crate) fn train(
     network.weights()
 }
 
-/// How many samples a model gets right; the lowest of equal scores decides.
+/// Number of samples that a model gets right; the lowest of equal scores decides.
 pub(crate) fn correct(
     spec: &ModelSpec,
     weights: &Weights,
     samples: &Samples,
 ) -> Result<usize, TrainingError> {
     const BATCH: usize = 500;
-    let network = Network::new(spec, weights)?;
+    let network = TrainableNetwork::new(spec, weights)?;
     let rows: Vec<usize> = (0..samples.len()).collect();
     let mut correct = 0;
     for batch in rows.chunks(BATCH) {

@@ -99,7 +99,8 @@ impl Blueprint {
         &self.spec
     }
 
-    /// Random parameters, uniform within one over the root of the number of inputs, as PyTorch starts its layers.
+    /// Random parameters, uniform within one over the root of the number of inputs, as PyTorch starts its
+    /// layers.
     pub fn initial(&self, seed: u64) -> Result<Weights, Defect> {
         let mut random = generator(seed, Purpose::InitialModel);
         let mut draw = |parameter: &Parameter| {

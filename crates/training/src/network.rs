@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use candle_core::{D, Device, Tensor, Var};
+use candle_core::{D, Device, Result, Tensor, Var};
 use candle_nn::ops::{sigmoid, softmax};
 use secsv_federation::{LayerSpec, ModelSpec, Weights};
 
 use crate::product::times_transposed;
 use crate::{Samples, TrainingError};
 
-type Result<T> = std::result::Result<T, candle_core::Error>;
-
 /// Parameters that are being trained, and the layers that use them.
-pub(crate) struct Network<'a> {
+pub(crate) struct TrainableNetwork<'a> {
     spec: &'a ModelSpec,
     parameters: BTreeMap<String, Var>,
 }
 
-impl<'a> Network<'a> {
+impl<'a> TrainableNetwork<'a> {
     /// A copy of `weights`, ready to be trained.
     pub(crate) fn new(spec: &'a ModelSpec, weights: &Weights) -> Result<Self> {
         let parameters = weights
@@ -30,12 +28,13 @@ impl<'a> Network<'a> {
         Ok(Self { spec, parameters })
     }
 
-    /// What an optimiser changes, by name.
+    /// The parameters that an optimiser changes, by name.
     pub(crate) fn variables(&self) -> Vec<Var> {
         self.parameters.values().cloned().collect()
     }
 
-    /// The parameters as they are now; the name of the first one with a value that is no finite number, if any.
+    /// The parameters as they are now; the name of the first one with a value that is no finite number, if
+    /// any.
     pub(crate) fn weights(&self) -> std::result::Result<std::result::Result<Weights, String>, TrainingError> {
         let mut weights = Weights::new();
         for (name, variable) in &self.parameters {
@@ -108,8 +107,8 @@ fn add_bias(scores: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     bias.map_or_else(|| Ok(scores.clone()), |bias| scores.broadcast_add(bias))
 }
 
-/// Convolution as one matrix product over copied patches when the input is data: the library's own kernel would
-/// also compute the gradient of the images, which nobody needs.
+/// Convolution as one matrix product over copied patches when the input is data: the library's own kernel
+/// would also compute the gradient of the images, which nobody needs.
 fn convolve(
     images: &Tensor,
     weight: &Tensor,
@@ -175,8 +174,8 @@ impl Gates {
             .ok_or_else(|| candle_core::Error::Msg("a sequence without steps".to_owned()))
     }
 
-    /// r = s(W_r x + U_r h), z = s(W_z x + U_z h), n = tanh(W_n x + r * (U_n h)), h' = n + z * (h - n); the first
-    /// hidden state is zero.
+    /// r = s(W_r x + U_r h), z = s(W_z x + U_z h), n = tanh(W_n x + r * (U_n h)), h' = n + z * (h - n); the
+    /// first hidden state is zero.
     fn step(&self, input: &Tensor, hidden: Option<&Tensor>) -> Result<Tensor> {
         let from_input = |gate| part(Some(input), &self.input, &self.input_bias, gate);
         let from_hidden = |gate| part(hidden, &self.hidden, &self.hidden_bias, gate);
@@ -232,7 +231,7 @@ mod tests {
     }
 
     fn loss(spec: &ModelSpec, weights: &Weights, samples: &Samples) -> (Tensor, Vec<(String, Var)>) {
-        let network = Network::new(spec, weights).unwrap();
+        let network = TrainableNetwork::new(spec, weights).unwrap();
         let rows: Vec<usize> = (0..samples.len()).collect();
         let labels = Tensor::from_slice(samples.labels(), samples.len(), &Device::Cpu).unwrap();
         let loss = cross_entropy(&network.scores(samples, &rows).unwrap(), &labels).unwrap();

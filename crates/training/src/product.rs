@@ -1,26 +1,25 @@
 //! The matrix product of all layers, with its gradient.
 //!
-//! The machine-learning library's own product asks the operating system for its processors in every call and hands
-//! small products to a thread pool; with many clients training at once on matrices of 64 rows that costs more than
-//! the arithmetic. This one runs on the calling thread, so its sums do not depend on how many processors there are.
+//! The machine-learning library's own product asks the operating system for its processors in every call and
+//! hands small products to a thread pool; with many clients training at once on matrices of 64 rows that
+//! costs more than the arithmetic. This one runs on the calling thread, so its sums do not depend on how many
+//! processors there are.
 
-use candle_core::{CpuStorage, CustomOp2, Error, Layout, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp2, Error, Layout, Result, Shape, Tensor};
 use ndarray::{ArrayView2, ShapeBuilder};
-
-type Result<T> = std::result::Result<T, Error>;
 
 /// `inputs weights^T` for inputs `[m, k]` and weights `[n, k]`, the layout that weights have in files.
 pub(crate) fn times_transposed(inputs: &Tensor, weights: &Tensor) -> Result<Tensor> {
-    inputs.apply_op2(weights, Product { first_transposed: false, second_transposed: true })
+    inputs.apply_op2(weights, MatrixProduct { first_transposed: false, second_transposed: true })
 }
 
 /// The product of two matrices, each as it is or transposed.
-struct Product {
+struct MatrixProduct {
     first_transposed: bool,
     second_transposed: bool,
 }
 
-impl CustomOp2 for Product {
+impl CustomOp2 for MatrixProduct {
     fn name(&self) -> &'static str {
         "product"
     }

@@ -11,7 +11,7 @@ use crate::{DatasetSource, TrainingError};
 /// How a federation trains. The same recipe, seed and samples give the same run directory, byte for byte.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
-    /// What people call the federation.
+    /// The federation's name, for people.
     pub name: String,
     /// The model.
     pub model: ModelKind,
@@ -21,7 +21,7 @@ pub struct Recipe {
     pub local: LocalTraining,
     /// Who takes part in which round.
     pub participation: Participation,
-    /// What is wrong with whom.
+    /// Faults that are planted, by client.
     pub faults: Vec<Fault>,
     /// Drives initial values, sample order, selection and faults.
     pub seed: u64,
@@ -62,8 +62,8 @@ impl Recipe {
 }
 
 impl LocalTraining {
-    /// Batches of 64 and what reached the best accuracy in ten rounds: fewer and larger steps than the paper's
-    /// authors take (docs/DATASETS.md has theirs), because long local training pulls clients apart.
+    /// Batches of 64 and what reached the best accuracy in ten rounds: fewer and larger steps than the
+    /// paper's authors take (docs/DATASETS.md has theirs), because long local training pulls clients apart.
     pub fn suited_to(source: &DatasetSource, model: ModelKind) -> Self {
         let (epochs, learning_rate) = match (model, source) {
             (ModelKind::Dnn { .. }, source) if source.is_large() => (5, 1e-3),

@@ -35,7 +35,7 @@ impl Samples {
         self.shape.iter().product()
     }
 
-    /// How many samples.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
@@ -99,8 +99,8 @@ impl Samples {
         rows
     }
 
-    /// Cuts a table in two, class by class: `share` of every class (rounded) becomes the test set. Rows keep their
-    /// order. The same seed gives the same cut.
+    /// Cuts a table in two, class by class: `share` of every class (rounded) becomes the test set. Rows keep
+    /// their order. The same seed gives the same cut.
     pub fn hold_out(&self, classes: usize, share: f64, seed: u64) -> (Vec<usize>, Vec<usize>) {
         let mut order = generator(seed, Purpose::HoldOut);
         let (mut train, mut test) = (Vec::new(), Vec::new());

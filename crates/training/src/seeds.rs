@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 
-/// What a stream of random numbers is for.
+/// The purpose of a stream of random numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// Which rows of a single table are the test set.
@@ -24,7 +24,7 @@ pub(crate) enum Purpose {
         /// Position in the client list.
         client: usize,
     },
-    /// What one client does in one round: sample order, or a free rider's noise.
+    /// One client's draws in one round: sample order, or a free rider's noise.
     Local {
         /// Counted from 1.
         round: u32,

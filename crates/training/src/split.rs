@@ -1,10 +1,10 @@
 //! Who holds which samples.
 //!
-//! The paper's split: for every class one draw from a symmetric Dirichlet distribution says what share of that class
-//! each client holds, in the training and in the test samples alike. So that nobody is left with nothing, the
-//! largest class first reserves a floor of 100 training and 10 test samples for each client, but never more than
-//! half of that class. The authors look for the largest class of training and test samples separately, which breaks
-//! when the two differ; here the training samples decide.
+//! The paper's split: for every class one draw from a symmetric Dirichlet distribution says what share of
+//! that class each client holds, in the training and in the test samples alike. So that nobody is left with
+//! nothing, the largest class first reserves a floor of 100 training and 10 test samples for each client, but
+//! never more than half of that class. The authors look for the largest class of training and test samples
+//! separately, which breaks when the two differ; here the training samples decide.
 
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -37,8 +37,8 @@ const TEST_FLOOR: usize = 10;
 const MIN_CLIENTS: usize = secsv_federation::MIN_CLIENTS;
 
 impl Split {
-    /// Deals a data set's samples to `clients` clients named `client-1`, `client-2` ... (or as the data set names
-    /// them). Every sample goes to exactly one client, and every client gets at least one of each part.
+    /// Deals a data set's samples to `clients` clients named `client-1`, `client-2` ... (or as the data set
+    /// names them). Every sample goes to exactly one client, and every client gets at least one of each part.
     pub fn deal(self, dataset: &Dataset, clients: usize, seed: u64) -> Result<Vec<Silo>, TrainingError> {
         if !(MIN_CLIENTS..=MAX_CLIENTS).contains(&clients) {
             let expected = format!("{MIN_CLIENTS} to {MAX_CLIENTS}");
@@ -53,7 +53,8 @@ impl Split {
                 .collect::<Result<_, _>>()?,
             Self::Dirichlet { alpha } => return Err(bad_alpha(alpha)),
         };
-        // Rounding favours nobody in particular: shares are laid out in a fixed order and cut at rounded bounds.
+        // Rounding favours nobody in particular: shares are laid out in a fixed order and cut at rounded
+        // bounds.
         shares_of_class.iter_mut().for_each(|shares| normalise(shares));
         let largest = largest_class(&dataset.train, dataset.classes);
         let train = part(&dataset.train, &shares_of_class, largest, ("training", TRAIN_FLOOR), &mut random)?;
@@ -109,8 +110,8 @@ fn bad_alpha(alpha: f64) -> TrainingError {
     }
 }
 
-/// A symmetric Dirichlet draw, as logarithms of gamma variables so that a tiny alpha cannot underflow to nothing:
-/// Gamma(alpha) has the distribution of Gamma(alpha + 1) * U^(1/alpha).
+/// A symmetric Dirichlet draw, as logarithms of gamma variables so that a tiny alpha cannot underflow to
+/// nothing: Gamma(alpha) has the distribution of Gamma(alpha + 1) * U^(1/alpha).
 fn dirichlet(alpha: f64, clients: usize, random: &mut impl Rng) -> Result<Vec<f64>, TrainingError> {
     let gamma = Gamma::new(alpha + 1.0, 1.0).map_err(|_| bad_alpha(alpha))?;
     let logarithms: Vec<f64> = (0..clients)

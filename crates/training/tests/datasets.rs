@@ -1,4 +1,5 @@
-//! Data sets as a user loads them: the embedded ones always, the public ones where `SECSV_DATA` says they are.
+//! Data sets as a user loads them: the embedded ones always, the public ones where `SECSV_DATA` says they
+//! are.
 
 use std::error::Error;
 use std::io::Write;

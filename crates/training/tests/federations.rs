@@ -6,7 +6,7 @@ use std::path::Path;
 
 use secsv_federation::{ClientId, CollectiveTestSet, RoundId, RunDirectory, SampleSet, Weights, clear};
 use secsv_training::{
-    DatasetSource, Fault, LoadOptions, Loss, ModelKind, Outcome, Recipe, Split, TrainingError, train,
+    DatasetSource, Fault, LoadOptions, Loss, ModelKind, Recipe, Split, TrainingError, TrainingOutcome, train,
 };
 
 type Tested<T> = Result<T, Box<dyn Error>>;
@@ -16,7 +16,7 @@ fn run(
     model: ModelKind,
     out: &Path,
     adjust: impl FnOnce(&mut Recipe),
-) -> Tested<Outcome> {
+) -> Tested<TrainingOutcome> {
     let mut recipe = Recipe::new(source, model, 3);
     adjust(&mut recipe);
     let dataset = source.load(&LoadOptions { seed: recipe.seed, ..LoadOptions::default() })?;
@@ -41,10 +41,10 @@ fn files(directory: &Path) -> Tested<BTreeMap<String, Vec<u8>>> {
     Ok(found)
 }
 
-/// How many of all clients' test samples a model gets right, by the inference that evaluation uses.
+/// Number of all clients' test samples that a model gets right, by the inference that evaluation uses.
 fn right(run: &RunDirectory, model: &Weights) -> Tested<usize> {
     let tests = CollectiveTestSet::read(run)?;
-    let parameters = clear::Parameters::new(run.architecture(), model);
+    let parameters = clear::ModelParameters::new(run.architecture(), model);
     let all = SampleSet::all(tests.len());
     Ok(clear::correct_samples(run.architecture(), &parameters, &tests, &all).len())
 }
@@ -78,8 +78,8 @@ fn equal_seeds_give_equal_files() -> Tested<()> {
     Ok(())
 }
 
-/// The clear inference of `secsv_federation` (in double precision) reads the files and agrees with what training
-/// measured (in single precision), up to near-ties.
+/// The clear inference of `secsv_federation` (in double precision) reads the files and agrees with what
+/// training measured (in single precision), up to near-ties.
 #[test]
 fn written_models_score_as_they_did_in_training() -> Tested<()> {
     let place = tempfile::tempdir()?;
@@ -161,8 +161,9 @@ fn planted_faults_show_in_the_uploads() -> Tested<()> {
         faulty.clients[2].train_size, faulty.clients[1].train_size,
         "a copy is as large as its original"
     );
-    let right =
-        |outcome: &Outcome| right(&outcome.directory, &outcome.directory.local_model(&id(5)?, RoundId(1))?);
+    let right = |outcome: &TrainingOutcome| {
+        right(&outcome.directory, &outcome.directory.local_model(&id(5)?, RoundId(1))?)
+    };
     let (flipped, kept) = (right(&faulty)?, right(&honest)?);
     assert!(flipped * 3 < kept, "flipped labels teach nothing: {flipped} right against {kept}");
     Ok(())

@@ -7,7 +7,7 @@ use std::{
 };
 
 use nalgebra::DMatrix;
-use secsv_attacks::{View, directory::Directory, linear::correlation, operators::numbers};
+use secsv_attacks::{ClientView, directory::Directory, linear::correlation, operators::numbers};
 use secsv_evaluation::{EvaluationSettings, SecureEvaluator, evaluate};
 use secsv_federation::{RunDirectory, Weights};
 use secsv_protocol::{
@@ -90,15 +90,15 @@ impl Trained {
         self.run.local_model(&self.run.spec().clients[client].id, secsv_federation::RoundId(round)).unwrap()
     }
 
-    /// What the table says of it, before a run.
+    /// The table's sentence about it, before a run.
     pub fn exposure(&self, protocol: Protocol, together: bool) -> Exposure {
         let (run, settings) = (&self.run, settings(protocol, together));
         let federation = Federation::new(run.spec(), run.architecture(), |r| run.participants(r), settings);
         Exposure::new(&federation.unwrap()).unwrap()
     }
 
-    /// Runs a protocol on all coalitions of all rounds and has every party write down what it holds. `together` as exact values
-    /// are computed; otherwise round by round, as estimators and SampleSkip ask.
+    /// Runs a protocol on all coalitions of all rounds and has every party write down what it holds.
+    /// `together` as exact values are computed; otherwise round by round, as estimators and SampleSkip ask.
     pub fn views(&self, protocol: Protocol, together: bool) -> Views {
         let settings = settings(protocol, together);
         let costs = Some(typical_costs(settings.preset));
@@ -118,9 +118,9 @@ impl Trained {
     }
 }
 
-/// What the parties of a run hold.
+/// Views of the parties of a run.
 pub struct Views {
-    pub clients: Vec<View>,
+    pub clients: Vec<ClientView>,
     pub directory: Directory,
     pub exposure: Exposure,
     _place: TempDir,
@@ -151,7 +151,8 @@ impl Views {
 }
 
 impl Trained {
-    /// A server's share of samples has nothing to do with the samples: the attacks that succeed on outputs find noise in it.
+    /// A server's share of samples has nothing to do with the samples: the attacks that succeed on outputs
+    /// find noise in it.
     pub fn assert_shares_are_noise(&self, views: &Views) {
         for server in ["principal", "auxiliary"] {
             let shares = views.directory.data_shares(server).unwrap();

@@ -3,14 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Result;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use secsv_algebra::{Field, Matrix, Prg, Seed};
 use secsv_he::{
     HeError, Operations, Parameters, Preset, SecretKey, UnitCosts,
     clock::{Clock, fastest},
-    linear::{LayerShape, Layout, Method, multiply_into},
+    linear::{LayerShape, Layout, MatrixMethod, multiply_into},
     measure::{Implementation, KernelRow, kernel_rows},
-    planner::{LayerTask, Scope, plan_packed, predict},
+    planner::{LayerTask, PlannedWork, plan_packed, predict},
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +18,10 @@ use crate::output::Format;
 
 /// The shapes of the paper's Matrix Reducing table.
 const SHAPES: [(usize, usize); 7] = [(4, 300), (2, 48), (64, 256), (10, 64), (32, 64), (32, 32), (2, 32)];
-/// How often everything is timed, all of it before anything is timed again: a shared machine is slow for seconds on
-/// end, and the least of several times is what counts.
+/// How often everything is timed, all of it before anything is timed again: a shared machine is slow for
+/// seconds on end, and the least of several times is what counts.
 const ROUNDS: usize = 4;
-/// What one model's weights may take when ready to multiply.
+/// Bytes that one model's weights may take when ready to multiply.
 const MEMORY: usize = 300 << 20;
 
 /// Arguments of `secsv bench`.
@@ -36,37 +36,19 @@ enum What {
     /// Encrypted matrix products: the kernel, and every method at the paper's shapes.
     Linear {
         /// Encryption parameters of the matrix products (kernel rows are always `compact`).
-        #[arg(long, value_enum, default_value_t = PresetName::Standard)]
-        preset: PresetName,
+        #[arg(long, value_enum, default_value_t = Preset::Standard)]
+        preset: Preset,
     },
-}
-
-/// Presets on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum PresetName {
-    /// Degree 8192, 162 bits: replies flooded to 40 bits.
-    Standard,
-    /// Degree 4096, 109 bits: smaller, no statistical claim for replies.
-    Compact,
-}
-
-impl From<PresetName> for Preset {
-    fn from(name: PresetName) -> Self {
-        match name {
-            PresetName::Standard => Self::Standard,
-            PresetName::Compact => Self::Compact,
-        }
-    }
 }
 
 #[derive(Serialize)]
 struct Document {
-    kernel: Vec<Kernel>,
-    matmul: Vec<Product>,
+    kernel: Vec<KernelTime>,
+    matmul: Vec<ProductTime>,
 }
 
 #[derive(Serialize)]
-struct Kernel {
+struct KernelTime {
     name: &'static str,
     reuse: &'static str,
     threads: usize,
@@ -75,7 +57,7 @@ struct Kernel {
 
 /// One matrix method at one shape.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Product {
+pub struct ProductTime {
     /// Outputs and inputs of the layer.
     pub shape: [usize; 2],
     /// `squaring`, `reducing` or `packed`.
@@ -92,37 +74,37 @@ pub struct Product {
 
 /// Every method at the paper's shapes, under the `standard` preset.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Matmul {
+pub struct MatmulTimes {
     /// The ring's degree.
     pub degree: usize,
     /// One rotation, in microseconds.
     pub rotate_us: f64,
     /// The products.
-    pub products: Vec<Product>,
+    pub products: Vec<ProductTime>,
 }
 
 /// Times every method at the paper's shapes, `rounds` times, the fastest of each counting.
-pub fn matmul(rounds: usize) -> Result<Matmul> {
+pub fn matmul(rounds: usize) -> Result<MatmulTimes> {
     let parameters = Parameters::preset(Preset::Standard)?;
     let bench = Bench::new(&parameters)?;
     let mut products = Vec::new();
     for _ in 0..rounds {
         products = faster(products, bench.products()?, |p| &mut p.us_per_sample);
     }
-    Ok(Matmul { degree: parameters.degree(), rotate_us: bench.costs.rotate * 1e6, products })
+    Ok(MatmulTimes { degree: parameters.degree(), rotate_us: bench.costs.rotate * 1e6, products })
 }
 
 /// Runs the benchmark and prints it.
 pub fn run(args: &BenchArgs, format: Format) -> Result<()> {
     let What::Linear { preset } = args.what;
-    let parameters = Parameters::preset(preset.into())?;
+    let parameters = Parameters::preset(preset)?;
     eprintln!("measuring this machine's unit costs");
     let bench = Bench::new(&parameters)?;
     let (mut kernel, mut matmul) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
         eprintln!("round {round} of {ROUNDS}: the kernel and products of {} layers", SHAPES.len());
         kernel =
-            faster(kernel, kernel_rows()?.iter().map(Kernel::from).collect(), |k| &mut k.ns_per_slot_mac);
+            faster(kernel, kernel_rows()?.iter().map(KernelTime::from).collect(), |k| &mut k.ns_per_slot_mac);
         matmul = faster(matmul, bench.products()?, |p| &mut p.us_per_sample);
     }
     let document = Document { kernel, matmul };
@@ -159,7 +141,7 @@ impl Bench {
     }
 
     /// All methods at all shapes.
-    fn products(&self) -> Result<Vec<Product>, HeError> {
+    fn products(&self) -> Result<Vec<ProductTime>, HeError> {
         let mut products = Vec::new();
         for (d_out, d_in) in SHAPES {
             self.shape(LayerShape { d_out, d_in }, &mut products)?;
@@ -168,9 +150,9 @@ impl Bench {
     }
 
     /// All methods at one shape, each at its best batch size.
-    fn shape(&self, shape: LayerShape, rows: &mut Vec<Product>) -> Result<(), HeError> {
+    fn shape(&self, shape: LayerShape, rows: &mut Vec<ProductTime>) -> Result<(), HeError> {
         let mut contenders = Vec::new();
-        for method in [Method::Squaring, Method::Reducing] {
+        for method in [MatrixMethod::Squaring, MatrixMethod::Reducing] {
             let layout = Layout::new(&self.parameters, shape, method)?;
             contenders.push(self.half(&layout)?);
             // `compact` has no room for products of two ciphertexts.
@@ -180,12 +162,12 @@ impl Bench {
             }
         }
         let task = LayerTask { shape, samples: 1 << 20, models: 1, sums: 1, weight_bits: 0, memory: MEMORY };
-        let layout = plan_packed(&self.parameters, task, Scope::Products, &self.costs)?.layout;
+        let layout = plan_packed(&self.parameters, task, PlannedWork::Products, &self.costs)?.layout;
         contenders.push(self.half(&layout)?);
         for contender in &mut contenders {
             contender.seconds = fastest(&mut contender.once);
         }
-        rows.extend(contenders.iter().map(Product::from));
+        rows.extend(contenders.iter().map(ProductTime::from));
         Ok(())
     }
 
@@ -219,7 +201,7 @@ impl Bench {
             weight_bits: 0,
             memory: MEMORY,
         };
-        let predicted = predict(layout, task, Scope::Products, &self.costs).operations;
+        let predicted = predict(layout, task, PlannedWork::Products, &self.costs).operations;
         if predicted != counted {
             return Err(HeError::Count {
                 what: "predicted transforms",
@@ -269,7 +251,7 @@ impl Contender {
     }
 }
 
-impl From<&Contender> for Product {
+impl From<&Contender> for ProductTime {
     fn from(contender: &Contender) -> Self {
         let samples = contender.layout.batch();
         let LayerShape { d_out, d_in } = contender.layout.shape();
@@ -285,7 +267,7 @@ impl From<&Contender> for Product {
     }
 }
 
-impl From<&KernelRow> for Kernel {
+impl From<&KernelRow> for KernelTime {
     fn from(row: &KernelRow) -> Self {
         let name = match row.implementation {
             Implementation::Ours => "ours",
@@ -298,12 +280,18 @@ impl From<&KernelRow> for Kernel {
 }
 
 fn print_text(document: &Document, parameters: &Parameters, costs: &UnitCosts) {
+    print_kernel(&document.kernel);
+    print_unit_costs(parameters, costs);
+    print_products(&document.matmul);
+}
+
+fn print_kernel(rows: &[KernelTime]) {
     println!("Multiply-accumulate, ns per slot of one product (both parts, 109-bit modulus)");
     println!(
         "{:<10} {:>7} {:>10} {:>10} {:>10} {:>14}",
         "operands", "threads", "ours", "portable", "library", "library/ours"
     );
-    for group in document.kernel.chunks(3) {
+    for group in rows.chunks(3) {
         let [ours, portable, library] = group else { continue };
         let values = [ours, portable, library].map(|k| k.ns_per_slot_mac);
         let ratio = values[2] / values[0];
@@ -312,6 +300,9 @@ fn print_text(document: &Document, parameters: &Parameters, costs: &UnitCosts) {
             ours.reuse, ours.threads, values[0], values[1], values[2]
         );
     }
+}
+
+fn print_unit_costs(parameters: &Parameters, costs: &UnitCosts) {
     let micro = |seconds: f64| seconds * 1e6;
     println!(
         "\nUnit costs, microseconds (degree {}, {} bits)",
@@ -333,14 +324,16 @@ fn print_text(document: &Document, parameters: &Parameters, costs: &UnitCosts) {
         micro(costs.decrypt),
         micro(costs.weigh)
     );
+}
+
+fn print_products(products: &[ProductTime]) {
     println!("\nMatrix products, one thread, encoding included: microseconds and operations per sample");
     println!(
         "{:<8} {:<9} {:<5} {:>8} {:>12} {:>10} {:>10} {:>9} {:>9} {:>14}",
         "shape", "method", "B", "samples", "us/sample", "ct*pt", "ct*ct", "rotate", "ntt", "vs squaring"
     );
-    for product in &document.matmul {
-        let baseline = document
-            .matmul
+    for product in products {
+        let baseline = products
             .iter()
             .find(|p| p.shape == product.shape && p.encrypted == product.encrypted && p.method == "squaring");
         let ratio = baseline.map_or(f64::NAN, |b| b.us_per_sample / product.us_per_sample);

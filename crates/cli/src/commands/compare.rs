@@ -7,8 +7,8 @@ use secsv_evaluation::{EvaluationResult, EvaluationSettings};
 use secsv_federation::{RunDirectory, skip::SkipMode};
 use serde::Serialize;
 
-use super::protocols::{EncryptionArgs, ProtocolName, evaluate_run};
-use crate::{output::Format, target_file};
+use super::protocols::{EncryptionArgs, evaluate_run};
+use crate::{output::Format, output_file, protocol_name::ProtocolName};
 
 /// Arguments of `secsv compare`.
 #[derive(Args)]
@@ -30,7 +30,7 @@ pub struct CompareArgs {
 
 /// One protocol's row.
 #[derive(Serialize)]
-struct Row {
+struct ComparisonRow {
     /// Euclidean distance of the values from NSSV's; null if NSSV was not run.
     error: Option<f64>,
     /// Largest difference of one client's value.
@@ -43,21 +43,24 @@ struct Row {
 /// Runs the command.
 pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     if let Some(file) = &args.json {
-        target_file::check("--json", file)?;
+        output_file::check("--json", file)?;
     }
     let run = RunDirectory::open(&args.run)?;
     run.check()?;
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<ComparisonRow> = Vec::new();
     for &protocol in &args.protocols {
-        let can_skip = args.skip && protocol != ProtocolName::Hesv;
+        let can_skip = args.skip && protocol != ProtocolName::HESV;
         let skip = if can_skip { SkipMode::On } else { SkipMode::Off };
         let settings = EvaluationSettings { skip, ..EvaluationSettings::default() };
         let encryption =
-            if protocol == ProtocolName::Hesv { args.encryption.for_hesv() } else { args.encryption };
+            if protocol == ProtocolName::HESV { args.encryption.for_hesv() } else { args.encryption };
         let result = evaluate_run(&run, protocol, encryption, &settings)?;
-        rows.push(Row { error: None, largest_error: None, differing_counts: None, result });
+        rows.push(ComparisonRow { error: None, largest_error: None, differing_counts: None, result });
     }
-    let clear = rows.iter().find(|row| row.result.protocol == "nssv").map(|row| row.result.clone());
+    let clear = rows
+        .iter()
+        .find(|row| ProtocolName::of(&row.result) == Some(ProtocolName::Nssv))
+        .map(|row| row.result.clone());
     for row in &mut rows {
         if let Some(clear) = &clear {
             let differences: Vec<f64> =
@@ -70,7 +73,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
         }
     }
     if let Some(file) = &args.json {
-        target_file::write_whole(file, &serde_json::to_vec(&rows)?)?;
+        output_file::write(file, &serde_json::to_vec(&rows)?)?;
     }
     match format {
         Format::Json => println!("{}", serde_json::to_string(&rows)?),
@@ -79,7 +82,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[ComparisonRow]) -> String {
     let mut text = String::new();
     let Some(first) = rows.first() else { return text };
     let width = first.result.clients.iter().map(|id| id.as_str().len()).max().unwrap_or(0).max(26);
@@ -95,7 +98,7 @@ fn table(rows: &[Row]) -> String {
         }
         text.push('\n');
     }
-    let mut line = |name: &str, cell: &dyn Fn(&Row) -> String| {
+    let mut line = |name: &str, cell: &dyn Fn(&ComparisonRow) -> String| {
         let _ = write!(text, "{name:width$}");
         rows.iter().for_each(|row| {
             let _ = write!(text, "  {:>12}", cell(row));

@@ -1,5 +1,5 @@
-//! `secsv demo`: the main job on embedded data, with every party: five hospitals train a model together, one of them
-//! with corrupted labels, and learn what each contributed, and who could do what with whose patients.
+//! `secsv demo`: the main job on embedded data, with every party: five hospitals train a model together, one
+//! of them with corrupted labels, and learn what each contributed, and who could do what with whose patients.
 
 use std::{path::PathBuf, time::Instant};
 
@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::{
     evaluate::protection,
-    protocols::{EncryptionArgs, ProtocolName, evaluate_run},
+    protocols::{EncryptionArgs, evaluate_run},
 };
-use crate::{output::Format, report::render, target_file};
+use crate::{output::Format, output_file, protocol_name::ProtocolName, report::render};
 
 /// Arguments of `secsv demo`.
 #[derive(Args)]
@@ -29,7 +29,7 @@ const CORRUPTED: &str = "west";
 const SEED: u64 = 1;
 
 #[derive(Serialize)]
-struct Outcome {
+struct DemoOutcome {
     train_s: f64,
     corrupted: &'static str,
     secsv: EvaluationResult,
@@ -39,19 +39,19 @@ struct Outcome {
 
 /// Runs the demonstration.
 pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
-    target_file::check("--report", &args.report)?;
+    output_file::check("--report", &args.report)?;
     let started = Instant::now();
     let directory = tempfile::tempdir()?;
     let run = train_hospitals(&directory.path().join("run"))?;
     let train_s = started.elapsed().as_secs_f64();
     let settings = EvaluationSettings::default();
-    let secsv = evaluate_run(&run, ProtocolName::Secsv, EncryptionArgs::USUAL, &settings)?;
+    let secsv = evaluate_run(&run, ProtocolName::SECSV, EncryptionArgs::USUAL, &settings)?;
     let nssv = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
-    target_file::write_whole(&args.report, render(&secsv, &run.spec().name).as_bytes())?;
-    let outcome = Outcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };
+    output_file::write(&args.report, render(&secsv, &run.spec().name).as_bytes())?;
+    let outcome = DemoOutcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };
     match format {
         Format::Json => println!("{}", serde_json::to_string(&outcome)?),
-        Format::Text => tell(&outcome, started.elapsed().as_secs_f64()),
+        Format::Text => print_outcome(&outcome, started.elapsed().as_secs_f64()),
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ fn train_hospitals(out: &std::path::Path) -> Result<RunDirectory> {
     Ok(run)
 }
 
-fn tell(outcome: &Outcome, elapsed: f64) {
+fn print_outcome(outcome: &DemoOutcome, elapsed: f64) {
     let result = &outcome.secsv;
     let samples = result.utilities.first().map_or(0, |utility| utility.total);
     println!(

@@ -11,10 +11,10 @@ use secsv_evaluation::{EvaluationResult, EvaluationSettings, SecurityResult, vie
 use secsv_federation::RunDirectory;
 
 use super::{
-    protocols::{EncryptionArgs, ProtocolName, evaluate_with_views},
+    protocols::{EncryptionArgs, evaluate_with_views},
     valuation::ValuationArgs,
 };
-use crate::{failure::BadInput, output::Format, report::render, target_file};
+use crate::{failure::BadInput, output::Format, output_file, protocol_name::ProtocolName, report::render};
 
 /// Arguments of `secsv evaluate`.
 #[derive(Args)]
@@ -40,8 +40,8 @@ pub struct EvaluateArgs {
     /// Also write a report for people to this file: HTML that needs nothing else.
     #[arg(long)]
     report: Option<PathBuf>,
-    /// Also write what each party saw, as files that NumPy reads (docs/VIEWS.md), to this directory, new or empty. They hold
-    /// samples, models and activations: as sensitive as the run directory.
+    /// Also write what each party saw, as files that NumPy reads (docs/VIEWS.md), to this directory, new or
+    /// empty. They hold samples, models and activations: as sensitive as the run directory.
     #[arg(long, value_name = "DIR")]
     views: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ pub struct EvaluateArgs {
 pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     let settings = settings(args)?;
     for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
-        file.as_deref().map_or(Ok(()), |file| target_file::check(setting, file))?;
+        file.as_deref().map_or(Ok(()), |file| output_file::check(setting, file))?;
     }
     if let Some(directory) = &args.views {
         check_views(args.protocol, directory)?;
@@ -60,10 +60,10 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     let views = args.views.as_deref();
     let result = evaluate_with_views(&run, args.protocol, args.encryption, &settings, views)?;
     if let Some(file) = &args.json {
-        target_file::write_whole(file, &serde_json::to_vec(&result)?)?;
+        output_file::write(file, &serde_json::to_vec(&result)?)?;
     }
     if let Some(file) = &args.report {
-        target_file::write_whole(file, render(&result, &run.spec().name).as_bytes())?;
+        output_file::write(file, render(&result, &run.spec().name).as_bytes())?;
     }
     match format {
         Format::Json => println!("{}", serde_json::to_string(&result)?),
@@ -140,7 +140,7 @@ fn errors_head(result: &EvaluationResult) -> &'static str {
     if result.standard_error.is_some() { "  standard error" } else { "" }
 }
 
-/// What a secure run cost, and whom it exposed to whom.
+/// Costs of a secure run, and whom it exposed to whom.
 pub fn protection(result: &EvaluationResult, security: &SecurityResult) -> String {
     let mut text = String::new();
     let bytes: u64 = result.traffic.iter().map(|link| link.bytes).sum();
@@ -153,17 +153,22 @@ pub fn protection(result: &EvaluationResult, security: &SecurityResult) -> Strin
         bytes as f64 / (1 << 20) as f64,
         result.messages.iter().map(|m| m.messages).sum::<u64>()
     );
-    if let Some(bits) = security.statistical_bits_per_reply.filter(|_| security.statistical_claim) {
-        let run = f64::from(bits) - (security.replies.max(1) as f64).log2();
-        let _ = writeln!(
-            text,
-            "statistical distance: {bits} bits per reply, {run:.0} bits for all {} replies",
-            security.replies
-        );
-    } else if security.statistical_bits_per_reply.is_some() {
-        let _ =
-            writeln!(text, "statistical distance: these parameters make no claim (--preset standard does)");
-    }
+    text.push_str(&statistical_distance(security));
     let _ = write!(text, "{}", security.exposure);
     text
+}
+
+/// The line on flooding, where replies are flooded.
+pub fn statistical_distance(security: &SecurityResult) -> String {
+    match security.statistical_bits_per_reply {
+        None => String::new(),
+        Some(bits) if security.statistical_claim => {
+            let run = f64::from(bits) - (security.replies.max(1) as f64).log2();
+            let replies = security.replies;
+            format!("statistical distance: {bits} bits per reply, {run:.0} bits for all {replies} replies\n")
+        }
+        Some(_) => {
+            "statistical distance: these parameters make no claim (--preset standard does)\n".to_owned()
+        }
+    }
 }

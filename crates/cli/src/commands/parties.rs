@@ -15,9 +15,9 @@ use secsv_node::{
 use super::evaluate::table;
 use crate::{
     failure::BadInput,
-    output::{Format, Progress},
+    output::{Format, ProgressReport},
+    output_file,
     report::render,
-    target_file,
 };
 
 /// Arguments of `secsv principal`.
@@ -31,8 +31,8 @@ pub struct PrincipalArgs {
     /// Listen here instead of at the address in the federation file.
     #[arg(long)]
     listen: Option<String>,
-    /// Where the status pages are (/, /metrics, /status.json, /healthz): a port of loopback unless told otherwise; 0 lets the
-    /// system choose one, which the log names.
+    /// Where the status pages are (/, /metrics, /status.json, /healthz): a port of loopback unless told
+    /// otherwise; 0 lets the system choose one, which the log names.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     status: Option<SocketAddr>,
     /// Seconds after which others decrypt what a client that stays away was to decrypt.
@@ -73,8 +73,8 @@ pub struct ClientArgs {
     /// Where it keeps what it must not forget: killed and started again with the same directory, it goes on.
     #[arg(long)]
     state: PathBuf,
-    /// The word by which the owner accepts what others can do with its samples and models: without it the client says what
-    /// that is, and the word, and ends.
+    /// The word by which the owner accepts what others can do with its samples and models: without it the
+    /// client says what that is, and the word, and ends.
     #[arg(long, value_name = "WORD")]
     accept_exposure: Option<String>,
     /// The word by which the owner accepts another session over samples that were in one before.
@@ -94,7 +94,7 @@ const DELIVERY: Duration = Duration::from_secs(600);
 /// Runs `secsv principal`.
 pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
-        file.as_deref().map_or(Ok(()), |file| target_file::check(setting, file))?;
+        file.as_deref().map_or(Ok(()), |file| output_file::check(setting, file))?;
     }
     let away_after = Duration::try_from_secs_f64(args.away_after).map_err(|_| BadInput {
         setting: "--away-after",
@@ -106,7 +106,7 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     let name = kit.federation.federation.name.clone();
     let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
     let options = PrincipalOptions { node, away_after, wait_to_deliver: DELIVERY };
-    let bar = Progress::new("coalitions", 0);
+    let bar = ProgressReport::new("coalitions", 0);
     let observe = |progress: secsv_evaluation::Progress| {
         bar.advance(progress.tested as u64, progress.asked as u64);
         let secsv_evaluation::Progress { round, tested, asked } = progress;
@@ -140,10 +140,10 @@ pub(super) fn check_listen(listen: Option<&str>) -> Result<(), BadInput> {
 
 fn write(args: &PrincipalArgs, result: &EvaluationResult, name: &str) -> anyhow::Result<()> {
     if let Some(file) = &args.json {
-        target_file::write_whole(file, &serde_json::to_vec(result)?)?;
+        output_file::write(file, &serde_json::to_vec(result)?)?;
     }
     if let Some(file) = &args.report {
-        target_file::write_whole(file, render(result, name).as_bytes())?;
+        output_file::write(file, render(result, name).as_bytes())?;
     }
     Ok(())
 }

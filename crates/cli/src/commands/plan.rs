@@ -5,14 +5,16 @@ mod table;
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use secsv_evaluation::Plan;
 use secsv_federation::{RunDirectory, skip::SkipMode};
-use secsv_protocol::decryptors::Protocol;
 use secsv_shapley::Method;
 
-use super::protocols::{EncryptionArgs, ProtocolName};
-use crate::{failure::BadInput, output::Format};
+use super::protocols::EncryptionArgs;
+use crate::{failure::BadInput, output::Format, protocol_name::ProtocolName};
 use seconds::{Rates, stopwatch};
 
 /// How long an exact evaluation of a run that has been checked would take on this machine, by its plan.
@@ -35,18 +37,18 @@ pub struct PlanArgs {
     #[arg(long, value_enum)]
     protocol: ProtocolName,
     /// Whether samples that two models predict right will be skipped on their aggregate.
-    #[arg(long, value_enum, default_value_t = Skip::Off)]
-    skip: Skip,
+    #[arg(long, value_parser = planned_modes(), default_value = SkipMode::Off.name())]
+    skip: SkipMode,
     #[command(flatten)]
     encryption: EncryptionArgs,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Skip {
-    /// Wherever the rule allows it: costs are a range.
-    On,
-    /// Never: operations and bytes are exact.
-    Off,
+/// Modes that can be planned for.
+fn planned_modes() -> impl TypedValueParser<Value = SkipMode> {
+    let on = PossibleValue::new(SkipMode::On.name()).help("Wherever the rule allows it: costs are a range");
+    let off = PossibleValue::new(SkipMode::Off.name()).help("Never: operations and bytes are exact");
+    PossibleValuesParser::new([on, off])
+        .map(|name| if name == SkipMode::On.name() { SkipMode::On } else { SkipMode::Off })
 }
 
 /// Runs the command.
@@ -59,20 +61,11 @@ pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
         }
         .into());
     };
-    if protocol == Protocol::Hesv && args.skip == Skip::On {
-        return Err(BadInput {
-            setting: "--skip",
-            expected: "off with hesv: its server learns counts, not which samples are right",
-            found: "on".to_owned(),
-        }
-        .into());
-    }
-    let skip = if args.skip == Skip::On { SkipMode::On } else { SkipMode::Off };
-    let settings = args.encryption.settings(protocol, skip, Method::Exact)?;
+    let settings = args.encryption.settings(protocol, args.skip, Method::Exact)?;
     let begun = stopwatch();
     let run = RunDirectory::open(&args.run)?;
     run.check()?;
-    let plan = Plan::new(&run, settings, args.skip == Skip::On)?;
+    let plan = Plan::new(&run, settings, args.skip == SkipMode::On)?;
     let reading = begun();
     let rates = Rates::measure(&plan, reading)?;
     let result = plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work));

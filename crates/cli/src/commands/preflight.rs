@@ -23,8 +23,8 @@ pub struct PreflightArgs {
     /// Where a server will listen, if not at the address in the federation file.
     #[arg(long)]
     listen: Option<String>,
-    /// The word by which a client's owner accepts what others can do with its samples and models: without it that is told,
-    /// and the word, and nothing is checked.
+    /// The word by which a client's owner accepts what others can do with its samples and models: without it
+    /// that is told, and the word, and nothing is checked.
     #[arg(long, value_name = "WORD")]
     accept_exposure: Option<String>,
 }

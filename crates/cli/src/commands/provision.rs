@@ -8,10 +8,10 @@ use secsv_node::kit::{Address, AddressError, Provision, Request, Servers, Sessio
 use secsv_protocol::exposure::NO_AGGREGATOR;
 
 use super::{
-    protocols::{EncryptionArgs, ProtocolName, check_skip},
+    protocols::{EncryptionArgs, check_estimator},
     valuation::ValuationArgs,
 };
-use crate::{failure::BadInput, output::Format};
+use crate::{failure::BadInput, output::Format, protocol_name::ProtocolName};
 
 /// Arguments of `secsv provision`.
 #[derive(Args)]
@@ -21,7 +21,8 @@ pub struct ProvisionArgs {
     /// The directory with everybody's requests (*.request.toml).
     #[arg(long, required_unless_present = "generate_keys", conflicts_with = "generate_keys")]
     requests: Option<PathBuf>,
-    /// Make everybody's private keys here as well: for trials, because whoever has them can speak for everybody.
+    /// Make everybody's private keys here as well: for trials, because whoever has them can speak for
+    /// everybody.
     #[arg(long)]
     generate_keys: bool,
     /// Where the principal will listen.
@@ -40,7 +41,7 @@ pub struct ProvisionArgs {
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     /// How models are tested.
-    #[arg(long, value_enum, default_value_t = ProtocolName::Secsv)]
+    #[arg(long, value_enum, default_value_t = ProtocolName::SECSV)]
     protocol: ProtocolName,
     #[command(flatten)]
     encryption: EncryptionArgs,
@@ -74,7 +75,7 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     }
     let evaluation = args.valuation.settings();
     evaluation.estimator.check().map_err(secsv_evaluation::Error::from)?;
-    check_skip(protocol, &evaluation)?;
+    check_estimator(&evaluation)?;
     let session = SessionSpec::new(
         args.encryption.settings(protocol, evaluation.skip, evaluation.method)?,
         &evaluation,

@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use clap::Args;
 use secsv_evaluation::EvaluationResult;
 
-use crate::{failure::BadInput, output::Format, report::render, target_file};
+use crate::{failure::BadInput, output::Format, output_file, report::render};
 
 /// Arguments of `secsv report`.
 #[derive(Args)]
@@ -22,7 +22,7 @@ pub struct ReportArgs {
 
 /// Runs the command.
 pub fn run(args: &ReportArgs, format: Format) -> anyhow::Result<()> {
-    target_file::check("--out", &args.out)?;
+    output_file::check("--out", &args.out)?;
     let unreadable = |found: String| BadInput {
         setting: "RESULT",
         expected: "a result of `secsv evaluate --json`",
@@ -34,7 +34,7 @@ pub fn run(args: &ReportArgs, format: Format) -> anyhow::Result<()> {
         serde_json::from_slice(&text).map_err(|error| unreadable(format!("{shown}: {error}")))?;
     let name = || args.result.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let title = args.title.clone().unwrap_or_else(name);
-    target_file::write_whole(&args.out, render(&result, &title).as_bytes())?;
+    output_file::write(&args.out, render(&result, &title).as_bytes())?;
     match format {
         Format::Text => println!("{}", args.out.display()),
         Format::Json => println!("{}", serde_json::json!({ "report": args.out })),

@@ -6,19 +6,20 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use secsv_federation::ClientId;
 use secsv_training::{
-    BankAgeCodes, Dataset, DatasetSource, Event, Fault, LoadOptions, Loss, ModelKind, Outcome, Recipe, Silo,
-    Split, train,
+    BankAgeCodes, Dataset, DatasetSource, Fault, LoadOptions, Loss, ModelKind, Recipe, Silo, Split,
+    TrainingEvent, TrainingOutcome, train,
 };
 use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::BadInput;
-use crate::output::{Format, Progress};
+use crate::output::{Format, ProgressReport};
 
 /// Arguments of `secsv train`.
 #[derive(Args)]
 pub struct TrainArgs {
-    /// breast-cancer, digits (embedded); mnist, bank, agnews, mirna, heart (with --data); or a .csv or .npz file
+    /// breast-cancer, digits (embedded); mnist, bank, agnews, mirna, heart (with --data); or a .csv or .npz
+    /// file
     #[arg(long)]
     dataset: DatasetSource,
     /// The model; by default the paper's for the data set (mnist: cnn, mirna: gru, otherwise logistic)
@@ -152,7 +153,7 @@ pub fn run(args: &TrainArgs, format: Format) -> anyhow::Result<()> {
     let (kind, silos) = deal(args, &dataset)?;
     let recipe = recipe(args, &dataset)?;
     let loaded_s = started.elapsed().as_secs_f64();
-    let progress = Progress::new(
+    let progress = ProgressReport::new(
         "training",
         u64::from(recipe.rounds) * silos.len() as u64 * u64::from(recipe.local.epochs),
     );
@@ -232,10 +233,10 @@ fn recipe(args: &TrainArgs, dataset: &Dataset) -> anyhow::Result<Recipe> {
     Ok(recipe)
 }
 
-fn observe(event: &Event<'_>, progress: &Progress, format: Format) {
+fn observe(event: &TrainingEvent<'_>, progress: &ProgressReport, format: Format) {
     match event {
-        Event::EpochFinished { .. } => progress.step(),
-        Event::RoundFinished(round) => {
+        TrainingEvent::EpochFinished { .. } => progress.step(),
+        TrainingEvent::RoundFinished(round) => {
             let accuracy = round.accuracy();
             let record = json!({"event": "round", "round": round.round, "accuracy": accuracy});
             progress.note(format!("accuracy {accuracy:.4}"), &record);
@@ -254,7 +255,7 @@ fn observe(event: &Event<'_>, progress: &Progress, format: Format) {
     }
 }
 
-/// What `--format json` prints.
+/// The document that `--format json` prints.
 #[derive(Serialize)]
 struct Report {
     out: PathBuf,
@@ -272,7 +273,7 @@ struct Report {
     initial_accuracy: f64,
     rounds: Vec<RoundReport>,
     notes: Vec<String>,
-    timing: Timing,
+    timing: TrainingTime,
 }
 
 #[derive(Serialize)]
@@ -294,7 +295,7 @@ struct RoundReport {
 }
 
 #[derive(Serialize)]
-struct Timing {
+struct TrainingTime {
     load_s: f64,
     wall_s: f64,
 }
@@ -305,7 +306,7 @@ impl Report {
         dataset: &Dataset,
         recipe: &Recipe,
         split: SplitKind,
-        outcome: &Outcome,
+        outcome: &TrainingOutcome,
         (load_s, wall_s): (f64, f64),
     ) -> Self {
         let faults =
@@ -340,7 +341,7 @@ impl Report {
                 / outcome.rounds.first().map_or(1, |r| r.total) as f64,
             rounds: rounds.collect(),
             notes: dataset.notes.clone(),
-            timing: Timing { load_s, wall_s },
+            timing: TrainingTime { load_s, wall_s },
         }
     }
 

@@ -1,26 +1,26 @@
 //! How values are computed from tests: what `evaluate` and `provision` have in common.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use secsv_evaluation::EvaluationSettings;
 use secsv_federation::skip::SkipMode;
-use secsv_shapley::{Method, Settings, StopRule};
+use secsv_shapley::{EstimatorSettings, Method, StopRule};
 
 /// Arguments about skipping and estimating.
 #[derive(Args)]
 pub struct ValuationArgs {
     /// Whether samples that two models predict right are skipped on their aggregate.
-    #[arg(long, value_enum, default_value_t = Skip::Off)]
-    skip: Skip,
+    #[arg(long, value_enum, default_value_t = SkipMode::Off)]
+    skip: SkipMode,
     #[arg(long, default_value_t = Method::Exact, value_parser = method, help = methods())]
     estimator: Method,
     /// What everything random follows from.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Euclidean error of a round's values that permutation sampling and group testing aim for ...
-    #[arg(long, default_value_t = Settings::default().epsilon)]
+    #[arg(long, default_value_t = EstimatorSettings::default().epsilon)]
     epsilon: f64,
     /// ... except with this probability.
-    #[arg(long, default_value_t = Settings::default().delta)]
+    #[arg(long, default_value_t = EstimatorSettings::default().delta)]
     delta: f64,
     /// Samples that the estimator takes in each round, instead of what it would.
     #[arg(long)]
@@ -31,16 +31,6 @@ pub struct ValuationArgs {
     /// Stop sampling after this many tests.
     #[arg(long)]
     max_tests: Option<usize>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Skip {
-    /// Wherever the rule allows it.
-    On,
-    /// Never.
-    Off,
-    /// Where it saves work.
-    Auto,
 }
 
 fn methods() -> String {
@@ -57,12 +47,8 @@ impl ValuationArgs {
     pub fn settings(&self) -> EvaluationSettings {
         let stop = StopRule { standard_error: self.max_error, elapsed: None, tests: self.max_tests };
         let (seed, epsilon, delta, samples) = (self.seed, self.epsilon, self.delta, self.samples);
-        let estimator = Settings { seed, epsilon, delta, samples, stop, ..Settings::default() };
-        let skip = match self.skip {
-            Skip::On => SkipMode::On,
-            Skip::Off => SkipMode::Off,
-            Skip::Auto => SkipMode::Auto,
-        };
-        EvaluationSettings { method: self.estimator, estimator, skip, verify_skip: false }
+        let estimator =
+            EstimatorSettings { seed, epsilon, delta, samples, stop, ..EstimatorSettings::default() };
+        EvaluationSettings { method: self.estimator, estimator, skip: self.skip, verify_skip: false }
     }
 }

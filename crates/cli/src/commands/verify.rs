@@ -13,8 +13,8 @@ pub struct VerifyArgs {
     /// State directories of parties, or copies of them.
     #[arg(required = true)]
     states: Vec<PathBuf>,
-    /// A copy of the result to look at instead of the one in the principal's state directory. Without the principal's log it is
-    /// held against the values that others received.
+    /// A copy of the result to look at instead of the one in the principal's state directory. Without the
+    /// principal's log it is held against the values that others received.
     #[arg(long)]
     result: Option<PathBuf>,
 }

@@ -1,6 +1,7 @@
 //! Numbers as people read them.
 
-/// A value in points: one point is one more right answer per hundred test cases. A real minus sign, and a sign always.
+/// A value in points: one point is one more right answer per hundred test cases. A real minus sign, and a
+/// sign always.
 pub fn points(value: f64) -> String {
     let points = 100.0 * value;
     let digits = if points.abs() < 0.995 { 3 } else { 2 };

@@ -7,9 +7,9 @@ use secsv_federation::{ClientId, RoundId};
 use secsv_evaluation::EvaluationResult;
 
 /// Clients by round.
-pub struct Attendance<'a>(BTreeMap<RoundId, BTreeSet<&'a ClientId>>);
+pub struct RoundAttendance<'a>(BTreeMap<RoundId, BTreeSet<&'a ClientId>>);
 
-impl<'a> Attendance<'a> {
+impl<'a> RoundAttendance<'a> {
     /// Reads the coalitions.
     pub fn of(result: &'a EvaluationResult) -> Self {
         let mut largest: BTreeMap<RoundId, &[ClientId]> = BTreeMap::new();
@@ -27,7 +27,7 @@ impl<'a> Attendance<'a> {
         self.0.get(&round).is_some_and(|present| present.contains(client))
     }
 
-    /// How many took part.
+    /// Number of clients that took part.
     pub fn count(&self, round: RoundId) -> usize {
         self.0.get(&round).map_or(0, BTreeSet::len)
     }

@@ -8,7 +8,7 @@ use secsv_federation::{ClientId, RoundId};
 
 use super::{
     amounts::{count, percent},
-    attendance::Attendance,
+    attendance::RoundAttendance,
     framed, section,
 };
 
@@ -16,7 +16,7 @@ use super::{
 const MAX_ROWS: usize = 400;
 
 /// Round, members, share right, counts.
-pub fn table(result: &EvaluationResult, attendance: &Attendance<'_>) -> Markup {
+pub fn table(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
     let chosen = choose(&result.utilities, MAX_ROWS);
     let is_cut = chosen.len() < result.utilities.len();
     section(
@@ -38,7 +38,7 @@ pub fn table(result: &EvaluationResult, attendance: &Attendance<'_>) -> Markup {
     )
 }
 
-fn rows(result: &EvaluationResult, attendance: &Attendance<'_>, chosen: &[&UtilityResult]) -> Markup {
+fn rows(result: &EvaluationResult, attendance: &RoundAttendance<'_>, chosen: &[&UtilityResult]) -> Markup {
     let is_verified = result.utilities.iter().any(|utility| utility.wrongly_skipped.is_some());
     html! {
         table {

@@ -14,17 +14,18 @@ const WIDTH: f64 = 1000.0;
 
 /// One row per client: name, points, bar, and the reach of one standard error.
 pub fn bars(result: &EvaluationResult) -> Markup {
-    let mut rows: Vec<Row> = result
+    let mut rows: Vec<ContributionRow> = result
         .clients
         .iter()
-        .map(|id| Row {
+        .map(|id| ContributionRow {
             id,
             value: result.fsv.get(id).copied().unwrap_or_default(),
             error: result.standard_error.as_ref().and_then(|errors| errors.get(id)).copied(),
         })
         .collect();
     rows.sort_by(|a, b| b.value.total_cmp(&a.value));
-    let scale = Scale::over(rows.iter().flat_map(|row| [row.value - row.reach(), row.value + row.reach()]));
+    let scale =
+        BarScale::over(rows.iter().flat_map(|row| [row.value - row.reach(), row.value + row.reach()]));
     section(
         "contributions",
         "Contributions",
@@ -49,25 +50,25 @@ pub fn bars(result: &EvaluationResult) -> Markup {
     )
 }
 
-struct Row<'a> {
+struct ContributionRow<'a> {
     id: &'a ClientId,
     value: f64,
     error: Option<f64>,
 }
 
-impl Row<'_> {
+impl ContributionRow<'_> {
     fn reach(&self) -> f64 {
         self.error.unwrap_or_default()
     }
 }
 
 /// Values to places on a drawing; zero is always on it.
-pub struct Scale {
+pub struct BarScale {
     low: f64,
     high: f64,
 }
 
-impl Scale {
+impl BarScale {
     /// A scale that holds all these values.
     pub fn over(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) =
@@ -81,7 +82,7 @@ impl Scale {
     }
 }
 
-fn bar(row: &Row<'_>, scale: &Scale) -> Markup {
+fn bar(row: &ContributionRow<'_>, scale: &BarScale) -> Markup {
     let place = |value: f64| scale.at(value, WIDTH);
     let (zero, end) = (place(0.0), place(row.value));
     let (from, width) = (zero.min(end), (zero - end).abs());

@@ -1,4 +1,4 @@
-//! What the evaluation took: tests skipped, time, traffic, operations, parameters.
+//! Costs of the evaluation: tests skipped, time, traffic, operations, parameters.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
     framed, section,
 };
 
-/// How many cases were not tested, by round.
+/// Number of cases that were not tested, by round.
 pub fn skipped(result: &EvaluationResult) -> Markup {
     let mut by_round: BTreeMap<RoundId, Skips> = BTreeMap::new();
     for utility in &result.utilities {
@@ -138,7 +138,7 @@ fn link_table(links: &[&Traffic]) -> Markup {
 
 /// Operations on ciphertexts.
 pub fn operations(result: &EvaluationResult) -> Markup {
-    let Operations { ct_pt_mul, ct_ct_mul, rotate, ntt, encrypt, decrypt } = result.operations.clone();
+    let Operations { ct_pt_mul, ct_ct_mul, rotate, ntt, encrypt, decrypt } = result.operations;
     let rows = [
         ("encrypted times plain", ct_pt_mul),
         ("encrypted times encrypted", ct_ct_mul),
@@ -154,7 +154,7 @@ pub fn operations(result: &EvaluationResult) -> Markup {
     section("operations", "Operations on encrypted numbers", pairs("Operation", "Number", rows))
 }
 
-/// What the run can be repeated with.
+/// Settings that the run can be repeated with.
 pub fn parameters(result: &EvaluationResult) -> Markup {
     let mut rows = vec![
         ("protocol".to_owned(), result.protocol.clone()),

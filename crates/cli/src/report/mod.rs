@@ -1,4 +1,5 @@
-//! The report: one HTML file that needs nothing else, neither a network nor scripts, readable on a phone and on paper.
+//! The report: one HTML file that needs nothing else, neither a network nor scripts, readable on a phone and
+//! on paper.
 
 mod amounts;
 mod attendance;
@@ -11,7 +12,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use attendance::Attendance;
+use attendance::RoundAttendance;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use secsv_evaluation::EvaluationResult;
@@ -20,7 +21,7 @@ const STYLE: &str = include_str!("style.css");
 
 /// The whole file. Everything that comes from outside (`title`, names, parameters) is escaped.
 pub fn render(result: &EvaluationResult, title: &str) -> String {
-    let attendance = Attendance::of(result);
+    let attendance = RoundAttendance::of(result);
     let page = html! {
         (DOCTYPE)
         html lang="en" {

@@ -8,8 +8,8 @@ use secsv_federation::ClientId;
 
 use super::{
     amounts::{plus_minus, points},
-    attendance::Attendance,
-    contributions::Scale,
+    attendance::RoundAttendance,
+    contributions::BarScale,
     framed, section,
 };
 
@@ -21,11 +21,11 @@ const MARGIN: f64 = 8.0;
 const ROUNDS_A_TABLE: usize = 10;
 
 /// One small drawing per client, all to the same scale.
-pub fn lines(result: &EvaluationResult, attendance: &Attendance<'_>) -> Markup {
+pub fn lines(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
     if result.ssv.len() < 2 {
         return html! {};
     }
-    let scale = Scale::over(values(result));
+    let scale = BarScale::over(values(result));
     let (low, high) =
         (values(result).fold(f64::INFINITY, f64::min), values(result).fold(f64::NEG_INFINITY, f64::max));
     let (first, last) = (&result.ssv[0], &result.ssv[result.ssv.len() - 1]);
@@ -51,7 +51,7 @@ fn values(result: &EvaluationResult) -> impl Iterator<Item = f64> + '_ {
 }
 
 /// The numbers behind the drawings.
-pub fn tables(result: &EvaluationResult, attendance: &Attendance<'_>) -> Markup {
+pub fn tables(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
     section(
         "values",
         "Values",
@@ -66,7 +66,7 @@ pub fn tables(result: &EvaluationResult, attendance: &Attendance<'_>) -> Markup 
 
 fn table(
     result: &EvaluationResult,
-    attendance: &Attendance<'_>,
+    attendance: &RoundAttendance<'_>,
     rounds: &[RoundResult],
     with_sum: bool,
 ) -> Markup {
@@ -105,7 +105,12 @@ fn cell(value: Option<&f64>, error: Option<&f64>) -> Markup {
     }
 }
 
-fn line(id: &ClientId, result: &EvaluationResult, attendance: &Attendance<'_>, scale: &Scale) -> Markup {
+fn line(
+    id: &ClientId,
+    result: &EvaluationResult,
+    attendance: &RoundAttendance<'_>,
+    scale: &BarScale,
+) -> Markup {
     let rounds = &result.ssv;
     let step = (WIDTH - 2.0 * MARGIN) / (rounds.len() - 1) as f64;
     let y = |value: f64| HEIGHT - MARGIN - scale.at(value, HEIGHT - 2.0 * MARGIN);
@@ -138,11 +143,11 @@ fn line(id: &ClientId, result: &EvaluationResult, attendance: &Attendance<'_>, s
     }
 }
 
-fn value_of(id: &ClientId, round: &RoundResult, attendance: &Attendance<'_>) -> Option<f64> {
+fn value_of(id: &ClientId, round: &RoundResult, attendance: &RoundAttendance<'_>) -> Option<f64> {
     round.values.get(id).copied().filter(|_| attendance.includes(round.round, id))
 }
 
-fn spoken(id: &ClientId, rounds: &[RoundResult], attendance: &Attendance<'_>) -> String {
+fn spoken(id: &ClientId, rounds: &[RoundResult], attendance: &RoundAttendance<'_>) -> String {
     let of_round = |round: &RoundResult| match value_of(id, round, attendance) {
         Some(value) => format!("round {}: {}", round.round, points(value)),
         None => format!("round {}: absent", round.round),

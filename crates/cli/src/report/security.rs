@@ -55,7 +55,7 @@ pub fn disclosed(result: &EvaluationResult) -> Markup {
     }
 }
 
-/// What flooding keeps, for one reply and for all.
+/// Statistical distance that flooding keeps, for one reply and for all.
 fn distance(security: &SecurityResult) -> Markup {
     html! {
         @match security.statistical_bits_per_reply {

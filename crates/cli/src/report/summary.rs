@@ -4,12 +4,14 @@ use maud::{Markup, html};
 
 use secsv_evaluation::{EvaluationResult, UtilityResult};
 use secsv_federation::RoundId;
+use secsv_shapley::Method;
 
 use super::{
     amounts::{count, counted, percent, points},
-    attendance::Attendance,
+    attendance::RoundAttendance,
     section,
 };
+use crate::protocol_name::ProtocolName;
 
 /// Who, how, how much, in one line each.
 pub fn at_a_glance(result: &EvaluationResult) -> Markup {
@@ -24,8 +26,8 @@ pub fn at_a_glance(result: &EvaluationResult) -> Markup {
     }
 }
 
-/// What was measured, what the numbers mean, what they do not.
-pub fn in_words(result: &EvaluationResult, attendance: &Attendance<'_>) -> Markup {
+/// Sentences on what was measured, what the numbers mean, and what they do not.
+pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
     section(
         "summary",
         "In plain words",
@@ -34,7 +36,7 @@ pub fn in_words(result: &EvaluationResult, attendance: &Attendance<'_>) -> Marku
             p {
                 (count(result.clients.len() as u64)) " organisations trained one shared model together in "
                 (counted(rounds(result), "round")) ". " (question(&result.estimator)) " "
-                (tested(result, attendance)) " " (who_could_see(&result.protocol))
+                (tested(result, attendance)) " " (who_could_see(ProtocolName::of(result)))
                 @for sentence in result.security.iter().flat_map(|security| &security.exposure.sentences) {
                     " " (sentence)
                 }
@@ -64,8 +66,8 @@ fn rounds(result: &EvaluationResult) -> u64 {
 }
 
 fn question(estimator: &str) -> &'static str {
-    match estimator {
-        "contribution-index-or" => {
+    match estimator.parse() {
+        Ok(Method::ContributionIndexOneRound) => {
             "We asked: how many of all organisations' test cases would the shared model have got right if only some of \
              them had contributed to it, over all rounds?"
         }
@@ -76,7 +78,7 @@ fn question(estimator: &str) -> &'static str {
     }
 }
 
-fn tested(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
+fn tested(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> String {
     let tests = counted(result.utilities.len() as u64, "such model");
     match (result.standard_error.is_some(), tried_all(result, attendance)) {
         (false, true) => format!("All {tests} were tested."),
@@ -97,61 +99,61 @@ fn tested(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
 }
 
 /// Whether every combination of every round was tested.
-fn tried_all(result: &EvaluationResult, attendance: &Attendance<'_>) -> bool {
+fn tried_all(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> bool {
     let of_round = |round: RoundId| 2f64.powi(attendance.count(round) as i32);
     let possible: f64 = result.ssv.iter().map(|values| of_round(values.round)).sum();
     result.utilities.len() as f64 >= possible
 }
 
 /// The trust each protocol asks for.
-fn who_could_see(protocol: &str) -> &'static str {
+fn who_could_see(protocol: Option<ProtocolName>) -> &'static str {
     match protocol {
-        "nssv" => {
+        Some(ProtocolName::Nssv) => {
             "This was computed in the clear: whoever ran it could read every organisation's models and test cases."
         }
-        "secsv" => {
+        Some(ProtocolName::SECSV) => {
             "Models stayed encrypted and test cases were split between two servers, so that neither server alone could \
              read them. If the two servers worked together, they could."
         }
-        "hesv" => {
+        Some(ProtocolName::HESV) => {
             "Models and test cases stayed encrypted: the one server that did the work read only counts."
         }
-        "secretsv" => {
+        Some(ProtocolName::SECRETSV) => {
             "Models and test cases were split between two servers, so that neither alone could read them. If the two \
              servers worked together, they could read everything."
         }
-        _ => "How far models and test cases were protected depends on the protocol named above.",
+        None => "How far models and test cases were protected depends on the protocol named above.",
     }
 }
 
 fn meaning(estimator: &str) -> &'static str {
-    match estimator {
-        "leave-one-out" => {
+    match estimator.parse() {
+        Ok(Method::LeaveOneOut) => {
             "An organisation's number is how much accuracy the group of all organisations loses without it, added up over \
              the rounds."
         }
-        "banzhaf" => {
+        Ok(Method::Banzhaf) => {
             "An organisation's number is how much accuracy rises when it joins, on average over all combinations of the \
              others, added up over the rounds (Banzhaf value)."
         }
-        "beta-shapley" => {
+        Ok(Method::BetaShapley) => {
             "An organisation's number is how much accuracy rises when it joins, averaged over combinations of the others \
              with more weight on some sizes, added up over the rounds (Beta-Shapley value)."
         }
-        "least-core" => {
+        Ok(Method::LeastCore) => {
             "An organisation's number is its part of the accuracy gained, split so that no combination of organisations \
              has much reason to complain that it would do better alone (least core)."
         }
-        "group-sv" => {
+        Ok(Method::GroupSv) => {
             "Organisations were put into groups by chance; an organisation's number is an equal part of what its group \
              added to the accuracy, over the rounds."
         }
-        "contribution-index-or" => {
+        Ok(Method::ContributionIndexOneRound) => {
             "An organisation's number is how much accuracy rises when it joins, on average over all orders in which the \
              organisations could have joined, with models put together from what each did in all rounds (Contribution \
              Index, one-round reconstruction)."
         }
-        "wt-shapley" => {
+        Ok(Method::WtShapley) => {
             "An organisation's number is how much accuracy rises when it joins, on average over all orders in which the \
              organisations could have joined; rounds with a better result count more."
         }
@@ -163,7 +165,7 @@ fn meaning(estimator: &str) -> &'static str {
     }
 }
 
-fn findings(result: &EvaluationResult, attendance: &Attendance<'_>) -> Vec<String> {
+fn findings(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Vec<String> {
     let mut sentences = Vec::new();
     if let Some((before, after)) = ends(result, attendance) {
         let total: f64 = result.fsv.values().sum();
@@ -198,7 +200,7 @@ fn findings(result: &EvaluationResult, attendance: &Attendance<'_>) -> Vec<Strin
 }
 
 /// Accuracy of the model before the first round and after the last, if both were tested.
-fn ends(result: &EvaluationResult, attendance: &Attendance<'_>) -> Option<(f64, f64)> {
+fn ends(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Option<(f64, f64)> {
     let accuracy = |round: RoundId, size: usize| {
         let is_it = |utility: &&UtilityResult| {
             utility.round == round && utility.coalition.len() == size && utility.total > 0
@@ -211,7 +213,7 @@ fn ends(result: &EvaluationResult, attendance: &Attendance<'_>) -> Option<(f64, 
     Some((accuracy(first, 0)?, accuracy(last, attendance.count(last))?))
 }
 
-fn uncertainty(result: &EvaluationResult, attendance: &Attendance<'_>) -> String {
+fn uncertainty(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> String {
     if let Some(errors) = &result.standard_error {
         let worst = errors.values().copied().fold(0.0, f64::max);
         let left_early = match result.estimator.as_str() {

@@ -88,7 +88,7 @@ fn texts(page: &Html, selector: &str) -> Vec<String> {
 
 /// The table is in the report as it is in the result, and so are the sentences above it.
 #[test]
-fn who_can_rebuild_what_is_said() {
+fn the_report_says_who_can_rebuild_what() {
     let row = |who: &str, can: &str| ExposureRow {
         who: who.to_owned(),
         samples: can.to_owned(),
@@ -207,7 +207,7 @@ fn the_sentences_state_the_result() {
 }
 
 #[test]
-fn what_comes_from_outside_is_escaped() {
+fn text_from_outside_is_escaped() {
     const ATTACK: &str = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>&amp;";
     let mut hostile = result(4, 2, 10, false);
     hostile.protocol = ATTACK.to_owned();

@@ -39,7 +39,7 @@ pub struct Consortium {
     pub listen: Option<[String; 2]>,
 }
 
-/// What is trained and how it is tested.
+/// A federation in training and its settings.
 pub struct Recipe<'a> {
     pub model: &'a [&'a str],
     pub rounds: u32,
@@ -171,7 +171,7 @@ impl Consortium {
         fs::read_to_string(self.path().join("logs").join(party)).unwrap_or_default()
     }
 
-    /// What a party printed.
+    /// Output of a party.
     pub fn printed(&self, party: &str) -> Value {
         read(&self.path().join(format!("{party}.out")))
     }

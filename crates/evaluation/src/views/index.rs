@@ -12,7 +12,6 @@ use secsv_protocol::{
 use serde::Serialize;
 
 use super::Names;
-use crate::role_evaluator::protocol_name;
 
 /// The format that is written.
 const FORMAT: u32 = 1;
@@ -161,7 +160,7 @@ impl Index {
         let test_sizes = (0..).zip(&session.hellos).map(|(i, hello)| (names.client(i), hello.samples));
         Self {
             format: FORMAT,
-            protocol: protocol_name(protocol),
+            protocol: protocol.name(),
             federation: spec.name.clone(),
             clients: (0..federation.clients).map(|i| names.client(i)).collect(),
             parties: parties(federation.clients, names),

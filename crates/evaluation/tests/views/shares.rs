@@ -87,31 +87,67 @@ fn shares_of_the_ring_add_up() {
     }
 }
 
-/// Of two classes the shares of a prediction are the class itself, and those of the truth the label.
+fn xor((one, other): &(&Opened, &Opened)) -> Vec<i64> {
+    numbers(one).iter().zip(numbers(other)).map(|(a, b)| a ^ b).collect()
+}
+
+/// Both servers' shares of a prediction are the class, and those of the truth the label, both under the same mask of the clients':
+/// they differ where class and label do, and say nothing by themselves.
 #[test]
-fn shares_of_labels_add_up() {
-    let case = Case::new(Shape::Logistic, &[6, 1, 0, 4, 3], 3);
+fn servers_find_differences_of_labels_and_no_label() {
+    let case = Case::new(Shape::Logistic, &[40, 1, 0, 30, 30], 3);
+    for protocol in [Protocol::SecSv, Protocol::SecretSv] {
+        let seen = case.record(protocol, SkipMode::Off);
+        let mut classes = BTreeMap::new();
+        for (_, array) in seen.of_clients("derived-classes") {
+            let about = &array.about;
+            classes.insert((about.round, about.coalition, about.owner), numbers(array));
+        }
+        let mut masks: BTreeMap<(usize, usize), i64> = BTreeMap::new();
+        let mut is_one_mask = |owner: usize, samples: &[usize], hidden: Vec<i64>, plain: &[i64]| {
+            for ((&k, hidden), plain) in samples.iter().zip(hidden).zip(plain) {
+                let mask = *masks.entry((owner, k)).or_insert(hidden ^ plain);
+                assert_eq!(mask, hidden ^ plain, "sample {k} of {owner} has two masks");
+            }
+        };
+        let truths = pairs(&seen, "label-share");
+        assert!(!truths.is_empty());
+        for pair in &truths {
+            let about = &pair.0.about;
+            let labels = case.inputs[about.owner.unwrap()].test_set.labels();
+            let labels: Vec<i64> = about.samples.iter().map(|&k| labels[k]).collect();
+            is_one_mask(about.owner.unwrap(), &about.samples, xor(pair), &labels);
+            assert_eq!(about.coalition, None, "once for all models");
+        }
+        let predicted = pairs(&seen, "prediction-share");
+        assert_eq!(predicted.len(), classes.len());
+        for pair in &predicted {
+            let about = &pair.0.about;
+            let found = &classes[&(about.round, about.coalition, about.owner)];
+            is_one_mask(about.owner.unwrap(), &about.samples, xor(pair), found);
+        }
+        let ones = masks.values().sum::<i64>() as usize;
+        assert!(
+            masks.len() > 100 && (25..75).contains(&(100 * ones / masks.len())),
+            "{ones} masks of {}",
+            masks.len()
+        );
+    }
+}
+
+/// Without masks a label of the first class is zero whatever the factor, and the servers' shares together would say so.
+#[test]
+fn servers_do_not_find_the_first_class_either() {
+    let case = Case::new(Shape::ThreeClasses, &[30, 20, 20, 30], 1);
     let seen = case.record(Protocol::SecSv, SkipMode::Off);
-    let xor = |(one, other): &(&Opened, &Opened)| -> Vec<i64> {
-        numbers(one).iter().zip(numbers(other)).map(|(a, b)| a ^ b).collect()
-    };
-    let mut classes = BTreeMap::new();
-    for (_, array) in seen.of_clients("derived-classes") {
-        let about = &array.about;
-        classes.insert((about.round, about.coalition, about.owner), numbers(array));
-    }
-    let predicted = pairs(&seen, "prediction-share");
-    assert_eq!(predicted.len(), classes.len());
-    for pair in &predicted {
-        let about = &pair.0.about;
-        assert_eq!(xor(pair), classes[&(about.round, about.coalition, about.owner)]);
-    }
-    let truths = pairs(&seen, "label-share");
-    assert!(!truths.is_empty());
-    for pair in &truths {
+    let (mut zeros, mut first) = (0, 0);
+    for pair in &pairs(&seen, "label-share") {
         let about = &pair.0.about;
         let labels = case.inputs[about.owner.unwrap()].test_set.labels();
-        assert_eq!(xor(pair), about.samples.iter().map(|&k| labels[k]).collect::<Vec<_>>());
-        assert_eq!(about.coalition, None, "once for all models");
+        let of_first = about.samples.iter().zip(xor(pair)).filter(|(k, _)| labels[**k] == 0);
+        for (_, hidden) in of_first {
+            (zeros, first) = (zeros + usize::from(hidden == 0), first + 1);
+        }
     }
+    assert!(first > 100 && zeros * 2 < first, "{zeros} of {first}");
 }

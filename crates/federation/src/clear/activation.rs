@@ -1,5 +1,5 @@
-//! Functions without parameters. They use additions, multiplications and divisions alone, never fused, so every
-//! machine gives the same bits, and loops over them become vector instructions.
+//! Functions without parameters. They use additions, multiplications and divisions alone, never fused, so
+//! every machine gives the same bits, and loops over them become vector instructions.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -42,7 +42,7 @@ pub(super) struct GatedStep<'a> {
     pub(super) inputs: &'a [f64],
     /// Size of the hidden state.
     pub(super) hidden: usize,
-    /// How many steps there are.
+    /// Number of steps.
     pub(super) steps: usize,
     /// Which step this is.
     pub(super) step: usize,
@@ -101,8 +101,8 @@ fn softmax(values: &mut [f64]) {
 
 /// `e^x` to two units in the last place between -708 and 709; beyond, the value at that end.
 ///
-/// `x = k ln 2 + r` with whole `k` and `|r| <= ln 2 / 2`; `e^r` by its series up to `r^13`, whose next term is below
-/// 1e-17; `2^k` by its bits. No branch depends on `x`.
+/// `x = k ln 2 + r` with whole `k` and `|r| <= ln 2 / 2`; `e^r` by its series up to `r^13`, whose next term
+/// is below 1e-17; `2^k` by its bits. No branch depends on `x`.
 #[inline(always)]
 pub(super) fn exp(x: f64) -> f64 {
     /// Adding it rounds to a whole number that stands in the low bits.

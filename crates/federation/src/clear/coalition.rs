@@ -1,44 +1,32 @@
 //! All coalitions of one round, fast.
 //!
-//! A coalition's model is a weighted sum of local models, and the first layer is linear in its parameters: its
-//! outputs for any coalition are the same weighted sum of the local models' outputs. So the first layer is computed
-//! once for each local model. Coalitions are visited in an order in which each is one addition away from a partial
-//! sum that is still there. Sums run over members in ascending order whatever the path, so a coalition's result
-//! does not depend on what else is asked for.
+//! A coalition's model is a weighted sum of local models, and the first layer is linear in its parameters:
+//! its outputs for any coalition are the same weighted sum of the local models' outputs. So the first layer
+//! is computed once for each local model. Coalitions are visited in an order in which each is one addition
+//! away from a partial sum that is still there. Sums run over members in ascending order whatever the path,
+//! so a coalition's result does not depend on what else is asked for.
 
 use std::cmp::Reverse;
 
 use rayon::prelude::*;
 
 use super::{
-    BLOCK, Parameters, correct_samples,
-    first_layer::FirstLayer,
-    forward::{Scratch, forward, linear_size, rest},
-    parameters::Tail,
+    BLOCK, ModelParameters, correct_samples,
+    first_layer::FirstLayerOutputs,
+    forward::{Scratch, linear_size},
     partial_sums::PartialSums,
     right_rows,
+    round_models::{RoundModels, up_to_scores},
 };
-use crate::{Activation, Architecture, Coalition, CollectiveTestSet, Layer, SampleSet, Weights};
+use crate::{Architecture, Coalition, CollectiveTestSet, Layer, SampleSet, Weights};
 
 /// Above this many bytes of first-layer outputs, coalition models are computed whole instead.
 const FIRST_LAYER_BYTES: usize = 2 << 30;
 /// Tasks for each thread: enough to balance them, few enough to share partial sums within each.
 const TASKS_PER_THREAD: usize = 8;
 
-/// The layers up to the numbers whose order decides: what grows strictly with its input cannot change it.
-pub fn up_to_scores(layers: &[Layer]) -> &[Layer] {
-    let keeps_order = |layer: &Layer| match layer {
-        Layer::Activation(Activation::Sigmoid | Activation::Tanh, _) => true,
-        // Of several softmaxes side by side each has a scale of its own.
-        Layer::Activation(Activation::Softmax(width), size) => width == size,
-        _ => false,
-    };
-    let last = layers.iter().rposition(|layer| !keeps_order(layer)).unwrap_or(0);
-    &layers[..=last]
-}
-
-/// What a test of a coalition on so many of all samples costs, in multiplications: `skip auto` weighs it against the
-/// search for samples to skip.
+/// Cost of a test of `coalition` on `samples` of `all` samples, in multiplications: `skip auto` weighs it
+/// against the search for samples to skip.
 pub fn cost(architecture: &Architecture, all: usize, coalition: Coalition, samples: usize) -> f64 {
     let layers = up_to_scores(architecture.layers());
     let Some(first) = layers.iter().position(|layer| !matches!(layer, Layer::Activation(..))) else {
@@ -57,24 +45,10 @@ pub fn cost(architecture: &Architecture, all: usize, coalition: Coalition, sampl
 
 /// The local models of one round, ready to be tested in any coalition.
 pub struct ClearRound<'a> {
-    pub(super) architecture: &'a Architecture,
-    pub(super) test_set: &'a CollectiveTestSet,
-    /// The first layer that has parameters.
-    pub(super) first: usize,
-    pub(super) layers: &'a [Layer],
-    pub(super) members: Vec<Member>,
+    models: RoundModels<'a>,
     participants: Coalition,
     /// None if it would not fit: then models are computed whole.
-    first_layer: Option<FirstLayer>,
-}
-
-/// One client's model, times its number of training samples where it is to be summed.
-pub(super) struct Member {
-    pub(super) position: usize,
-    pub(super) size: u64,
-    parameters: Parameters,
-    /// The parameters that are needed after the first layer's linear part.
-    pub(super) tail: Vec<f64>,
+    first_layer: Option<FirstLayerOutputs>,
 }
 
 impl<'a> ClearRound<'a> {
@@ -93,27 +67,15 @@ impl<'a> ClearRound<'a> {
         models: impl IntoIterator<Item = (usize, u64, Weights)>,
         first_layer_bytes: usize,
     ) -> Self {
-        let layers = up_to_scores(architecture.layers());
-        let has_parameters = |layer: &Layer| !matches!(layer, Layer::Activation(..));
-        let first = layers.iter().position(has_parameters).unwrap_or(0);
-        let keeps_first = matches!(&layers[first], Layer::Gru(_));
-        let mut members: Vec<Member> = models
-            .into_iter()
-            .map(|(position, size, weights)| {
-                let parameters = Parameters::new(architecture, &weights);
-                let begin = parameters.begins()[if keeps_first { first } else { first + 1 }];
-                let tail = parameters.values()[begin..].iter().map(|v| size as f64 * v).collect();
-                Member { position, size, parameters, tail }
-            })
-            .collect();
-        members.sort_by_key(|member| member.position);
+        let models = RoundModels::new(architecture, test_set, models);
+        let RoundModels { layers, first, ref members, .. } = models;
         let participants = members.iter().map(|member| member.position).collect();
-        let bytes = FirstLayer::bytes(members.len(), test_set.len(), linear_size(&layers[first]));
+        let bytes = FirstLayerOutputs::bytes(members.len(), test_set.len(), linear_size(&layers[first]));
         let first_layer = (bytes <= first_layer_bytes).then(|| {
-            let models: Vec<_> = members.iter().map(|member| (&member.parameters, member.size)).collect();
-            FirstLayer::new(layers, first, &models, test_set)
+            let weighted: Vec<_> = members.iter().map(|member| (&member.parameters, member.size)).collect();
+            FirstLayerOutputs::new(layers, first, &weighted, test_set)
         });
-        Self { architecture, test_set, first, layers, members, participants, first_layer }
+        Self { models, participants, first_layer }
     }
 
     /// Who took part.
@@ -121,8 +83,8 @@ impl<'a> ClearRound<'a> {
         self.participants
     }
 
-    /// For each coalition and the samples to test it on, those that it predicts right. Coalitions must not be empty
-    /// and must be of participants.
+    /// For each coalition and the samples to test it on, those that it predicts right. Coalitions must not be
+    /// empty and must be of participants.
     pub fn correct_samples(&self, tests: &[(Coalition, SampleSet)]) -> Vec<SampleSet> {
         let mut correct: Vec<SampleSet> = tests.iter().map(|(_, s)| SampleSet::none(s.total())).collect();
         let Some(first_layer) = &self.first_layer else {
@@ -149,24 +111,20 @@ impl<'a> ClearRound<'a> {
 
     /// Bytes that the first layer's outputs take.
     pub fn bytes(&self) -> usize {
-        self.first_layer.as_ref().map_or(0, FirstLayer::len_bytes)
-    }
-
-    fn members_of(&self, coalition: Coalition) -> impl Iterator<Item = &Member> {
-        self.members.iter().filter(move |member| coalition.contains(member.position))
+        self.first_layer.as_ref().map_or(0, FirstLayerOutputs::len_bytes)
     }
 
     fn test_whole_model(&self, coalition: Coalition, samples: &SampleSet) -> SampleSet {
-        let members = self.members_of(coalition).map(|member| (&member.parameters, member.size));
-        match Parameters::mean(members) {
-            Some(mean) => correct_samples(self.architecture, &mean, self.test_set, samples),
+        let members = self.models.members_of(coalition).map(|member| (&member.parameters, member.size));
+        match ModelParameters::mean(members) {
+            Some(mean) => correct_samples(self.models.architecture, &mean, self.models.test_set, samples),
             None => SampleSet::none(samples.total()),
         }
     }
 
     /// Tests coalitions on every sample: tasks are runs of coalitions times blocks of samples.
-    fn test_on_all(&self, first_layer: &FirstLayer, coalitions: &[Coalition]) -> Vec<SampleSet> {
-        let samples = self.test_set.len();
+    fn test_on_all(&self, first_layer: &FirstLayerOutputs, coalitions: &[Coalition]) -> Vec<SampleSet> {
+        let samples = self.models.test_set.len();
         let mut order: Vec<usize> = (0..coalitions.len()).collect();
         // Neighbours share their first members as long as possible.
         order.sort_unstable_by_key(|&i| Reverse(coalitions[i].bits().reverse_bits()));
@@ -179,7 +137,7 @@ impl<'a> ClearRound<'a> {
             .par_iter()
             .map(|&(block, run)| {
                 let rows = block * BLOCK..samples.min((block + 1) * BLOCK);
-                let mut sums = PartialSums::new(self, first_layer, rows);
+                let mut sums = PartialSums::new(&self.models, first_layer, rows);
                 run.iter().map(|&index| sums.test(coalitions[index])).collect()
             })
             .collect();
@@ -193,14 +151,19 @@ impl<'a> ClearRound<'a> {
     }
 
     /// Tests one coalition on some samples: first-layer outputs are summed for these alone.
-    fn test_on_some(&self, first_layer: &FirstLayer, coalition: Coalition, samples: &SampleSet) -> SampleSet {
+    fn test_on_some(
+        &self,
+        first_layer: &FirstLayerOutputs,
+        coalition: Coalition,
+        samples: &SampleSet,
+    ) -> SampleSet {
         let rows: Vec<usize> = samples.iter().collect();
-        let models: Vec<usize> = (0..self.members.len())
-            .filter(|&model| coalition.contains(self.members[model].position))
+        let models: Vec<usize> = (0..self.models.members.len())
+            .filter(|&model| coalition.contains(self.models.members[model].position))
             .collect();
-        let total: f64 = self.members_of(coalition).map(|member| member.size as f64).sum();
+        let total: f64 = self.models.members_of(coalition).map(|member| member.size as f64).sum();
         let mut tail = Vec::new();
-        self.members_of(coalition).for_each(|member| accumulate(&mut tail, &member.tail));
+        self.models.members_of(coalition).for_each(|member| accumulate(&mut tail, &member.tail));
         tail.iter_mut().for_each(|v| *v *= 1.0 / total);
         let right: Vec<Vec<usize>> = rows
             .par_chunks(BLOCK)
@@ -217,25 +180,18 @@ impl<'a> ClearRound<'a> {
                     }
                 }
                 scratch.values.iter_mut().for_each(|v| *v *= 1.0 / total);
-                self.finish(&tail, rows.len(), scratch);
-                right_rows(&scratch.values, self.architecture.classes(), rows, self.test_set.labels())
+                self.models.finish(&tail, rows.len(), scratch);
+                right_rows(
+                    &scratch.values,
+                    self.models.architecture.classes(),
+                    rows,
+                    self.models.test_set.labels(),
+                )
             })
             .collect();
         let mut correct = SampleSet::none(samples.total());
         right.into_iter().flatten().for_each(|row| correct.insert(row));
         correct
-    }
-
-    /// From the first layer's linear outputs to scores.
-    pub(super) fn finish(&self, tail: &[f64], samples: usize, scratch: &mut Scratch) {
-        let Some(member) = self.members.first() else { return };
-        let begins = member.parameters.begins();
-        let left_out = member.parameters.values().len() - tail.len();
-        let parameters = Tail { values: tail, begins, left_out };
-        if let layer @ Layer::Gru(_) = &self.layers[self.first] {
-            rest(layer, parameters.layer(self.first), samples, scratch);
-        }
-        forward(&self.layers[self.first + 1..], parameters.after(self.first + 1), samples, scratch);
     }
 }
 

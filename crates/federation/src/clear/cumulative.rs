@@ -1,27 +1,29 @@
-//! Models of coalitions over all rounds, rebuilt from the updates that clients made in the one training that took place.
+//! Models of coalitions over all rounds, rebuilt from the updates that clients made in the one training that
+//! took place.
 
-use crate::{Coalition, Error, RoundId, RunDirectory, clear::Parameters};
+use crate::{Coalition, Error, RoundId, RunDirectory, clear::ModelParameters};
 
 /// Every client's update of every round: its local model less the model the round began with.
 ///
-/// The model of S is the initial model plus, round after round, the mean update of those members of S who took part,
-/// weighted by their training sizes (one-round reconstruction, Song et al. 2019). Everybody's is the last aggregate.
+/// The model of S is the initial model plus, round after round, the mean update of those members of S who
+/// took part, weighted by their training sizes (one-round reconstruction, Song et al. 2019). Everybody's is
+/// the last aggregate.
 #[derive(Debug)]
 pub struct CumulativeModels {
-    initial: Parameters,
+    initial: ModelParameters,
     /// By round, for each participant its position, training size and update.
-    updates: Vec<Vec<(usize, u64, Parameters)>>,
+    updates: Vec<Vec<(usize, u64, ModelParameters)>>,
 }
 
 impl CumulativeModels {
     /// Reads all models of a run that [`RunDirectory::check`] has passed.
     pub fn read(run: &RunDirectory) -> Result<Self, Error> {
-        let initial = Parameters::new(run.architecture(), &run.initial_model()?);
+        let initial = ModelParameters::new(run.architecture(), &run.initial_model()?);
         let mut before = initial.clone();
         let mut updates = Vec::new();
         for round in run.spec().round_ids() {
             let mut of_round = read_round(run, round)?;
-            let aggregate = Parameters::mean(of_round.iter().map(|(_, size, model)| (model, *size)));
+            let aggregate = ModelParameters::mean(of_round.iter().map(|(_, size, model)| (model, *size)));
             for (_, _, model) in &mut of_round {
                 model.add_scaled(&before, -1.0);
             }
@@ -37,11 +39,11 @@ impl CumulativeModels {
     }
 
     /// The model that the coalition's updates make of the initial one.
-    pub fn model(&self, coalition: Coalition) -> Parameters {
+    pub fn model(&self, coalition: Coalition) -> ModelParameters {
         let mut model = self.initial.clone();
         for of_round in &self.updates {
             let members = of_round.iter().filter(|(position, _, _)| coalition.contains(*position));
-            if let Some(update) = Parameters::mean(members.map(|(_, size, update)| (update, *size))) {
+            if let Some(update) = ModelParameters::mean(members.map(|(_, size, update)| (update, *size))) {
                 model.add_scaled(&update, 1.0);
             }
         }
@@ -49,11 +51,11 @@ impl CumulativeModels {
     }
 }
 
-fn read_round(run: &RunDirectory, round: RoundId) -> Result<Vec<(usize, u64, Parameters)>, Error> {
+fn read_round(run: &RunDirectory, round: RoundId) -> Result<Vec<(usize, u64, ModelParameters)>, Error> {
     let mut of_round = Vec::new();
     for position in run.participants(round).members() {
         let client = &run.spec().clients[position];
-        let model = Parameters::new(run.architecture(), &run.local_model(&client.id, round)?);
+        let model = ModelParameters::new(run.architecture(), &run.local_model(&client.id, round)?);
         of_round.push((position, client.train_size_in(round), model));
     }
     Ok(of_round)

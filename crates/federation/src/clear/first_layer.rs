@@ -5,20 +5,20 @@ use rayon::prelude::*;
 use super::{
     BLOCK,
     forward::{Scratch, linear_product, linear_rows, linear_size, rest},
-    parameters::Parameters,
+    parameters::ModelParameters,
 };
 use crate::{CollectiveTestSet, Layer};
 
-/// Outputs of the first layer's linear part times the sizes of the training sets. They lie block by block, within a
-/// block model by model: what is summed together lies together.
-pub(super) struct FirstLayer {
+/// Outputs of the first layer's linear part times the sizes of the training sets. They lie block by block,
+/// within a block model by model: what is summed together lies together.
+pub(super) struct FirstLayerOutputs {
     outputs: Vec<f64>,
     models: usize,
     samples: usize,
     width: usize,
 }
 
-impl FirstLayer {
+impl FirstLayerOutputs {
     /// Bytes that these outputs take.
     pub(super) fn bytes(models: usize, samples: usize, width: usize) -> usize {
         [models, samples, width].into_iter().fold(size_of::<f64>(), usize::saturating_mul)
@@ -28,7 +28,7 @@ impl FirstLayer {
     pub(super) fn new(
         layers: &[Layer],
         first: usize,
-        models: &[(&Parameters, u64)],
+        models: &[(&ModelParameters, u64)],
         test_set: &CollectiveTestSet,
     ) -> Self {
         let (layer, samples) = (&layers[first], test_set.len());

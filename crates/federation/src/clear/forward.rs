@@ -36,9 +36,9 @@ pub(super) fn linear_rows(layer: &Layer, samples: usize, scratch: &mut Scratch) 
     }
 }
 
-/// The part of a layer that is linear in its parameters and needs nothing but the layer's input: everything for
-/// linear layers and convolutions, the input gates for a recurrent unit, nothing for an activation. The rows
-/// stay, so that one arrangement serves many models.
+/// The part of a layer that is linear in its parameters and needs nothing but the layer's input: everything
+/// for linear layers and convolutions, the input gates for a recurrent unit, nothing for an activation. The
+/// rows stay, so that one arrangement serves many models.
 pub(super) fn linear_product(layer: &Layer, parameters: &[f64], scratch: &mut Scratch) {
     let (rows, values) = (&scratch.rows, &mut scratch.values);
     match layer {
@@ -55,7 +55,7 @@ pub(super) fn linear_product(layer: &Layer, parameters: &[f64], scratch: &mut Sc
     }
 }
 
-/// What is left of a layer after its linear part.
+/// The rest of a layer after its linear part.
 pub(super) fn rest(layer: &Layer, parameters: &[f64], samples: usize, scratch: &mut Scratch) {
     match layer {
         Layer::Linear(_) | Layer::Conv2d(_) => {}
@@ -72,8 +72,8 @@ pub(super) fn linear_size(layer: &Layer) -> usize {
     }
 }
 
-/// The product has a row of channels for each position of the kernel; afterwards there is a row of positions for
-/// each channel.
+/// The product has a row of channels for each position of the kernel; afterwards there is a row of positions
+/// for each channel.
 fn convolution(conv: &Conv2d, parameters: &[f64], scratch: &mut Scratch) {
     let [channels, rows, columns] = conv.output;
     let (inputs, positions) = (conv.input[0] * conv.kernel[0] * conv.kernel[1], rows * columns);

@@ -2,7 +2,8 @@
 
 use ndarray::{ArrayView2, ArrayViewMut2, linalg::general_mat_mul};
 
-/// `out = x w^T + bias` in every row: `x` has rows of `inputs` numbers, `w` has a row of them for each output.
+/// `out = x w^T + bias` in every row: `x` has rows of `inputs` numbers, `w` has a row of them for each
+/// output.
 pub(super) fn affine(x: &[f64], inputs: usize, w: &[f64], bias: Option<&[f64]>, out: &mut Vec<f64>) {
     let (rows, outputs) = (x.len() / inputs, w.len() / inputs);
     repeat(bias, outputs, rows, out);

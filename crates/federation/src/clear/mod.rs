@@ -1,8 +1,9 @@
-//! Models tested in the clear, in double precision: the answer that every secure protocol is measured against.
+//! Models tested in the clear, in double precision: the answer that every secure protocol is measured
+//! against.
 //!
-//! A class is predicted where its score is largest; ties go to the lowest class. Sigmoid, tanh and softmax after
-//! the last scores are left out before scores are compared: they grow strictly with their input, so they cannot
-//! change which score is largest, but rounding could (a saturated sigmoid makes 40 and 50 equal).
+//! A class is predicted where its score is largest; ties go to the lowest class. Sigmoid, tanh and softmax
+//! after the last scores are left out before scores are compared: they grow strictly with their input, so
+//! they cannot change which score is largest, but rounding could (a saturated sigmoid makes 40 and 50 equal).
 
 mod activation;
 mod coalition;
@@ -12,24 +13,26 @@ mod forward;
 mod matrix;
 mod parameters;
 mod partial_sums;
+mod round_models;
 
 use rayon::prelude::*;
 
 use crate::{Architecture, CollectiveTestSet, SampleSet, Weights};
 
 pub use activation::{activate, sigmoid, tanh};
-pub use coalition::{ClearRound, cost, up_to_scores};
+pub use coalition::{ClearRound, cost};
 pub use cumulative::CumulativeModels;
 use forward::{Scratch, forward};
-pub use parameters::Parameters;
+pub use parameters::ModelParameters;
+pub use round_models::up_to_scores;
 
 /// Samples that pass the layers together: enough for the matrix products, few enough for the cache.
 const BLOCK: usize = 128;
 
-/// One model's scores, row by row: as many numbers for every sample as there are classes. Every layer is computed,
-/// those behind the last scores too.
+/// One model's scores, row by row: as many numbers for every sample as there are classes. Every layer is
+/// computed, those behind the last scores too.
 pub fn scores(architecture: &Architecture, weights: &Weights, features: &[f32]) -> Vec<f64> {
-    let parameters = Parameters::new(architecture, weights);
+    let parameters = ModelParameters::new(architecture, weights);
     let size = architecture.input_size();
     let blocks: Vec<Vec<f64>> = features
         .par_chunks(BLOCK * size)
@@ -46,12 +49,12 @@ pub fn scores(architecture: &Architecture, weights: &Weights, features: &[f32]) 
 /// The samples that one model predicts right, every layer computed from the samples up.
 pub fn correct_samples(
     architecture: &Architecture,
-    parameters: &Parameters,
+    parameters: &ModelParameters,
     test_set: &CollectiveTestSet,
     samples: &SampleSet,
 ) -> SampleSet {
     let rows: Vec<usize> = samples.iter().collect();
-    let layers = coalition::up_to_scores(architecture.layers());
+    let layers = up_to_scores(architecture.layers());
     let right: Vec<Vec<usize>> = rows
         .par_chunks(BLOCK)
         .map_init(Scratch::default, |scratch, rows| {

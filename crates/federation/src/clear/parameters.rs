@@ -4,14 +4,15 @@ use crate::{Architecture, Layer, Weights};
 
 /// All parameters of a model, layer by layer, in double precision.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameters {
+pub struct ModelParameters {
     values: Vec<f64>,
     /// Where each layer's parameters begin; one more entry for the end.
     begins: Vec<usize>,
 }
 
-impl Parameters {
-    /// The parameters of a model that [`Architecture::check`] has passed. A tensor that is missing counts as zero.
+impl ModelParameters {
+    /// The parameters of a model that [`Architecture::check`] has passed. A tensor that is missing counts as
+    /// zero.
     pub fn new(architecture: &Architecture, weights: &Weights) -> Self {
         let mut values = Vec::new();
         let mut begins = vec![0];
@@ -77,7 +78,7 @@ pub(super) struct Tail<'a> {
     pub(super) values: &'a [f64],
     /// Where each of the layers asked for begins among all parameters, and where the last one ends.
     pub(super) begins: &'a [usize],
-    /// How many parameters of earlier layers are not there.
+    /// Number of parameters of earlier layers that are left out.
     pub(super) left_out: usize,
 }
 
@@ -93,7 +94,7 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// A layer's tensors in the order [`Parameters`] holds them: weights first, then biases.
+/// A layer's tensors in the order [`ModelParameters`] holds them: weights first, then biases.
 fn tensor_names(layer: &Layer) -> Vec<&str> {
     let (weights, biases): (Vec<&String>, Vec<&Option<String>>) = match layer {
         Layer::Linear(l) => (vec![&l.weight], vec![&l.bias]),

@@ -1,13 +1,13 @@
 //! Sums over many coalitions, each one addition away from a sum that is still there.
 
-use super::{BLOCK, coalition::ClearRound, first_layer::FirstLayer, forward::Scratch, predicted};
+use super::{BLOCK, first_layer::FirstLayerOutputs, forward::Scratch, predicted, round_models::RoundModels};
 use crate::Coalition;
 
-/// Sums over the members of one coalition after the other, for one block of samples. Level k holds the sum over the
-/// first k + 1 members; a level is kept as long as coalitions begin with the same members.
+/// Sums over the members of one coalition after the other, for one block of samples. Level k holds the sum
+/// over the first k + 1 members; a level is kept as long as coalitions begin with the same members.
 pub(super) struct PartialSums<'a> {
-    round: &'a ClearRound<'a>,
-    first_layer: &'a FirstLayer,
+    models: &'a RoundModels<'a>,
+    first_layer: &'a FirstLayerOutputs,
     rows: std::ops::Range<usize>,
     members: Vec<usize>,
     levels: Vec<Level>,
@@ -24,12 +24,12 @@ struct Level {
 
 impl<'a> PartialSums<'a> {
     pub(super) fn new(
-        round: &'a ClearRound<'a>,
-        first_layer: &'a FirstLayer,
+        models: &'a RoundModels<'a>,
+        first_layer: &'a FirstLayerOutputs,
         rows: std::ops::Range<usize>,
     ) -> Self {
         let (members, levels, scratch, tail) = (Vec::new(), Vec::new(), Scratch::default(), Vec::new());
-        Self { round, first_layer, rows, members, levels, scratch, tail }
+        Self { models, first_layer, rows, members, levels, scratch, tail }
     }
 
     /// One bit for each sample of the block: whether the coalition predicts it right.
@@ -39,7 +39,7 @@ impl<'a> PartialSums<'a> {
         let Some(level) = self.members.len().checked_sub(1).map(|top| &self.levels[top]) else {
             return right;
         };
-        let is_final = self.round.first + 1 == self.round.layers.len() && level.tail.is_empty();
+        let is_final = self.models.first + 1 == self.models.layers.len() && level.tail.is_empty();
         let scores = if is_final {
             // The largest score stays the largest without the division by the total weight.
             &level.outputs
@@ -49,11 +49,11 @@ impl<'a> PartialSums<'a> {
             self.scratch.values.extend(level.outputs.iter().map(|v| v * factor));
             self.tail.clear();
             self.tail.extend(level.tail.iter().map(|v| v * factor));
-            self.round.finish(&self.tail, self.rows.len(), &mut self.scratch);
+            self.models.finish(&self.tail, self.rows.len(), &mut self.scratch);
             &self.scratch.values
         };
-        let labels = &self.round.test_set.labels()[self.rows.clone()];
-        let scored = scores.chunks_exact(self.round.architecture.classes()).zip(labels);
+        let labels = &self.models.test_set.labels()[self.rows.clone()];
+        let scored = scores.chunks_exact(self.models.architecture.classes()).zip(labels);
         for (row, (scores, &label)) in scored.enumerate() {
             right[row / 64] |= u64::from(predicted(scores) as i64 == label) << (row % 64);
         }
@@ -61,14 +61,14 @@ impl<'a> PartialSums<'a> {
     }
 
     fn sum_over(&mut self, coalition: Coalition) {
-        let wanted: Vec<usize> = (0..self.round.members.len())
-            .filter(|&member| coalition.contains(self.round.members[member].position))
+        let wanted: Vec<usize> = (0..self.models.members.len())
+            .filter(|&member| coalition.contains(self.models.members[member].position))
             .collect();
         let shared = self.members.iter().zip(&wanted).take_while(|(a, b)| a == b).count();
         self.levels.resize_with(self.levels.len().max(wanted.len()), Level::default);
         for (depth, &member) in wanted.iter().enumerate().skip(shared) {
             let outputs = self.first_layer.block(member, self.rows.start / BLOCK);
-            let member = &self.round.members[member];
+            let member = &self.models.members[member];
             let (below, above) = self.levels.split_at_mut(depth);
             let level = &mut above[0];
             let below = below.last();

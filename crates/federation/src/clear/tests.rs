@@ -232,7 +232,7 @@ impl Case {
         Self { architecture, test_set, models }
     }
 
-    /// What plain loops give for one coalition: right samples, and those too close to call.
+    /// Results of plain loops for one coalition: right samples, and those too close to call.
     fn plain(&self, coalition: Coalition) -> (SampleSet, SampleSet) {
         let members: Vec<_> =
             self.models.iter().filter(|(position, ..)| coalition.contains(*position)).collect();
@@ -247,7 +247,7 @@ impl Case {
             }
             model.insert(name.clone(), mean);
         }
-        let layers = coalition::up_to_scores(self.architecture.layers());
+        let layers = up_to_scores(self.architecture.layers());
         let mut right = SampleSet::none(self.test_set.len());
         let mut close = SampleSet::none(self.test_set.len());
         for sample in 0..self.test_set.len() {
@@ -267,7 +267,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn coalitions_by_sums_are_what_one_model_at_a_time_gives(
+    fn coalitions_by_sums_equal_models_tested_one_at_a_time(
         seed: u64, kind in 0..6usize, clients in 4..=8usize, samples in 1..200usize,
     ) {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
@@ -320,7 +320,7 @@ fn ties_go_to_the_lowest_class_and_saturation_makes_none() {
     let weights = Weights::from_iter([("a.weight".to_owned(), Tensor::new(vec![3, 5], values).unwrap())]);
     let test_set = TestSet::new(vec![5], vec![1.0, 0.0, 0.0, 0.0, 0.0], vec![1]).unwrap();
     let test_set = CollectiveTestSet::new(5, [&test_set]).unwrap();
-    let parameters = Parameters::new(&architecture, &weights);
+    let parameters = ModelParameters::new(&architecture, &weights);
     assert!(correct_samples(&architecture, &parameters, &test_set, &SampleSet::all(1)).is_all());
     let round = ClearRound::new(&architecture, &test_set, [(2, 7, weights)]);
     assert!(round.correct_samples(&[(Coalition::EMPTY.with(2), SampleSet::all(1))])[0].is_all());

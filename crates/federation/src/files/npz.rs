@@ -64,8 +64,8 @@ struct Array {
 }
 
 impl Array {
-    /// Memory follows what the file holds, whatever the header says of it: no more is asked for beforehand than the file's size,
-    /// and what compressed data unfold to comes as it is read.
+    /// Memory follows what the file holds, whatever the header says of it: no more is asked for beforehand
+    /// than the file's size, and what compressed data unfold to comes as it is read.
     fn read<R: Read + io::Seek>(
         path: &Path,
         size: u64,
@@ -178,8 +178,8 @@ fn rows_from_columns<T: Copy>(shape: &[usize], stored: &[T]) -> Vec<T> {
     rows
 }
 
-/// The bytes of an array's header, after a look that keeps its parser from recursing deeply, allocating much or
-/// overflowing: short, flat, and with so few digits in its shape that their product fits in 64 bits.
+/// The bytes of an array's header, after a look that keeps its parser from recursing deeply, allocating much
+/// or overflowing: short, flat, and with so few digits in its shape that their product fits in 64 bits.
 fn bounded_header(entry: &mut impl Read) -> io::Result<Vec<u8>> {
     let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidData, why));
     let mut bytes = vec![0; 10];

@@ -7,7 +7,8 @@ use crate::{ClientId, Defect, Error, RoundId, Weights, aggregate::WeightedMean};
 const MEAN_TOLERANCE: f64 = 1e-4;
 
 impl RunDirectory {
-    /// Reads every file once and checks it against the federation: this is for a whole run, as simulations have it.
+    /// Reads every file once and checks it against the federation: this is for a whole run, as simulations
+    /// have it.
     pub fn check(&self) -> Result<(), Error> {
         self.check_listing()?;
         let mut samples = 0;

@@ -1,7 +1,7 @@
 //! The run directory: what a federation leaves behind, or the part of it that one silo holds.
 //!
-//! Opening reads `federation.toml` and the head of `initial.safetensors`; models and test sets are read one at a
-//! time when asked for, so memory never depends on the number of rounds.
+//! Opening reads `federation.toml` and the head of `initial.safetensors`; models and test sets are read one
+//! at a time when asked for, so memory never depends on the number of rounds.
 
 mod check;
 mod write;
@@ -37,8 +37,8 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Reads and checks `federation.toml` and the shapes in `initial.safetensors`. Nothing else needs to be there,
-    /// so a silo opens its own part the same way. See [`RunDirectory::check`] for the rest.
+    /// Reads and checks `federation.toml` and the shapes in `initial.safetensors`. Nothing else needs to be
+    /// there, so a silo opens its own part the same way. See [`RunDirectory::check`] for the rest.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
         let path = path.into();
         let spec_file = path.join(SPEC_FILE);

@@ -9,10 +9,11 @@ use super::{CLIENTS, GLOBAL, INITIAL_FILE, RunDirectory, SPEC_FILE, entries, rou
 use crate::{
     ClientId, Defect, Error, FederationSpec, RoundId, TestSet, Weights,
     files::{write_tensors, write_test_set},
+    partial_path, rename_durably,
 };
 
-/// A run directory in the making. It appears under its name when [`RunWriter::finish`] has checked it; until then
-/// it lies beside it under a hidden name, and dropping the writer removes it.
+/// A run directory in the making. It appears under its name when [`RunWriter::finish`] has checked it; until
+/// then it lies beside it under a hidden name, and dropping the writer removes it.
 ///
 /// ```
 /// # use secsv_federation::*;
@@ -56,8 +57,7 @@ impl RunWriter {
             return Err(Error::defect(&target, "directory", Defect::NotEmpty));
         }
         spec.check(&target.join(SPEC_FILE))?;
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let partial = target.with_file_name(format!(".{name}.partial-{}", std::process::id()));
+        let partial = partial_path(&target);
         let writer = Self { target, partial, finished: false };
         let spec_file = writer.partial.join(SPEC_FILE);
         make_directory(&writer.partial)?;
@@ -91,7 +91,7 @@ impl RunWriter {
     /// Checks the whole directory and gives it its name.
     pub fn finish(mut self) -> Result<RunDirectory, Error> {
         RunDirectory::open(&self.partial)?.check()?;
-        fs::rename(&self.partial, &self.target).map_err(|source| Error::writing(&self.target, source))?;
+        rename_durably(&self.partial, &self.target).map_err(|source| Error::writing(&self.target, source))?;
         self.finished = true;
         RunDirectory::open(&self.target)
     }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::Coalition;
 
-/// The coalitions of one round that are wanted, as a graph: each waits for those that may spare it samples, that is,
-/// for the wanted ones within it. The paper goes through them by size, one after the other; here whatever
-/// waits for nothing is ready.
+/// The coalitions of one round that are wanted, as a graph: each waits for those that may spare it samples,
+/// that is, for the wanted ones within it. The paper goes through them by size, one after the other; here
+/// whatever waits for nothing is ready.
 #[derive(Clone, Debug)]
 pub struct Lattice {
     ready: Vec<Coalition>,
@@ -17,15 +17,16 @@ pub struct Lattice {
 
 #[derive(Clone, Debug)]
 enum Waiting {
-    /// Every wanted coalition's largest parts are wanted: then it waits for those, which have waited for the others.
-    /// (Or they are known, and nothing smaller is wanted.) How many parts each still waits for.
+    /// Every wanted coalition's largest parts are wanted: then it waits for those, which have waited for the
+    /// others. (Or they are known, and nothing smaller is wanted.) How many parts each still waits for.
     Parts(HashMap<Coalition, usize>),
     /// Otherwise by size, with the number of smaller ones that are still out.
     Sizes { later: BTreeMap<usize, Vec<Coalition>>, out: usize },
 }
 
 impl Lattice {
-    /// The wanted coalitions by size, as in the paper: what larger ones may need is known before the first of a size.
+    /// The wanted coalitions by size, as in the paper: what larger ones may need is known before the first of
+    /// a size.
     pub fn by_size(wanted: impl IntoIterator<Item = Coalition>) -> Self {
         Self::sorted(wanted.into_iter().collect())
     }
@@ -115,7 +116,8 @@ impl Lattice {
     }
 }
 
-/// The largest parts of a coalition: one member less. A local model and the empty coalition have none that matter.
+/// The largest parts of a coalition: one member less. A local model and the empty coalition have none that
+/// matter.
 fn parts(coalition: Coalition) -> impl Iterator<Item = Coalition> {
     let parts = coalition.members().map(move |client| coalition.without(client));
     parts.filter(|part| !part.is_empty())

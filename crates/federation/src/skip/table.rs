@@ -15,11 +15,11 @@ pub struct SkipTable {
     participants: Vec<usize>,
     samples: usize,
     recorded: usize,
-    store: Store,
+    store: CorrectSets,
 }
 
 #[derive(Clone, Debug)]
-enum Store {
+enum CorrectSets {
     /// By the coalition's bits among the participants.
     Dense(Vec<Option<SampleSet>>),
     Sparse(HashMap<Coalition, SampleSet>),
@@ -30,23 +30,23 @@ impl SkipTable {
     pub fn new(participants: Coalition, samples: usize) -> Self {
         let participants: Vec<usize> = participants.members().collect();
         let store = if participants.len() <= MAX_DENSE {
-            Store::Dense(vec![None; 1 << participants.len()])
+            CorrectSets::Dense(vec![None; 1 << participants.len()])
         } else {
-            Store::Sparse(HashMap::new())
+            CorrectSets::Sparse(HashMap::new())
         };
         Self { participants, samples, recorded: 0, store }
     }
 
-    /// Notes which samples a coalition predicted right, skipped ones included. A coalition with somebody who did not
-    /// take part is not noted.
+    /// Notes which samples a coalition predicted right, skipped ones included. A coalition with somebody who
+    /// did not take part is not noted.
     pub fn record(&mut self, coalition: Coalition, correct: SampleSet) {
         let place = self.place(coalition);
         let before = match &mut self.store {
-            Store::Dense(sets) => match place {
+            CorrectSets::Dense(sets) => match place {
                 Some(place) => sets[place].replace(correct),
                 None => return,
             },
-            Store::Sparse(sets) => sets.insert(coalition, correct),
+            CorrectSets::Sparse(sets) => sets.insert(coalition, correct),
         };
         self.recorded += usize::from(before.is_none());
     }
@@ -54,30 +54,30 @@ impl SkipTable {
     /// The samples a coalition predicted right, if it was noted.
     pub fn get(&self, coalition: Coalition) -> Option<&SampleSet> {
         match &self.store {
-            Store::Dense(sets) => sets[self.place(coalition)?].as_ref(),
-            Store::Sparse(sets) => sets.get(&coalition),
+            CorrectSets::Dense(sets) => sets[self.place(coalition)?].as_ref(),
+            CorrectSets::Sparse(sets) => sets.get(&coalition),
         }
     }
 
-    /// The samples that need not be tested on a coalition (the paper's Psi, Algorithm 6): those that both parts of
-    /// some division of it in two predicted right. Divisions count if both parts were noted.
+    /// The samples that need not be tested on a coalition (the paper's Psi, Algorithm 6): those that both
+    /// parts of some division of it in two predicted right. Divisions count if both parts were noted.
     pub fn skippable(&self, coalition: Coalition) -> SampleSet {
         let mut skippable = SampleSet::none(self.samples);
         if coalition.len() < 2 {
             return skippable;
         }
         match &self.store {
-            Store::Dense(sets) => {
+            CorrectSets::Dense(sets) => {
                 if let Some(whole) = self.place(coalition) {
                     skip_dense(sets, whole, &mut skippable);
                 }
             }
-            Store::Sparse(sets) if divisions(coalition) < sets.len() as f64 => {
+            CorrectSets::Sparse(sets) if divisions(coalition) < sets.len() as f64 => {
                 let rest = without_lowest(coalition);
                 let parts = rest.subsets().filter(|part| !part.is_empty());
                 skip_pairs(sets, coalition, parts, &mut skippable);
             }
-            Store::Sparse(sets) => {
+            CorrectSets::Sparse(sets) => {
                 let rest = without_lowest(coalition);
                 let parts = sets.keys().copied().filter(|part| !part.is_empty() && part.is_subset_of(rest));
                 skip_pairs(sets, coalition, parts, &mut skippable);
@@ -86,10 +86,10 @@ impl SkipTable {
         skippable
     }
 
-    /// The samples that some of these coalitions may not skip, whatever the tests to come will find, if all coalitions
-    /// within them are tested before. Nothing is known of too many participants.
+    /// The samples that some of these coalitions may not skip, whatever the tests to come will find, if all
+    /// coalitions within them are tested before. Nothing is known of too many participants.
     pub fn unsettled(&self, coalitions: impl IntoIterator<Item = Coalition>) -> Option<SampleSet> {
-        let Store::Dense(sets) = &self.store else { return None };
+        let CorrectSets::Dense(sets) = &self.store else { return None };
         if self.participants.len() > MAX_SETTLED {
             return None;
         }
@@ -111,11 +111,11 @@ impl SkipTable {
         Some(unsettled)
     }
 
-    /// What [`SkipTable::skippable`] costs at most, in operations on 64 samples at a time.
+    /// Cost of [`SkipTable::skippable`], at most, in operations on 64 samples at a time.
     pub fn search_cost(&self, coalition: Coalition) -> f64 {
         let looked_at = match &self.store {
-            Store::Dense(_) => divisions(coalition),
-            Store::Sparse(_) => divisions(coalition).min(self.recorded as f64),
+            CorrectSets::Dense(_) => divisions(coalition),
+            CorrectSets::Sparse(_) => divisions(coalition).min(self.recorded as f64),
         };
         looked_at * self.samples.div_ceil(64) as f64
     }

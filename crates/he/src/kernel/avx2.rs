@@ -6,19 +6,35 @@ mod transform;
 
 use std::{arch::x86_64::*, borrow::BorrowMut};
 
-use super::{
-    BLOCK, FOLD_AFTER, Group, Line, Place, SUMS, Sums, TILE, Words, tiles::LOW_BITS, tiles::LOW_MASK,
-    transform::Roots,
-};
-use crate::{ciphertext::Ciphertext, parameters::Limb};
+use secsv_algebra::Modulus;
 
-pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
-    // SAFETY: the caller holds an `Avx2Token`, which exists only where AVX2 was detected.
-    unsafe { group_avx2(limb, group, place, width, products) }
+use super::{
+    Avx2Token, BLOCK, CacheLine, Ciphertext, FOLD_AFTER, GroupAddress, SUMS, Sums, TILE, TileGroup, Words,
+    complement,
+    roots::Roots,
+    tiles::{LOW_BITS, LOW_MASK},
+};
+
+pub(super) fn group(
+    _: Avx2Token,
+    modulus: Modulus,
+    group: TileGroup<'_>,
+    place: GroupAddress,
+    width: usize,
+    products: &mut [Ciphertext],
+) {
+    // SAFETY: the token exists only where AVX2 was detected.
+    unsafe { group_avx2(modulus, group, place, width, products) }
 }
 
 #[target_feature(enable = "avx2")]
-fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
+fn group_avx2(
+    modulus: Modulus,
+    group: TileGroup<'_>,
+    place: GroupAddress,
+    width: usize,
+    products: &mut [Ciphertext],
+) {
     let tiles = group.inner.div_ceil(TILE);
     let pairs = group.rows.len() * group.columns.len();
     let mut first = 0;
@@ -29,11 +45,12 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
             let mut pair_sums = sums.chunks_exact_mut(place.blocks);
             for row in group.rows {
                 let ciphers =
-                    row.stretch(group.first_tile + tile, place.limb, place.first_block, place.blocks);
+                    row.block_run(group.first_tile + tile, place.limb, place.first_block, place.blocks);
                 for (column, sums) in group.columns.iter().zip(&mut pair_sums) {
-                    let mut plains = [&[] as &[Line]; TILE];
+                    let mut plains = [&[] as &[CacheLine]; TILE];
                     for (i, plain) in plains.iter_mut().enumerate().take(ciphers.1) {
-                        *plain = column.stretch(tile * TILE + i, place.limb, place.first_block, place.blocks);
+                        *plain =
+                            column.block_run(tile * TILE + i, place.limb, place.first_block, place.blocks);
                     }
                     let blocks = ciphers.0.chunks_exact(ciphers.1).enumerate();
                     for (sums, (block, ciphers)) in sums.iter_mut().zip(blocks) {
@@ -47,7 +64,7 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
             let (r, c) = (pair / group.columns.len(), pair % group.columns.len());
             let product = &mut products[(place.row + r) * width + place.column + c];
             for (block, sums) in sums.iter().enumerate() {
-                fold(limb, sums, product, (place.limb, place.first_block + block), fresh);
+                fold(modulus, sums, product, (place.limb, place.first_block + block), fresh);
             }
         }
         first = last;
@@ -57,52 +74,39 @@ fn group_avx2(limb: &Limb, group: Group<'_>, place: Place, width: usize, product
     }
 }
 
-/// Asks the system for large pages where lines cover whole ones. Here because it is unsafe, not because it is AVX2.
-#[cfg(target_os = "linux")]
-pub(super) fn prefer_large_pages(lines: &mut [Line]) {
-    const LARGE: usize = 2 << 20;
-    let start = lines.as_mut_ptr().cast::<u8>();
-    let skipped = start.align_offset(LARGE);
-    let length = size_of_val(lines).saturating_sub(skipped) / LARGE * LARGE;
-    if length > 0 {
-        // SAFETY: a hint about pages that lie wholly inside the slice; it changes no byte. Refusal does no harm.
-        let _ = unsafe {
-            rustix::mm::madvise(start.add(skipped).cast(), length, rustix::mm::Advice::LinuxHugepage)
-        };
-    }
-}
-
 /// Coefficients to points.
-pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64], filled: usize) {
-    // SAFETY: as above.
-    unsafe { transform::forward(limb, roots, words, filled) }
+pub(super) fn forward(_: Avx2Token, modulus: Modulus, roots: &Roots, words: &mut [u64], filled: usize) {
+    // SAFETY: the token exists only where AVX2 was detected.
+    unsafe { transform::forward(modulus, roots, words, filled) }
 }
 
 /// Points to coefficients.
-pub(super) fn backward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
-    // SAFETY: as above.
-    unsafe { transform::backward(limb, roots, words) }
+pub(super) fn backward(_: Avx2Token, modulus: Modulus, roots: &Roots, words: &mut [u64]) {
+    // SAFETY: the token exists only where AVX2 was detected.
+    unsafe { transform::backward(modulus, roots, words) }
 }
 
 pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
-    limb: &Limb,
+    _: Avx2Token,
+    modulus: Modulus,
     form: Words,
     terms: &[(u32, &[B])],
     target: &mut [B],
 ) {
-    // SAFETY: as above.
+    // SAFETY: the token exists only where AVX2 was detected.
     unsafe {
         match form {
-            Words::Split => weighted_sum_avx2::<true, B>(limb, terms, target),
-            Words::Plain => weighted_sum_avx2::<false, B>(limb, terms, target),
+            Words::Split => weighted_sum_avx2::<true, B>(modulus, terms, target),
+            Words::Plain => weighted_sum_avx2::<false, B>(modulus, terms, target),
         }
     }
 }
 
-/// Sums of weight times low half and weight times high half stay within a word: the weights add up to 32 bits.
+/// Sums of weight times low half and weight times high half stay within a word: the weights add up to 32
+/// bits.
 #[target_feature(enable = "avx2")]
 fn weighted_sum_avx2<const SPLIT: bool, B: BorrowMut<[u64; BLOCK]>>(
-    limb: &Limb,
+    modulus: Modulus,
     terms: &[(u32, &[B])],
     target: &mut [B],
 ) {
@@ -121,7 +125,7 @@ fn weighted_sum_avx2<const SPLIT: bool, B: BorrowMut<[u64; BLOCK]>>(
                 low = _mm256_add_epi64(low, _mm256_mul_epu32(word_low, weight));
                 high = _mm256_add_epi64(high, _mm256_mul_epu32(word_high, weight));
             }
-            let sum = reduce(limb, low, high, _mm256_setzero_si256());
+            let sum = reduce(modulus, low, high, _mm256_setzero_si256());
             let stored = if SPLIT {
                 let high = _mm256_srli_epi64::<{ LOW_BITS as i32 }>(sum);
                 _mm256_or_si256(_mm256_and_si256(sum, mask), _mm256_slli_epi64::<32>(high))
@@ -133,42 +137,42 @@ fn weighted_sum_avx2<const SPLIT: bool, B: BorrowMut<[u64; BLOCK]>>(
     }
 }
 
-pub(super) fn multiply_add(limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
-    // SAFETY: as above.
-    unsafe { multiply_add_avx2(limb, a, b, target) }
+pub(super) fn multiply_add(_: Avx2Token, modulus: Modulus, a: &[u64], b: &[u64], target: &mut [u64]) {
+    // SAFETY: the token exists only where AVX2 was detected.
+    unsafe { multiply_add_avx2(modulus, a, b, target) }
 }
 
 #[target_feature(enable = "avx2")]
-fn multiply_add_avx2(limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
+fn multiply_add_avx2(modulus: Modulus, a: &[u64], b: &[u64], target: &mut [u64]) {
     let operands = a.as_chunks::<4>().0.iter().zip(b.as_chunks::<4>().0);
     for (target, (a, b)) in target.as_chunks_mut::<4>().0.iter_mut().zip(operands) {
-        let product = multiply(limb, load(a), load(b));
-        let sum = correct(limb, _mm256_add_epi64(product, load(target)));
+        let product = multiply(modulus, load(a), load(b));
+        let sum = correct(modulus, _mm256_add_epi64(product, load(target)));
         store(target, sum);
     }
 }
 
-pub(super) fn scale(limb: &Limb, factor: u64, words: &mut [u64]) {
-    // SAFETY: as above.
-    unsafe { scale_avx2(limb, factor, words) }
+pub(super) fn scale(_: Avx2Token, modulus: Modulus, factor: u64, words: &mut [u64]) {
+    // SAFETY: the token exists only where AVX2 was detected.
+    unsafe { scale_avx2(modulus, factor, words) }
 }
 
 #[target_feature(enable = "avx2")]
-fn scale_avx2(limb: &Limb, factor: u64, words: &mut [u64]) {
+fn scale_avx2(modulus: Modulus, factor: u64, words: &mut [u64]) {
     let factor = _mm256_set1_epi64x(factor as i64);
     for word in words.as_chunks_mut::<4>().0 {
-        let product = multiply(limb, load(word), factor);
+        let product = multiply(modulus, load(word), factor);
         store(word, product);
     }
 }
 
-pub(super) fn combine(limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
-    // SAFETY: as above.
-    unsafe { combine_avx2(limb, terms, target) }
+pub(super) fn combine(_: Avx2Token, modulus: Modulus, terms: &[(u64, &[u64])], target: &mut [u64]) {
+    // SAFETY: the token exists only where AVX2 was detected.
+    unsafe { combine_avx2(modulus, terms, target) }
 }
 
 #[target_feature(enable = "avx2")]
-fn combine_avx2(limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
+fn combine_avx2(modulus: Modulus, terms: &[(u64, &[u64])], target: &mut [u64]) {
     for (i, target) in target.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let zero = _mm256_setzero_si256();
         let (mut low, mut middle, mut high) = (zero, zero, zero);
@@ -177,12 +181,12 @@ fn combine_avx2(limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
             (low, middle, high) =
                 (_mm256_add_epi64(low, l), _mm256_add_epi64(middle, m), _mm256_add_epi64(high, h));
         }
-        store(target, reduce(limb, low, middle, high));
+        store(target, reduce(modulus, low, middle, high));
     }
 }
 
-pub(super) fn lift(half: u64, gap: u64, elements: &[u64], target: &mut [u64]) {
-    // SAFETY: as above.
+pub(super) fn lift(_: Avx2Token, half: u64, gap: u64, elements: &[u64], target: &mut [u64]) {
+    // SAFETY: the token exists only where AVX2 was detected.
     unsafe { lift_avx2(half, gap, elements, target) }
 }
 
@@ -199,9 +203,9 @@ fn lift_avx2(half: u64, gap: u64, elements: &[u64], target: &mut [u64]) {
 /// Products of words below 2^57 with residues, reduced.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn multiply(limb: &Limb, a: __m256i, b: __m256i) -> __m256i {
+fn multiply(modulus: Modulus, a: __m256i, b: __m256i) -> __m256i {
     let [low, middle, high] = product(a, b);
-    reduce(limb, low, middle, high)
+    reduce(modulus, low, middle, high)
 }
 
 /// The same, not reduced: `low + middle * 2^27 + high * 2^54`.
@@ -221,7 +225,7 @@ fn product(a: __m256i, b: __m256i) -> [__m256i; 3] {
 /// Adds the products of one tile at one block.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn accumulate(sums: &mut Sums, ciphers: &[[Line; 2]], plains: &[&[Line]; TILE], block: usize) {
+fn accumulate(sums: &mut Sums, ciphers: &[[CacheLine; 2]], plains: &[&[CacheLine]; TILE], block: usize) {
     let mask = _mm256_set1_epi64x(LOW_MASK as i64);
     for (half, sums) in sums.0.iter_mut().enumerate() {
         let [[mut low0, mut high0, mut cross0], [mut low1, mut high1, mut cross1]] = [
@@ -253,7 +257,7 @@ fn accumulate(sums: &mut Sums, ciphers: &[[Line; 2]], plains: &[&[Line]; TILE], 
 
 /// Reduces the sums and writes them to the product, or adds them to what an earlier fold left there.
 #[target_feature(enable = "avx2")]
-fn fold(limb: &Limb, sums: &Sums, product: &mut Ciphertext, at: (usize, usize), fresh: bool) {
+fn fold(modulus: Modulus, sums: &Sums, product: &mut Ciphertext, at: (usize, usize), fresh: bool) {
     for part in 0..2 {
         let target = product.block_mut(part, at.0, at.1);
         for half in 0..2 {
@@ -261,10 +265,10 @@ fn fold(limb: &Limb, sums: &Sums, product: &mut Ciphertext, at: (usize, usize), 
             let (low, high) = (load(&low), load(&high));
             // Exact although the crosswise sum may have wrapped: the true middle sum fits a word.
             let middle = _mm256_sub_epi64(load(&cross), _mm256_add_epi64(low, high));
-            let mut reduced = reduce(limb, low, middle, high);
+            let mut reduced = reduce(modulus, low, middle, high);
             let slot: &mut [u64; 4] = &mut target.as_chunks_mut::<4>().0[half];
             if !fresh {
-                reduced = correct(limb, _mm256_add_epi64(reduced, load(slot)));
+                reduced = correct(modulus, _mm256_add_epi64(reduced, load(slot)));
             }
             store(slot, reduced);
         }
@@ -274,11 +278,11 @@ fn fold(limb: &Limb, sums: &Sums, product: &mut Ciphertext, at: (usize, usize), 
 /// `low + middle * 2^27 + high * 2^54` modulo the limb, which is `2^bits - c` with a small c.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn reduce(limb: &Limb, low: __m256i, middle: __m256i, high: __m256i) -> __m256i {
+fn reduce(modulus: Modulus, low: __m256i, middle: __m256i, high: __m256i) -> __m256i {
     let word_mask = _mm256_set1_epi64x(LOW_MASK as i64);
-    let modulus_mask = _mm256_set1_epi64x((1i64 << limb.bits()) - 1);
-    let c = _mm256_set1_epi64x(limb.complement() as i64);
-    let shift = _mm_cvtsi64_si128(i64::from(limb.bits() - 2 * LOW_BITS));
+    let modulus_mask = _mm256_set1_epi64x((1i64 << modulus.bits()) - 1);
+    let c = _mm256_set1_epi64x(complement(modulus) as i64);
+    let shift = _mm_cvtsi64_si128(i64::from(modulus.bits() - 2 * LOW_BITS));
     // Carries: the value becomes rest + above * 2^bits with rest below 2^bits.
     let middle = _mm256_add_epi64(middle, _mm256_srli_epi64::<{ LOW_BITS as i32 }>(low));
     let high = _mm256_add_epi64(high, _mm256_srli_epi64::<{ LOW_BITS as i32 }>(middle));
@@ -297,22 +301,22 @@ fn reduce(limb: &Limb, low: __m256i, middle: __m256i, high: __m256i) -> __m256i 
     let near = _mm256_mul_epu32(above, c);
     let far = _mm256_mul_epu32(_mm256_srli_epi64::<32>(above), c);
     let far_low = _mm256_and_si256(_mm256_slli_epi64::<32>(far), modulus_mask);
-    let far_shift = _mm_cvtsi64_si128(i64::from(limb.bits() - 32));
+    let far_shift = _mm_cvtsi64_si128(i64::from(modulus.bits() - 32));
     let far_high = _mm256_mul_epu32(_mm256_srl_epi64(far, far_shift), c);
     let sum = _mm256_add_epi64(_mm256_add_epi64(rest, near), _mm256_add_epi64(far_low, far_high));
-    let bits = _mm_cvtsi64_si128(i64::from(limb.bits()));
+    let bits = _mm_cvtsi64_si128(i64::from(modulus.bits()));
     let folded = _mm256_add_epi64(
         _mm256_and_si256(sum, modulus_mask),
         _mm256_mul_epu32(_mm256_srl_epi64(sum, bits), c),
     );
-    correct(limb, folded)
+    correct(modulus, folded)
 }
 
 /// Subtracts the modulus where the value is not below it.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn correct(limb: &Limb, x: __m256i) -> __m256i {
-    let modulus = _mm256_set1_epi64x(limb.modulus().value() as i64);
+fn correct(modulus: Modulus, x: __m256i) -> __m256i {
+    let modulus = _mm256_set1_epi64x(modulus.value() as i64);
     let below = _mm256_cmpgt_epi64(modulus, x);
     _mm256_sub_epi64(x, _mm256_andnot_si256(below, modulus))
 }

@@ -1,36 +1,46 @@
-//! The multiply-accumulate kernel: at each NTT point an encrypted layer is a small modular matrix product, rows
-//! of ciphertexts by columns of plaintexts.
+//! The multiply-accumulate kernel: at each NTT point an encrypted layer is a small modular matrix product,
+//! rows of ciphertexts by columns of plaintexts.
 //!
-//! Operands are stored tile by tile so that the innermost loop reads memory in order, words split in two so that
-//! 32-bit multipliers do the work, sums are kept unreduced for up to [`FOLD_AFTER`] terms. Nothing is transformed
-//! or allocated inside the loop, and no branch or address depends on the data. Two implementations give the same
-//! bits: AVX2 where the machine has it, portable Rust elsewhere.
+//! Operands are stored tile by tile so that the innermost loop reads memory in order, words split in two so
+//! that 32-bit multipliers do the work, sums are kept unreduced for up to [`FOLD_AFTER`] terms. Nothing is
+//! transformed or allocated inside the loop, and no branch or address depends on the data. Two
+//! implementations give the same bits: AVX2 where the machine has it, portable Rust elsewhere.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod ciphertext;
+#[cfg(target_os = "linux")]
+mod large_pages;
+mod limb;
 mod portable;
+mod roots;
 mod tiles;
 mod transform;
 
+pub use ciphertext::Ciphertext;
+pub use limb::Limb;
+pub(crate) use limb::product_bits;
+pub(crate) use tiles::{CacheLine, join, split};
 pub use tiles::{CipherTiles, PlainRows};
-pub(crate) use tiles::{Line, join, split};
 pub(crate) use transform::Transform;
 
 use std::borrow::BorrowMut;
 
-use crate::{HeError, ciphertext::Ciphertext, parameters::Limb};
+use secsv_algebra::Modulus;
+
+use crate::HeError;
 
 /// Inputs in one tile.
 pub(crate) const TILE: usize = 8;
 /// NTT points in one block: one cache line of words.
 pub(crate) const BLOCK: usize = 8;
-/// How many products are summed before a reduction: with words split at 27 bits, 128 products of 55-bit
+/// Products that are summed before a reduction: with words split at 27 bits, 128 products of 55-bit
 /// residues leave room for the carries of the reduction.
 pub(crate) const FOLD_AFTER: usize = 128;
 /// Rows and columns that meet while their tiles are in the first-level cache.
 const PARTNERS: usize = 4;
-/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time: many, because long runs
-/// of memory are read faster.
+/// Unreduced sums, each of one (row, column) pair at one block, that are kept at a time: many, because long
+/// runs of memory are read faster.
 const SUMS: usize = 128;
 
 /// Which implementation computes.
@@ -55,6 +65,11 @@ impl Backend {
         }
         Self::Portable
     }
+}
+
+/// 2^bits less the prime of that many bits: small, which makes reduction cheap.
+const fn complement(prime: Modulus) -> u64 {
+    (1 << prime.bits()) - prime.value()
 }
 
 /// Runs plain loops compiled for the widest vectors that the machine has.
@@ -85,8 +100,8 @@ pub fn multiply(
     multiply_part(backend, limbs, rows, columns, 0, products)
 }
 
-/// The same for columns that hold only the inputs from tile number `first_tile` on, as many as they have room for:
-/// sums of further tiles are added to the products of those before.
+/// The same for columns that hold only the inputs from tile number `first_tile` on, as many as they have room
+/// for: sums of further tiles are added to the products of those before.
 pub(crate) fn multiply_part(
     backend: Backend,
     limbs: &[Limb],
@@ -99,23 +114,25 @@ pub(crate) fn multiply_part(
     let blocks = products.first().map_or(0, |p| p.degree()) / BLOCK;
     // As many blocks at a time as there is room for sums: long runs of memory are read in order.
     let partners = rows.len().min(PARTNERS) * columns.len().min(PARTNERS);
-    let stretch = (SUMS / partners.max(1)).clamp(1, blocks.max(1));
+    let run_length = (SUMS / partners.max(1)).clamp(1, blocks.max(1));
     for (l, limb) in limbs.iter().enumerate() {
-        for first in (0..blocks).step_by(stretch) {
+        for first in (0..blocks).step_by(run_length) {
             for (r, row_group) in rows.chunks(PARTNERS).enumerate() {
                 for (c, column_group) in columns.chunks(PARTNERS).enumerate() {
-                    let place = Place {
+                    let place = GroupAddress {
                         limb: l,
                         first_block: first,
-                        blocks: stretch.min(blocks - first),
+                        blocks: run_length.min(blocks - first),
                         row: r * PARTNERS,
                         column: c * PARTNERS,
                     };
-                    let group = Group { rows: row_group, columns: column_group, first_tile, inner };
+                    let group = TileGroup { rows: row_group, columns: column_group, first_tile, inner };
                     match backend {
                         #[cfg(target_arch = "x86_64")]
-                        Backend::Avx2(_) => avx2::group(limb, group, place, columns.len(), products),
-                        _ => portable::group(limb, group, place, columns.len(), products),
+                        Backend::Avx2(token) => {
+                            avx2::group(token, limb.modulus(), group, place, columns.len(), products)
+                        }
+                        _ => portable::group(limb.modulus(), group, place, columns.len(), products),
                     }
                 }
             }
@@ -126,7 +143,7 @@ pub(crate) fn multiply_part(
 
 /// Where a group's sums belong.
 #[derive(Clone, Copy)]
-struct Place {
+struct GroupAddress {
     limb: usize,
     first_block: usize,
     blocks: usize,
@@ -134,9 +151,9 @@ struct Place {
     column: usize,
 }
 
-/// Rows and columns that meet in so many inputs: those of the rows from a tile on.
+/// Rows and columns that meet in `inner` inputs: those of the rows from tile `first_tile` on.
 #[derive(Clone, Copy)]
-struct Group<'a> {
+struct TileGroup<'a> {
     rows: &'a [&'a CipherTiles],
     columns: &'a [&'a PlainRows],
     first_tile: usize,
@@ -182,8 +199,8 @@ fn check(
 pub(crate) fn multiply_add(backend: Backend, limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::multiply_add(limb, a, b, target),
-        _ => portable::multiply_add(limb, a, b, target),
+        Backend::Avx2(token) => avx2::multiply_add(token, limb.modulus(), a, b, target),
+        _ => portable::multiply_add(limb.modulus(), a, b, target),
     }
 }
 
@@ -191,8 +208,8 @@ pub(crate) fn multiply_add(backend: Backend, limb: &Limb, a: &[u64], b: &[u64], 
 pub(crate) fn scale(backend: Backend, limb: &Limb, factor: u64, words: &mut [u64]) {
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::scale(limb, factor, words),
-        _ => portable::scale(limb, factor, words),
+        Backend::Avx2(token) => avx2::scale(token, limb.modulus(), factor, words),
+        _ => portable::scale(limb.modulus(), factor, words),
     }
 }
 
@@ -201,7 +218,7 @@ pub(crate) fn lift(backend: Backend, limb: &Limb, p: u64, elements: &[u64], targ
     let gap = limb.modulus().value() - p;
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::lift(p / 2, gap, elements, target),
+        Backend::Avx2(token) => avx2::lift(token, p / 2, gap, elements, target),
         _ => portable::lift(p / 2, gap, elements, target),
     }
 }
@@ -211,8 +228,8 @@ pub(crate) fn combine(backend: Backend, limb: &Limb, terms: &[(u64, &[u64])], ta
     debug_assert!(terms.len() <= 16);
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::combine(limb, terms, target),
-        _ => portable::combine(limb, terms, target),
+        Backend::Avx2(token) => avx2::combine(token, limb.modulus(), terms, target),
+        _ => portable::combine(limb.modulus(), terms, target),
     }
 }
 
@@ -226,8 +243,8 @@ pub(crate) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
 ) {
     match backend {
         #[cfg(target_arch = "x86_64")]
-        Backend::Avx2(_) => avx2::weighted_sum(limb, form, terms, target),
-        _ => portable::weighted_sum(limb, form, terms, target),
+        Backend::Avx2(token) => avx2::weighted_sum(token, limb.modulus(), form, terms, target),
+        _ => portable::weighted_sum(limb.modulus(), form, terms, target),
     }
 }
 
@@ -252,7 +269,7 @@ pub(crate) fn weighted_tiles(
     }
     for tile in 0..sum.tiles() {
         for (l, limb) in limbs.iter().enumerate() {
-            let sources: Vec<(u32, &[Line])> =
+            let sources: Vec<(u32, &[CacheLine])> =
                 terms.iter().map(|&(w, t)| (w, t.limb_lines(tile, l))).collect();
             weighted_sum(backend, limb, Words::Split, &sources, sum.limb_lines_mut(tile, l));
         }

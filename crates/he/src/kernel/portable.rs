@@ -1,21 +1,30 @@
-//! The portable twin: 128-bit sums, one exact reduction. Slow and obvious; the other implementation is compared
-//! with it bit for bit.
+//! The portable twin: 128-bit sums, one exact reduction. Slow and obvious; the other implementation is
+//! compared with it bit for bit.
 
 use std::borrow::BorrowMut;
 
-use super::{BLOCK, CipherTiles, FOLD_AFTER, Group, Place, PlainRows, TILE, Words, join, split};
-use crate::{ciphertext::Ciphertext, parameters::Limb};
+use secsv_algebra::Modulus;
 
-pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, products: &mut [Ciphertext]) {
+use super::{
+    BLOCK, CipherTiles, Ciphertext, FOLD_AFTER, GroupAddress, PlainRows, TILE, TileGroup, Words, join, split,
+};
+
+pub(super) fn group(
+    modulus: Modulus,
+    group: TileGroup<'_>,
+    place: GroupAddress,
+    width: usize,
+    products: &mut [Ciphertext],
+) {
     for (r, row) in group.rows.iter().enumerate() {
         for (c, column) in group.columns.iter().enumerate() {
             for block in place.first_block..place.first_block + place.blocks {
-                let total = sum(limb, group, row, column, (place.limb, block));
+                let total = sum(modulus, group, row, column, (place.limb, block));
                 let product = &mut products[(place.row + r) * width + place.column + c];
                 for (part, sums) in total.iter().enumerate() {
                     let target = product.block_mut(part, place.limb, block);
                     for (t, &s) in target.iter_mut().zip(sums) {
-                        *t = if group.first_tile == 0 { s } else { limb.modulus().add(*t, s) };
+                        *t = if group.first_tile == 0 { s } else { modulus.add(*t, s) };
                     }
                 }
             }
@@ -25,8 +34,8 @@ pub(super) fn group(limb: &Limb, group: Group<'_>, place: Place, width: usize, p
 
 /// Both parts of one output at one limb and block.
 fn sum(
-    limb: &Limb,
-    group: Group<'_>,
+    modulus: Modulus,
+    group: TileGroup<'_>,
     row: &CipherTiles,
     column: &PlainRows,
     at: (usize, usize),
@@ -36,9 +45,9 @@ fn sum(
     for tiles in tiles.chunks(FOLD_AFTER / TILE) {
         let mut sums = [[0u128; BLOCK]; 2];
         for &tile in tiles {
-            let (ciphers, _) = row.stretch(group.first_tile + tile, at.0, at.1, 1);
+            let (ciphers, _) = row.block_run(group.first_tile + tile, at.0, at.1, 1);
             for (i, parts) in ciphers.iter().enumerate() {
-                let plain = column.stretch(tile * TILE + i, at.0, at.1, 1)[0];
+                let plain = column.block_run(tile * TILE + i, at.0, at.1, 1)[0];
                 for (sum, part) in sums.iter_mut().zip(parts) {
                     for (s, (&a, &b)) in sum.iter_mut().zip(part.0.iter().zip(&plain.0)) {
                         *s += u128::from(join(a)) * u128::from(b);
@@ -47,14 +56,14 @@ fn sum(
             }
         }
         for (t, s) in total.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
-            *t = limb.modulus().add(*t, limb.modulus().reduce_wide(*s));
+            *t = modulus.add(*t, modulus.reduce_wide(*s));
         }
     }
     total
 }
 
 pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
-    limb: &Limb,
+    modulus: Modulus,
     form: Words,
     terms: &[(u32, &[B])],
     target: &mut [B],
@@ -67,26 +76,25 @@ pub(super) fn weighted_sum<B: BorrowMut<[u64; BLOCK]>>(
                 .iter()
                 .map(|(w, source)| u128::from(*w) * u128::from(read(source[i].borrow()[k])))
                 .sum();
-            *word = write(limb.modulus().reduce_wide(sum));
+            *word = write(modulus.reduce_wide(sum));
         }
     }
 }
 
-pub(super) fn multiply_add(limb: &Limb, a: &[u64], b: &[u64], target: &mut [u64]) {
-    let modulus = limb.modulus();
+pub(super) fn multiply_add(modulus: Modulus, a: &[u64], b: &[u64], target: &mut [u64]) {
     for (t, (&a, &b)) in target.iter_mut().zip(a.iter().zip(b)) {
         *t = modulus.add(*t, modulus.mul(a, b));
     }
 }
 
-pub(super) fn scale(limb: &Limb, factor: u64, words: &mut [u64]) {
-    words.iter_mut().for_each(|w| *w = limb.modulus().mul(*w, factor));
+pub(super) fn scale(modulus: Modulus, factor: u64, words: &mut [u64]) {
+    words.iter_mut().for_each(|w| *w = modulus.mul(*w, factor));
 }
 
-pub(super) fn combine(limb: &Limb, terms: &[(u64, &[u64])], target: &mut [u64]) {
+pub(super) fn combine(modulus: Modulus, terms: &[(u64, &[u64])], target: &mut [u64]) {
     for (i, t) in target.iter_mut().enumerate() {
         let sum: u128 = terms.iter().map(|(factor, words)| u128::from(*factor) * u128::from(words[i])).sum();
-        *t = limb.modulus().reduce_wide(sum);
+        *t = modulus.reduce_wide(sum);
     }
 }
 

@@ -1,7 +1,6 @@
-//! How operands lie in memory. Ciphertexts, prepared once and streamed often:
-//! `[tile of 8][limb][block of 8 points][ciphertext][part][8 words]`, each word split as `low 27 bits | rest << 32`,
-//! the last tile holding only what is left. Plaintexts, made anew for each batch: row by row, where the transform
-//! left them.
+//! How operands lie in memory. Ciphertexts, prepared once and streamed often: `[tile of 8][limb][block of 8
+//! points][ciphertext][part][8 words]`, each word split as `low 27 bits | rest << 32`, the last tile holding
+//! only what is left. Plaintexts, made anew for each batch: row by row, where the transform left them.
 
 use std::{
     borrow::{Borrow, BorrowMut},
@@ -21,15 +20,15 @@ pub(crate) const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
 /// One cache line of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C, align(64))]
-pub(crate) struct Line(pub [u64; BLOCK]);
+pub(crate) struct CacheLine(pub [u64; BLOCK]);
 
-impl Borrow<[u64; BLOCK]> for Line {
+impl Borrow<[u64; BLOCK]> for CacheLine {
     fn borrow(&self) -> &[u64; BLOCK] {
         &self.0
     }
 }
 
-impl BorrowMut<[u64; BLOCK]> for Line {
+impl BorrowMut<[u64; BLOCK]> for CacheLine {
     fn borrow_mut(&mut self) -> &mut [u64; BLOCK] {
         &mut self.0
     }
@@ -47,9 +46,9 @@ pub(crate) const fn join(x: u64) -> u64 {
     (x & LOW_MASK) | (x >> 32) << LOW_BITS
 }
 
-/// Memory of operands that are gone, kept for the next ones of their size: fresh memory costs as much as what is
-/// computed in it.
-struct Spare(Mutex<Vec<Vec<Line>>>);
+/// Memory of operands that are gone, kept for the next ones of their size: fresh memory costs as much as what
+/// is computed in it.
+struct Spare(Mutex<Vec<Vec<CacheLine>>>);
 
 /// Of wiped plaintexts: all zero.
 static WIPED: Spare = Spare(Mutex::new(Vec::new()));
@@ -60,8 +59,8 @@ impl Spare {
     /// Bytes kept at most.
     const KEPT: usize = 1 << 30;
 
-    /// So many lines, from here or fresh.
-    fn take(&self, lines: usize) -> Vec<Line> {
+    /// Memory of `lines` cache lines, from here or fresh.
+    fn take(&self, lines: usize) -> Vec<CacheLine> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = kept.iter().rposition(|room| room.len() == lines).map(|at| kept.remove(at));
         drop(kept);
@@ -69,8 +68,8 @@ impl Spare {
     }
 
     /// Keeps memory; what was kept longest makes place for it.
-    fn give_back(&self, room: Vec<Line>) {
-        let bytes = |room: &Vec<Line>| room.len() * size_of::<Line>();
+    fn give_back(&self, room: Vec<CacheLine>) {
+        let bytes = |room: &Vec<CacheLine>| room.len() * size_of::<CacheLine>();
         if room.is_empty() || bytes(&room) > Self::KEPT {
             return;
         }
@@ -83,13 +82,13 @@ impl Spare {
     }
 }
 
-/// So many lines, zero, on large pages where the system has them: operands are read in long runs over more memory
-/// than the translation buffers cover.
-fn room(lines: usize) -> Vec<Line> {
-    #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), expect(unused_mut))]
+/// Memory of `lines` cache lines, zero, on large pages where the system has them: operands are read in long
+/// runs over more memory than the translation buffers cover.
+fn room(lines: usize) -> Vec<CacheLine> {
+    #[cfg_attr(not(target_os = "linux"), expect(unused_mut))]
     let mut room = bytemuck::zeroed_vec(lines);
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    super::avx2::prefer_large_pages(&mut room);
+    #[cfg(target_os = "linux")]
+    super::large_pages::prefer_large_pages(&mut room);
     room
 }
 
@@ -99,7 +98,7 @@ pub struct CipherTiles {
     inner: usize,
     limbs: usize,
     degree: usize,
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
 }
 
 impl Drop for CipherTiles {
@@ -121,7 +120,7 @@ impl CipherTiles {
         Self { inner, limbs, degree, lines }
     }
 
-    /// How many ciphertexts.
+    /// Number of ciphertexts.
     pub fn inner(&self) -> usize {
         self.inner
     }
@@ -133,7 +132,7 @@ impl CipherTiles {
 
     /// Memory taken.
     pub fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
+        self.lines.len() * size_of::<CacheLine>()
     }
 
     /// Index of the first line of this tile, limb and block, and the number of ciphertexts in the tile.
@@ -147,13 +146,13 @@ impl CipherTiles {
     /// The lines of one tile at one limb and some blocks, and the number of ciphertexts in the tile: for each
     /// block, for each ciphertext, its parts.
     #[inline(always)]
-    pub(super) fn stretch(
+    pub(super) fn block_run(
         &self,
         tile: usize,
         limb: usize,
         first: usize,
         blocks: usize,
-    ) -> (&[[Line; 2]], usize) {
+    ) -> (&[[CacheLine; 2]], usize) {
         let (start, width) = self.locate(tile, limb, first);
         (self.lines[start..start + 2 * width * blocks].as_chunks().0, width)
     }
@@ -180,36 +179,36 @@ impl CipherTiles {
     }
 
     /// All lines of one tile at one limb, in memory order: for sums that treat every word alike.
-    pub(crate) fn limb_lines(&self, tile: usize, limb: usize) -> &[Line] {
+    pub(crate) fn limb_lines(&self, tile: usize, limb: usize) -> &[CacheLine] {
         let (start, width) = self.locate(tile, limb, 0);
         &self.lines[start..start + 2 * width * self.degree / BLOCK]
     }
 
     /// The same, to be written.
-    pub(crate) fn limb_lines_mut(&mut self, tile: usize, limb: usize) -> &mut [Line] {
+    pub(crate) fn limb_lines_mut(&mut self, tile: usize, limb: usize) -> &mut [CacheLine] {
         let (start, width) = self.locate(tile, limb, 0);
         &mut self.lines[start..start + 2 * width * self.degree / BLOCK]
     }
 
-    /// How many tiles.
+    /// Number of tiles.
     pub(crate) fn tiles(&self) -> usize {
         self.inner.div_ceil(TILE)
     }
 }
 
 /// One batch of encoded samples, ready to multiply: plain residues, transformed where they lie. Rows are one
-/// cache line longer than the polynomial, so that equal points of different rows fall into different cache sets.
-/// They are somebody's share: wiped on drop.
+/// cache line longer than the polynomial, so that equal points of different rows fall into different cache
+/// sets. They are somebody's share: wiped on drop.
 pub struct PlainRows {
     inner: usize,
     limbs: usize,
     degree: usize,
-    words: Vec<Line>,
+    words: Vec<CacheLine>,
 }
 
 impl Drop for PlainRows {
     fn drop(&mut self) {
-        bytemuck::cast_slice_mut::<Line, u64>(&mut self.words).zeroize();
+        bytemuck::cast_slice_mut::<CacheLine, u64>(&mut self.words).zeroize();
         WIPED.give_back(std::mem::take(&mut self.words));
     }
 }
@@ -231,9 +230,9 @@ impl PlainRows {
         (self.inner, self.limbs, self.degree)
     }
 
-    /// One limb of one plaintext, a stretch of blocks.
+    /// One limb of one plaintext, a run of blocks.
     #[inline(always)]
-    pub(super) fn stretch(&self, input: usize, limb: usize, first: usize, blocks: usize) -> &[Line] {
+    pub(super) fn block_run(&self, input: usize, limb: usize, first: usize, blocks: usize) -> &[CacheLine] {
         let start = (input * self.limbs + limb) * Self::stride(self.degree) + first;
         &self.words[start..start + blocks]
     }

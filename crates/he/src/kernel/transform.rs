@@ -1,34 +1,20 @@
-//! Number-theoretic transforms modulo one limb: the tables of ours and the choice between ours and the library's.
-//! Both give the same bits: the root of unity is read off the library's transform, results are fully reduced.
+//! Number-theoretic transforms modulo one limb: the tables of ours and the choice between ours and the
+//! library's. Both give the same bits: the root of unity is read off the library's transform, results are
+//! fully reduced.
 
 use secsv_algebra::Modulus;
 use tfhe_ntt::prime64::Plan;
 
-use super::{Backend, split};
-use crate::parameters::Limb;
-
-/// Words of the blocks whose last four stages run in registers.
-pub(super) const TAIL: usize = 16;
-/// Where words are cut that meet a root.
-pub(super) const WORD_BITS: u32 = 30;
+use super::{
+    Backend,
+    roots::{Roots, TAIL, tree},
+};
 
 /// The roots of both directions.
 #[derive(Clone, Debug)]
 pub(crate) struct Transform {
     forward: Roots,
     backward: Roots,
-}
-
-/// The roots of one direction as a binary tree: node 1 splits the whole polynomial, nodes 2k and 2k + 1 the two
-/// halves of what node k splits. The leaves' parents come in groups of eight, those of even number first.
-#[derive(Clone, Debug)]
-pub(super) struct Roots {
-    /// Split for 32-bit multipliers.
-    factors: Vec<u64>,
-    /// 2^30 times as much, split.
-    shifted: Vec<u64>,
-    /// One over the degree, for the backward direction.
-    scale: [u64; 2],
 }
 
 impl Transform {
@@ -56,14 +42,14 @@ impl Transform {
     pub(crate) fn forward(
         &self,
         backend: Backend,
-        limb: &Limb,
+        modulus: Modulus,
         plan: &Plan,
         words: &mut [u64],
         filled: usize,
     ) {
         match backend {
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx2(_) => super::avx2::forward(limb, &self.forward, words, filled),
+            Backend::Avx2(token) => super::avx2::forward(token, modulus, &self.forward, words, filled),
             _ => {
                 words[filled..].fill(0);
                 plan.fwd(words);
@@ -72,10 +58,10 @@ impl Transform {
     }
 
     /// Points to coefficients, in place.
-    pub(crate) fn backward(&self, backend: Backend, limb: &Limb, plan: &Plan, words: &mut [u64]) {
+    pub(crate) fn backward(&self, backend: Backend, modulus: Modulus, plan: &Plan, words: &mut [u64]) {
         match backend {
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx2(_) => super::avx2::backward(limb, &self.backward, words),
+            Backend::Avx2(token) => super::avx2::backward(token, modulus, &self.backward, words),
             _ => {
                 plan.inv(words);
                 plan.normalize(words);
@@ -84,64 +70,15 @@ impl Transform {
     }
 }
 
-/// Node k holds the root to the power of k's bits reversed.
-fn tree(modulus: Modulus, root: u64, degree: usize) -> Vec<u64> {
-    let (mut roots, mut power) = (vec![0; degree], 1);
-    let shift = usize::BITS - degree.ilog2();
-    for exponent in 0..degree {
-        roots[exponent.reverse_bits() >> shift] = power;
-        power = modulus.mul(power, root);
-    }
-    roots
-}
-
-impl Roots {
-    fn new(modulus: Modulus, mut roots: Vec<u64>, scale: u64) -> Self {
-        let half = roots.len() / 2;
-        for group in roots[half..].as_chunks_mut::<8>().0 {
-            let [a, b, c, d, e, f, g, h] = *group;
-            *group = [a, c, e, g, b, d, f, h];
-        }
-        let shift = |x| split(modulus.mul(x, 1 << WORD_BITS));
-        Self {
-            factors: roots.iter().map(|&x| split(x)).collect(),
-            shifted: roots.iter().map(|&x| shift(x)).collect(),
-            scale: [split(scale), shift(scale)],
-        }
-    }
-
-    pub(super) fn scale(&self) -> [u64; 2] {
-        self.scale
-    }
-
-    /// One node.
-    #[inline(always)]
-    pub(super) fn one(&self, node: usize) -> [u64; 2] {
-        [self.factors[node], self.shifted[node]]
-    }
-
-    /// The four grandchildren of a node.
-    #[inline(always)]
-    pub(super) fn four(&self, node: usize) -> [&[u64; 4]; 2] {
-        [&self.factors, &self.shifted].map(|words| &words.as_chunks::<4>().0[node])
-    }
-
-    /// The first and the second child of each of them.
-    #[inline(always)]
-    pub(super) fn children(&self, node: usize) -> [[&[u64; 4]; 2]; 2] {
-        let first = 2 * node;
-        [first, first + 1].map(|i| [&self.factors, &self.shifted].map(|words| &words.as_chunks::<4>().0[i]))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use secsv_algebra::{Prg, Seed};
 
     use super::*;
+    use crate::kernel::Limb;
 
-    /// Uniform words, extremes and single coefficients, both directions, both backends, all degrees in use and
-    /// around them.
+    /// Uniform words, extremes and single coefficients, both directions, both backends, all degrees in use
+    /// and around them.
     #[test]
     fn the_librarys_transform_to_the_bit() {
         let mut rng = Prg::new(&Seed::from_bytes([5; 32]));
@@ -162,19 +99,19 @@ mod tests {
                     let (mut words, filled) = (vec![7; degree], filled.min(degree));
                     rng.fill_uniform(prime, &mut words[..filled]);
                     let [mut ours, mut theirs] = [words.clone(), words];
-                    transform.forward(Backend::detect(), &limb, &plan, &mut ours, filled);
+                    transform.forward(Backend::detect(), limb.modulus(), &plan, &mut ours, filled);
                     theirs[filled..].fill(0);
-                    transform.forward(Backend::Portable, &limb, &plan, &mut theirs, degree);
+                    transform.forward(Backend::Portable, limb.modulus(), &plan, &mut theirs, degree);
                     assert!(ours == theirs, "forward, degree {degree}, filled {filled}, prime {prime:x}");
                 }
                 for words in cases {
                     let [mut ours, mut theirs] = [words.clone(), words.clone()];
-                    transform.forward(Backend::detect(), &limb, &plan, &mut ours, degree);
-                    transform.forward(Backend::Portable, &limb, &plan, &mut theirs, degree);
+                    transform.forward(Backend::detect(), limb.modulus(), &plan, &mut ours, degree);
+                    transform.forward(Backend::Portable, limb.modulus(), &plan, &mut theirs, degree);
                     assert!(ours == theirs, "forward, degree {degree}, prime {prime:x}");
                     let [mut ours, mut theirs] = [words.clone(), words];
-                    transform.backward(Backend::detect(), &limb, &plan, &mut ours);
-                    transform.backward(Backend::Portable, &limb, &plan, &mut theirs);
+                    transform.backward(Backend::detect(), limb.modulus(), &plan, &mut ours);
+                    transform.backward(Backend::Portable, limb.modulus(), &plan, &mut theirs);
                     assert!(ours == theirs, "backward, degree {degree}, prime {prime:x}");
                 }
             }

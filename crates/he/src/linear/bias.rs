@@ -6,8 +6,8 @@ use secsv_algebra::Secret;
 use super::{AnyPlacement, Layout};
 use crate::{Ciphertext, HeError, Operations, SecretKey, SeededCiphertext};
 
-/// A layer's encrypted biases as they travel: one ciphertext for each output row, with each bias wherever an entry of
-/// its row of AB comes out.
+/// A layer's encrypted biases as they travel: one ciphertext for each output row, with each bias wherever an
+/// entry of its row of AB comes out.
 #[derive(Clone)]
 pub struct EncryptedBias {
     /// Digest of the layout it was made for.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::{
         Parameters, Preset,
-        linear::{Knobs, LayerShape, Method, multiply},
+        linear::{BlockShape, LayerShape, MatrixMethod, multiply},
     };
 
     #[test]
@@ -65,7 +65,11 @@ mod tests {
         let a: Matrix<Field> = Matrix::uniform(field, d_out, d_in, &mut rng);
         let b = Matrix::uniform(field, d_in, samples, &mut rng);
         let bias = Matrix::uniform(field, 1, d_out, &mut rng);
-        for method in [Method::Squaring, Method::Reducing, Method::Packed(Knobs { r: 3, w: 2, s: 600 })] {
+        for method in [
+            MatrixMethod::Squaring,
+            MatrixMethod::Reducing,
+            MatrixMethod::Packed(BlockShape { rows: 3, columns: 2, samples: 600 }),
+        ] {
             let layout = Layout::new(&parameters, LayerShape { d_out, d_in }, method).unwrap();
             let evaluation = key.evaluation_key(&layout.rotation_steps(), &mut rng);
             let prepared = layout.prepare(&layout.encrypt(&key, &a, &mut rng, &mut ops).unwrap()).unwrap();

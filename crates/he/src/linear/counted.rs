@@ -1,4 +1,5 @@
-//! What each step of a layer counts, known before it runs: plans add these up, tests compare them with what ran.
+//! Operations of each step of a layer, known before it runs: plans add these up, tests compare them with what
+//! ran.
 
 use super::{Layout, sums::batches_at_once};
 use crate::{EncryptedSlots, HeError, Operations, Packing, Parameters};
@@ -58,7 +59,7 @@ impl Parameters {
 }
 
 impl EncryptedSlots {
-    /// Ciphertexts that so many elements fill.
+    /// Ciphertexts that this many elements fill.
     pub fn ciphertexts(parameters: &Parameters, elements: usize) -> u64 {
         elements.div_ceil(parameters.degree()) as u64
     }
@@ -69,13 +70,13 @@ fn in_slots(packing: Packing) -> u64 {
 }
 
 impl Layout {
-    /// The encoding of so many batches at one server.
+    /// Operations of encoding this many batches at one server.
     pub fn encoding_operations(&self, batches: u64) -> Operations {
         let transforms = self.parameters().limb_count() + in_slots(self.packing());
         Operations { ntt: self.inner() as u64 * batches * transforms, ..Operations::default() }
     }
 
-    /// One server's half products of some models with so many encoded batches.
+    /// Operations of one server's half products of `models` models with `batches` encoded batches.
     pub fn half_operations(&self, models: u64, batches: u64) -> Operations {
         let products = Operations {
             ct_pt_mul: self.weight_ciphertexts() as u64 * models * batches,
@@ -95,7 +96,7 @@ impl Layout {
         Ok(products + self.extended(self.inner() as u64)? * 2 + self.outputs(1)?)
     }
 
-    /// Full products of some models with so many encrypted batches, nothing kept.
+    /// Operations of full products of `models` models with `batches` encrypted batches, nothing stored.
     pub fn sums_operations(&self, models: u64, batches: u64) -> Result<Operations, HeError> {
         let (pairs, weights) = (models * batches, self.weight_ciphertexts() as u64);
         let products = Operations { ct_ct_mul: weights * pairs, ..Operations::default() };
@@ -104,7 +105,7 @@ impl Layout {
         Ok(products + self.extended(extended)? * 2 + self.outputs(pairs)?)
     }
 
-    /// How often models are extended for so many encrypted batches, nothing kept.
+    /// Number of times that models are extended for `batches` encrypted batches, nothing stored.
     pub fn sums_passes(&self, models: u64, batches: u64) -> Result<u64, HeError> {
         Ok(batches.div_ceil(batches_at_once(self, models as usize)? as u64))
     }
@@ -115,7 +116,7 @@ impl Layout {
         Ok(Operations { ntt: polynomials * limbs, ..Operations::default() })
     }
 
-    /// Finished and folded outputs of so many pairs of model and batch.
+    /// Operations of finished and folded outputs of `pairs` pairs of model and batch.
     fn outputs(&self, pairs: u64) -> Result<Operations, HeError> {
         let parameters = self.parameters();
         Ok(parameters.finishing_operations()? * (self.rows() as u64 * pairs)

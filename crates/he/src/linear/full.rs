@@ -7,11 +7,11 @@ use secsv_algebra::{Field, Matrix, Secret};
 use super::{EncryptedMatrix, Layout, squaring};
 use crate::{
     EvaluationKey, HeError, Operations, SecretKey, SeededCiphertext,
-    ciphertext::Ciphertext,
-    kernel::{self, Backend, CipherTiles, PlainRows, TILE},
+    kernel::{self, Backend, CipherTiles, Ciphertext, PlainRows, TILE},
 };
 
-/// Inputs of a batch that are extended and multiplied at a time: what the last-level cache holds in the larger basis.
+/// Inputs of a batch that are extended and multiplied at a time: what the last-level cache holds in the
+/// larger basis.
 pub(super) const CHUNK: usize = 2 * TILE;
 
 /// An encrypted weight matrix in the larger basis.

@@ -8,8 +8,8 @@ use secsv_algebra::{Field, Matrix, Secret};
 use super::{Layout, squaring};
 use crate::{
     EvaluationKey, HeError, Operations, SecretKey, SeededCiphertext,
-    ciphertext::{Ciphertext, UniformPoints, check_weights},
-    kernel::{self, Backend, CipherTiles, PlainRows},
+    ciphertext::{UniformPoints, check_weights},
+    kernel::{self, Backend, CipherTiles, Ciphertext, PlainRows},
 };
 
 /// An encrypted weight matrix as it travels: rows of seeded ciphertexts.
@@ -90,8 +90,8 @@ impl Layout {
         )
     }
 
-    /// Expands and tiles one ciphertext after the other: `next` brings it, `seed` tells its seed, and `limb` writes one
-    /// limb of its first part.
+    /// Expands and tiles one ciphertext after the other: `next` brings it, `seed` tells its seed, and `limb`
+    /// writes one limb of its first part.
     pub(crate) fn prepare_each<C, E>(
         &self,
         mut next: impl FnMut() -> Result<C, E>,
@@ -179,8 +179,8 @@ impl Layout {
     }
 }
 
-/// Multiplies every model with every batch. The result has one vector per (model, batch) pair, models slowest,
-/// with the layout's rows in order.
+/// Multiplies every model with every batch. The result has one vector per (model, batch) pair, models
+/// slowest, with the layout's rows in order.
 pub fn multiply(
     layout: &Layout,
     models: &[&PreparedMatrix],
@@ -233,13 +233,14 @@ pub fn multiply_into(
     Ok(())
 }
 
-/// Inputs that are encoded at a time, of so many: few take little memory, many are multiplied faster.
+/// Inputs of `inner` that are encoded at a time: few take little memory, many are multiplied faster.
 fn inputs_at_once(inner: usize) -> usize {
     inner.div_ceil(4).next_multiple_of(kernel::TILE).clamp(2 * kernel::TILE, kernel::FOLD_AFTER)
 }
 
-/// Multiplies models with some batches of samples, which are encoded on the way, a few inputs at a time: little memory is
-/// needed beside models and products. For methods that fold nothing. The result is that of [`multiply`].
+/// Multiplies models with some batches of samples, which are encoded on the way, a few inputs at a time:
+/// little memory is needed beside models and products. For methods that fold nothing. The result is that of
+/// [`multiply`].
 pub fn multiply_samples(
     layout: &Layout,
     models: &[&PreparedMatrix],
@@ -294,8 +295,8 @@ pub fn multiply_samples(
 }
 
 impl PreparedMatrix {
-    /// The weighted sum of encrypted matrices: a coalition's model. Weights are public integers that add up to
-    /// less than 2^32.
+    /// The weighted sum of encrypted matrices: a coalition's model. Weights are public integers that add up
+    /// to less than 2^32.
     pub fn weighted_sum(layout: &Layout, terms: &[(u32, &Self)]) -> Result<Self, HeError> {
         check_weights(terms.iter().map(|t| t.0))?;
         terms.iter().try_for_each(|(_, m)| layout.check_made_for(m.layout, "prepared matrix"))?;

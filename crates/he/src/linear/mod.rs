@@ -1,9 +1,9 @@
 //! Encrypted matrix times shared or clear matrix: three methods behind one interface.
 //!
 //! A [`Layout`] says where the entries of A (weights, d_out x d_in) and B (samples, d_in x m) go in plaintext
-//! polynomials, and where the entries of AB come out. What is encrypted, multiplied, accumulated and sanitised
-//! is the same for all methods: rows of ciphertexts times columns of plaintexts ("half", B in the clear or
-//! shared) or of ciphertexts ("full").
+//! polynomials, and where the entries of AB come out. What is encrypted, multiplied, accumulated and
+//! sanitised is the same for all methods: rows of ciphertexts times columns of plaintexts ("half", B in the
+//! clear or shared) or of ciphertexts ("full").
 
 /// Calls the method of whichever placement it is, so that its loops are compiled for each.
 macro_rules! each {
@@ -34,11 +34,11 @@ use secsv_algebra::{Field, Matrix};
 pub use bias::EncryptedBias;
 pub use full::{EncryptedBatch, ExtendedMatrix};
 pub use half::{EncodedBatch, EncryptedMatrix, PreparedMatrix, multiply, multiply_into, multiply_samples};
-pub use packed::Knobs;
-pub use sums::Terms;
+pub use packed::BlockShape;
+pub use sums::MatrixTerms;
 
 use crate::{HeError, Packing, Parameters, flood::NoiseBound};
-use {packed::Packed, reducing::Reducing, squaring::Squaring};
+use {packed::PackedPlacement, reducing::Reducing, squaring::Squaring};
 
 /// Outputs and inputs of a linear layer: the shape of its weight matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,16 +51,16 @@ pub struct LayerShape {
 
 /// How matrices are laid out in ciphertexts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
+pub enum MatrixMethod {
     /// E2DM with the paper's extension by splitting.
     Squaring,
     /// The paper's Matrix Reducing.
     Reducing,
     /// Coefficient packing: no rotation, no slot transform.
-    Packed(Knobs),
+    Packed(BlockShape),
 }
 
-impl Method {
+impl MatrixMethod {
     /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,7 +79,8 @@ pub(crate) trait Placement {
     fn batch(&self) -> usize;
     /// Output ciphertexts per batch.
     fn rows(&self) -> usize;
-    /// Products summed in one output ciphertext; the plaintexts of a row are the first so many of a batch.
+    /// Products summed in one output ciphertext; the plaintexts of a row are as many from the beginning of a
+    /// batch.
     fn inner(&self, row: usize) -> usize;
     /// The entry of A at each position of one weight polynomial.
     fn weight(&self, row: usize, input: usize, place: impl FnMut(usize, usize, usize));
@@ -98,7 +99,7 @@ pub(crate) trait Placement {
 enum AnyPlacement {
     Squaring(Squaring),
     Reducing(Reducing),
-    Packed(Packed),
+    Packed(PackedPlacement),
 }
 
 /// Sum over i below `copies` of the slots rotated by `i * step`.
@@ -113,22 +114,26 @@ pub(crate) struct Fold {
 pub struct Layout {
     parameters: Arc<Parameters>,
     shape: LayerShape,
-    method: Method,
+    method: MatrixMethod,
     placement: AnyPlacement,
     digest: u64,
 }
 
 impl Layout {
     /// Checks that the method holds the layer.
-    pub fn new(parameters: &Arc<Parameters>, shape: LayerShape, method: Method) -> Result<Self, HeError> {
+    pub fn new(
+        parameters: &Arc<Parameters>,
+        shape: LayerShape,
+        method: MatrixMethod,
+    ) -> Result<Self, HeError> {
         if shape.d_out == 0 || shape.d_in == 0 {
             return Err(HeError::Shape { what: "layer", expected: (1, 1), found: (shape.d_out, shape.d_in) });
         }
         let degree = parameters.degree();
         let placement = match method {
-            Method::Squaring => AnyPlacement::Squaring(Squaring::new(shape, degree)),
-            Method::Reducing => AnyPlacement::Reducing(Reducing::new(shape, degree)?),
-            Method::Packed(knobs) => AnyPlacement::Packed(Packed::new(shape, knobs, degree)?),
+            MatrixMethod::Squaring => AnyPlacement::Squaring(Squaring::new(shape, degree)),
+            MatrixMethod::Reducing => AnyPlacement::Reducing(Reducing::new(shape, degree)?),
+            MatrixMethod::Packed(block) => AnyPlacement::Packed(PackedPlacement::new(shape, block, degree)?),
         };
         let digest = digest(parameters, shape, method);
         Ok(Self { parameters: parameters.clone(), shape, method, placement, digest })
@@ -140,7 +145,7 @@ impl Layout {
     }
 
     /// The method.
-    pub fn method(&self) -> Method {
+    pub fn method(&self) -> MatrixMethod {
         self.method
     }
 
@@ -149,8 +154,8 @@ impl Layout {
         &self.parameters
     }
 
-    /// A fingerprint of parameters, shape, method and packing: matrices and batches made for another layout are
-    /// refused by it.
+    /// A fingerprint of parameters, shape, method and packing: matrices and batches made for another layout
+    /// are refused by it.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -197,7 +202,7 @@ impl Layout {
         (0..self.rows()).map(|r| self.row_inner(r)).sum()
     }
 
-    /// Batches that so many samples fill.
+    /// Batches that this many samples fill.
     pub fn batches(&self, samples: usize) -> usize {
         samples.div_ceil(self.batch())
     }
@@ -244,8 +249,8 @@ impl Layout {
         if copies > 1 { product.folded(&self.parameters, copies) } else { product }
     }
 
-    /// Positions of one output that hold entries of AB for the wanted columns of a batch: everything else in a
-    /// reply must be drowned.
+    /// Positions of one output that hold entries of AB for the wanted columns of a batch: everything else in
+    /// a reply must be drowned.
     pub fn planned(&self, row: usize, wanted: impl Fn(usize) -> bool) -> Result<Vec<bool>, HeError> {
         self.check_row(row)?;
         let mut planned = vec![false; self.parameters.degree()];
@@ -253,7 +258,8 @@ impl Layout {
         Ok(planned)
     }
 
-    /// Coefficients that a reply with one output carries of its first part, so many columns being wanted.
+    /// Coefficients that a reply with output row `row` carries of its first part where `columns` columns are
+    /// wanted.
     pub fn carried(&self, row: usize, columns: usize) -> usize {
         match &self.placement {
             AnyPlacement::Packed(packed) => packed.height(row) * columns,
@@ -342,12 +348,16 @@ impl Layout {
     }
 }
 
-fn digest(parameters: &Parameters, shape: LayerShape, method: Method) -> u64 {
-    let knobs = if let Method::Packed(knobs) = method { knobs } else { Knobs { r: 0, w: 0, s: 0 } };
+fn digest(parameters: &Parameters, shape: LayerShape, method: MatrixMethod) -> u64 {
+    let block = if let MatrixMethod::Packed(block) = method {
+        block
+    } else {
+        BlockShape { rows: 0, columns: 0, samples: 0 }
+    };
     let mut hash = blake3::Hasher::new();
     hash.update(b"secsv layout, format 1").update(&parameters.digest().to_le_bytes());
     hash.update(method.name().as_bytes());
-    for number in [shape.d_out, shape.d_in, knobs.r, knobs.w, knobs.s] {
+    for number in [shape.d_out, shape.d_in, block.rows, block.columns, block.samples] {
         hash.update(&(number as u64).to_le_bytes());
     }
     u64::from_le_bytes(hash.finalize().as_bytes()[..8].try_into().unwrap_or_default())

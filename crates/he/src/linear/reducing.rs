@@ -24,8 +24,8 @@ impl Reducing {
         Ok(Self { shape, samples: degree / shape.d_out })
     }
 
-    /// Slot j m + k of matrix number `input` meets feature j + k + input: sigma, tau, xi and psi of the paper at
-    /// once, copies of A side by side included.
+    /// Slot j m + k of matrix number `input` meets feature j + k + input: sigma, tau, xi and psi of the paper
+    /// at once, copies of A side by side included.
     fn each(&self, input: usize, mut place: impl FnMut(usize, usize, usize, usize)) {
         for j in 0..self.shape.d_out {
             let mut feature = (j + input) % self.shape.d_in;

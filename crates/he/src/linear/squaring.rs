@@ -1,8 +1,9 @@
-//! Matrix Squaring (paper, section "Matrix Squaring"): E2DM on square blocks of side at most floor(sqrt(n/2)),
-//! because rotations act within the two rows of n/2 slots. Both rows are used, each with its own samples.
+//! Matrix Squaring (paper, section "Matrix Squaring"): E2DM on square blocks of side at most
+//! floor(sqrt(n/2)), because rotations act within the two rows of n/2 slots. Both rows are used, each with
+//! its own samples.
 
 use super::{Fold, LayerShape, Placement};
-use crate::{EvaluationKey, HeError, Operations, Packing, Parameters, ciphertext::Ciphertext};
+use crate::{EvaluationKey, HeError, Operations, Packing, Parameters, kernel::Ciphertext};
 
 #[derive(Clone)]
 pub(super) struct Squaring {
@@ -34,8 +35,8 @@ impl Squaring {
         (self.height(row)..=self.side).find(|h| self.side.is_multiple_of(*h)).unwrap_or(self.side)
     }
 
-    /// Each slot of both slot rows: position, row and feature within the block, column within the batch. Input
-    /// number o K + k is shift o of block k, so that rows with fewer shifts use a prefix of a batch.
+    /// Each slot of both slot rows: position, row and feature within the block, column within the batch.
+    /// Input number o K + k is shift o of block k, so that rows with fewer shifts use a prefix of a batch.
     fn each(&self, input: usize, mut place: impl FnMut(usize, usize, usize, usize)) {
         let (shift, block) = (input / self.columns(), input % self.columns());
         for slot_row in 0..2 {

@@ -1,16 +1,15 @@
-//! Full products with coalitions' models: weighted sums of encrypted matrices, summed modulo q before they are
-//! extended, so that a coalition costs no more than one model.
+//! Full products with coalitions' models: weighted sums of encrypted matrices, summed modulo q before they
+//! are extended, so that a coalition costs no more than one model.
 
 use super::{EncryptedBatch, EncryptedMatrix, ExtendedMatrix, Layout, full::CHUNK, squaring};
 use crate::{
     EvaluationKey, HeError, Operations, SeededCiphertext,
-    ciphertext::Ciphertext,
-    extension::{Extension, MOST_PRODUCTS},
-    kernel::{self, Backend, CipherTiles, PlainRows},
+    extension::{Extension, MAX_PRODUCTS},
+    kernel::{self, Backend, CipherTiles, Ciphertext, PlainRows},
 };
 
 /// A model as weights and encrypted matrices; the weights are public and add up to less than 2^32.
-pub type Terms<'a> = [(u32, &'a EncryptedMatrix)];
+pub type MatrixTerms<'a> = [(u32, &'a EncryptedMatrix)];
 
 /// Bytes of unfinished sums in the larger basis that [`Layout::multiply_sums`] holds at a time.
 const SUMS_BYTES: usize = 128 << 20;
@@ -23,10 +22,11 @@ pub(super) fn batches_at_once(layout: &Layout, models: usize) -> Result<usize, H
 }
 
 impl Layout {
-    /// Checks that full products of this layout are exact: the larger basis holds so many products and no more.
+    /// Checks that full products of this layout are exact: the larger basis holds `MAX_PRODUCTS` products and
+    /// no more.
     pub fn check_full(&self) -> Result<(), HeError> {
         self.parameters.extension()?;
-        let (expected, found) = (MOST_PRODUCTS, self.inner());
+        let (expected, found) = (MAX_PRODUCTS, self.inner());
         if found <= expected {
             Ok(())
         } else {
@@ -41,7 +41,11 @@ impl Layout {
     }
 
     /// Extends a weighted sum of encrypted matrices: once per coalition, whatever the number of batches.
-    pub fn extend_sum(&self, terms: &Terms<'_>, ops: &mut Operations) -> Result<ExtendedMatrix, HeError> {
+    pub fn extend_sum(
+        &self,
+        terms: &MatrixTerms<'_>,
+        ops: &mut Operations,
+    ) -> Result<ExtendedMatrix, HeError> {
         self.check_full()?;
         self.check_terms(terms)?;
         let extension = self.parameters.extension()?;
@@ -56,11 +60,12 @@ impl Layout {
         Ok(ExtendedMatrix { layout: self.digest, rows })
     }
 
-    /// Multiplies weighted sums of encrypted matrices with encrypted batches. Of all of them only a few inputs at a
-    /// time are held in the larger basis. For each model the rows of the first batch, then of the second, and so on.
+    /// Multiplies weighted sums of encrypted matrices with encrypted batches. Of all of them only a few
+    /// inputs at a time are held in the larger basis. For each model the rows of the first batch, then of the
+    /// second, and so on.
     pub fn multiply_sums(
         &self,
-        models: &[&Terms<'_>],
+        models: &[&MatrixTerms<'_>],
         batches: &[EncryptedBatch],
         evaluation: &EvaluationKey,
         ops: &mut Operations,
@@ -102,7 +107,7 @@ impl Layout {
     /// Sums of products in the larger basis, for each row of the layout.
     fn sums_of(
         &self,
-        models: &[&Terms<'_>],
+        models: &[&MatrixTerms<'_>],
         batches: &[EncryptedBatch],
         ops: &mut Operations,
     ) -> Result<Vec<Vec<Ciphertext>>, HeError> {
@@ -148,7 +153,7 @@ impl Layout {
         Ok(sums)
     }
 
-    fn check_terms(&self, terms: &Terms<'_>) -> Result<(), HeError> {
+    fn check_terms(&self, terms: &MatrixTerms<'_>) -> Result<(), HeError> {
         if terms.is_empty() {
             return Err(HeError::Count { what: "summands", expected: 1, found: 0 });
         }
@@ -159,7 +164,7 @@ impl Layout {
     fn extended_tiles(
         &self,
         extension: &Extension,
-        terms: &Terms<'_>,
+        terms: &MatrixTerms<'_>,
         first: usize,
         count: usize,
         ops: &mut Operations,
@@ -203,7 +208,7 @@ mod tests {
     use super::*;
     use crate::{
         Flooding, Parameters, Preset, SecretKey,
-        linear::{Knobs, LayerShape, Method},
+        linear::{BlockShape, LayerShape, MatrixMethod},
     };
 
     static PARAMETERS: LazyLock<Arc<Parameters>> =
@@ -228,7 +233,7 @@ mod tests {
     #[test]
     fn every_task_keeps_forty_bits_with_the_finest_weights() {
         for (d_out, d_in) in SHAPES {
-            for method in [Method::Squaring, Method::Reducing] {
+            for method in [MatrixMethod::Squaring, MatrixMethod::Reducing] {
                 let layout = Layout::new(&PARAMETERS, LayerShape { d_out, d_in }, method).unwrap();
                 layout.check_full().unwrap();
                 let flooding = Flooding::new(&PARAMETERS, layout.full_noise().weighted(11)).unwrap();
@@ -236,7 +241,8 @@ mod tests {
                 assert!(flooding.statistical_bits() >= 40);
             }
         }
-        let wide = Layout::new(&PARAMETERS, LayerShape { d_out: 1, d_in: 1025 }, Method::Reducing).unwrap();
+        let wide =
+            Layout::new(&PARAMETERS, LayerShape { d_out: 1, d_in: 1025 }, MatrixMethod::Reducing).unwrap();
         assert!(matches!(wide.check_full(), Err(HeError::Count { .. })));
     }
 
@@ -258,7 +264,7 @@ mod tests {
             method in 0usize..3, d_out in 1usize..20, d_in in 1usize..20, samples in 1usize..90,
             weights in prop::collection::vec(0u32..512, 1..4), seed: u8,
         ) {
-            let method = [Method::Squaring, Method::Reducing, Method::Packed(Knobs { r: 3, w: 4, s: 50 })][method];
+            let method = [MatrixMethod::Squaring, MatrixMethod::Reducing, MatrixMethod::Packed(BlockShape { rows: 3, columns: 4, samples: 50 })][method];
             let (field, mut ops) = (PARAMETERS.field(), Operations::default());
             let mut rng = Prg::new(&Seed::from_bytes([seed; 32]));
             let layout = Layout::new(&PARAMETERS, LayerShape { d_out, d_in }, method).unwrap();
@@ -297,11 +303,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_for_another_layout_is_refused() {
+    fn operands_of_another_layout_are_refused() {
         let mut ops = Operations::default();
         let mut rng = Prg::new(&Seed::from_bytes([1; 32]));
-        let [layout, other] = [4, 5]
-            .map(|d_in| Layout::new(&PARAMETERS, LayerShape { d_out: 2, d_in }, Method::Reducing).unwrap());
+        let [layout, other] = [4, 5].map(|d_in| {
+            Layout::new(&PARAMETERS, LayerShape { d_out: 2, d_in }, MatrixMethod::Reducing).unwrap()
+        });
         let evaluation = KEY.evaluation_key(&[], &mut rng);
         let field = PARAMETERS.field();
         let matrix = layout.encrypt(&KEY, &Matrix::zero(field, 2, 4), &mut rng, &mut ops).unwrap();
@@ -309,7 +316,7 @@ mod tests {
         assert!(other.extend_sum(&[(1, &matrix)], &mut ops).is_err());
         assert!(layout.extend_sum(&[], &mut ops).is_err());
         assert!(layout.extend_sum(&[(u32::MAX, &matrix), (1, &matrix)], &mut ops).is_err());
-        let terms: &Terms<'_> = &[(1, &matrix)];
+        let terms: &MatrixTerms<'_> = &[(1, &matrix)];
         assert!(layout.multiply_sums(&[terms], &[batch], &evaluation, &mut ops).is_err());
     }
 }

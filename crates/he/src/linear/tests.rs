@@ -25,7 +25,7 @@ fn party(preset: Preset) -> Party {
 static STANDARD: LazyLock<Party> = LazyLock::new(|| party(Preset::Standard));
 static COMPACT: LazyLock<Party> = LazyLock::new(|| party(Preset::Compact));
 
-/// What entries are drawn from.
+/// Distributions that entries are drawn from.
 #[derive(Clone, Copy, Debug)]
 enum Entries {
     Uniform,
@@ -107,12 +107,16 @@ fn full(
     result
 }
 
-fn method() -> impl Strategy<Value = Method> {
+fn method() -> impl Strategy<Value = MatrixMethod> {
     prop_oneof![
-        Just(Method::Squaring),
-        Just(Method::Reducing),
-        (1usize..20, 1usize..40, 1usize..3000).prop_filter_map("knobs fit", |(r, w, s)| {
-            (r * w * s <= 4096).then_some(Method::Packed(Knobs { r, w, s }))
+        Just(MatrixMethod::Squaring),
+        Just(MatrixMethod::Reducing),
+        (1usize..20, 1usize..40, 1usize..3000).prop_filter_map("the block fits", |(r, w, s)| {
+            (r * w * s <= 4096).then_some(MatrixMethod::Packed(BlockShape {
+                rows: r,
+                columns: w,
+                samples: s,
+            }))
         }),
     ]
 }
@@ -146,7 +150,7 @@ proptest! {
         squaring: bool, entries in entries(), d_out in 1usize..12, d_in in 1usize..24, samples in 1usize..60, seed: u8,
     ) {
         let mut rng = Prg::new(&Seed::from_bytes([seed; 32]));
-        let method = if squaring { Method::Squaring } else { Method::Reducing };
+        let method = if squaring { MatrixMethod::Squaring } else { MatrixMethod::Reducing };
         let layout = Layout::new(&STANDARD.parameters, LayerShape { d_out, d_in }, method).unwrap();
         let a = matrix(STANDARD.parameters.field(), d_out, d_in, entries, &mut rng);
         let b = matrix(STANDARD.parameters.field(), d_in, samples, entries, &mut rng);
@@ -160,10 +164,10 @@ fn the_widest_layer_is_exact() {
     for party in [&*STANDARD, &*COMPACT] {
         let degree = party.parameters.degree();
         for (d_out, method) in [
-            (1, Method::Squaring),
-            (1, Method::Reducing),
-            (1, Method::Packed(Knobs { r: 1, w: 1, s: degree })),
-            (3, Method::Packed(Knobs { r: 3, w: 28, s: degree / 84 })),
+            (1, MatrixMethod::Squaring),
+            (1, MatrixMethod::Reducing),
+            (1, MatrixMethod::Packed(BlockShape { rows: 1, columns: 1, samples: degree })),
+            (3, MatrixMethod::Packed(BlockShape { rows: 3, columns: 28, samples: degree / 84 })),
         ] {
             let layout = Layout::new(&party.parameters, LayerShape { d_out, d_in: 784 }, method).unwrap();
             for entries in [Entries::Uniform, Entries::Largest] {
@@ -181,16 +185,17 @@ fn the_widest_layer_is_exact() {
 }
 
 /// The whole way of a secure layer: weights of two clients encrypted, data shared between two servers, both
-/// halves multiplied, the auxiliary's re-randomised, a coalition's weighted sum taken of the outputs, sanitised,
-/// switched, decrypted.
+/// halves multiplied, the auxiliary's re-randomised, a coalition's weighted sum taken of the outputs,
+/// sanitised, switched, decrypted.
 #[test]
 fn shared_data_and_coalition_weights_end_in_the_weighted_product() {
-    for (party, knobs) in
-        [(&*STANDARD, Knobs { r: 2, w: 4, s: 1024 }), (&*COMPACT, Knobs { r: 2, w: 4, s: 512 })]
-    {
-        for method in [Method::Packed(knobs), Method::Reducing, Method::Squaring] {
+    for (party, block) in [
+        (&*STANDARD, BlockShape { rows: 2, columns: 4, samples: 1024 }),
+        (&*COMPACT, BlockShape { rows: 2, columns: 4, samples: 512 }),
+    ] {
+        for method in [MatrixMethod::Packed(block), MatrixMethod::Reducing, MatrixMethod::Squaring] {
             // Rotations cost what flooding under two limbs has.
-            if method == Method::Squaring && party.parameters.limbs().len() == 2 {
+            if method == MatrixMethod::Squaring && party.parameters.limbs().len() == 2 {
                 continue;
             }
             let (parameters, field) = (&party.parameters, party.parameters.field());
@@ -213,7 +218,7 @@ fn shared_data_and_coalition_weights_end_in_the_weighted_product() {
             let expected = models[0].scale(100).add(&models[1].scale(156)).unwrap().multiply(&data).unwrap();
             let noise = layout.half_noise().of_two_servers().weighted(8);
             let claimed = Flooding::new(parameters, noise);
-            assert_eq!(claimed.is_ok(), method != Method::Squaring, "{claimed:?}");
+            assert_eq!(claimed.is_ok(), method != MatrixMethod::Squaring, "{claimed:?}");
             let flooding = Flooding::without_claim(parameters, noise).unwrap();
             let mut result = Matrix::zero(field, 5, 30);
             for row in 0..layout.rows() {
@@ -258,7 +263,7 @@ fn weighted_sums_of_encrypted_matrices_multiply_like_the_clear_sum() {
         let layout = Layout::new(
             &party.parameters,
             LayerShape { d_out: 3, d_in: 20 },
-            Method::Packed(Knobs { r: 1, w: 2, s: 100 }),
+            MatrixMethod::Packed(BlockShape { rows: 1, columns: 2, samples: 100 }),
         )
         .unwrap();
         let mut rng = Prg::new(&Seed::from_bytes([6; 32]));
@@ -290,14 +295,14 @@ fn a_large_layer_is_ready_to_multiply_within_300_mib() {
     let layout = Layout::new(
         &STANDARD.parameters,
         LayerShape { d_out: 64, d_in: 256 },
-        Method::Packed(Knobs { r: 1, w: 32, s: 256 }),
+        MatrixMethod::Packed(BlockShape { rows: 1, columns: 32, samples: 256 }),
     )
     .unwrap();
     assert!(layout.prepared_bytes() <= 300 << 20, "{} bytes", layout.prepared_bytes());
     let small = Layout::new(
         &STANDARD.parameters,
         LayerShape { d_out: 3, d_in: 20 },
-        Method::Packed(Knobs { r: 1, w: 4, s: 8 }),
+        MatrixMethod::Packed(BlockShape { rows: 1, columns: 4, samples: 8 }),
     )
     .unwrap();
     let mut rng = Prg::new(&Seed::from_bytes([6; 32]));
@@ -309,17 +314,19 @@ fn a_large_layer_is_ready_to_multiply_within_300_mib() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_by_name() {
+fn blocks_and_operands_that_do_not_fit_are_refused_by_name() {
     let parameters = &STANDARD.parameters;
     let shape = LayerShape { d_out: 4, d_in: 10 };
-    let knobs = |r, w, s| Layout::new(parameters, shape, Method::Packed(Knobs { r, w, s }));
-    assert!(matches!(knobs(2, 2, 4096), Err(HeError::Knobs { degree: 8192, .. })));
-    assert!(matches!(knobs(0, 1, 1), Err(HeError::Knobs { .. })));
-    assert!(matches!(knobs(usize::MAX, 2, 1), Err(HeError::Knobs { .. })));
-    let empty = Layout::new(parameters, LayerShape { d_out: 0, d_in: 3 }, Method::Squaring);
+    let block = |r, w, s| {
+        Layout::new(parameters, shape, MatrixMethod::Packed(BlockShape { rows: r, columns: w, samples: s }))
+    };
+    assert!(matches!(block(2, 2, 4096), Err(HeError::BlockShape { degree: 8192, .. })));
+    assert!(matches!(block(0, 1, 1), Err(HeError::BlockShape { .. })));
+    assert!(matches!(block(usize::MAX, 2, 1), Err(HeError::BlockShape { .. })));
+    let empty = Layout::new(parameters, LayerShape { d_out: 0, d_in: 3 }, MatrixMethod::Squaring);
     assert!(matches!(empty, Err(HeError::Shape { .. })));
-    assert!(Layout::new(parameters, LayerShape { d_out: 8193, d_in: 3 }, Method::Reducing).is_err());
-    let layout = knobs(1, 1, 8).unwrap();
+    assert!(Layout::new(parameters, LayerShape { d_out: 8193, d_in: 3 }, MatrixMethod::Reducing).is_err());
+    let layout = block(1, 1, 8).unwrap();
     let mut rng = Prg::new(&Seed::from_bytes([1; 32]));
     let mut ops = Operations::default();
     let wrong = Matrix::zero(parameters.field(), 4, 11);
@@ -327,7 +334,7 @@ fn what_does_not_fit_is_refused_by_name() {
     assert_eq!(error.to_string(), "weight matrix: expected 4x10, found 4x11");
     let foreign = Matrix::zero(COMPACT.parameters.field(), 10, 3);
     assert!(matches!(layout.encode(&foreign, &mut ops), Err(HeError::Mixed { .. })));
-    let compact = Layout::new(&COMPACT.parameters, shape, Method::Reducing).unwrap();
+    let compact = Layout::new(&COMPACT.parameters, shape, MatrixMethod::Reducing).unwrap();
     let a = Matrix::zero(COMPACT.parameters.field(), 4, 10);
     let encrypted = compact.encrypt(&COMPACT.key, &a, &mut rng, &mut ops).unwrap();
     assert!(

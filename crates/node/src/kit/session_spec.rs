@@ -1,13 +1,12 @@
 //! How the federation is valued: the settings that every party's kit has in common.
 
 use secsv_federation::skip::SkipMode;
-use secsv_protocol::{
-    Preset,
-    decryptors::Protocol,
-    session::{Matmul, Settings},
+use secsv_protocol::session::Settings;
+use secsv_shapley::{EstimatorSettings, Method, StopRule};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, value::StrDeserializer},
 };
-use secsv_shapley::{Method, Settings as EstimatorSettings, StopRule};
-use serde::{Deserialize, Serialize};
 
 use secsv_evaluation::EvaluationSettings;
 
@@ -45,22 +44,15 @@ pub struct SessionSpec {
 /// A setting that does not fit: its name, what was expected, what was found.
 pub(super) type Misfit = (&'static str, &'static str, String);
 
-const PROTOCOLS: [(&str, Protocol); 3] =
-    [("secsv", Protocol::SecSv), ("hesv", Protocol::Hesv), ("secretsv", Protocol::SecretSv)];
-const PRESETS: [(&str, Preset); 2] = [("standard", Preset::Standard), ("compact", Preset::Compact)];
-const MATMULS: [(&str, Matmul); 3] =
-    [("packed", Matmul::Packed), ("reducing", Matmul::Reducing), ("squaring", Matmul::Squaring)];
-const SKIPS: [(&str, SkipMode); 3] = [("on", SkipMode::On), ("off", SkipMode::Off), ("auto", SkipMode::Auto)];
-
 impl SessionSpec {
     /// The spelling of settings. There is no limit by time: when a party was away, it would change the values.
     pub fn new(settings: Settings, evaluation: &EvaluationSettings) -> Self {
         let estimator = &evaluation.estimator;
         Self {
-            protocol: name(&PROTOCOLS, settings.protocol),
-            preset: name(&PRESETS, settings.preset),
-            matmul: name(&MATMULS, settings.matmul),
-            skip: name(&SKIPS, evaluation.skip),
+            protocol: settings.protocol.name().to_owned(),
+            preset: settings.preset.name().to_owned(),
+            matmul: settings.matmul.name().to_owned(),
+            skip: evaluation.skip.name().to_owned(),
             estimator: evaluation.method.name().to_owned(),
             seed: estimator.seed,
             epsilon: estimator.epsilon,
@@ -73,40 +65,20 @@ impl SessionSpec {
 
     /// How models are tested.
     pub(super) fn settings(&self) -> Result<Settings, Misfit> {
-        let protocol = named(&PROTOCOLS, &self.protocol).ok_or((
-            "protocol",
-            "secsv, hesv or secretsv",
-            self.protocol.clone(),
-        ))?;
-        let preset =
-            named(&PRESETS, &self.preset).ok_or(("preset", "standard or compact", self.preset.clone()))?;
-        let matmul = named(&MATMULS, &self.matmul).ok_or((
-            "matmul",
-            "packed, reducing or squaring",
-            self.matmul.clone(),
-        ))?;
-        match (protocol, matmul) {
-            (Protocol::Hesv, Matmul::Packed) => {
-                Err(("matmul", "squaring or reducing with hesv", self.matmul.clone()))
-            }
-            (Protocol::SecSv, Matmul::Squaring) => {
-                Err(("matmul", "packed or reducing with secsv", self.matmul.clone()))
-            }
-            _ => {
-                let method = self.estimator.parse::<Method>().ok();
-                let (always_skips, whole_rounds) =
-                    (self.skip == "on", method.is_some_and(Method::asks_for_all));
-                Ok(Settings { protocol, preset, matmul, always_skips, whole_rounds })
-            }
-        }
+        let protocol = named("protocol", "secsv, hesv or secretsv", &self.protocol)?;
+        let preset = named("preset", "standard or compact", &self.preset)?;
+        let matmul = named("matmul", "packed, reducing or squaring", &self.matmul)?;
+        let whole_rounds = self.estimator.parse::<Method>().is_ok_and(Method::asks_for_all);
+        Settings::new(protocol, preset, Some(matmul), self.skip()?, whole_rounds)
+            .map_err(|conflict| (conflict.setting, conflict.expected, conflict.found.to_owned()))
+    }
+
+    fn skip(&self) -> Result<SkipMode, Misfit> {
+        named("skip", "on, off or auto", &self.skip)
     }
 
     /// How values are computed.
     pub(super) fn evaluation(&self) -> Result<EvaluationSettings, Misfit> {
-        let skip = named(&SKIPS, &self.skip).ok_or(("skip", "on, off or auto", self.skip.clone()))?;
-        if self.protocol == "hesv" && skip != SkipMode::Off {
-            return Err(("skip", "off with hesv: its server learns counts alone", self.skip.clone()));
-        }
         let method = self.estimator.parse::<Method>().ok().filter(|method| !method.needs_cumulative_models());
         let method =
             method.ok_or(("estimator", "an estimator that values each round", self.estimator.clone()))?;
@@ -120,14 +92,16 @@ impl SessionSpec {
             ..EstimatorSettings::default()
         };
         estimator.check().map_err(|error| ("estimator", "settings in their ranges", error.to_string()))?;
-        Ok(EvaluationSettings { method, estimator, skip, verify_skip: false })
+        Ok(EvaluationSettings { method, estimator, skip: self.skip()?, verify_skip: false })
     }
 }
 
-fn name<T: PartialEq + Copy>(names: &[(&str, T)], value: T) -> String {
-    names.iter().find(|(_, other)| *other == value).map_or(String::new(), |(name, _)| (*name).to_owned())
-}
-
-fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Option<T> {
-    names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value)
+/// The value that a setting's text names.
+fn named<T: DeserializeOwned>(
+    setting: &'static str,
+    expected: &'static str,
+    text: &str,
+) -> Result<T, Misfit> {
+    T::deserialize(StrDeserializer::<serde::de::value::Error>::new(text))
+        .map_err(|_| (setting, expected, text.to_owned()))
 }

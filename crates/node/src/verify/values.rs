@@ -7,7 +7,7 @@ use std::{
 };
 
 use secsv_federation::{ClientId, Coalition, RoundId};
-use secsv_shapley::{Federated, FederatedValues, Values};
+use secsv_shapley::{ClientValues, Federated, FederatedValues};
 
 use super::{Finding, Verification};
 use crate::kit::FederationFile;
@@ -166,15 +166,16 @@ fn compare(
             }
         }
     };
-    let mut pair =
-        |place: &str, said: (&BTreeMap<ClientId, f64>, Option<&BTreeMap<ClientId, f64>>), values: &Values| {
-            check(place.to_owned(), said.0, &|client| values.value(client));
-            if values.standard_errors().is_some() {
-                let errors = said.1.cloned().unwrap_or_default();
-                let expected = |client| values.standard_error(client).unwrap_or(0.0);
-                check(format!("{place} standard_error"), &errors, &expected);
-            }
-        };
+    let mut pair = |place: &str,
+                    said: (&BTreeMap<ClientId, f64>, Option<&BTreeMap<ClientId, f64>>),
+                    values: &ClientValues| {
+        check(place.to_owned(), said.0, &|client| values.value(client));
+        if values.standard_errors().is_some() {
+            let errors = said.1.cloned().unwrap_or_default();
+            let expected = |client| values.standard_error(client).unwrap_or(0.0);
+            check(format!("{place} standard_error"), &errors, &expected);
+        }
+    };
     pair("fsv", (&result.fsv, result.standard_error.as_ref()), &values.total);
     for round in &values.rounds {
         let said = result.ssv.iter().find(|said| said.round == round.round);

@@ -1,6 +1,6 @@
 //! The same bits in one process and over TLS.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use secsv_federation::skip::SkipMode;
 use secsv_protocol::decryptors::Protocol;
@@ -19,8 +19,21 @@ fn check(recipe: &Recipe) {
     for client in clients {
         assert_eq!(client.join().unwrap().unwrap(), learned);
     }
+    if recipe.protocol != Protocol::Hesv {
+        assert_counts_are_confirmed(&fixture, recipe.skip == SkipMode::Off);
+    }
     // Started again to tell somebody who missed them, it has the same values, and what they cost the first time.
     assert_eq!(fixture.start_principal(Duration::from_secs(300)).join().unwrap().unwrap(), result);
+}
+
+/// The auxiliary has counted for itself and logged what it found.
+fn assert_counts_are_confirmed(fixture: &Fixture, all: bool) {
+    let log = fs::read_to_string(fixture.options("auxiliary").state.join("audit.jsonl")).unwrap();
+    let line = log.lines().find(|line| line.contains("\"recount\"")).expect("a line about the recount");
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let count = |name: &str| line["recount"][name].as_u64().unwrap_or_else(|| panic!("{name} in {line}"));
+    assert_eq!(count("differing"), 0, "{line}");
+    assert!(count("confirmed") > 0 && (!all || count("confirmed") == count("told")), "{line}");
 }
 
 #[test]

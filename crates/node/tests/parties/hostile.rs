@@ -119,18 +119,18 @@ async fn insiders(fixture: &Fixture, instance: [u8; 16]) {
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
     attack.say(head(0, Kind::Hello, 100, [7; 32])).await;
-    attack.say(chunk(&vec![1; 50])).await;
+    attack.say(chunk(&[1; 50])).await;
     drop(attack);
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
     attack.say(head(0, Kind::Hello, 10, [8; 32])).await;
-    attack.say(chunk(&vec![1; 11])).await;
+    attack.say(chunk(&[1; 11])).await;
     assert!(attack.refusal().await.contains("expected 10"));
     // 9. Garbage inside a stream, and content that is not what its digest says.
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;
     attack.say(head(0, Kind::Hello, 3, [9; 32])).await;
-    attack.say(chunk(&vec![1; 3])).await;
+    attack.say(chunk(&[1; 3])).await;
     assert!(attack.refusal().await.contains("digest"));
     let mut attack = dial().await.unwrap();
     attack.meet(greeting(&kit, instance)).await;

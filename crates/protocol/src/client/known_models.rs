@@ -2,7 +2,7 @@
 
 use secsv_federation::{
     Coalition, CollectiveTestSet, RoundId, SampleSet, Weights,
-    clear::{Parameters, correct_samples},
+    clear::{ModelParameters, correct_samples},
 };
 
 use super::{Client, ClientInput};
@@ -111,7 +111,7 @@ pub fn own_right(
     let participants = federation.participants(round);
     let of = |weights: Option<&Weights>| {
         weights
-            .map(|w| Parameters::new(architecture, w))
+            .map(|w| ModelParameters::new(architecture, w))
             .ok_or(Error::Local { what: "a model this client should have" })
     };
     let model = if coalition.is_empty() {

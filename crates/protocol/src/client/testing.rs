@@ -370,7 +370,7 @@ fn found_together(
     Ok(packed)
 }
 
-/// Multiplies all coalitions' labels in a round by blinding factors.
+/// Multiplies all coalitions' labels in a round by blinding factors and masks them.
 fn blind_together(
     session: &Session,
     secret: &Seed,
@@ -379,14 +379,14 @@ fn blind_together(
     packed: &mut Packed,
 ) {
     let field = session.label_field();
-    if !field.has_factors() {
-        return;
-    }
     let mut rest = packed.expose_mut().as_mut_slice();
     for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
         for segment in context.segments(session, number) {
             let (now, later) = rest.split_at_mut(field.packed_len(segment.2.len()));
-            field.blind(now, factors(session, secret, (round, coalition), segment).expose());
+            if field.has_factors() {
+                field.blind(now, factors(session, secret, (round, coalition), segment).expose());
+            }
+            hide(session, secret, (round, coalition), segment, now);
             rest = later;
         }
     }
@@ -425,7 +425,7 @@ fn blind_all(
     }
 }
 
-/// Appends a segment of a model's labels times blinding factors.
+/// Appends a segment of a model's labels times blinding factors, masked.
 fn blind(
     session: &Session,
     secret: &Seed,
@@ -435,11 +435,33 @@ fn blind(
     packed: &mut Packed,
 ) {
     let field = session.label_field();
-    if !field.has_factors() {
-        return field.pack(labels, packed);
+    let begin = packed.expose().len();
+    if field.has_factors() {
+        field.pack_blinded(labels, factors(session, secret, model, segment).expose(), packed);
+    } else {
+        field.pack(labels, packed);
     }
-    let factors = factors(session, secret, model, segment);
-    field.pack_blinded(labels, factors.expose(), packed);
+    hide(session, secret, model, segment, &mut packed.expose_mut()[begin..]);
+}
+
+/// Adds masks that no server knows to a packed segment of a model's labels.
+fn hide(
+    session: &Session,
+    secret: &Seed,
+    model: (RoundId, Coalition),
+    (owner, first, places): (usize, usize, &[usize]),
+    segment: &mut [u8],
+) {
+    let (field, samples) = (session.label_field(), session.hellos[owner].samples as usize);
+    let mut masks = session.label_masks(secret, model, owner);
+    if places.len() != samples {
+        let all = field.unpack(masks.expose(), samples);
+        let chosen = places.iter().map(|&place| all.expose()[place - first]);
+        let chosen = Labels::new(Wiped(chosen.collect()));
+        masks = labels::empty(segment.len());
+        field.pack(chosen.expose(), &mut masks);
+    }
+    labels::add(segment, masks.expose());
 }
 
 /// The blinding factors of a segment.

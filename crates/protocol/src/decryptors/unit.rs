@@ -1,11 +1,14 @@
 //! What is tested, and who does what in the test.
 
 use secsv_federation::{Coalition, RoundId};
+use serde::{Deserialize, Serialize};
 
 use super::PlanError;
 
 /// The secure protocols.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
 pub enum Protocol {
     /// Encrypted models, shared test data, two servers.
     SecSv,
@@ -13,6 +16,17 @@ pub enum Protocol {
     Hesv,
     /// Shared models and test data, two servers; a client deals multiplication triples.
     SecretSv,
+}
+
+impl Protocol {
+    /// The name on the command line, in files and in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SecSv => "secsv",
+            Self::Hesv => "hesv",
+            Self::SecretSv => "secretsv",
+        }
+    }
 }
 
 /// The linear layers of the network under test, as far as they decide who decrypts.

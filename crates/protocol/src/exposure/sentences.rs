@@ -119,8 +119,8 @@ impl Exposure {
 /// A client with the principal, a client with the auxiliary, both servers.
 const SECSV: [&str; 3] = [
     "Any client together with the principal can rebuild all samples and all models: clients share the key to what the principal holds.",
-    "Any client together with the auxiliary can rebuild all models, because clients share the key to them, and the samples that this client reads about.",
-    "Both servers together can rebuild all samples, and from activations and predictions all models.",
+    "Any client together with the auxiliary can rebuild all models, because clients share the key to them, the samples that this client reads about, and the labels.",
+    "Both servers together can rebuild all samples, and all models from activations and from which predictions differ.",
 ];
 const HESV: [&str; 3] = [
     "Any client together with the principal can rebuild all samples and all models: clients share the key to what the principal holds.",
@@ -129,7 +129,7 @@ const HESV: [&str; 3] = [
 ];
 const SECRETSV: [&str; 3] = [
     "Any client together with the principal can rebuild the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's), the samples that it reads about, and the labels.",
-    "Any client together with the auxiliary can rebuild the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and the samples that it reads about.",
+    "Any client together with the auxiliary can rebuild the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's), the samples that it reads about, and the labels.",
     "Both servers together can rebuild all samples and all models: they hold both shares of everything.",
 ];
 /// The principal, the auxiliary.

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use secsv_federation::{Coalition, RoundId};
 use secsv_he::{
     EncryptedSlots, EvaluationKey, PublicKey,
-    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Layout, Terms},
+    linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, ExtendedMatrix, Layout, MatrixTerms},
 };
 
 use super::{FirstOutputs, Principal, base_test, schedule::MAX_ACTIVE};
@@ -267,7 +267,7 @@ impl Principal {
                 let layout = &session.encryption()?.layouts[0];
                 let terms: Vec<[(u32, &EncryptedMatrix); 1]> =
                     weights.iter().map(|(_, weights)| [(1, &weights[0])]).collect();
-                let terms: Vec<&Terms<'_>> = terms.iter().map(|terms| &terms[..]).collect();
+                let terms: Vec<&MatrixTerms<'_>> = terms.iter().map(|terms| &terms[..]).collect();
                 let mut outputs =
                     layout.multiply_sums(&terms, &batches, &evaluation, &mut meter.operations)?;
                 let limbs = layout.parameters().limbs();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId};
 use secsv_he::Preset;
+use serde::{Deserialize, Serialize};
 
 use super::{divide, parameters};
 use crate::{
@@ -50,7 +51,9 @@ pub struct Settings {
 }
 
 /// How encrypted matrices are multiplied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
 pub enum Matmul {
     /// Coefficient packing.
     Packed,
@@ -58,6 +61,17 @@ pub enum Matmul {
     Reducing,
     /// The paper's Matrix Squaring.
     Squaring,
+}
+
+impl Matmul {
+    /// The name on the command line and in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Packed => "packed",
+            Self::Reducing => "reducing",
+            Self::Squaring => "squaring",
+        }
+    }
 }
 
 impl Federation {

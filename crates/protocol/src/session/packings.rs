@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc};
 
 use secsv_he::{
     Parameters, Preset, UnitCosts,
-    linear::{Layout, Method},
-    planner::{LayerTask, Scope, packed_layouts, predict},
+    linear::{Layout, MatrixMethod},
+    planner::{LayerTask, PlannedWork, packed_layouts, predict},
 };
 
 use super::{
@@ -36,15 +36,15 @@ pub(super) fn methods(
     parameters: &Arc<Parameters>,
     hellos: &[Hello],
     costs: &UnitCosts,
-) -> Result<(usize, Vec<Method>), Error> {
+) -> Result<(usize, Vec<MatrixMethod>), Error> {
     let program = &federation.program;
     match federation.settings.matmul {
-        Matmul::Reducing => return Ok((1, vec![Method::Reducing; program.operators.len()])),
-        Matmul::Squaring => return Ok((1, vec![Method::Squaring; program.operators.len()])),
+        Matmul::Reducing => return Ok((1, vec![MatrixMethod::Reducing; program.operators.len()])),
+        Matmul::Squaring => return Ok((1, vec![MatrixMethod::Squaring; program.operators.len()])),
         Matmul::Packed => {}
     }
     let mut search = Search::new(federation, parameters, hellos, costs)?;
-    let mut best: Option<(f64, usize, Vec<Method>)> = None;
+    let mut best: Option<(f64, usize, Vec<MatrixMethod>)> = None;
     // As many as may be, half as many, and so on.
     let most = longest(&federation.round_batches(federation.most_rounds()));
     for rounds in std::iter::successors(Some(most), |&rounds| (rounds > 1).then_some(rounds / 2)) {
@@ -135,7 +135,7 @@ impl<'a> Search<'a> {
     }
 
     /// The cheapest packing of every operator for so many rounds at a time, and the seconds these take; none if nothing fits.
-    fn cheapest(&mut self, rounds: usize) -> Result<Option<(f64, Vec<Method>)>, Error> {
+    fn cheapest(&mut self, rounds: usize) -> Result<Option<(f64, Vec<MatrixMethod>)>, Error> {
         let program = &self.federation.program;
         let (mut total, mut methods, mut groups) = (0.0, Vec::new(), Vec::new());
         for (index, operator) in program.operators.iter().enumerate() {
@@ -143,7 +143,7 @@ impl<'a> Search<'a> {
             let (models, sums) = if is_first { (self.federation.clients, self.sums) } else { (1, 1) };
             let (shape, weight_bits) = (of_rounds(operator.shape, rounds), sum_bits(self.federation));
             let task = LayerTask { shape, samples: 1, models, sums, weight_bits, memory: MODEL_MEMORY };
-            let mut best: Option<(f64, Method)> = None;
+            let mut best: Option<(f64, MatrixMethod)> = None;
             for layout in packed_layouts(self.parameters, task) {
                 if is_first {
                     groups = self.groups((layout.batch() / operator.positions).max(1))?;
@@ -159,7 +159,8 @@ impl<'a> Search<'a> {
                     * (costs.encrypt + 2.0 * costs.prepare);
                 let of_group = |size: &u64| {
                     let samples = *size as usize * operator.positions;
-                    predict(&layout, LayerTask { samples, ..task }, Scope::TwoServers, costs).seconds - once
+                    predict(&layout, LayerTask { samples, ..task }, PlannedWork::TwoServers, costs).seconds
+                        - once
                 };
                 let seconds = once + groups.iter().map(of_group).sum::<f64>();
                 if best.is_none_or(|(least, _)| seconds < least) {

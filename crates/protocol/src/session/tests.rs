@@ -71,7 +71,7 @@ fn a_proposal_of_too_many_rounds_is_refused() {
     let federation = Arc::new(federation(Protocol::SecSv, Matmul::Packed));
     let hello =
         Hello { samples: 2, ranges: Ranges { norms: vec![1], inputs: vec![1] }, public_key: vec![0; 32] };
-    let methods = [Method::Packed(Knobs { r: 1, w: 3, s: 2 })];
+    let methods = [MatrixMethod::Packed(BlockShape { rows: 1, columns: 3, samples: 2 })];
     let decode = |rounds| {
         Session::decode(&federation, &encode(0, &vec![hello.clone(); 4], rounds, methods)).map(|s| s.is_ok())
     };

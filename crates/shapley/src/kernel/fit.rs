@@ -5,9 +5,9 @@ use nalgebra::{DMatrix, DVector};
 use super::{Kernel, Stratum};
 use crate::{Error, UtilityTable, utility::everybody, values::Estimate};
 
-/// With psi = phi - total/n the constraint is "sums to nothing", and a coalition's row z - |S|/n is orthogonal to
-/// the constraint, so adding any multiple of the all-ones matrix makes the normal equations regular without
-/// changing their solution.
+/// With psi = phi - total/n the constraint is "sums to nothing", and a coalition's row z - |S|/n is
+/// orthogonal to the constraint, so adding any multiple of the all-ones matrix makes the normal equations
+/// regular without changing their solution.
 pub(super) fn fit(kernel: &Kernel, table: &UtilityTable) -> Result<Estimate, Error> {
     let n = kernel.clients;
     let (empty, all) = table.ends()?;
@@ -16,7 +16,7 @@ pub(super) fn fit(kernel: &Kernel, table: &UtilityTable) -> Result<Estimate, Err
         return Ok(Estimate::exact(vec![total]));
     }
     let undetermined = || Error::Undetermined { method: kernel.method, clients: n, found: table.len() };
-    let game = Game { n, empty, total, table };
+    let game = FitProblem { n, empty, total, table };
     let mut weighted = Vec::new();
     for stratum in kernel.strata.iter().filter(|stratum| !stratum.drawn.is_empty()) {
         let weight = stratum.mass / stratum.drawn.len() as f64 / 2.0;
@@ -29,7 +29,8 @@ pub(super) fn fit(kernel: &Kernel, table: &UtilityTable) -> Result<Estimate, Err
     Ok(Estimate::sampled(values, standard_errors))
 }
 
-/// The values that fit coalitions of these weights, for a plan that weighs them itself; `None` if they say too little.
+/// The values that fit coalitions of these weights, for a plan that weighs them itself; `None` if they say
+/// too little.
 pub(super) fn fit_weighted(
     n: usize,
     weighted: &[(u128, f64)],
@@ -37,7 +38,7 @@ pub(super) fn fit_weighted(
 ) -> Result<Option<Vec<f64>>, Error> {
     let (empty, all) = table.ends()?;
     let total = all - empty;
-    let fitted = solve(&Game { n, empty, total, table }, weighted)?;
+    let fitted = solve(&FitProblem { n, empty, total, table }, weighted)?;
     Ok(fitted.map(|(_, psi)| psi.iter().map(|value| value + total / n as f64).collect()))
 }
 
@@ -45,7 +46,7 @@ pub(super) fn fit_weighted(
 type Fitted = (DMatrix<f64>, DVector<f64>);
 
 /// `None` where the coalitions do not determine the fit.
-fn solve(game: &Game<'_>, weighted: &[(u128, f64)]) -> Result<Option<Fitted>, Error> {
+fn solve(game: &FitProblem<'_>, weighted: &[(u128, f64)]) -> Result<Option<Fitted>, Error> {
     let n = game.n;
     let mut normal = DMatrix::from_element(n, n, 1.0 / n as f64);
     let mut right = DVector::zeros(n);
@@ -60,14 +61,14 @@ fn solve(game: &Game<'_>, weighted: &[(u128, f64)]) -> Result<Option<Fitted>, Er
     }))
 }
 
-struct Game<'a> {
+struct FitProblem<'a> {
     n: usize,
     empty: f64,
     total: f64,
     table: &'a UtilityTable,
 }
 
-impl Game<'_> {
+impl FitProblem<'_> {
     fn both(&self, pair: u128) -> [u128; 2] {
         [pair, everybody(self.n) & !pair]
     }
@@ -90,12 +91,12 @@ fn invert(normal: DMatrix<f64>) -> Option<DMatrix<f64>> {
     (smallest_pivot * smallest_pivot > 1e-10 * largest).then(|| cholesky.inverse())
 }
 
-/// The fit makes the weighted scores of all pairs sum to nothing; how far that sum would move with other pairs
-/// drawn, taken through the inverse of the normal matrix, is the sampling error (the sandwich formula with the
-/// finite-population factor of each size).
+/// The fit makes the weighted scores of all pairs sum to nothing; how far that sum would move with other
+/// pairs drawn, taken through the inverse of the normal matrix, is the sampling error (the sandwich formula
+/// with the finite-population factor of each size).
 fn standard_errors(
     kernel: &Kernel,
-    game: &Game<'_>,
+    game: &FitProblem<'_>,
     inverse: &DMatrix<f64>,
     psi: &DVector<f64>,
 ) -> Result<Vec<f64>, Error> {
@@ -120,8 +121,9 @@ fn standard_errors(
     Ok(covariance.diagonal().iter().map(|variance| variance.max(0.0).sqrt()).collect())
 }
 
-/// Sum over the pairs drawn of (score - mean)(score - mean)', a pair's score being the mean of row times residual.
-fn scatter(stratum: &Stratum, game: &Game<'_>, psi: &DVector<f64>) -> Result<DMatrix<f64>, Error> {
+/// Sum over the pairs drawn of (score - mean)(score - mean)', a pair's score being the mean of row times
+/// residual.
+fn scatter(stratum: &Stratum, game: &FitProblem<'_>, psi: &DVector<f64>) -> Result<DMatrix<f64>, Error> {
     let mut scores = Vec::with_capacity(stratum.drawn.len());
     for &pair in &stratum.drawn {
         let mut score = DVector::zeros(game.n);

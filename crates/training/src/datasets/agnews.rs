@@ -1,5 +1,5 @@
-//! AGNEWS: news in four classes, each text the sum of its words' 300-dimensional word2vec vectors, stored as one
-//! signed byte per feature and a scale per column.
+//! AGNEWS: news in four classes, each text the sum of its words' 300-dimensional word2vec vectors, stored as
+//! one signed byte per feature and a scale per column.
 
 use std::path::Path;
 

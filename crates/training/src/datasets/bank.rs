@@ -1,9 +1,10 @@
 //! BANK: UCI Bank Marketing in the paper's 48 features.
 //!
-//! The encoding is the one of the paper's authors, recovered from their published test file: rows with an unknown
-//! job or marital state are dropped, six attributes become one-hot groups, education is ordinal, three yes/no
-//! attributes are 0 or 1, ages are binned at their deciles, and the bin and nine numbers are standardised over all
-//! rows that remain. Unknown education, default, housing and loan (none in the test rows) take the mode.
+//! The encoding is the one of the paper's authors, recovered from their published test file: rows with an
+//! unknown job or marital state are dropped, six attributes become one-hot groups, education is ordinal,
+//! three yes/no attributes are 0 or 1, ages are binned at their deciles, and the bin and nine numbers are
+//! standardised over all rows that remain. Unknown education, default, housing and loan (none in the test
+//! rows) take the mode.
 
 use std::collections::BTreeSet;
 
@@ -171,7 +172,7 @@ fn encode(content: &Content, ages: BankAgeCodes) -> Result<Encoded, TrainingErro
         if &record[job] == "unknown" || &record[marital] == "unknown" {
             continue;
         }
-        let field = Field { content, place: &place, record: &record };
+        let field = BankRecord { content, place: &place, record: &record };
         let mut row = Vec::with_capacity(FEATURES);
         for (&position, (name, categories)) in groups.iter().zip(&GROUPS) {
             let chosen = field.one_of(position, name, categories)?;
@@ -214,13 +215,13 @@ fn standardise(rows: &mut [[f64; FEATURES]]) {
 }
 
 /// One record, with what an error about it must say.
-struct Field<'a> {
+struct BankRecord<'a> {
     content: &'a Content,
     place: &'a str,
     record: &'a csv::StringRecord,
 }
 
-impl Field<'_> {
+impl BankRecord<'_> {
     fn one_of(&self, position: usize, name: &str, categories: &[&str]) -> Result<usize, TrainingError> {
         let found = &self.record[position];
         categories.iter().position(|&category| category == found).ok_or_else(|| {

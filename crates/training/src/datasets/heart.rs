@@ -1,9 +1,10 @@
 //! UCI Heart Disease: four real hospitals, each a client of its own.
 //!
-//! 13 features: age, sex, chest pain 2, 3 and 4 (one-hot), resting blood pressure, cholesterol, fasting sugar,
-//! resting ECG 1 and 2 (one-hot), maximal heart rate, exercise angina, ST depression. slope, ca and thal are mostly
-//! missing outside Cleveland and left out. A blood pressure or cholesterol of 0 was not measured. Missing values
-//! take the median, and all columns are standardised, both over the training rows of all hospitals.
+//! 13 features: age, sex, chest pain 2, 3 and 4 (one-hot), resting blood pressure, cholesterol, fasting
+//! sugar, resting ECG 1 and 2 (one-hot), maximal heart rate, exercise angina, ST depression. slope, ca and
+//! thal are mostly missing outside Cleveland and left out. A blood pressure or cholesterol of 0 was not
+//! measured. Missing values take the median, and all columns are standardised, both over the training rows of
+//! all hospitals.
 
 use secsv_federation::ClientId;
 

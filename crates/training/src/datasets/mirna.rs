@@ -1,9 +1,9 @@
 //! miRNA: does a microRNA bind a site of a messenger RNA? Ten steps of 64 features per pair.
 //!
 //! The paper's own pairs and encoding are not public; these are the human CLASH pairs of Helwak (2013) in our
-//! encoding. The site is read from its 3' end. Step t holds its bases 5t to 5t+4 one-hot (20), the microRNA's bases
-//! 2t and 2t+1 one-hot (8), how each of the five site bases pairs with microRNA bases 2 to 8, the seed (35;
-//! Watson-Crick 1, G-U wobble 0.5), and a constant 1.
+//! encoding. The site is read from its 3' end. Step t holds its bases 5t to 5t+4 one-hot (20), the microRNA's
+//! bases 2t and 2t+1 one-hot (8), how each of the five site bases pairs with microRNA bases 2 to 8, the seed
+//! (35; Watson-Crick 1, G-U wobble 0.5), and a constant 1.
 
 use std::path::Path;
 

@@ -22,17 +22,17 @@ use files::Content;
 /// Training and test samples of one task.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    /// What people call it.
+    /// Its name, for people.
     pub name: String,
-    /// How many classes are told apart.
+    /// Number of classes that are told apart.
     pub classes: usize,
-    /// What clients learn from.
+    /// Samples that clients learn from.
     pub train: Samples,
-    /// What clients test on.
+    /// Samples that clients test on.
     pub test: Samples,
     /// Who really holds which samples, where the data set says so.
     pub silos: Option<Vec<Silo>>,
-    /// What a reader of the results should know about how the samples were made.
+    /// A note for readers of the results on how the samples were made.
     pub notes: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ impl Dataset {
         Self { name: name.into(), classes, train, test, silos: None, notes: Vec::new() }
     }
 
-    /// Keeps at most so many samples, drawn by seed; a natural split keeps who holds what.
+    /// Keeps at most `train` and `test` samples, drawn by seed; a natural split keeps who holds what.
     #[must_use]
     pub fn limited(self, train: Option<usize>, test: Option<usize>, seed: u64) -> Self {
         let train_rows = self.train.limited_rows(train.unwrap_or(usize::MAX), seed);

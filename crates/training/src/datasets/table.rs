@@ -7,14 +7,14 @@ use crate::{Samples, TrainingError};
 
 /// A table read from CSV: standard 0-based labels and what they were called in the file.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct LabelledTable {
     pub(crate) samples: Samples,
     pub(crate) class_names: Vec<String>,
 }
 
-/// Reads a table. The delimiter (comma, semicolon or tab) and a header line are detected. `label` is a column's
-/// name or its number from 1; without it the last column holds the labels.
-pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<Table, TrainingError> {
+/// Reads a table. The delimiter (comma, semicolon or tab) and a header line are detected. `label` is a
+/// column's name or its number from 1; without it the last column holds the labels.
+pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<LabelledTable, TrainingError> {
     let text = content.text()?.trim_start_matches('\u{feff}');
     let first = text.lines().next().unwrap_or_default();
     let delimiter =
@@ -43,11 +43,11 @@ pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<Table, Tra
     let features = numbers(content, &records, column, width)?;
     let names: Vec<&str> = records.iter().map(|record| &record[column]).collect();
     let (labels, class_names) = classes(content, &names)?;
-    Ok(Table { samples: Samples::new(vec![width - 1], features, labels), class_names })
+    Ok(LabelledTable { samples: Samples::new(vec![width - 1], features, labels), class_names })
 }
 
-/// Takes the first line away if it is no row of numbers: it names columns, or gives counts and class names as the
-/// tables bundled with scikit-learn do (`rows,features,name,name`).
+/// Takes the first line away if it is no row of numbers: it names columns, or gives counts and class names as
+/// the tables bundled with scikit-learn do (`rows,features,name,name`).
 fn take_header(records: &mut Vec<csv::StringRecord>) -> Option<csv::StringRecord> {
     let (first, second) = (records.first()?, records.get(1)?);
     let texts =
@@ -138,7 +138,7 @@ fn classes(content: &Content, names: &[&str]) -> Result<(Vec<u32>, Vec<String>),
 mod tests {
     use super::*;
 
-    fn read(text: &str, label: Option<&str>) -> Result<Table, TrainingError> {
+    fn read(text: &str, label: Option<&str>) -> Result<LabelledTable, TrainingError> {
         parse(&Content { file: "own.csv".into(), bytes: text.into() }, label)
     }
 

@@ -1,4 +1,5 @@
-//! Seconds, from counts of work and what each piece takes on this machine: measured here, on the shapes at hand.
+//! Seconds, from counts of work and what each piece takes on this machine: measured here, on the shapes at
+//! hand.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -25,7 +26,7 @@ const REHEARSED: usize = 128;
 /// Elements that are shared for the same purpose.
 const SHARED: usize = 1 << 16;
 
-/// What pieces of work take, in seconds of processor time.
+/// Seconds of processor time that pieces of work take.
 pub struct Rates {
     /// Reading the run and publishing ranges, which an evaluation does as well.
     reading: f64,
@@ -66,7 +67,8 @@ pub fn stopwatch() -> impl Fn() -> f64 {
 }
 
 impl Rates {
-    /// Measures this machine; takes a few seconds. All threads measure at once, because they share memory and power.
+    /// Measures this machine; takes a few seconds. All threads measure at once, because they share memory and
+    /// power.
     pub fn measure(plan: &Plan, reading: f64) -> Result<Vec<Self>> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {

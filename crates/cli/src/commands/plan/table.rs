@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use secsv_evaluation::{PlanResult, PlannedCost};
 
+use crate::commands::evaluate::statistical_distance;
+
 /// Everything that is known beforehand.
 pub fn text(plan: &PlanResult) -> String {
     let mut text = String::new();
@@ -74,17 +76,7 @@ fn protection(text: &mut String, plan: &PlanResult) {
             parameters.security_bits
         );
     }
-    if let Some(bits) = security.statistical_bits_per_reply.filter(|_| security.statistical_claim) {
-        let run = f64::from(bits) - (security.replies.max(1) as f64).log2();
-        let _ = writeln!(
-            text,
-            "statistical distance: {bits} bits per reply, {run:.0} bits for all {} replies",
-            security.replies
-        );
-    } else if security.statistical_bits_per_reply.is_some() {
-        let _ =
-            writeln!(text, "statistical distance: these parameters make no claim (--preset standard does)");
-    }
+    text.push_str(&statistical_distance(security));
     let _ = writeln!(text, "trust: {}", security.trust);
     let _ = writeln!(text, "who learns what");
     for line in &security.disclosures {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use maud::{Escaper, Markup, html};
 
-use super::{fit::Line, table::figure};
+use super::{fit::LineFit, table::figure};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
@@ -22,13 +22,13 @@ const COLOURS: [&str; 8] =
 pub struct Chart {
     /// Its heading.
     pub title: String,
-    /// What x counts.
+    /// The name of x.
     pub x: &'static str,
-    /// What y counts.
+    /// The name of y.
     pub y: &'static str,
     /// Whether y is drawn by its logarithm.
     pub logarithmic: bool,
-    /// What x = 1, 2 and so on stand for: bars instead of lines. Empty for lines.
+    /// Names for x = 1, 2 and so on: bars instead of lines. Empty for lines.
     pub categories: Vec<String>,
     /// The lines, or bars of one colour.
     pub series: Vec<Series>,
@@ -41,10 +41,10 @@ pub struct Series {
     /// Ascending in x.
     pub points: Vec<(f64, f64)>,
     /// Drawn dashed.
-    pub fit: Option<Line>,
+    pub fit: Option<LineFit>,
 }
 
-struct Scale {
+struct AxisScale {
     low: f64,
     high: f64,
     logarithmic: bool,
@@ -52,7 +52,7 @@ struct Scale {
     to: f64,
 }
 
-impl Scale {
+impl AxisScale {
     fn at(&self, value: f64) -> f64 {
         let map = |v: f64| if self.logarithmic { v.max(f64::MIN_POSITIVE).log10() } else { v };
         let (low, high) = (map(self.low), map(self.high));
@@ -76,6 +76,11 @@ impl Scale {
 }
 
 impl Chart {
+    /// Lines on linear axes.
+    pub fn linear(title: &str, x: &'static str, y: &'static str, series: Vec<Series>) -> Self {
+        Self { title: title.to_owned(), x, y, logarithmic: false, categories: Vec::new(), series }
+    }
+
     /// The drawing, complete in itself.
     pub fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
@@ -83,7 +88,7 @@ impl Chart {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
         let count = self.categories.len() as f64;
         let (first, last) = if count > 0.0 { (0.5, count + 0.5) } else { (0.0, most(|p| p.0)) };
-        let x = Scale { low: first, high: last, logarithmic: false, from: LEFT, to: right };
+        let x = AxisScale { low: first, high: last, logarithmic: false, from: LEFT, to: right };
         let least = points().map(|p| p.1).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
         let decade = |value: f64, up: bool| {
             let power = value.max(f64::MIN_POSITIVE).log10();
@@ -95,7 +100,7 @@ impl Chart {
             (0.0, most(|p| p.1) * 1.05)
         };
         let logarithmic = self.logarithmic && least.is_finite();
-        let y = Scale { low, high, logarithmic, from: bottom, to: TOP };
+        let y = AxisScale { low, high, logarithmic, from: bottom, to: TOP };
         let drawing = html! {
             rect width=(WIDTH) height=(HEIGHT) fill="#ffffff" {}
             text x=(LEFT) y="20" font-weight="bold" { (self.title) }
@@ -121,7 +126,7 @@ impl Chart {
         )
     }
 
-    fn labels(&self, x: &Scale) -> Vec<(f64, String)> {
+    fn labels(&self, x: &AxisScale) -> Vec<(f64, String)> {
         if self.categories.is_empty() {
             return x.ticks().into_iter().map(|tick| (tick, short(tick))).collect();
         }
@@ -129,7 +134,7 @@ impl Chart {
     }
 
     /// One series' bars, beside those of the others.
-    fn bars(&self, number: usize, x: &Scale, y: &Scale) -> Markup {
+    fn bars(&self, number: usize, x: &AxisScale, y: &AxisScale) -> Markup {
         let width = 0.8 / self.series.len() as f64;
         let left = |at: f64| x.at(at - 0.4 + width * number as f64);
         html! {
@@ -157,7 +162,7 @@ fn short(tick: f64) -> String {
     if tick.fract() == 0.0 && tick.abs() < 1e6 { format!("{tick:.0}") } else { figure(tick) }
 }
 
-fn line(series: &Series, number: usize, x: &Scale, y: &Scale) -> Markup {
+fn line(series: &Series, number: usize, x: &AxisScale, y: &AxisScale) -> Markup {
     let colour = COLOURS[number % COLOURS.len()];
     let (mut path, mut dots) = (String::new(), String::new());
     for (place, point) in series.points.iter().enumerate() {
@@ -205,7 +210,7 @@ mod tests {
             points: vec![(1000.0, 1.5), (2000.0, 3.0), (10_000.0, 15.0)],
             fit,
         };
-        let fit = Line::through(&[(0.0, 0.0), (2.0, 3.0)]);
+        let fit = LineFit::through(&[(0.0, 0.0), (2.0, 3.0)]);
         let chart = Chart {
             title: "A < B".to_owned(),
             x: "samples",

@@ -3,19 +3,19 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use secsv_federation::{Coalition, RoundId};
-use secsv_shapley::{Federated, Method, Settings};
+use secsv_shapley::{EstimatorSettings, Federated, Method};
 use serde::{Deserialize, Serialize};
 
 use super::{
     eval,
     measurement::{Measured, Measurement},
-    paper::{self, Estimator},
-    runs::{Trained, Training},
-    study::{CLIENTS, Scope, Section, Study, mean},
-    table::{Cell, Table, figure},
-    tasks::Task,
+    paper::{self, PaperEstimator},
+    runs::{TrainedCell, Training},
+    study::{CLIENTS, Section, Study, StudyScope, mean},
+    table::{Cell, ResultTable, figure},
+    tasks::PaperTask,
 };
-use crate::commands::protocols::ProtocolName;
+use crate::protocol_name::ProtocolName;
 
 /// Seeds that an estimator's error is averaged over.
 const SEEDS: u64 = 10;
@@ -23,23 +23,23 @@ const SEEDS: u64 = 10;
 const KERNEL_TESTS: usize = 2 * CLIENTS + 16;
 
 /// One row of the table.
-struct Entry {
+struct EstimatorRow {
     title: &'static str,
     method: Method,
     samples: Option<usize>,
-    of_the_paper: Option<Estimator>,
+    printed: Option<PaperEstimator>,
 }
 
-const ENTRIES: [Entry; 8] = [
-    entry("SecSV, exact", Method::Exact, None, Some(Estimator::Exact)),
+const ENTRIES: [EstimatorRow; 8] = [
+    entry("SecSV, exact", Method::Exact, None, Some(PaperEstimator::Exact)),
     entry(
         "SecSV+PS, the authors' (with repeats)",
         Method::PermutationWithRepeats,
         None,
-        Some(Estimator::Permutations),
+        Some(PaperEstimator::Permutations),
     ),
-    entry("SecSV+GT, the authors'", Method::GroupTestingOfThePaper, None, Some(Estimator::GroupTesting)),
-    entry("SecSV+KS, the authors'", Method::KernelShapOfThePaper, None, Some(Estimator::KernelShap)),
+    entry("SecSV+GT, the authors'", Method::GroupTestingOfThePaper, None, Some(PaperEstimator::GroupTesting)),
+    entry("SecSV+KS, the authors'", Method::KernelShapOfThePaper, None, Some(PaperEstimator::KernelShap)),
     entry("SecSV+PS as proposed", Method::Permutation, None, None),
     entry("SecSV+GT as proposed", Method::GroupTesting, None, None),
     entry("SecSV+KS as proposed, 26 tests", Method::KernelShap, Some(KERNEL_TESTS), None),
@@ -50,18 +50,18 @@ const fn entry(
     title: &'static str,
     method: Method,
     samples: Option<usize>,
-    of_the_paper: Option<Estimator>,
-) -> Entry {
-    Entry { title, method, samples, of_the_paper }
+    printed: Option<PaperEstimator>,
+) -> EstimatorRow {
+    EstimatorRow { title, method, samples, printed }
 }
 
-impl Entry {
+impl EstimatorRow {
     /// Whether fewer models than all are tested, so that the time has to be measured by itself.
     fn saves_tests(&self) -> bool {
         self.method == Method::KernelShapOfThePaper || self.samples.is_some()
     }
 
-    fn measurement(&self, scope: &Scope, task: Task, skip: bool) -> Measurement {
+    fn measurement(&self, scope: &StudyScope, task: PaperTask, skip: bool) -> Measurement {
         let exact = exact(scope, task, skip);
         if !self.saves_tests() {
             return exact;
@@ -71,33 +71,33 @@ impl Entry {
 }
 
 /// Every model tested under SecSV on all samples: what errors are computed from.
-fn whole(scope: &Scope, task: Task, skip: bool) -> Measurement {
-    eval::secure(scope, task, 0, ProtocolName::Secsv, skip)
+fn whole(scope: &StudyScope, task: PaperTask, skip: bool) -> Measurement {
+    eval::secure(scope, task, 0, ProtocolName::SECSV, skip)
 }
 
 /// The same on as many samples as estimators are timed on.
-fn exact(scope: &Scope, task: Task, skip: bool) -> Measurement {
+fn exact(scope: &StudyScope, task: PaperTask, skip: bool) -> Measurement {
     Measurement { share: scope.studied(task), ..whole(scope, task, skip) }
 }
 
 /// The same of models that were trained as the paper's authors do, under SecSV or in the clear.
-fn as_the_authors(scope: &Scope, task: Task, protocol: ProtocolName) -> Measurement {
-    let trained = Trained { training: Training::OfTheAuthors, ..scope.federation(task, 0) };
+fn as_the_authors(scope: &StudyScope, task: PaperTask, protocol: ProtocolName) -> Measurement {
+    let trained = TrainedCell { training: Training::OfTheAuthors, ..scope.federation(task, 0) };
     Measurement { share: scope.studied(task), ..Measurement::new(trained, protocol) }
 }
 
-/// What has to be measured: estimators that ask for every model anyway share the exact run.
-pub fn measurements(scope: &Scope) -> Vec<Measurement> {
+/// Measurements of the table: estimators that ask for every model anyway share the exact run.
+pub fn measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     for &task in &scope.tasks {
         let mut wanted =
-            vec![eval::clear(scope, task, 0), eval::secure(scope, task, 0, ProtocolName::Hesv, false)];
+            vec![eval::clear(scope, task, 0), eval::secure(scope, task, 0, ProtocolName::HESV, false)];
         for skip in [false, true] {
             wanted.push(whole(scope, task, skip));
             wanted.extend(ENTRIES.iter().map(|entry| entry.measurement(scope, task, skip)));
         }
         wanted.extend(
-            [ProtocolName::Nssv, ProtocolName::Secsv].map(|protocol| as_the_authors(scope, task, protocol)),
+            [ProtocolName::Nssv, ProtocolName::SECSV].map(|protocol| as_the_authors(scope, task, protocol)),
         );
         for measurement in wanted {
             if !all.contains(&measurement) {
@@ -126,7 +126,7 @@ pub fn section(study: &Study) -> Section {
         "The authors' variants: PS draws 737 orders with repeats (120 exist); GT takes any point that fits, and utilities as they are instead of above the empty coalition's (the latter is our inference: it gives errors of the paper's size, whatever the data set); KS counts repeats of complements as new and lets sampled coalitions weigh 1. \"As proposed\" are the methods of the papers that propose them: with every order or coalition at hand PS and KS are exact.".to_owned(),
         "How far KS errs depends on how far apart the clients' models are, and so on their local training. Ours (docs/DATASETS.md) keeps them close, most of all on the GRU: one epoch a round where the authors take ten, and a loss that corrects for label skew. So the order of the errors is given for the authors' epochs, learning rates and loss as well.".to_owned(),
     ];
-    let mut table = Table::new("table-estimation", &COLUMNS);
+    let mut table = ResultTable::new("table-estimation", &COLUMNS);
     for &task in &study.scope.tasks {
         match task_rows(study, task, &mut section.lines) {
             Ok(rows) => {
@@ -162,13 +162,13 @@ const COLUMNS: [&str; 10] = [
     "Error, on",
 ];
 
-fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<Vec<Cell>>, String> {
+fn task_rows(study: &Study, task: PaperTask, lines: &mut Vec<String>) -> Result<Vec<Vec<Cell>>, String> {
     let scope = &study.scope;
     let clear = study.get(&eval::clear(scope, task, 0))?;
-    let hesv = study.get(&eval::secure(scope, task, 0, ProtocolName::Hesv, false));
+    let hesv = study.get(&eval::secure(scope, task, 0, ProtocolName::HESV, false));
     let (mut rows, mut errors) = (Vec::new(), Vec::new());
     for entry in &ENTRIES {
-        let printed = entry.of_the_paper.and_then(|estimator| paper::estimation(task, estimator));
+        let printed = entry.printed.and_then(|estimator| paper::estimation(task, estimator));
         let (mut seconds, mut speedups, mut found_errors) = (vec![], vec![], vec![]);
         let (mut tests, mut samples) = (0.0, 0.0);
         for (place, skip) in [false, true].into_iter().enumerate() {
@@ -201,12 +201,8 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
             let (name, off, on) = (task.title(), figure(*off), figure(*on));
             lines.push(format!("Worse: {name}, M = {samples}: SampleSkip slows SecSV from {off} to {on} s."));
         }
-        let mut row = vec![
-            Cell::text(task.title()),
-            Cell::text(entry.title),
-            Cell::Number(samples),
-            Cell::Number(tests),
-        ];
+        let mut row =
+            vec![Cell::text(task.title()), Cell::text(entry.title), Cell::count(samples), Cell::count(tests)];
         row.extend(seconds.into_iter().chain(speedups).chain(found_errors));
         rows.push(row);
     }
@@ -215,17 +211,17 @@ fn task_rows(study: &Study, task: Task, lines: &mut Vec<String>) -> Result<Vec<V
 }
 
 /// Errors of all methods where clients train as the paper's authors have them, and on how many samples.
-fn authors_errors(study: &Study, task: Task) -> Result<(Errors, f64), String> {
-    let [clear, exact] = [ProtocolName::Nssv, ProtocolName::Secsv]
+fn authors_errors(study: &Study, task: PaperTask) -> Result<(Errors, f64), String> {
+    let [clear, exact] = [ProtocolName::Nssv, ProtocolName::SECSV]
         .map(|protocol| as_the_authors(&study.scope, task, protocol));
     let clear = study.get(&clear)?;
-    let error = |entry: &Entry| {
+    let error = |entry: &EstimatorRow| {
         replay(study, &exact, entry, &clear).map(|found| (entry.method, entry.samples, found.error))
     };
     Ok((ENTRIES.iter().map(error).collect::<Result<_, _>>()?, clear.samples()))
 }
 
-/// The error of each method with so many samples, or its own number of them.
+/// The error of each method, with its number of samples where that is not its own.
 type Errors = Vec<(Method, Option<usize>, f64)>;
 
 /// Whether the authors' variants err in the paper's order, and where KernelSHAP proper lands.
@@ -250,7 +246,12 @@ fn order(title: &str, errors: &Errors) -> String {
     )
 }
 
-fn replay(study: &Study, exact: &Measurement, entry: &Entry, clear: &Measured) -> Result<Replayed, String> {
+fn replay(
+    study: &Study,
+    exact: &Measurement,
+    entry: &EstimatorRow,
+    clear: &Measured,
+) -> Result<Replayed, String> {
     let samples = entry.samples.map_or(String::new(), |samples| samples.to_string());
     let key = format!("replay-{}-{}{samples}", exact.key(), entry.method);
     if let Some(found) = study.store.get(&key) {
@@ -258,10 +259,10 @@ fn replay(study: &Study, exact: &Measurement, entry: &Entry, clear: &Measured) -
     }
     let begun = Instant::now();
     let run = study.get(exact)?;
-    let game = Game::of(&run)?;
+    let game = RecordedGame::of(&run)?;
     let mut all = Vec::new();
     for seed in 0..SEEDS {
-        let settings = Settings { seed, samples: entry.samples, ..Settings::default() };
+        let settings = EstimatorSettings { seed, samples: entry.samples, ..EstimatorSettings::default() };
         all.push(game.play(entry.method, &settings, clear).map_err(|error| error.to_string())?);
     }
     let found = Replayed {
@@ -274,13 +275,13 @@ fn replay(study: &Study, exact: &Measurement, entry: &Entry, clear: &Measured) -
 }
 
 /// Every utility of an exact run.
-struct Game<'a> {
+struct RecordedGame<'a> {
     run: &'a Measured,
     rounds: Vec<(RoundId, Coalition)>,
     utilities: BTreeMap<(RoundId, Coalition), f64>,
 }
 
-impl<'a> Game<'a> {
+impl<'a> RecordedGame<'a> {
     fn of(run: &'a Measured) -> Result<Self, String> {
         let mut utilities = BTreeMap::new();
         let mut players: BTreeMap<RoundId, Coalition> = BTreeMap::new();
@@ -298,7 +299,7 @@ impl<'a> Game<'a> {
     fn play(
         &self,
         method: Method,
-        settings: &Settings,
+        settings: &EstimatorSettings,
         clear: &Measured,
     ) -> Result<Replayed, secsv_shapley::Error> {
         let begun = Instant::now();

@@ -1,15 +1,15 @@
 //! The table "Running time and error in detail".
 
-use secsv_protocol::decryptors::Protocol;
+use secsv_protocol::{decryptors::Protocol, session::Matmul};
 
 use super::{
-    measurement::{Measured, Measurement, SECURE},
+    measurement::{Measured, Measurement},
     paper,
-    study::{Scope, Section, Study, mean},
-    table::{Cell, Table, figure},
-    tasks::Task,
+    study::{Section, Study, StudyScope, mean},
+    table::{Cell, ResultTable, figure},
+    tasks::PaperTask,
 };
-use crate::commands::protocols::{MatmulName, ProtocolName};
+use crate::protocol_name::ProtocolName;
 
 /// The paper's channel, as its authors count it: 1 Gbit/s of 2^30 bits, no latency.
 const BYTES_PER_SECOND: f64 = 134_217_728.0;
@@ -17,34 +17,45 @@ const BYTES_PER_SECOND: f64 = 134_217_728.0;
 const PAPER_ROUNDS: f64 = 10.0;
 
 /// In the clear, the reference of every error.
-pub fn clear(scope: &Scope, task: Task, repetition: u32) -> Measurement {
+pub fn clear(scope: &StudyScope, task: PaperTask, repetition: u32) -> Measurement {
     Measurement::new(scope.federation(task, repetition), ProtocolName::Nssv)
 }
 
-/// A secure protocol. HESV tests CNN and GRU on a tenth, and as many rounds as fit the limit: all of it takes hours.
-pub fn secure(scope: &Scope, task: Task, repetition: u32, protocol: ProtocolName, skip: bool) -> Measurement {
+/// A secure protocol. HESV tests CNN and GRU on a tenth, and as many rounds as fit the limit: all of it takes
+/// hours.
+pub fn secure(
+    scope: &StudyScope,
+    task: PaperTask,
+    repetition: u32,
+    protocol: ProtocolName,
+    skip: bool,
+) -> Measurement {
     let whole = Measurement::new(scope.federation(task, repetition), protocol);
     match protocol {
-        ProtocolName::Hesv => {
+        ProtocolName::HESV => {
             Measurement { skip, share: scope.studied(task), limit: Some(scope.limit), ..whole }
         }
-        ProtocolName::Nssv | ProtocolName::Secsv | ProtocolName::Secretsv => Measurement { skip, ..whole },
+        ProtocolName::Nssv | ProtocolName::SECSV | ProtocolName::SECRETSV => Measurement { skip, ..whole },
     }
 }
 
-/// The rows of a task: protocol, its name, whether samples are skipped.
-fn rows() -> impl Iterator<Item = (ProtocolName, Protocol, &'static str, bool)> {
-    let plain = SECURE.into_iter().map(|(name, protocol, title)| (name, protocol, title, false));
-    plain.chain([(ProtocolName::Secsv, Protocol::SecSv, "SecSV + SampleSkip", true)])
-}
+/// The rows of a task in the order of the paper's table: protocol, its title, whether samples are skipped.
+const ROWS: [(Protocol, &str, bool); 4] = [
+    (Protocol::Hesv, "HESV", false),
+    (Protocol::SecSv, "SecSV", false),
+    (Protocol::SecretSv, "SecretSV", false),
+    (Protocol::SecSv, "SecSV + SampleSkip", true),
+];
 
-/// What has to be measured.
-pub fn measurements(scope: &Scope) -> Vec<Measurement> {
+/// Measurements of the table.
+pub fn measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     for &task in &scope.tasks {
         for repetition in 0..scope.runs {
             all.push(clear(scope, task, repetition));
-            all.extend(rows().map(|(name, _, _, skip)| secure(scope, task, repetition, name, skip)));
+            let secure =
+                |(protocol, _, skip)| secure(scope, task, repetition, ProtocolName::Secure(protocol), skip);
+            all.extend(ROWS.map(secure));
         }
     }
     all
@@ -60,16 +71,17 @@ pub fn section(study: &Study) -> Section {
         format!("Communication is bytes / {BYTES_PER_SECOND} B/s, as the authors compute it; parties here share a process, so it is not part of the total. Arithmetic is linear layers; other is flooding and re-randomising replies, activations, packing of messages and tests that owners do themselves, which the paper's columns do not have."),
         "HESV multiplies by whichever of the paper's two matrix methods is planned to be faster; the row names it. CNN and GRU take it hours, so it tests them on a tenth of the samples, and as many rounds as fit the limit. Batches of a tenth are less full: its total for all M and T, extrapolated by samples and rounds, and speedups with respect to it are upper bounds there. Error is the Euclidean distance of the FSVs from NSSV's on the same samples and rounds; FSVs add up over rounds, so one of fewer rounds is not compared with the paper's. Against the authors' code: their counted total on 2 virtual EPYC cores over our wall clock, per test sample and round. Memory is the process's peak, all parties together.".to_owned(),
     ];
-    let mut table = Table::new("table-eval", &COLUMNS);
+    let mut table = ResultTable::new("table-eval", &COLUMNS);
     for &task in &study.scope.tasks {
         let reference = study.repeated(|repetition| clear(&study.scope, task, repetition));
         let hesv =
-            study.repeated(|repetition| secure(&study.scope, task, repetition, ProtocolName::Hesv, false));
-        for (name, protocol, title, skip) in rows() {
+            study.repeated(|repetition| secure(&study.scope, task, repetition, ProtocolName::HESV, false));
+        for (protocol, title, skip) in ROWS {
+            let name = ProtocolName::Secure(protocol);
             let found = study.repeated(|repetition| secure(&study.scope, task, repetition, name, skip));
             let row = match (&found, &reference) {
                 (Ok(found), Ok(reference)) => {
-                    let row = Row {
+                    let row = MeasuredRow {
                         study,
                         task,
                         protocol,
@@ -121,12 +133,12 @@ fn padded(mut row: Vec<Cell>) -> Vec<Cell> {
     row
 }
 
-fn nssv(task: Task, found: &[Measured]) -> Vec<Cell> {
+fn nssv(task: PaperTask, found: &[Measured]) -> Vec<Cell> {
     let seconds = mean(found, |m| m.result.timing.wall_s);
     let mut row = vec![
         Cell::text(task.title()),
         Cell::text("NSSV, in the clear"),
-        Cell::Number(mean(found, Measured::samples)),
+        Cell::count(mean(found, Measured::samples)),
         Cell::Number(seconds),
     ];
     row.resize(COLUMNS.len() - 2, Cell::text(""));
@@ -137,15 +149,15 @@ fn nssv(task: Task, found: &[Measured]) -> Vec<Cell> {
 }
 
 /// The share of the paper's work (samples times rounds) that was done.
-fn per_unit(task: Task, found: &[Measured]) -> f64 {
+fn per_unit(task: PaperTask, found: &[Measured]) -> f64 {
     let rounds = mean(found, Measured::rounds);
     paper::samples(task)
         .map_or(1.0, |samples| mean(found, Measured::samples) * rounds / (samples * PAPER_ROUNDS))
 }
 
-struct Row<'a> {
+struct MeasuredRow<'a> {
     study: &'a Study,
-    task: Task,
+    task: PaperTask,
     protocol: Protocol,
     title: &'static str,
     skip: bool,
@@ -154,7 +166,7 @@ struct Row<'a> {
     hesv: Option<&'a [Measured]>,
 }
 
-impl Row<'_> {
+impl MeasuredRow<'_> {
     fn seconds(&self) -> f64 {
         mean(self.found, |m| m.result.timing.wall_s)
     }
@@ -204,12 +216,12 @@ impl Row<'_> {
             let rounds = mean(self.found, Measured::rounds);
             Cell::text(format!("{samples:.0}, T = {rounds:.0}: {:.1} % of the work", 100.0 * used))
         } else {
-            Cell::Number(samples)
+            Cell::count(samples)
         };
         let method = match self.found.first().and_then(|m| m.matmul) {
-            Some(MatmulName::Squaring) => ", Matrix Squaring",
-            Some(MatmulName::Reducing) => ", Matrix Reducing",
-            Some(MatmulName::Packed) | None => "",
+            Some(Matmul::Squaring) => ", Matrix Squaring",
+            Some(Matmul::Reducing) => ", Matrix Reducing",
+            Some(Matmul::Packed) | None => "",
         };
         vec![
             Cell::text(self.task.title()),
@@ -250,10 +262,10 @@ impl Row<'_> {
         Cell::less_is_better(self.error(), self.paper().filter(|_| !self.is_cut()).map(|p| p.error))
     }
 
-    /// What HESV's error would be on everything: it predicts what SecSV predicts.
+    /// HESV's error if it tested everything: it predicts what SecSV predicts.
     fn error_of_all(&self) -> Option<f64> {
         let Self { study, task, protocol, .. } = *self;
-        let of = |repetition| secure(&study.scope, task, repetition, ProtocolName::Secsv, false);
+        let of = |repetition| secure(&study.scope, task, repetition, ProtocolName::SECSV, false);
         (protocol == Protocol::Hesv)
             .then(|| study.repeated(of).ok())
             .flatten()

@@ -6,7 +6,7 @@ use super::table::figure;
 
 /// y = intercept + slope x by least squares.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Line {
+pub struct LineFit {
     /// Where it begins.
     pub intercept: f64,
     /// How it grows.
@@ -15,7 +15,7 @@ pub struct Line {
     pub r_squared: f64,
 }
 
-impl Line {
+impl LineFit {
     /// The best line; none through fewer than two different x.
     pub fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
@@ -53,12 +53,12 @@ mod tests {
     #[test]
     fn a_line_is_found_and_a_curve_is_told_apart() {
         let exact: Vec<(f64, f64)> = (1..6).map(|x| (f64::from(x), 2.0 + 3.0 * f64::from(x))).collect();
-        let line = Line::through(&exact).unwrap();
+        let line = LineFit::through(&exact).unwrap();
         assert!((line.intercept - 2.0).abs() < 1e-9 && (line.slope - 3.0).abs() < 1e-9);
         assert!((line.r_squared - 1.0).abs() < 1e-12);
         let curve: Vec<(f64, f64)> = (1..8).map(|x| (f64::from(x), 2f64.powi(x))).collect();
-        assert!(Line::through(&curve).unwrap().r_squared < 0.85);
-        assert_eq!(Line::through(&exact[..1]), None);
-        assert_eq!(Line::through(&[]), None);
+        assert!(LineFit::through(&curve).unwrap().r_squared < 0.85);
+        assert_eq!(LineFit::through(&exact[..1]), None);
+        assert_eq!(LineFit::through(&[]), None);
     }
 }

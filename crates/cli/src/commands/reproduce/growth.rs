@@ -4,22 +4,20 @@ use secsv_training::ModelKind;
 
 use super::{
     chart::{Chart, Series},
-    fit::Line,
-    linear_growth::{add_estimated, add_products, of_clients_estimated},
+    client_counts::{CLIENT_COUNTS, of_clients, of_clients_estimated},
+    fit::LineFit,
+    linear_growth::{add_estimated, add_products},
     measurement::{Measured, Measurement},
-    study::{CLIENTS, Scope, Section, Study},
-    table::{Cell, Table, figure},
-    tasks::Task,
+    study::{CLIENTS, Section, Study, StudyScope},
+    table::{Cell, ResultTable, figure},
+    tasks::PaperTask,
 };
-use crate::commands::protocols::ProtocolName;
+use crate::protocol_name::ProtocolName;
 
 /// The shares of test samples that are used; the authors' are these without the last.
 const SHARES: [f64; 5] = [0.1, 0.25, 0.5, 0.75, 1.0];
 /// Those of the tenth that the larger models are studied on; all samples come beside them.
 const SHARES_OF_A_TENTH: [f64; 3] = [0.25, 0.5, 1.0];
-/// The paper's figure goes from 4 to 10.
-pub(super) const CLIENT_COUNTS: std::ops::RangeInclusive<usize> = 4..=10;
-
 /// One measured point of a line.
 struct Point {
     x: f64,
@@ -29,34 +27,27 @@ struct Point {
 /// A line of a figure: what is measured at each place.
 struct Sweep<'a> {
     name: &'static str,
-    /// What x counts.
+    /// The name of x.
     x: &'static str,
     /// The measurement at each place, without and with SampleSkip.
-    at: &'a dyn Fn(Task, f64, bool) -> Measurement,
-    places: &'a dyn Fn(Task) -> Vec<f64>,
+    at: &'a dyn Fn(PaperTask, f64, bool) -> Measurement,
+    places: &'a dyn Fn(PaperTask) -> Vec<f64>,
     skips: &'static [bool],
-    /// What seconds are divided by.
+    /// Whether seconds are divided by samples and rounds.
     per_sample: bool,
 }
 
-fn of_share(scope: &Scope, task: Task, share: f64, skip: bool) -> Measurement {
-    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::Secsv);
+fn of_share(scope: &StudyScope, task: PaperTask, share: f64, skip: bool) -> Measurement {
+    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::SECSV);
     Measurement { share, skip, ..whole }
 }
 
-fn of_rounds(scope: &Scope, task: Task, rounds: f64, skip: bool) -> Measurement {
-    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::Secsv);
+fn of_rounds(scope: &StudyScope, task: PaperTask, rounds: f64, skip: bool) -> Measurement {
+    let whole = Measurement::new(scope.federation(task, 0), ProtocolName::SECSV);
     Measurement { share: scope.studied(task), rounds: rounds as u32, skip, ..whole }
 }
 
-pub(super) fn of_clients(scope: &Scope, task: Task, clients: f64, skip: bool) -> Measurement {
-    let trained = scope.with(task, task.model(), clients as usize, 0);
-    let whole = Measurement::new(trained, ProtocolName::Secsv);
-    let limit = Some(scope.sweep_limit(task.model()));
-    Measurement { share: scope.studied(task), skip, limit, ..whole }
-}
-
-fn share_places(scope: &Scope, task: Task) -> Vec<f64> {
+fn share_places(scope: &StudyScope, task: PaperTask) -> Vec<f64> {
     let studied = scope.studied(task);
     if studied == 1.0 {
         return SHARES.to_vec();
@@ -65,14 +56,14 @@ fn share_places(scope: &Scope, task: Task) -> Vec<f64> {
 }
 
 /// Five places up to T.
-fn round_places(scope: &Scope) -> Vec<f64> {
+fn round_places(scope: &StudyScope) -> Vec<f64> {
     let mut places: Vec<u32> = (1..=5).map(|fifth| (scope.rounds * fifth).div_ceil(5)).collect();
     places.dedup();
     places.into_iter().map(f64::from).collect()
 }
 
 /// Hands on the sweeps over M and T.
-fn with_sample_sweeps(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
+fn with_sample_sweeps(scope: &StudyScope, mut take: impl FnMut(&Sweep<'_>)) {
     take(&Sweep {
         name: "fig-samples",
         x: "M (test samples)",
@@ -92,7 +83,7 @@ fn with_sample_sweeps(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
 }
 
 /// Hands on the sweep over n.
-fn with_client_sweep(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
+fn with_client_sweep(scope: &StudyScope, mut take: impl FnMut(&Sweep<'_>)) {
     take(&Sweep {
         name: "fig-clients",
         x: "n (clients)",
@@ -104,7 +95,7 @@ fn with_client_sweep(scope: &Scope, mut take: impl FnMut(&Sweep<'_>)) {
 }
 
 impl Sweep<'_> {
-    fn measurements(&self, tasks: &[Task]) -> Vec<Measurement> {
+    fn measurements(&self, tasks: &[PaperTask]) -> Vec<Measurement> {
         let mut all = Vec::new();
         for &task in tasks {
             for &skip in self.skips {
@@ -123,13 +114,19 @@ impl Sweep<'_> {
     }
 
     /// x is what was really used.
-    fn points(&self, study: &Study, task: Task, skip: bool) -> Vec<Result<Point, String>> {
+    fn points(&self, study: &Study, task: PaperTask, skip: bool) -> Vec<Result<Point, String>> {
         let point = |place: f64| {
             let found = study.get(&(self.at)(task, place, skip))?;
             let x = if self.name == "fig-samples" { found.samples() } else { place };
             Ok(Point { x, found })
         };
         (self.places)(task).into_iter().map(point).collect()
+    }
+
+    /// A place as it is printed where nothing was measured: a share of the samples, or a number of rounds or
+    /// clients.
+    fn place_cell(&self, place: f64) -> Cell {
+        if self.name == "fig-samples" { Cell::Number(place) } else { Cell::count(place) }
     }
 
     fn add_to(&self, section: &mut Section, study: &Study) {
@@ -143,7 +140,7 @@ impl Sweep<'_> {
             "Speedup by SampleSkip",
             "Memory GiB",
         ];
-        let mut table = Table::new(self.name, &columns);
+        let mut table = ResultTable::new(self.name, &columns);
         let mut series = Vec::new();
         for &task in &study.scope.tasks {
             let plain = self.points(study, task, false);
@@ -155,10 +152,11 @@ impl Sweep<'_> {
                 }
                 let measured: Vec<(f64, f64)> =
                     points.iter().flatten().map(|point| (point.x, self.y(&point.found))).collect();
-                // All samples lie so far beyond a tenth that any line would pass through them: they test it instead.
+                // All samples lie so far beyond a tenth that any line would pass through them: they test it
+                // instead.
                 let beyond = usize::from(self.name == "fig-samples" && study.scope.studied(task) < 1.0);
                 let (near, far) = measured.split_at(measured.len().saturating_sub(beyond));
-                let fit = Line::through(near);
+                let fit = LineFit::through(near);
                 let name = format!("{}{}", task.name(), if skip { " + skip" } else { "" });
                 if let Some(fit) = &fit {
                     let x = self.x.split(' ').next().unwrap_or_default();
@@ -189,7 +187,7 @@ impl Sweep<'_> {
 
     fn row(
         &self,
-        task: Task,
+        task: PaperTask,
         skip: bool,
         place: f64,
         point: &Result<Point, String>,
@@ -199,8 +197,12 @@ impl Sweep<'_> {
         let Point { x, found } = match point {
             Ok(point) => point,
             Err(reason) => {
-                let mut row =
-                    vec![Cell::text(task.title()), skipping, Cell::Number(place), Cell::gap(reason.clone())];
+                let mut row = vec![
+                    Cell::text(task.title()),
+                    skipping,
+                    self.place_cell(place),
+                    Cell::gap(reason.clone()),
+                ];
                 row.resize(8, Cell::text(""));
                 return row;
             }
@@ -214,9 +216,9 @@ impl Sweep<'_> {
         vec![
             Cell::text(task.title()),
             skipping,
-            Cell::Number(*x),
-            Cell::Number(found.samples()),
-            Cell::Number(found.rounds()),
+            Cell::count(*x),
+            Cell::count(found.samples()),
+            Cell::count(found.rounds()),
             Cell::Number(self.y(found)),
             speedup.unwrap_or(Cell::text("")),
             memory.map_or(Cell::text(""), Cell::Number),
@@ -224,8 +226,8 @@ impl Sweep<'_> {
     }
 }
 
-/// What "Effect of M" needs.
-pub fn sample_measurements(scope: &Scope) -> Vec<Measurement> {
+/// Measurements of "Effect of M".
+pub fn sample_measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     with_sample_sweeps(scope, |sweep| all.extend(sweep.measurements(&scope.tasks)));
     all
@@ -243,8 +245,8 @@ pub fn sample_section(study: &Study) -> Section {
     section
 }
 
-/// What "Effect of n" needs.
-pub fn client_measurements(scope: &Scope) -> Vec<Measurement> {
+/// Measurements of "Effect of n".
+pub fn client_measurements(scope: &StudyScope) -> Vec<Measurement> {
     let mut all = Vec::new();
     with_client_sweep(scope, |sweep| all.extend(sweep.measurements(&scope.tasks)));
     for &task in scope.tasks.iter().filter(|task| task.is_linear()) {

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What figures depend on besides their settings.
+/// The machine and build that figures depend on besides their settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name, where the system tells.
@@ -18,7 +18,7 @@ pub struct Machine {
     pub memory_mib: Option<u64>,
     /// Operating system and architecture.
     pub system: String,
-    /// This program's version, and a digest of its file: another build gives other times.
+    /// This program's version and commit, and a digest of its file: another build gives other times.
     pub build: String,
 }
 
@@ -37,7 +37,7 @@ impl Machine {
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory_mib: memory_kib.map(|kib| kib / 1024),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-            build: format!("secsv {} {:016x}", env!("CARGO_PKG_VERSION"), digest()),
+            build: format!("secsv {}, file {:016x}", crate::VERSION, digest()),
         }
     }
 }
@@ -63,10 +63,10 @@ fn digest() -> u64 {
     })
 }
 
-/// Forgets the process's high-water mark and what earlier measurements left, so that each measurement has its own. Where the
-/// system cannot, marks add up.
+/// Forgets the process's high-water mark and what earlier measurements left, so that each measurement has its
+/// own. Where the system cannot, marks add up.
 pub fn reset_peak_memory() {
-    crate::allocator::give_back();
+    crate::allocator::purge_arenas();
     // Only a finer account is lost if the system has no such file.
     let _ = fs::write("/proc/self/clear_refs", "5");
 }

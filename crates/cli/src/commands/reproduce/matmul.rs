@@ -3,9 +3,9 @@
 use super::{
     paper::{MATMUL, MatmulColumn},
     study::{Section, Study},
-    table::{Cell, Table, figure},
+    table::{Cell, ResultTable, figure},
 };
-use crate::commands::bench::{Matmul, Product};
+use crate::commands::bench::{MatmulTimes, ProductTime};
 
 /// The cell's name.
 pub const CELL: &str = "matmul-standard";
@@ -23,9 +23,9 @@ pub fn section(study: &Study) -> Section {
         MATMUL.iter().map(|column| format!("{}x{}", column.shape[0], column.shape[1])).collect();
     let mut head = vec!["Speedup"];
     head.extend(columns.iter().map(String::as_str));
-    let mut table = Table::new("table-matmul", &head);
-    let mut times = Table::new("table-matmul-times", &head);
-    match study.store.get::<Matmul>(CELL) {
+    let mut table = ResultTable::new("table-matmul", &head);
+    let mut times = ResultTable::new("table-matmul-times", &head);
+    match study.store.get::<MatmulTimes>(CELL) {
         Some(found) => fill(&found, &mut table, &mut times, &mut section.lines),
         None => {
             let reason = study.failures.get(CELL).cloned().unwrap_or_else(|| "not measured".to_owned());
@@ -39,14 +39,14 @@ pub fn section(study: &Study) -> Section {
 }
 
 struct Shape<'a> {
-    found: &'a Matmul,
+    found: &'a MatmulTimes,
     column: &'static MatmulColumn,
 }
 
 impl Shape<'_> {
-    fn product(&self, method: &str, encrypted: &str) -> Option<&Product> {
+    fn product(&self, method: &str, encrypted: &str) -> Option<&ProductTime> {
         let is_it =
-            |p: &&Product| p.shape == self.column.shape && p.method == method && p.encrypted == encrypted;
+            |p: &&ProductTime| p.shape == self.column.shape && p.method == method && p.encrypted == encrypted;
         self.found.products.iter().find(is_it)
     }
 
@@ -68,40 +68,53 @@ impl Shape<'_> {
 type Figure = fn(&Shape<'_>) -> f64;
 type Printed = fn(&MatmulColumn) -> f64;
 
-fn fill(found: &Matmul, table: &mut Table, times: &mut Table, lines: &mut Vec<String>) {
+/// One row of speedups: its name, our figure, and the paper's where it prints one.
+type SpeedupRow = (&'static str, Figure, Option<Printed>);
+
+const SPEEDUPS: [SpeedupRow; 9] = [
+    (
+        "Full: R full over S full",
+        |s| s.time("squaring", "full") / s.time("reducing", "full"),
+        Some(|c| c.full),
+    ),
+    (
+        "Half: R half over S half",
+        |s| s.time("squaring", "half") / s.time("reducing", "half"),
+        Some(|c| c.half),
+    ),
+    (
+        "Half: R half over S full",
+        |s| s.time("squaring", "full") / s.time("reducing", "half"),
+        Some(|c| c.half),
+    ),
+    (
+        "Full over S folded per block (computed)",
+        |s| s.per_block("full") / s.time("reducing", "full"),
+        Some(|c| c.full),
+    ),
+    (
+        "Half over S half folded per block (computed)",
+        |s| s.per_block("half") / s.time("reducing", "half"),
+        Some(|c| c.half),
+    ),
+    ("Half: ours (packed) over S half", |s| s.time("squaring", "half") / s.time("packed", "half"), None),
+    ("TenSEAL: Full over fair S", |s| s.column.tenseal_full_fair, Some(|c| c.full)),
+    ("TenSEAL: Half over S half, its keys", |s| s.column.tenseal_half, Some(|c| c.half)),
+    ("TenSEAL: Half over S full, key per step", |s| s.column.tenseal_half_over_full, Some(|c| c.half)),
+];
+
+/// Methods whose times are printed, and which operands are encrypted.
+const TIMED: [(&str, &str); 5] = [
+    ("squaring", "full"),
+    ("reducing", "full"),
+    ("squaring", "half"),
+    ("reducing", "half"),
+    ("packed", "half"),
+];
+
+fn fill(found: &MatmulTimes, table: &mut ResultTable, times: &mut ResultTable, lines: &mut Vec<String>) {
     let shapes: Vec<Shape<'_>> = MATMUL.iter().map(|column| Shape { found, column }).collect();
-    let rows: [(&str, Figure, Option<Printed>); 9] = [
-        (
-            "Full: R full over S full",
-            |s| s.time("squaring", "full") / s.time("reducing", "full"),
-            Some(|c| c.full),
-        ),
-        (
-            "Half: R half over S half",
-            |s| s.time("squaring", "half") / s.time("reducing", "half"),
-            Some(|c| c.half),
-        ),
-        (
-            "Half: R half over S full",
-            |s| s.time("squaring", "full") / s.time("reducing", "half"),
-            Some(|c| c.half),
-        ),
-        (
-            "Full over S folded per block (computed)",
-            |s| s.per_block("full") / s.time("reducing", "full"),
-            Some(|c| c.full),
-        ),
-        (
-            "Half over S half folded per block (computed)",
-            |s| s.per_block("half") / s.time("reducing", "half"),
-            Some(|c| c.half),
-        ),
-        ("Half: ours (packed) over S half", |s| s.time("squaring", "half") / s.time("packed", "half"), None),
-        ("TenSEAL: Full over fair S", |s| s.column.tenseal_full_fair, Some(|c| c.full)),
-        ("TenSEAL: Half over S half, its keys", |s| s.column.tenseal_half, Some(|c| c.half)),
-        ("TenSEAL: Half over S full, key per step", |s| s.column.tenseal_half_over_full, Some(|c| c.half)),
-    ];
-    for (name, figure, printed) in rows {
+    for (name, figure, printed) in SPEEDUPS {
         let cell = |shape: &Shape<'_>| Cell::Compared {
             ours: figure(shape),
             paper: printed.map(|printed| printed(shape.column)),
@@ -109,13 +122,7 @@ fn fill(found: &Matmul, table: &mut Table, times: &mut Table, lines: &mut Vec<St
         };
         table.rows.push(std::iter::once(Cell::text(name)).chain(shapes.iter().map(cell)).collect());
     }
-    for (method, encrypted) in [
-        ("squaring", "full"),
-        ("reducing", "full"),
-        ("squaring", "half"),
-        ("reducing", "half"),
-        ("packed", "half"),
-    ] {
+    for (method, encrypted) in TIMED {
         let name = format!("{method}, {encrypted}, microseconds per sample");
         let cell = |shape: &Shape<'_>| Cell::Number(shape.time(method, encrypted));
         times.rows.push(std::iter::once(Cell::text(name)).chain(shapes.iter().map(cell)).collect());

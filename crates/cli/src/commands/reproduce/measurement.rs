@@ -2,34 +2,38 @@
 
 use secsv_evaluation::{EvaluationResult, EvaluationSettings};
 use secsv_federation::{RunDirectory, skip::SkipMode};
-use secsv_protocol::decryptors::Protocol;
-use secsv_shapley::{Method, Settings};
+use secsv_protocol::{decryptors::Protocol, session::Matmul};
+use secsv_shapley::{EstimatorSettings, Method};
 use secsv_training::ModelKind;
 use serde::{Deserialize, Serialize};
 
-use super::{machine::reset_peak_memory, runs::Runs, runs::Trained, tasks::Task};
-use crate::commands::{
-    plan::planned_seconds,
-    protocols::{EncryptionArgs, MatmulName, ProtocolName, evaluate_run},
+use super::{machine::reset_peak_memory, runs::Runs, runs::TrainedCell, tasks::PaperTask};
+use crate::{
+    commands::{
+        plan::planned_seconds,
+        protocols::{EncryptionArgs, evaluate_run},
+    },
+    protocol_name::ProtocolName,
 };
 
 /// Where not even one round fits a limit, these shares of the samples are tried.
 const SHARES: [f64; 6] = [0.5, 0.25, 0.1, 0.05, 0.025, 0.01];
-/// Seconds below which a run on all samples is taken several times, because what else the machine does shows most there ...
+/// Seconds below which a run on all samples is taken several times, because what else the machine does shows
+/// most there ...
 pub const SHORT_S: f64 = 30.0;
-/// ... so many times; the fastest counts.
+/// ... this many times; the fastest counts.
 pub const TIMES: usize = 3;
 /// Fewer samples than this say nothing about a cost per sample.
 const FEWEST_SAMPLES: f64 = 20.0;
 
-/// What is to be measured.
+/// A measurement to be taken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measurement {
     /// The federation.
-    pub trained: Trained,
+    pub trained: TrainedCell,
     /// The share of its test samples.
     pub share: f64,
-    /// How many of its rounds.
+    /// Number of its rounds.
     pub rounds: u32,
     /// How models are tested.
     pub protocol: ProtocolName,
@@ -43,14 +47,14 @@ pub struct Measurement {
     pub limit: Option<f64>,
 }
 
-/// What was measured.
+/// A measurement that was taken.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// What the plan said it would take with all of them, where it was asked.
+    /// Planned seconds with all rounds and samples, where there is a plan.
     pub planned_s: Option<f64>,
     /// HESV: the paper's matrix method that the plan found faster.
     #[serde(default)]
-    pub matmul: Option<MatmulName>,
+    pub matmul: Option<Matmul>,
     /// HESV on fewer samples or rounds: the distance of the values from NSSV's on the same.
     #[serde(default)]
     pub own_error: Option<f64>,
@@ -87,7 +91,7 @@ impl Measured {
 
 impl Measurement {
     /// All samples and rounds of a federation, exact, nothing skipped.
-    pub fn new(trained: Trained, protocol: ProtocolName) -> Self {
+    pub fn new(trained: TrainedCell, protocol: ProtocolName) -> Self {
         Self {
             trained,
             share: 1.0,
@@ -101,14 +105,14 @@ impl Measurement {
     }
 
     /// The data set.
-    pub fn task(&self) -> Task {
+    pub fn task(&self) -> PaperTask {
         self.trained.task
     }
 
     /// The cell's name.
     pub fn key(&self) -> String {
         let Self { share, rounds, method, .. } = self;
-        let protocol = format!("{:?}", self.protocol).to_lowercase();
+        let protocol = self.protocol.name();
         let skip = if self.skip { "-skip" } else { "" };
         let samples = self.estimator_samples.map_or(String::new(), |samples| format!("{samples}"));
         let limit = self.limit.map_or(String::new(), |seconds| format!("-limit{seconds}"));
@@ -125,8 +129,8 @@ impl Measurement {
         };
         let per_sample = match self.protocol {
             ProtocolName::Nssv => 1.0,
-            ProtocolName::Hesv => 200.0 * layers,
-            ProtocolName::Secsv | ProtocolName::Secretsv => 10.0 * layers,
+            ProtocolName::HESV => 200.0 * layers,
+            ProtocolName::SECSV | ProtocolName::SECRETSV => 10.0 * layers,
         };
         let skipped = if self.skip { 0.4 } else { 1.0 };
         let samples = super::paper::samples(self.task()).unwrap_or(300.0) * self.trained.scale * self.share;
@@ -142,7 +146,8 @@ impl Measurement {
         let encryption = EncryptionArgs::with(matmul);
         run.check()?;
         let seed = self.trained.seed;
-        let estimator = Settings { seed, samples: self.estimator_samples, ..Settings::default() };
+        let estimator =
+            EstimatorSettings { seed, samples: self.estimator_samples, ..EstimatorSettings::default() };
         let skip = self.skip_mode();
         let verify_skip = self.skip && self.protocol == ProtocolName::Nssv;
         let settings = EvaluationSettings { method: self.method, estimator, skip, verify_skip };
@@ -155,7 +160,7 @@ impl Measurement {
         }
         let mut own_error = None;
         let is_cut = self.share * share < 1.0 || rounds < self.rounds;
-        if is_cut && self.protocol == ProtocolName::Hesv {
+        if is_cut && self.protocol == ProtocolName::HESV {
             let exact = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
             own_error = Some(distance(&result, &exact));
         }
@@ -166,18 +171,18 @@ impl Measurement {
         if self.skip { SkipMode::On } else { SkipMode::Off }
     }
 
-    /// How many rounds and samples fit the limit. Rounds cost the same each, so they go first; samples by the plan for just
-    /// these, because batches that are not full cost as much as full ones.
+    /// Numbers of rounds and samples that fit the limit. Rounds cost the same each, so they go first; samples
+    /// by the plan for just these, because batches that are not full cost as much as full ones.
     fn choose(&self, runs: &Runs<'_>, whole: &RunDirectory) -> anyhow::Result<Choice> {
         let mut choice = Choice { share: 1.0, rounds: self.rounds, planned_s: None, matmul: None };
         let (Some(limit), Some(protocol)) = (self.limit, self.protocol.secure()) else {
             return Ok(choice);
         };
-        let methods: &[Option<MatmulName>] = match protocol {
-            Protocol::Hesv => &[Some(MatmulName::Squaring), Some(MatmulName::Reducing)],
+        let methods: &[Option<Matmul>] = match protocol {
+            Protocol::Hesv => &[Some(Matmul::Squaring), Some(Matmul::Reducing)],
             Protocol::SecSv | Protocol::SecretSv => &[None],
         };
-        let plan = |share: f64, rounds: u32| -> anyhow::Result<(f64, Option<MatmulName>)> {
+        let plan = |share: f64, rounds: u32| -> anyhow::Result<(f64, Option<Matmul>)> {
             let run = runs.cut(whole, self.share * share, rounds)?;
             let mut fastest = (f64::INFINITY, None);
             for &matmul in methods {
@@ -211,22 +216,15 @@ impl Measurement {
     }
 }
 
-/// What a measurement with a limit is made with.
+/// Rounds, samples and method of a measurement with a limit.
 struct Choice {
     share: f64,
     rounds: u32,
     planned_s: Option<f64>,
-    matmul: Option<MatmulName>,
+    matmul: Option<Matmul>,
 }
 
 fn distance(found: &EvaluationResult, exact: &EvaluationResult) -> f64 {
     let off = |(id, value): (_, &f64)| found.fsv.get(id).map_or(0.0, |found| found - value);
     exact.fsv.iter().map(off).map(|d| d * d).sum::<f64>().sqrt()
 }
-
-/// The three secure protocols in the order of the paper's table.
-pub const SECURE: [(ProtocolName, Protocol, &str); 3] = [
-    (ProtocolName::Hesv, Protocol::Hesv, "HESV"),
-    (ProtocolName::Secsv, Protocol::SecSv, "SecSV"),
-    (ProtocolName::Secretsv, Protocol::SecretSv, "SecretSV"),
-];

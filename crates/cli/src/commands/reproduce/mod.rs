@@ -1,9 +1,11 @@
 //! `secsv reproduce`: the paper's tables and figures on this machine, each figure of ours beside the paper's.
 //!
-//! A target names what it needs measured; measurements that targets share are made once. Each finished one is a file of
-//! its own, so an interrupted run goes on where it was; what cannot be measured is a gap with a reason, and the rest goes on.
+//! A target names what it needs measured; measurements that targets share are made once. Each finished one is
+//! a file of its own, so an interrupted run goes on where it was; what cannot be measured is a gap with a
+//! reason, and the rest goes on.
 
 mod chart;
+mod client_counts;
 mod estimation;
 mod eval;
 mod fit;
@@ -35,14 +37,14 @@ use serde_json::json;
 use super::bench;
 use crate::{
     failure::{BadInput, is_bad_input},
-    output::{Format, Progress},
+    output::{Format, ProgressReport},
 };
 use machine::Machine;
 use measurement::Measurement;
-use runs::{Runs, Trained};
-use store::Store;
-use study::{Scope, Section, Study};
-use tasks::Task;
+use runs::{Runs, TrainedCell};
+use store::CellStore;
+use study::{Section, Study, StudyScope};
+use tasks::PaperTask;
 
 /// How often matrix products are timed; the fastest counts.
 const MATMUL_ROUNDS: usize = 4;
@@ -69,15 +71,15 @@ pub struct ReproduceArgs {
     out: PathBuf,
     /// The tasks; breast-cancer and digits are embedded stand-ins that the paper does not have
     #[arg(long, value_enum, value_delimiter = ',', default_value = "agnews,bank,mnist,mirna")]
-    tasks: Vec<Task>,
+    tasks: Vec<PaperTask>,
     /// Rounds of training (the paper's T)
     #[arg(long, default_value_t = 10)]
     rounds: u32,
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// HESV takes fewer rounds, then fewer samples if a cell is planned to exceed so many seconds; so do the sweeps over
-    /// clients and layers, for CNN, GRU and DNN with a 28th of it
+    /// HESV takes fewer rounds, then fewer samples if a cell is planned to exceed so many seconds; so do the
+    /// sweeps over clients and layers, for CNN, GRU and DNN with a 28th of it
     #[arg(long, default_value_t = 1800.0)]
     limit: f64,
     /// Use cells again that another build measured on this machine; the page names them
@@ -121,7 +123,7 @@ impl Target {
         if self == Self::All { Self::EACH.to_vec() } else { vec![self] }
     }
 
-    fn measurements(self, scope: &Scope) -> Vec<Measurement> {
+    fn measurements(self, scope: &StudyScope) -> Vec<Measurement> {
         match self {
             Self::TableEval => eval::measurements(scope),
             Self::TableEstimation => estimation::measurements(scope),
@@ -147,31 +149,31 @@ impl Target {
 }
 
 /// One cell to be filled.
-enum Job {
+enum CellJob {
     Measure(Measurement),
-    Matmul,
+    MatmulTimes,
 }
 
-impl Job {
+impl CellJob {
     fn key(&self) -> String {
         match self {
             Self::Measure(measurement) => measurement.key(),
-            Self::Matmul => matmul::CELL.to_owned(),
+            Self::MatmulTimes => matmul::CELL.to_owned(),
         }
     }
 
     fn seconds(&self) -> f64 {
         match self {
             Self::Measure(measurement) => measurement.seconds(),
-            Self::Matmul => MATMUL_S,
+            Self::MatmulTimes => MATMUL_S,
         }
     }
 
     /// The federation that it needs.
-    fn trained(&self) -> Option<&Trained> {
+    fn trained(&self) -> Option<&TrainedCell> {
         match self {
             Self::Measure(measurement) => Some(&measurement.trained),
-            Self::Matmul => None,
+            Self::MatmulTimes => None,
         }
     }
 }
@@ -181,13 +183,13 @@ pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
     let scope = scope(args)?;
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("{}: cannot be created", args.out.display()))?;
-    let store = Store::open(&args.out, Machine::this(), args.reuse)?;
+    let store = CellStore::open(&args.out, Machine::this(), args.reuse)?;
     let parts = args.what.parts();
-    let mut jobs: Vec<Job> = Vec::new();
+    let mut jobs: Vec<CellJob> = Vec::new();
     for part in &parts {
-        let wanted = part.measurements(&scope).into_iter().map(Job::Measure);
+        let wanted = part.measurements(&scope).into_iter().map(CellJob::Measure);
         jobs.extend(wanted);
-        jobs.extend((*part == Target::TableMatmul).then_some(Job::Matmul));
+        jobs.extend((*part == Target::TableMatmul).then_some(CellJob::MatmulTimes));
     }
     let runs = Runs { out: &args.out, data: args.data.as_deref() };
     let (failures, first) = work(jobs, &store, &runs)?;
@@ -225,7 +227,7 @@ fn named(part: Target, study: &Study) -> Section {
     section
 }
 
-fn scope(args: &ReproduceArgs) -> Result<Scope, BadInput> {
+fn scope(args: &ReproduceArgs) -> Result<StudyScope, BadInput> {
     let bad = |setting, expected, found: String| Err(BadInput { setting, expected, found });
     if !(args.scale > 0.0 && args.scale <= 1.0) {
         return bad("--scale", "more than 0 and at most 1", args.scale.to_string());
@@ -250,10 +252,10 @@ fn scope(args: &ReproduceArgs) -> Result<Scope, BadInput> {
     tasks.sort_unstable();
     tasks.dedup();
     let ReproduceArgs { scale, runs, rounds, seed, limit, .. } = *args;
-    Ok(Scope { tasks, scale, runs, rounds, seed, limit })
+    Ok(StudyScope { tasks, scale, runs, rounds, seed, limit })
 }
 
-/// What makes the same page again.
+/// The command that makes the same page again.
 fn command(args: &ReproduceArgs) -> String {
     let what = args.what.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
     let tasks: Vec<&str> = args.tasks.iter().map(|task| task.name()).collect();
@@ -268,22 +270,22 @@ fn command(args: &ReproduceArgs) -> String {
 type Failures = (BTreeMap<String, String>, Option<anyhow::Error>);
 
 /// Fills every cell that is not there, the cheapest first, and goes on after those that cannot be.
-fn work(jobs: Vec<Job>, store: &Store, runs: &Runs<'_>) -> anyhow::Result<Failures> {
-    let mut open: BTreeMap<String, Job> = jobs.into_iter().map(|job| (job.key(), job)).collect();
+fn work(jobs: Vec<CellJob>, store: &CellStore, runs: &Runs<'_>) -> anyhow::Result<Failures> {
+    let mut open: BTreeMap<String, CellJob> = jobs.into_iter().map(|job| (job.key(), job)).collect();
     let asked = open.len();
     open.retain(|key, _| !store.has(key));
-    let mut open: Vec<(String, Job)> = open.into_iter().collect();
+    let mut open: Vec<(String, CellJob)> = open.into_iter().collect();
     open.sort_by(|(_, a), (_, b)| a.seconds().total_cmp(&b.seconds()));
-    let mut clock = Clock::new(asked, &open, runs);
+    let mut clock = TimeLeft::new(asked, &open, runs);
     let (mut failures, mut first): Failures = (BTreeMap::new(), None);
     for (place, (key, job)) in open.iter().enumerate() {
-        clock.tell(key);
+        clock.report(key);
         let begun = Instant::now();
         let done = match job {
-            Job::Measure(measurement) => {
+            CellJob::Measure(measurement) => {
                 measurement.take(runs).and_then(|found| store.put(key, begun.elapsed().as_secs_f64(), &found))
             }
-            Job::Matmul => bench::matmul(MATMUL_ROUNDS)
+            CellJob::MatmulTimes => bench::matmul(MATMUL_ROUNDS)
                 .and_then(|found| store.put(key, begun.elapsed().as_secs_f64(), &found)),
         };
         clock.done(place);
@@ -303,25 +305,25 @@ fn work(jobs: Vec<Job>, store: &Store, runs: &Runs<'_>) -> anyhow::Result<Failur
 const TRUST_S: f64 = 120.0;
 
 /// Progress over cells and the time left.
-struct Clock {
-    bar: Progress,
+struct TimeLeft {
+    bar: ProgressReport,
     begun: Instant,
     asked: usize,
     finished: usize,
-    /// What each open cell is guessed to take, with the training where it is the first that needs it.
+    /// Seconds that each open cell is guessed to take, with the training where it is the first that needs it.
     guessed: Vec<f64>,
     guessed_done: f64,
 }
 
-impl Clock {
-    fn new(asked: usize, open: &[(String, Job)], runs: &Runs<'_>) -> Self {
+impl TimeLeft {
+    fn new(asked: usize, open: &[(String, CellJob)], runs: &Runs<'_>) -> Self {
         let mut trained = BTreeSet::new();
         let guessed = open.iter().map(|(_, job)| {
-            let is_first = |run: &&Trained| !runs.is_trained(run) && trained.insert(run.key());
-            job.seconds() + job.trained().filter(is_first).map_or(0.0, Trained::seconds)
+            let is_first = |run: &&TrainedCell| !runs.is_trained(run) && trained.insert(run.key());
+            job.seconds() + job.trained().filter(is_first).map_or(0.0, TrainedCell::seconds)
         });
         let (guessed, finished) = (guessed.collect(), asked - open.len());
-        let bar = Progress::new("cells", asked as u64);
+        let bar = ProgressReport::new("cells", asked as u64);
         Self { bar, begun: Instant::now(), asked, finished, guessed, guessed_done: 0.0 }
     }
 
@@ -331,9 +333,9 @@ impl Clock {
         pace * (self.guessed.iter().sum::<f64>() - self.guessed_done)
     }
 
-    fn tell(&self, cell: &str) {
+    fn report(&self, cell: &str) {
         #[derive(Serialize)]
-        struct Step<'a> {
+        struct CellNote<'a> {
             event: &'static str,
             cell: &'a str,
             finished: usize,
@@ -342,7 +344,7 @@ impl Clock {
         }
         let left_s = self.left().round() as u64;
         self.bar.advance(self.finished as u64, self.asked as u64);
-        let step = Step { event: "cell", cell, finished: self.finished, cells: self.asked, left_s };
+        let step = CellNote { event: "cell", cell, finished: self.finished, cells: self.asked, left_s };
         self.bar.note(format!("{cell}, about {} min left", left_s.div_ceil(60)), &step);
     }
 

@@ -12,34 +12,35 @@ use super::{
     Target,
     measurement::{SHORT_S, TIMES},
     study::{Section, Study},
-    table::{Cell, Table},
+    table::{Cell, ResultTable},
 };
-use crate::target_file;
+use crate::output_file;
 use clap::ValueEnum as _;
 
-/// Writes everything and gives the page's path. Sections of earlier runs in the same directory stay on the page.
+/// Writes everything and gives the page's path. Sections of earlier runs in the same directory stay on the
+/// page.
 pub fn write(out: &Path, sections: &mut [Section], study: &Study, command: &str) -> anyhow::Result<PathBuf> {
     let parts = out.join("sections");
     fs::create_dir_all(&parts).with_context(|| format!("{}: cannot be created", parts.display()))?;
     for section in sections.iter_mut() {
         for table in &section.tables {
             let file = out.join(format!("{}.csv", table.name));
-            target_file::write_whole(&file, table.csv().as_bytes())?;
+            output_file::write(&file, table.csv().as_bytes())?;
             section.files.push(file);
         }
         for (name, chart) in &section.charts {
             let file = out.join(name);
-            target_file::write_whole(&file, chart.svg().as_bytes())?;
+            output_file::write(&file, chart.svg().as_bytes())?;
             section.files.push(file);
         }
         let made = format!("{}\nMade by `{command}` on {}.\n", markdown(section), study.store.machine());
-        target_file::write_whole(&parts.join(format!("{}.md", section.name)), made.as_bytes())?;
+        output_file::write(&parts.join(format!("{}.md", section.name)), made.as_bytes())?;
     }
     if let Some(section) = sections.iter().find(|section| section.name == "table-eval") {
-        target_file::write_whole(&out.join("headline.md"), headline(section, study, command).as_bytes())?;
+        output_file::write(&out.join("headline.md"), headline(section, study, command).as_bytes())?;
     }
     let page = out.join("RESULTS.md");
-    target_file::write_whole(&page, whole(&parts, study).as_bytes())?;
+    output_file::write(&page, whole(&parts, study).as_bytes())?;
     Ok(page)
 }
 
@@ -88,7 +89,7 @@ fn whole(parts: &Path, study: &Study) -> String {
 /// The few columns of table-eval that a README has room for.
 fn headline(section: &Section, study: &Study, command: &str) -> String {
     let picked = ["Data set (model)", "Protocol", "M", "Total, wall s", "Against the authors' code", "Error"];
-    let mut short = Table::new("headline", &picked);
+    let mut short = ResultTable::new("headline", &picked);
     for table in &section.tables {
         let places: Vec<usize> =
             picked.iter().filter_map(|name| table.columns.iter().position(|column| column == name)).collect();

@@ -1,4 +1,5 @@
-//! Run directories that measurements need: trained once, cut to fewer samples or rounds where a figure varies them.
+//! Run directories that measurements need: trained once, cut to fewer samples or rounds where a figure varies
+//! them.
 
 use std::{
     fs,
@@ -9,17 +10,17 @@ use secsv_federation::{FederationSpec, RunDirectory, RunWriter, TestSet};
 use secsv_training::{LoadOptions, LocalTraining, ModelKind, Recipe, Split, train};
 use serde_json::json;
 
-use super::tasks::Task;
-use crate::output::Progress;
+use super::tasks::PaperTask;
+use crate::output::ProgressReport;
 
 /// The paper's split: Dirichlet of concentration 0.5.
 const ALPHA: f64 = 0.5;
 
 /// A federation as it was trained.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Trained {
+pub struct TrainedCell {
     /// The data set.
-    pub task: Task,
+    pub task: PaperTask,
     /// The model.
     pub model: ModelKind,
     /// The paper's n.
@@ -43,7 +44,7 @@ pub enum Training {
     OfTheAuthors,
 }
 
-impl Trained {
+impl TrainedCell {
     /// In file names.
     pub fn key(&self) -> String {
         let Self { task, clients, rounds, scale, seed, .. } = self;
@@ -77,12 +78,12 @@ pub struct Runs<'a> {
 
 impl Runs<'_> {
     /// Whether a federation has been trained.
-    pub fn is_trained(&self, wanted: &Trained) -> bool {
+    pub fn is_trained(&self, wanted: &TrainedCell) -> bool {
         self.out.join("runs").join(wanted.key()).is_dir()
     }
 
     /// The run directory of a federation, trained unless it is there.
-    pub fn trained(&self, wanted: &Trained) -> anyhow::Result<RunDirectory> {
+    pub fn trained(&self, wanted: &TrainedCell) -> anyhow::Result<RunDirectory> {
         let path = self.place("runs")?.join(wanted.key());
         if self.is_trained(wanted) {
             return Ok(RunDirectory::open(path)?);
@@ -101,10 +102,10 @@ impl Runs<'_> {
             recipe.local = LocalTraining::of_the_authors(&source, wanted.model);
         }
         let steps = u64::from(recipe.rounds) * silos.len() as u64 * u64::from(recipe.local.epochs);
-        let bar = Progress::new("training", steps);
+        let bar = ProgressReport::new("training", steps);
         bar.note(wanted.key(), &json!({"event": "training", "run": wanted.key()}));
         let outcome = train(&dataset, &silos, &recipe, &path, &|event| {
-            if matches!(event, secsv_training::Event::EpochFinished { .. }) {
+            if matches!(event, secsv_training::TrainingEvent::EpochFinished { .. }) {
                 bar.step();
             }
         })?;
@@ -144,7 +145,7 @@ impl Runs<'_> {
     }
 }
 
-/// Every so many samples one: samples lie class by class, so a prefix would not do.
+/// One sample at regular distances: samples lie class by class, so a prefix would not do.
 fn thinned(test_set: &TestSet, share: f64) -> Result<TestSet, secsv_federation::Defect> {
     let width: usize = test_set.input().iter().product();
     let is_kept = |row: &usize| ((row + 1) as f64 * share).floor() > (*row as f64 * share).floor();

@@ -5,21 +5,21 @@ use secsv_training::ModelKind;
 
 use super::{
     chart::{Chart, Series},
-    fit::Line,
+    fit::LineFit,
     measurement::{Measured, Measurement},
     paper,
-    runs::Trained,
-    study::{CLIENTS, Scope, Section, Study, mean},
-    table::{Cell, Table, figure},
-    tasks::Task,
+    runs::TrainedCell,
+    study::{CLIENTS, Section, Study, StudyScope, mean},
+    table::{Cell, ResultTable, figure},
+    tasks::PaperTask,
 };
-use crate::commands::protocols::ProtocolName;
+use crate::protocol_name::ProtocolName;
 
 /// The layers of the paper's figure.
 const LAYERS: std::ops::RangeInclusive<usize> = 1..=10;
 
 /// Skipping in the clear, every skipped sample tested after all.
-fn verified(trained: Trained) -> Measurement {
+fn verified(trained: TrainedCell) -> Measurement {
     Measurement { skip: true, ..Measurement::new(trained, ProtocolName::Nssv) }
 }
 
@@ -34,10 +34,11 @@ fn shares(found: &Measured) -> [f64; 2] {
     [skipped, wrong].map(|count| count as f64 / all.max(1) as f64)
 }
 
-/// What "Skipped samples" needs.
-pub fn skip_measurements(scope: &Scope) -> Vec<Measurement> {
-    let of_task =
-        |&task: &Task| (0..scope.runs).map(move |repetition| verified(scope.federation(task, repetition)));
+/// Measurements of "Skipped samples".
+pub fn skip_measurements(scope: &StudyScope) -> Vec<Measurement> {
+    let of_task = |&task: &PaperTask| {
+        (0..scope.runs).map(move |repetition| verified(scope.federation(task, repetition)))
+    };
     scope.tasks.iter().flat_map(of_task).collect()
 }
 
@@ -48,7 +49,7 @@ pub fn skip_section(study: &Study) -> Section {
         "Shares of the predictions of aggregated models (two members or more), all rounds; skipped samples were tested after all to find the wrong ones. In the clear: secure runs skip by the same rule. The paper prints no numbers; beside ours is the authors' rule and training on the same data, counted in the clear.".to_owned(),
     ];
     let columns = ["Data set (model)", "M", "Skipped", "Wrongly skipped", "Left to test"];
-    let mut table = Table::new("fig-skipped", &columns);
+    let mut table = ResultTable::new("fig-skipped", &columns);
     let mut points = [Vec::new(), Vec::new()];
     for (place, &task) in study.scope.tasks.iter().enumerate() {
         let row = match study.repeated(|repetition| verified(study.scope.federation(task, repetition))) {
@@ -64,7 +65,7 @@ pub fn skip_section(study: &Study) -> Section {
                 };
                 vec![
                     Cell::text(task.title()),
-                    Cell::Number(mean(&found, Measured::samples)),
+                    Cell::count(mean(&found, Measured::samples)),
                     compared(0),
                     compared(1),
                     Cell::Number(1.0 - ours[0]),
@@ -82,19 +83,20 @@ pub fn skip_section(study: &Study) -> Section {
     let [skipped, wrong] = points;
     let series = |name: &str, points| Series { name: name.to_owned(), points, fit: None };
     let chart = Chart {
-        title: "Skipped samples, %".to_owned(),
-        x: "task",
-        y: "% of predictions of aggregated models",
-        logarithmic: false,
         categories: study.scope.tasks.iter().map(|task| task.name().to_owned()).collect(),
-        series: vec![series("skipped", skipped), series("wrongly skipped", wrong)],
+        ..Chart::linear(
+            "Skipped samples, %",
+            "task",
+            "% of predictions of aggregated models",
+            vec![series("skipped", skipped), series("wrongly skipped", wrong)],
+        )
     };
     section.charts.push(("fig-skipped.svg", chart));
     section.note_differences(&study.scope.tasks);
     section
 }
 
-fn judge(task: Task, wrong: f64) -> Option<String> {
+fn judge(task: PaperTask, wrong: f64) -> Option<String> {
     (task.is_linear() && wrong > 0.0).then(|| {
         format!(
             "Worse: {}: {} wrongly skipped, where the paper's theorem says none.",
@@ -105,22 +107,22 @@ fn judge(task: Task, wrong: f64) -> Option<String> {
 }
 
 /// A DNN of L linear layers; one layer is a logistic model.
-fn deep(scope: &Scope, task: Task, layers: usize) -> Trained {
+fn deep(scope: &StudyScope, task: PaperTask, layers: usize) -> TrainedCell {
     let model = if layers == 1 { ModelKind::Logistic } else { ModelKind::Dnn { layers } };
     scope.with(task, model, CLIENTS, 0)
 }
 
 /// Its secure test on a tenth of the samples.
-fn deep_secure(scope: &Scope, task: Task, layers: usize) -> Measurement {
+fn deep_secure(scope: &StudyScope, task: PaperTask, layers: usize) -> Measurement {
     let trained = deep(scope, task, layers);
     let (share, limit) = (scope.tenth(), Some(scope.sweep_limit(trained.model)));
-    let plain = Measurement::new(trained, ProtocolName::Secsv);
+    let plain = Measurement::new(trained, ProtocolName::SECSV);
     Measurement { share, limit, method: Method::Exact, ..plain }
 }
 
-/// What "Effect of L" needs.
-pub fn layer_measurements(scope: &Scope) -> Vec<Measurement> {
-    let of_task = |&task: &Task| {
+/// Measurements of "Effect of L".
+pub fn layer_measurements(scope: &StudyScope) -> Vec<Measurement> {
+    let of_task = |&task: &PaperTask| {
         LAYERS.flat_map(move |layers| [verified(deep(scope, task, layers)), deep_secure(scope, task, layers)])
     };
     scope.tasks.iter().flat_map(of_task).collect()
@@ -137,7 +139,7 @@ pub fn layer_section(study: &Study) -> Section {
     )];
     let columns =
         ["Data set", "L", "Skipped", "Wrongly skipped", "SecSV: M", "T", "Wall ms per sample and round"];
-    let mut table = Table::new("fig-layers", &columns);
+    let mut table = ResultTable::new("fig-layers", &columns);
     let (mut wrong, mut cost) = (Vec::new(), Vec::new());
     for &task in &study.scope.tasks {
         let (mut wrong_points, mut cost_points) = (Vec::new(), Vec::new());
@@ -153,16 +155,17 @@ pub fn layer_section(study: &Study) -> Section {
                 Ok(shares) => Cell::Number(shares[which]),
                 Err(reason) => Cell::gap(reason.clone()),
             };
-            let mut row = vec![Cell::text(task.name()), Cell::Number(layers as f64), cell(0), cell(1)];
+            let mut row = vec![Cell::text(task.name()), Cell::count(layers as f64), cell(0), cell(1)];
             match &secure {
                 Ok(found) => {
-                    row.extend([found.samples(), found.rounds(), cost_of(found)].map(Cell::Number));
+                    row.extend([found.samples(), found.rounds()].map(Cell::count));
+                    row.push(Cell::Number(cost_of(found)));
                 }
                 Err(reason) => row.extend([Cell::text(""), Cell::text(""), Cell::gap(reason.clone())]),
             }
             table.rows.push(row);
         }
-        let fit = Line::through(&cost_points);
+        let fit = LineFit::through(&cost_points);
         if let Some(fit) = &fit {
             let words = fit.words("layer").replace(" s ", " ms ");
             section.lines.push(format!("{}: wall time per sample and round = {words}.", task.name()));
@@ -171,18 +174,11 @@ pub fn layer_section(study: &Study) -> Section {
         cost.push(Series { name: task.name().to_owned(), points: cost_points, fit });
     }
     section.tables.push(table);
-    let chart = |title: &str, y, series| Chart {
-        title: title.to_owned(),
-        x: "L",
-        y,
-        logarithmic: false,
-        categories: Vec::new(),
-        series,
-    };
-    section.charts.push(("fig-layers.svg", chart("Wrongly skipped samples, %", "%", wrong)));
-    section
-        .charts
-        .push(("fig-layers-time.svg", chart("SecSV, wall ms per test sample and round", "ms", cost)));
+    section.charts.push(("fig-layers.svg", Chart::linear("Wrongly skipped samples, %", "L", "%", wrong)));
+    section.charts.push((
+        "fig-layers-time.svg",
+        Chart::linear("SecSV, wall ms per test sample and round", "L", "ms", cost),
+    ));
     section.note_differences(&study.scope.tasks);
     section
 }

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::machine::Machine;
-use crate::target_file;
+use crate::output_file;
 
 /// A cell as it is stored.
 #[derive(Serialize, Deserialize)]
@@ -23,7 +23,7 @@ struct Stored<T> {
 }
 
 /// The directory of cells.
-pub struct Store {
+pub struct CellStore {
     directory: PathBuf,
     machine: Machine,
     /// Whether cells of other builds count.
@@ -32,8 +32,9 @@ pub struct Store {
     reused: RefCell<BTreeMap<String, BTreeSet<String>>>,
 }
 
-impl Store {
-    /// Cells under `out`, for figures of this machine and build; of other builds too if these are to be used again.
+impl CellStore {
+    /// Cells under `out`, for figures of this machine and build; of other builds too if these are to be used
+    /// again.
     pub fn open(out: &Path, machine: Machine, reuses: bool) -> anyhow::Result<Self> {
         let directory = out.join("cells");
         fs::create_dir_all(&directory)
@@ -75,7 +76,7 @@ impl Store {
     /// Keeps a finished cell, whole or not at all.
     pub fn put<T: Serialize>(&self, cell: &str, seconds: f64, value: &T) -> anyhow::Result<()> {
         let stored = Stored { cell: cell.to_owned(), machine: self.machine.clone(), seconds, value };
-        target_file::write_whole(&self.file(cell), &serde_json::to_vec(&stored)?)
+        output_file::write(&self.file(cell), &serde_json::to_vec(&stored)?)
     }
 
     fn file(&self, cell: &str) -> PathBuf {
@@ -100,17 +101,17 @@ mod tests {
     #[test]
     fn cells_of_another_build_and_torn_ones_are_done_again() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(place.path(), machine("one"), false).unwrap();
+        let store = CellStore::open(place.path(), machine("one"), false).unwrap();
         assert_eq!(store.get::<u32>("a"), None);
         store.put("a", 1.0, &7u32).unwrap();
         assert_eq!(store.get("a"), Some(7u32));
-        assert!(!Store::open(place.path(), machine("two"), false).unwrap().has("a"));
-        let lenient = Store::open(place.path(), machine("two"), true).unwrap();
+        assert!(!CellStore::open(place.path(), machine("two"), false).unwrap().has("a"));
+        let lenient = CellStore::open(place.path(), machine("two"), true).unwrap();
         assert_eq!(lenient.get("a"), Some(7u32));
         assert_eq!(lenient.take_reused(), [("one".to_owned(), ["a".to_owned()].into())].into());
         assert!(lenient.take_reused().is_empty());
         let elsewhere = Machine { threads: 3, ..machine("two") };
-        assert!(!Store::open(place.path(), elsewhere, true).unwrap().has("a"));
+        assert!(!CellStore::open(place.path(), elsewhere, true).unwrap().has("a"));
         fs::copy(store.file("a"), store.file("b")).unwrap();
         assert!(!store.has("b"), "a cell is what it says it is");
         let bytes = fs::read(store.file("a")).unwrap();

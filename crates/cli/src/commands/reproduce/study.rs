@@ -1,4 +1,4 @@
-//! What is asked for, what has been measured, and what could not be.
+//! A study: its scope, finished measurements, and failures.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::{
     chart::Chart,
     measurement::{Measured, Measurement},
-    runs::{Trained, Training},
-    store::Store,
-    table::Table,
-    tasks::Task,
+    runs::{TrainedCell, Training},
+    store::CellStore,
+    table::ResultTable,
+    tasks::PaperTask,
 };
 
 /// The paper's number of clients.
@@ -19,11 +19,11 @@ pub const CLIENTS: usize = 5;
 /// A cell of a sweep over larger models gets this part of the limit.
 const SWEEP_PART: f64 = 28.0;
 
-/// What the user asked for.
+/// The scope that the user asked for.
 #[derive(Clone, Debug, Serialize)]
-pub struct Scope {
+pub struct StudyScope {
     /// The data sets.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<PaperTask>,
     /// The share of each data set's samples.
     pub scale: f64,
     /// How often everything is repeated, each time with another seed.
@@ -33,21 +33,21 @@ pub struct Scope {
     /// The first seed.
     pub seed: u64,
     /// Seconds that a cell of HESV may be planned to take before it gets fewer rounds, then fewer samples; see
-    /// [`Scope::sweep_limit`] for cells of the sweeps.
+    /// [`StudyScope::sweep_limit`] for cells of the sweeps.
     pub limit: f64,
 }
 
-impl Scope {
+impl StudyScope {
     /// The paper's federation for a task, in one of the repetitions.
-    pub fn federation(&self, task: Task, repetition: u32) -> Trained {
+    pub fn federation(&self, task: PaperTask, repetition: u32) -> TrainedCell {
         self.with(task, task.model(), CLIENTS, repetition)
     }
 
     /// Another model or number of clients.
-    pub fn with(&self, task: Task, model: ModelKind, clients: usize, repetition: u32) -> Trained {
+    pub fn with(&self, task: PaperTask, model: ModelKind, clients: usize, repetition: u32) -> TrainedCell {
         let seed = self.seed + u64::from(repetition);
         let training = Training::Suited;
-        Trained { task, model, clients, rounds: self.rounds, scale: self.scale, seed, training }
+        TrainedCell { task, model, clients, rounds: self.rounds, scale: self.scale, seed, training }
     }
 
     /// The share of a scaled test set that makes a tenth of the whole one, as the paper's study of n uses.
@@ -55,14 +55,14 @@ impl Scope {
         (0.1 / self.scale).min(1.0)
     }
 
-    /// The share of a task's test samples that estimators and the growth of cost are studied on: a tenth where one run
-    /// with all of them takes ten minutes.
-    pub fn studied(&self, task: Task) -> f64 {
+    /// The share of a task's test samples that estimators and the growth of cost are studied on: a tenth
+    /// where one run with all of them takes ten minutes.
+    pub fn studied(&self, task: PaperTask) -> f64 {
         if task.is_linear() { 1.0 } else { self.tenth() }
     }
 
-    /// The limit of a cell of the sweeps over clients and layers. There are dozens of cells of CNN, GRU and DNN, and most
-    /// would reach it: they get a small part.
+    /// The limit of a cell of the sweeps over clients and layers. There are dozens of cells of CNN, GRU and
+    /// DNN, and most would reach it: they get a small part.
     pub fn sweep_limit(&self, model: ModelKind) -> f64 {
         if model == ModelKind::Logistic { self.limit } else { (self.limit / SWEEP_PART).ceil() }
     }
@@ -70,10 +70,10 @@ impl Scope {
 
 /// Finished and failed measurements.
 pub struct Study {
-    /// What was asked for.
-    pub scope: Scope,
+    /// The scope.
+    pub scope: StudyScope,
     /// The finished ones.
-    pub store: Store,
+    pub store: CellStore,
     /// Why others are missing, by cell.
     pub failures: BTreeMap<String, String>,
 }
@@ -104,11 +104,11 @@ pub struct Section {
     pub name: &'static str,
     /// Its heading.
     pub title: &'static str,
-    /// What the figures mean.
+    /// Notes on the meaning of the figures.
     pub about: Vec<String>,
     /// The figures.
-    pub tables: Vec<Table>,
-    /// What the figures say, where ours are worse, where the data differ.
+    pub tables: Vec<ResultTable>,
+    /// Findings: what the figures say, where ours are worse, where the data differ.
     pub lines: Vec<String>,
     /// The drawings, by file name.
     #[serde(skip)]
@@ -126,7 +126,7 @@ impl Section {
     }
 
     /// Notes every data set that is not the paper's.
-    pub fn note_differences(&mut self, tasks: &[Task]) {
+    pub fn note_differences(&mut self, tasks: &[PaperTask]) {
         self.lines.extend(tasks.iter().filter_map(|task| task.difference()).map(str::to_owned));
     }
 }

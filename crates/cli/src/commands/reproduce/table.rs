@@ -12,13 +12,15 @@ pub enum Cell {
     Text(String),
     /// A figure of ours alone.
     Number(f64),
+    /// A count: printed whole.
+    Count(u64),
     /// A figure of ours beside the paper's.
     Compared {
         /// Ours.
         ours: f64,
         /// The paper's.
         paper: Option<f64>,
-        /// How many times better ours is.
+        /// Factor by which ours is better.
         ratio: Option<f64>,
     },
     /// Nothing, with a reason.
@@ -32,6 +34,11 @@ impl Cell {
     /// Words.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
+    }
+
+    /// A count; a mean of counts that is not whole keeps its decimals.
+    pub fn count(count: f64) -> Self {
+        if count >= 0.0 && count.fract() == 0.0 { Self::Count(count as u64) } else { Self::Number(count) }
     }
 
     /// Why there is no figure.
@@ -49,6 +56,7 @@ impl Cell {
         match self {
             Self::Text(text) => text.clone(),
             Self::Number(value) => figure(*value),
+            Self::Count(count) => count.to_string(),
             Self::Compared { ours, paper: None, .. } => figure(*ours),
             Self::Compared { ours, paper: Some(paper), ratio: None } => {
                 format!("**{}** / {}", figure(*ours), figure(*paper))
@@ -77,16 +85,16 @@ pub fn figure(value: f64) -> String {
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Table {
+pub struct ResultTable {
     /// Its file's name without `.csv`.
     pub name: String,
-    /// What the columns hold.
+    /// Heads of the columns.
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,
 }
 
-impl Table {
+impl ResultTable {
     /// An empty table.
     pub fn new(name: &str, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
@@ -124,6 +132,7 @@ impl Table {
                 let (ours, paper, ratio) = match cell {
                     Cell::Text(text) => (quoted(text), None, None),
                     Cell::Number(value) => (value.to_string(), None, None),
+                    Cell::Count(count) => (count.to_string(), None, None),
                     Cell::Compared { ours, paper, ratio } => (ours.to_string(), *paper, *ratio),
                     Cell::Gap { gap } => (quoted(&format!("gap: {gap}")), None, None),
                 };
@@ -153,17 +162,19 @@ mod tests {
 
     #[test]
     fn a_compared_column_has_ours_the_papers_and_the_ratio() {
-        let mut table = Table::new("t", &["task", "total s"]);
+        let mut table = ResultTable::new("t", &["task", "total s"]);
         table.rows.push(vec![Cell::text("BANK, \"x\""), Cell::less_is_better(0.5, Some(137.0))]);
         table.rows.push(vec![Cell::text("digits"), Cell::less_is_better(0.25, None)]);
         table.rows.push(vec![Cell::text("MNIST"), Cell::gap("no data")]);
+        table.rows.push(vec![Cell::text("n"), Cell::count(4.0)]);
+        table.rows.push(vec![Cell::text("mean"), Cell::count(4.5)]);
         assert_eq!(
             table.csv(),
-            "task,total s,\"total s, paper\",\"total s, ratio\"\n\"BANK, \"\"x\"\"\",0.5,137,274\ndigits,0.25,,\nMNIST,gap: no data,,\n"
+            "task,total s,\"total s, paper\",\"total s, ratio\"\n\"BANK, \"\"x\"\"\",0.5,137,274\ndigits,0.25,,\nMNIST,gap: no data,,\nn,4,,\nmean,4.5,,\n"
         );
         assert_eq!(
             table.markdown(),
-            "| task | total s |\n|---|---|\n| BANK, \"x\" | **0.50** / 137 (274x) |\n| digits | 0.25 |\n| MNIST | gap: no data |\n"
+            "| task | total s |\n|---|---|\n| BANK, \"x\" | **0.50** / 137 (274x) |\n| digits | 0.25 |\n| MNIST | gap: no data |\n| n | 4 |\n| mean | 4.50 |\n"
         );
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A data set and the model trained on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Task {
+pub enum PaperTask {
     /// AG news, logistic.
     Agnews,
     /// Bank marketing, logistic.
@@ -22,7 +22,7 @@ pub enum Task {
     Digits,
 }
 
-impl Task {
+impl PaperTask {
     /// In file names.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,20 +1,20 @@
 //! Number-theoretic transforms for primes 2^BITS - c with a small c: products with a root take five 32-bit
 //! multiplications, and sums stay unreduced as long as they fit a word.
 //!
-//! Bounds, in units of 2^57 (a prime is at most 1/4): a product of a word below 8 with a root is below
-//! `1 + 7/8 + 1/4 + 1/16 < BIAS = 9/4`. A forward pass folds the one operand that is never multiplied to 1/4, so
+//! Bounds, in units of 2^57 (a prime is at most 1/4): a product of a word below 8 with a root is below `1 +
+//! 7/8 + 1/4 + 1/16 < BIAS = 9/4`. A forward pass folds the one operand that is never multiplied to 1/4, so
 //! that its results stay below `1/4 + 2 BIAS < 5` and what it multiplies below `1/4 + 3 BIAS = 7`. A backward
 //! pass folds all its results.
 
 use std::arch::x86_64::*;
 
+use secsv_algebra::Modulus;
+
 use super::{load, store};
-use crate::{
-    kernel::{
-        tiles::{LOW_BITS, LOW_MASK},
-        transform::{Roots, TAIL, WORD_BITS},
-    },
-    parameters::Limb,
+use crate::kernel::{
+    complement,
+    roots::{Roots, TAIL, WORD_BITS},
+    tiles::{LOW_BITS, LOW_MASK},
 };
 
 /// Words of a block whose passes run one after the other while it is in the first-level cache.
@@ -22,23 +22,23 @@ const CACHED: usize = 1024;
 
 /// Coefficients to points; all coefficients from `filled` on count as zero.
 #[target_feature(enable = "avx2")]
-pub(super) fn forward(limb: &Limb, roots: &Roots, words: &mut [u64], filled: usize) {
-    match limb.bits() {
-        54 => forward_at::<54, 27>(limb, roots, words, filled),
-        _ => forward_at::<55, 28>(limb, roots, words, filled),
+pub(super) fn forward(modulus: Modulus, roots: &Roots, words: &mut [u64], filled: usize) {
+    match modulus.bits() {
+        54 => forward_at::<54, 27>(modulus, roots, words, filled),
+        _ => forward_at::<55, 28>(modulus, roots, words, filled),
     }
 }
 
 /// Points to coefficients.
 #[target_feature(enable = "avx2")]
-pub(super) fn backward(limb: &Limb, roots: &Roots, words: &mut [u64]) {
-    match limb.bits() {
-        54 => backward_at::<54, 27>(limb, roots, words),
-        _ => backward_at::<55, 28>(limb, roots, words),
+pub(super) fn backward(modulus: Modulus, roots: &Roots, words: &mut [u64]) {
+    match modulus.bits() {
+        54 => backward_at::<54, 27>(modulus, roots, words),
+        _ => backward_at::<55, 28>(modulus, roots, words),
     }
 }
 
-/// Constants of a prime of so many bits, of which HIGH lie above the low half of a split word.
+/// Constants of a prime of BITS bits, of which HIGH lie above the low half of a split word.
 #[derive(Clone, Copy)]
 struct Prime<const BITS: i32, const HIGH: i32> {
     modulus: __m256i,
@@ -50,14 +50,14 @@ struct Prime<const BITS: i32, const HIGH: i32> {
 
 /// A root and 2^30 times it, both split.
 #[derive(Clone, Copy)]
-struct Factor {
+struct SplitRoot {
     low: __m256i,
     high: __m256i,
     shifted_low: __m256i,
     shifted_high: __m256i,
 }
 
-impl Factor {
+impl SplitRoot {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn new(factor: __m256i, shifted: __m256i) -> Self {
@@ -87,20 +87,21 @@ impl Factor {
 impl<const BITS: i32, const HIGH: i32> Prime<BITS, HIGH> {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(limb: &Limb) -> Self {
-        let modulus = limb.modulus().value();
+    fn new(modulus: Modulus) -> Self {
+        let complement = complement(modulus);
+        let modulus = modulus.value();
         Self {
             modulus: _mm256_set1_epi64x(modulus as i64),
             twice: _mm256_set1_epi64x(2 * modulus as i64),
             bias: _mm256_set1_epi64x(((9 << (55 - BITS)) * modulus) as i64),
-            complement: _mm256_set1_epi64x(limb.complement() as i64),
+            complement: _mm256_set1_epi64x(complement as i64),
         }
     }
 
     /// A word below 2^60 times a root: below the bias, congruent.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn times(self, x: __m256i, factor: Factor) -> __m256i {
+    fn times(self, x: __m256i, factor: SplitRoot) -> __m256i {
         let x_low = _mm256_and_si256(x, _mm256_set1_epi64x((1 << WORD_BITS) - 1));
         let x_high = _mm256_srli_epi64::<{ WORD_BITS as i32 }>(x);
         let low = _mm256_add_epi64(
@@ -140,7 +141,7 @@ impl<const BITS: i32, const HIGH: i32> Prime<BITS, HIGH> {
     /// One forward butterfly.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn split(self, x: __m256i, y: __m256i, factor: Factor) -> (__m256i, __m256i) {
+    fn split(self, x: __m256i, y: __m256i, factor: SplitRoot) -> (__m256i, __m256i) {
         let y = self.times(y, factor);
         (_mm256_add_epi64(x, y), _mm256_sub_epi64(_mm256_add_epi64(x, self.bias), y))
     }
@@ -148,7 +149,7 @@ impl<const BITS: i32, const HIGH: i32> Prime<BITS, HIGH> {
     /// Two stages of forward butterflies.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn split_twice(self, x: [__m256i; 4], factors: [Factor; 3]) -> [__m256i; 4] {
+    fn split_twice(self, x: [__m256i; 4], factors: [SplitRoot; 3]) -> [__m256i; 4] {
         let (a, c) = self.split(self.fold(x[0]), x[2], factors[0]);
         let (b, d) = self.split(x[1], x[3], factors[0]);
         let ((a, b), (c, d)) = (self.split(a, b, factors[1]), self.split(c, d, factors[2]));
@@ -158,7 +159,7 @@ impl<const BITS: i32, const HIGH: i32> Prime<BITS, HIGH> {
     /// Two stages of backward butterflies.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn merge_twice(self, [a, b, c, d]: [__m256i; 4], factors: [Factor; 3]) -> [__m256i; 4] {
+    fn merge_twice(self, [a, b, c, d]: [__m256i; 4], factors: [SplitRoot; 3]) -> [__m256i; 4] {
         let difference = |x, y, bias| _mm256_sub_epi64(_mm256_add_epi64(x, bias), y);
         let four_times = _mm256_add_epi64(self.twice, self.twice);
         let (b, a) = (self.times(difference(a, b, self.twice), factors[1]), _mm256_add_epi64(a, b));
@@ -174,13 +175,14 @@ impl<const BITS: i32, const HIGH: i32> Prime<BITS, HIGH> {
 
 #[target_feature(enable = "avx2")]
 fn forward_at<const BITS: i32, const HIGH: i32>(
-    limb: &Limb,
+    modulus: Modulus,
     roots: &Roots,
     words: &mut [u64],
     filled: usize,
 ) {
-    let prime = Prime::<BITS, HIGH>::new(limb);
-    // A stage whose second half is zero copies the first: so many stages are copies, and an even number remains.
+    let prime = Prime::<BITS, HIGH>::new(modulus);
+    // A stage whose second half is zero copies the first: so many stages are copies, and an even number
+    // remains.
     let block = filled.next_power_of_two().max(TAIL);
     let block = if block.ilog2().is_multiple_of(2) { block } else { 2 * block };
     let zeros = block.min(words.len());
@@ -198,7 +200,7 @@ fn forward_at<const BITS: i32, const HIGH: i32>(
         return forward_block(prime, roots, 1, words);
     }
     let (left, right) = words.split_at_mut(words.len() / 2);
-    let factor = Factor::one(roots.one(1));
+    let factor = SplitRoot::one(roots.one(1));
     for (x, y) in left.as_chunks_mut::<4>().0.iter_mut().zip(right.as_chunks_mut::<4>().0) {
         let (sum, difference) = prime.split(load(x), load(y), factor);
         store(x, sum);
@@ -244,9 +246,9 @@ fn forward_block<const BITS: i32, const HIGH: i32>(
 }
 
 #[target_feature(enable = "avx2")]
-fn backward_at<const BITS: i32, const HIGH: i32>(limb: &Limb, roots: &Roots, words: &mut [u64]) {
-    let prime = Prime::<BITS, HIGH>::new(limb);
-    let scale = Factor::one(roots.scale());
+fn backward_at<const BITS: i32, const HIGH: i32>(modulus: Modulus, roots: &Roots, words: &mut [u64]) {
+    let prime = Prime::<BITS, HIGH>::new(modulus);
+    let scale = SplitRoot::one(roots.scale());
     if words.len().ilog2().is_multiple_of(2) {
         backward_block(prime, roots, 1, words);
         for x in words.as_chunks_mut::<4>().0 {
@@ -259,7 +261,7 @@ fn backward_at<const BITS: i32, const HIGH: i32>(limb: &Limb, roots: &Roots, wor
     backward_block(prime, roots, 2, left);
     backward_block(prime, roots, 3, right);
     // The last root has the scale in it.
-    let factor = Factor::one(roots.one(1));
+    let factor = SplitRoot::one(roots.one(1));
     for (x, y) in left.as_chunks_mut::<4>().0.iter_mut().zip(right.as_chunks_mut::<4>().0) {
         let (a, b) = (load(x), load(y));
         let difference = _mm256_sub_epi64(_mm256_add_epi64(a, prime.twice), b);
@@ -330,16 +332,20 @@ fn pass<const BITS: i32, const HIGH: i32, const FORWARD: bool>(
 /// The root of a node and those of its two children.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn roots_of(roots: &Roots, node: usize) -> [Factor; 3] {
-    [Factor::one(roots.one(node)), Factor::one(roots.one(2 * node)), Factor::one(roots.one(2 * node + 1))]
+fn roots_of(roots: &Roots, node: usize) -> [SplitRoot; 3] {
+    [
+        SplitRoot::one(roots.one(node)),
+        SplitRoot::one(roots.one(2 * node)),
+        SplitRoot::one(roots.one(2 * node + 1)),
+    ]
 }
 
 /// The same for the four grandchildren of a node.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn tail_roots(roots: &Roots, node: usize) -> [Factor; 3] {
+fn tail_roots(roots: &Roots, node: usize) -> [SplitRoot; 3] {
     let (last, children) = (roots.four(node), roots.children(node));
-    [Factor::four(last), Factor::four(children[0]), Factor::four(children[1])]
+    [SplitRoot::four(last), SplitRoot::four(children[0]), SplitRoot::four(children[1])]
 }
 
 #[inline]

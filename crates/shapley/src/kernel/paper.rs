@@ -1,9 +1,10 @@
-//! KernelSHAP as the experiments of the SecSV paper ran it, kept apart from the method itself so that the paper's table
-//! can be reproduced.
+//! KernelSHAP as the experiments of the SecSV paper ran it, kept apart from the method itself so that the
+//! paper's table can be reproduced.
 //!
-//! It samples as the `shap` package does: sizes whose coalitions the samples suffice for are taken whole, the rest is
-//! drawn, each with its complement. Two things differ. A complement counts as new each time: its repeats use up samples
-//! and begin its count anew. And what was drawn weighs 1 together, not what the kernel has left for those sizes.
+//! It samples as the `shap` package does: sizes whose coalitions the samples suffice for are taken whole, the
+//! rest is drawn, each with its complement. Two things differ. A complement counts as new each time: its
+//! repeats use up samples and begin its count anew. And what was drawn weighs 1 together, not what the kernel
+//! has left for those sizes.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use rand_chacha::ChaCha20Rng;
 use super::fit::fit_weighted;
 use crate::{
     Error, UtilityTable,
-    estimator::{Known, Plan},
+    estimator::{KnownUtilities, SamplingPlan},
     utility::everybody,
     values::Estimate,
 };
@@ -79,7 +80,7 @@ impl Sampling {
         weighted
     }
 
-    /// What is drawn of the sizes above `whole`, weighing 1 together.
+    /// Coalitions drawn of the sizes above `whole`, weighing 1 together.
     fn drawn(&mut self, whole: usize, rng: &mut ChaCha20Rng) -> Vec<(u128, f64)> {
         let halved = |place: usize| self.shares[place] / if place < self.paired { 2.0 } else { 1.0 };
         let shares: Vec<f64> = (whole..self.shares.len()).map(halved).collect();
@@ -141,8 +142,8 @@ fn of_size(clients: usize, size: usize) -> Vec<u128> {
     found.into_iter().map(|(set, _)| set).collect()
 }
 
-impl Plan for KernelOfThePaper {
-    fn propose(&mut self, known: &Known<'_>) -> Result<Option<Vec<u128>>, Error> {
+impl SamplingPlan for KernelOfThePaper {
+    fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         self.settled = false;
         let ends = vec![0, everybody(self.clients)];
         let missing = known.missing(&ends);
@@ -200,7 +201,8 @@ mod tests {
         Sampling::new(5, 26).weighted(ChaCha20Rng::seed_from_u64(seed))
     }
 
-    /// Five clients, 26 samples: sizes 1 and 4 whole (0.6 of the kernel's mass), 16 samples for sizes 2 and 3.
+    /// Five clients, 26 samples: sizes 1 and 4 whole (0.6 of the kernel's mass), 16 samples for sizes 2 and
+    /// 3.
     #[test]
     fn sampled_coalitions_weigh_one_where_the_kernel_leaves_two_fifths() {
         let found = weighted(1);
@@ -210,7 +212,8 @@ mod tests {
         assert!((drawn.iter().map(|(_, w)| w).sum::<f64>() - 1.0).abs() < 1e-12);
     }
 
-    /// About 24 of 32 models, empty and grand coalition included, where counting repeats rightly would give 28.
+    /// About 24 of 32 models, empty and grand coalition included, where counting repeats rightly would give
+    /// 28.
     #[test]
     fn repeats_use_up_samples() {
         let tested = |seed| 2 + weighted(seed).len();
