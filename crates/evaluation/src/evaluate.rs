@@ -11,7 +11,7 @@ use secsv_shapley::{ClientValues, Federated, FederatedValues};
 
 use crate::{
     Error, EvaluationSettings, Evaluator,
-    outcomes::{Outcome, RoundOutcomes},
+    outcomes::{RoundOutcomes, TestOutcome},
     result::{EvaluationResult, Operations, RoundResult, Timing, UtilityResult},
 };
 
@@ -106,7 +106,7 @@ impl Outcomes {
         Self { rounds: rounds.iter().map(start).collect(), asked: 0 }
     }
 
-    fn get(&self, round: RoundId, coalition: Coalition) -> Result<Outcome, Error> {
+    fn get(&self, round: RoundId, coalition: Coalition) -> Result<TestOutcome, Error> {
         let known = self.rounds.get(&round).and_then(|outcomes| outcomes.get(coalition));
         known.ok_or(Error::UnknownRound { found: round })
     }

@@ -17,7 +17,7 @@ use crate::{CostModel, EvaluationSettings, Test};
 
 /// How one coalition did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct TestOutcome {
     /// Samples predicted right, skipped ones included.
     pub(crate) correct: usize,
     /// Samples that were not skipped.
@@ -25,7 +25,7 @@ pub(crate) struct Outcome {
     pub(crate) wrongly_skipped: Option<usize>,
 }
 
-impl Outcome {
+impl TestOutcome {
     /// The paper's v: right samples over all samples.
     pub(crate) fn utility(&self, total: usize) -> f64 {
         self.correct as f64 / total as f64
@@ -42,7 +42,7 @@ pub(crate) struct RoundOutcomes {
     verify: bool,
     /// The sets of right samples, kept only where something may be skipped.
     table: Option<SkipTable>,
-    outcomes: BTreeMap<Coalition, Outcome>,
+    outcomes: BTreeMap<Coalition, TestOutcome>,
     lattice: Option<Lattice>,
     gathering: Option<Gathering>,
     running: BTreeMap<Coalition, Running>,
@@ -79,15 +79,15 @@ impl RoundOutcomes {
         self.outcomes.len()
     }
 
-    pub(crate) fn get(&self, coalition: Coalition) -> Option<Outcome> {
+    pub(crate) fn get(&self, coalition: Coalition) -> Option<TestOutcome> {
         self.outcomes.get(&coalition).copied()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Coalition, Outcome)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Coalition, TestOutcome)> {
         self.outcomes.iter().map(|(coalition, outcome)| (*coalition, *outcome))
     }
 
-    pub(crate) fn insert(&mut self, coalition: Coalition, outcome: Outcome) {
+    pub(crate) fn insert(&mut self, coalition: Coalition, outcome: TestOutcome) {
         self.outcomes.insert(coalition, outcome);
     }
 
@@ -114,13 +114,13 @@ impl RoundOutcomes {
         let without = skipped.as_ref().map_or(0, SampleSet::len);
         if let Some(outcome) = verifies {
             let wrongly_skipped = Some(without - found.correct);
-            self.outcomes.insert(coalition, Outcome { wrongly_skipped, ..outcome });
+            self.outcomes.insert(coalition, TestOutcome { wrongly_skipped, ..outcome });
             return Vec::new();
         }
         let tested = self.samples - without;
         let is_verified = self.verify && self.mode != SkipMode::Off;
         let wrongly_skipped = is_verified.then_some(0);
-        let outcome = Outcome { correct: found.correct + without, tested, wrongly_skipped };
+        let outcome = TestOutcome { correct: found.correct + without, tested, wrongly_skipped };
         self.outcomes.insert(coalition, outcome);
         if let (Some(table), Some(mut right)) = (&mut self.table, found.right)
             && !coalition.is_empty()
@@ -238,5 +238,5 @@ struct Running {
     /// Nothing where nothing may be skipped.
     skipped: Option<SampleSet>,
     /// What is known already, if the test looks into what was skipped.
-    verifies: Option<Outcome>,
+    verifies: Option<TestOutcome>,
 }

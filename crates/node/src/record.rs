@@ -22,7 +22,7 @@ const SAMPLE_DIGITS: usize = 12;
 
 /// One session: a line of the record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct SessionEntry {
     /// When it began here, in seconds since 1970.
     pub begun: u64,
     /// The federation file's digest.
@@ -43,7 +43,7 @@ pub struct Entry {
     pub samples: String,
 }
 
-impl Entry {
+impl SessionEntry {
     /// The session that begins now.
     pub(crate) fn new(kit: &Kit, state: &[u8], input: &ClientInput) -> Self {
         let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -104,7 +104,7 @@ impl Entry {
 /// A silo's record.
 pub(crate) struct Record {
     file: PathBuf,
-    entries: Vec<Entry>,
+    entries: Vec<SessionEntry>,
 }
 
 impl Record {
@@ -125,7 +125,7 @@ impl Record {
     }
 
     /// Enters a session that begins now. Another one over samples of an earlier one has to be told so: `again` is the answer.
-    pub fn enter(&self, entry: &Entry, kit: &Kit, again: Option<&str>) -> Result<(), Error> {
+    pub fn enter(&self, entry: &SessionEntry, kit: &Kit, again: Option<&str>) -> Result<(), Error> {
         if self.entries.iter().any(|earlier| earlier.is_same(entry)) {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl Record {
         self.append(entry).map_err(|source| failed(&self.file, source))
     }
 
-    fn append(&self, entry: &Entry) -> io::Result<()> {
+    fn append(&self, entry: &SessionEntry) -> io::Result<()> {
         let mut options = fs::OpenOptions::new();
         options.create(true).append(true);
         #[cfg(unix)]

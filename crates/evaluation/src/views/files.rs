@@ -12,7 +12,7 @@ use secsv_protocol::views::Numbers;
 use serde::Serialize;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-use super::{Known, PartyView, Values, Views, ViewsError, party_index::PartyIndex};
+use super::{KnownArray, KnownValues, PartyView, Views, ViewsError, party_index::PartyIndex};
 
 /// Refuses a directory with something in it.
 pub fn check_target(directory: &Path) -> Result<(), ViewsError> {
@@ -61,16 +61,16 @@ fn write_party(views: &Views, party: &PartyView, directory: &Path) -> Result<(),
     write_json(&directory.join("index.json"), &PartyIndex::new(party, &names, &views.names))
 }
 
-fn write_known(known: &[Known], directory: &Path) -> Result<(), ViewsError> {
+fn write_known(known: &[KnownArray], directory: &Path) -> Result<(), ViewsError> {
     if known.is_empty() {
         return Ok(());
     }
     let mut archive = Archive::create(directory.join("known.npz"))?;
-    for Known { name, shape, values } in known {
+    for KnownArray { name, shape, values } in known {
         let shape: Vec<u64> = shape.iter().map(|&size| size as u64).collect();
         match values {
-            Values::Singles(numbers) => archive.array(name, &shape, numbers),
-            Values::Labels(numbers) => archive.array(name, &shape, numbers),
+            KnownValues::Singles(numbers) => archive.array(name, &shape, numbers),
+            KnownValues::Labels(numbers) => archive.array(name, &shape, numbers),
         }?;
     }
     archive.finish()

@@ -11,7 +11,7 @@ use secsv_protocol::{
 };
 use serde::Serialize;
 
-use super::Names;
+use super::PartyNames;
 
 /// The format that is written.
 const FORMAT: u32 = 1;
@@ -153,7 +153,7 @@ pub struct GruEntry {
 }
 
 impl Index {
-    pub(super) fn new(spec: &FederationSpec, session: &Session, names: &Names) -> Self {
+    pub(super) fn new(spec: &FederationSpec, session: &Session, names: &PartyNames) -> Self {
         let federation = &session.federation;
         let all = |coalition: Coalition| coalition.members().map(|i| names.client(i)).collect::<Vec<_>>();
         let protocol = federation.settings.protocol;
@@ -186,7 +186,7 @@ impl Index {
     }
 }
 
-fn parties(clients: usize, names: &Names) -> Vec<PartyEntry> {
+fn parties(clients: usize, names: &PartyNames) -> Vec<PartyEntry> {
     let all = [PartyId::Principal, PartyId::Auxiliary].into_iter().chain((0..clients).map(PartyId::Client));
     let entry = |party: PartyId| PartyEntry {
         party: names.party(party),
@@ -199,7 +199,7 @@ fn parties(clients: usize, names: &Names) -> Vec<PartyEntry> {
     all.map(entry).collect()
 }
 
-fn round_entry(session: &Session, round: RoundId, names: &Names) -> RoundEntry {
+fn round_entry(session: &Session, round: RoundId, names: &PartyNames) -> RoundEntry {
     let sizes = session.federation.rounds.get(&round).map_or(&[][..], |sizes| sizes);
     let present = || session.federation.participants(round).members();
     RoundEntry {

@@ -4,17 +4,17 @@ use secsv_federation::Weights;
 use secsv_protocol::ClientInput;
 
 /// An array that a party knew before.
-pub struct Known {
+pub struct KnownArray {
     /// Its name: `x`, `y`, `local/round-0001/` and a tensor's name, `global/...`, `initial/...`.
     pub name: String,
     /// Its shape.
     pub shape: Vec<usize>,
     /// Its numbers, row by row.
-    pub values: Values,
+    pub values: KnownValues,
 }
 
 /// Numbers of the two types that a run directory has.
-pub enum Values {
+pub enum KnownValues {
     /// Of samples and models.
     Singles(Vec<f32>),
     /// Of labels.
@@ -22,15 +22,15 @@ pub enum Values {
 }
 
 /// What a client brought.
-pub(super) fn of(input: &ClientInput) -> Vec<Known> {
+pub(super) fn of(input: &ClientInput) -> Vec<KnownArray> {
     let samples = &input.test_set;
     let shape: Vec<usize> = [&[samples.len()], samples.input()].concat();
     let mut known = vec![
-        Known { name: "x".to_owned(), shape, values: Values::Singles(samples.features().to_vec()) },
-        Known {
+        KnownArray { name: "x".to_owned(), shape, values: KnownValues::Singles(samples.features().to_vec()) },
+        KnownArray {
             name: "y".to_owned(),
             shape: vec![samples.len()],
-            values: Values::Labels(samples.labels().to_vec()),
+            values: KnownValues::Labels(samples.labels().to_vec()),
         },
     ];
     model(&mut known, "initial", &input.initial);
@@ -42,10 +42,10 @@ pub(super) fn of(input: &ClientInput) -> Vec<Known> {
     known
 }
 
-fn model(known: &mut Vec<Known>, of: &str, weights: &Weights) {
-    known.extend(weights.iter().map(|(name, tensor)| Known {
+fn model(known: &mut Vec<KnownArray>, of: &str, weights: &Weights) {
+    known.extend(weights.iter().map(|(name, tensor)| KnownArray {
         name: format!("{of}/{name}"),
         shape: tensor.shape().to_vec(),
-        values: Values::Singles(tensor.values().to_vec()),
+        values: KnownValues::Singles(tensor.values().to_vec()),
     }));
 }

@@ -33,7 +33,7 @@ pub use crate::views_error::ViewsError;
 use crate::{Error, in_process::InProcess};
 pub use files::check_target;
 pub use index::Index;
-pub use known::{Known, Values};
+pub use known::{KnownArray, KnownValues};
 pub use recorder::{Recorder, Transcript};
 
 /// One party's view, and what it knew before.
@@ -45,7 +45,7 @@ pub struct PartyView {
     /// What it saw.
     pub view: View,
     /// What it knew: a client's samples and models.
-    pub known: Vec<Known>,
+    pub known: Vec<KnownArray>,
 }
 
 /// What all parties of a run saw.
@@ -58,14 +58,14 @@ pub struct Views {
     pub auxiliary: PartyView,
     /// The clients', in the order of the federation.
     pub clients: Vec<PartyView>,
-    names: Names,
+    names: PartyNames,
 }
 
 /// Names of parties in files.
 #[derive(Clone)]
-pub(crate) struct Names(Arc<Vec<String>>);
+pub(crate) struct PartyNames(Arc<Vec<String>>);
 
-impl Names {
+impl PartyNames {
     fn new(spec: &FederationSpec) -> Self {
         Self(Arc::new(spec.ids().map(|id| id.as_str().to_owned()).collect()))
     }
@@ -97,7 +97,7 @@ impl Views {
         spec: &FederationSpec,
         transcript: &Transcript,
     ) -> Result<Self, Error> {
-        let names = Names::new(spec);
+        let names = PartyNames::new(spec);
         let session: Option<Arc<Session>> = in_process.with_principal(|p| p.session().cloned()).flatten();
         let session = session.ok_or(Error::Views(ViewsError::NoSession))?;
         let view_of = |party: PartyId| {

@@ -6,7 +6,7 @@ use secsv_federation::RoundId;
 use secsv_protocol::views::{About, Opened, Plan, Seen};
 use serde::Serialize;
 
-use super::{Names, PartyView};
+use super::{PartyNames, PartyView};
 
 #[derive(Serialize)]
 pub(super) struct PartyIndex<'a> {
@@ -26,14 +26,14 @@ struct MessageEntry {
     bytes: usize,
     length: usize,
     blake3: String,
-    about: Head,
+    about: ViewedHead,
     read: bool,
     holds: &'static str,
 }
 
 /// What the head of a message says.
 #[derive(Serialize)]
-struct Head {
+struct ViewedHead {
     #[serde(skip_serializing_if = "Option::is_none")]
     round: Option<RoundId>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +104,7 @@ struct KnownEntry<'a> {
 
 impl<'a> PartyIndex<'a> {
     /// With the names that arrays have in their files.
-    pub(super) fn new(of: &'a PartyView, arrays: &[String], names: &Names) -> Self {
+    pub(super) fn new(of: &'a PartyView, arrays: &[String], names: &PartyNames) -> Self {
         let view = &of.view;
         Self {
             party: &of.name,
@@ -117,7 +117,7 @@ impl<'a> PartyIndex<'a> {
     }
 }
 
-fn message(number: usize, seen: &Seen, names: &Names) -> MessageEntry {
+fn message(number: usize, seen: &Seen, names: &PartyNames) -> MessageEntry {
     let About { test, group, part, step: hop, item, chunk, client, round, owner, .. } = seen.about;
     let client = client.map(|client| names.client(client));
     let owner = owner.map(|owner| names.client(owner));
@@ -128,13 +128,13 @@ fn message(number: usize, seen: &Seen, names: &Names) -> MessageEntry {
         bytes: seen.bytes,
         length: seen.length,
         blake3: seen.digest.iter().map(|byte| format!("{byte:02x}")).collect(),
-        about: Head { round, test, group, part, hop, item, chunk, client, owner },
+        about: ViewedHead { round, test, group, part, hop, item, chunk, client, owner },
         read: seen.read,
         holds: seen.holds,
     }
 }
 
-fn array(opened: &Opened, name: &str, names: &Names) -> ArrayEntry {
+fn array(opened: &Opened, name: &str, names: &PartyNames) -> ArrayEntry {
     let about = &opened.about;
     ArrayEntry {
         file: format!("{}.npz", opened.file),
@@ -163,7 +163,7 @@ fn array(opened: &Opened, name: &str, names: &Names) -> ArrayEntry {
     }
 }
 
-fn plan(plan: &Plan, names: &Names) -> PlanEntry {
+fn plan(plan: &Plan, names: &PartyNames) -> PlanEntry {
     let unit = &plan.unit;
     let name = |client: usize| names.client(client);
     PlanEntry {

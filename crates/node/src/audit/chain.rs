@@ -87,7 +87,7 @@ pub enum Event {
 
 /// One line without its chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct LogEntry {
     /// When, in milliseconds since 1970.
     pub at: u64,
     /// What happened.
@@ -117,7 +117,7 @@ impl Chain {
     }
 
     /// The line that says this next, its end included; moves on.
-    pub(super) fn line(&mut self, entry: &Entry) -> Result<String, serde_json::Error> {
+    pub(super) fn line(&mut self, entry: &LogEntry) -> Result<String, serde_json::Error> {
         let mut body = serde_json::to_string(entry)?;
         body.pop();
         *self = self.next(&body);
@@ -127,12 +127,12 @@ impl Chain {
 
 /// Reads a log line by line and holds on to the chain, also past a line that was changed: then the chain goes on from what
 /// the line says of itself or from what it holds, whichever the next line confirms.
-pub(crate) struct Reader {
+pub(crate) struct LogReader {
     /// Chains that the next line may continue.
     candidates: Vec<Chain>,
 }
 
-impl Reader {
+impl LogReader {
     pub(crate) fn new() -> Self {
         Self { candidates: vec![Chain::default()] }
     }
@@ -143,7 +143,7 @@ impl Reader {
     }
 
     /// Takes a line without its end.
-    pub(crate) fn take(&mut self, line: &[u8]) -> Result<Entry, AuditDefect> {
+    pub(crate) fn take(&mut self, line: &[u8]) -> Result<LogEntry, AuditDefect> {
         let Some((body, said)) = split(line) else {
             // Nothing to go on from but the line's place: the next one cannot be confirmed either way.
             return Err(AuditDefect::Broken);

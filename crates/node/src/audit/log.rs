@@ -8,14 +8,15 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use secsv_evaluation::Confirmation;
+use secsv_federation::{partial_path, rename_durably};
 use secsv_protocol::{PartyId, message::Kind};
 
 use super::{
-    AuditDefect, AuditError, Chain, Direction, Entry, Event, FEDERATION_FILE, Frame, LOG_FILE, RESULT_FILE,
-    chain::Reader,
+    AuditDefect, AuditError, Chain, Direction, Event, FEDERATION_FILE, Frame, LOG_FILE, LogEntry,
+    RESULT_FILE, chain::LogReader,
 };
 use crate::{Fingerprint, kit::Kit};
-use secsv_evaluation::Confirmation;
 
 /// Lines after which the disk is told to keep them. What a kill of the process leaves in the system's hands is not lost;
 /// after a power cut the caller's journal has what is missing, and tells it again: it asks for [`Log::sync`] before it lets go
@@ -109,7 +110,7 @@ impl Log {
         let read = |error| AuditError::new(&path, None, AuditDefect::Unreadable(error));
         let by_name: HashMap<String, PartyId> =
             self.names.iter().map(|(party, name)| (name.clone(), *party)).collect();
-        let mut reader = Reader::new();
+        let mut reader = LogReader::new();
         let mut lines = BufReader::new(self.file.try_clone().map_err(read)?);
         lines.seek(SeekFrom::Start(0)).map_err(read)?;
         let (mut whole, mut line, mut recovered) = (0u64, Vec::new(), Recovered::default());
@@ -282,7 +283,7 @@ impl Log {
         let failed = |error| AuditError::new(&self.path, None, AuditDefect::Unwritable(error));
         let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let mut chain = self.chain;
-        let line = chain.line(&Entry { at, event }).map_err(|error| failed(error.into()))?;
+        let line = chain.line(&LogEntry { at, event }).map_err(|error| failed(error.into()))?;
         self.pending.push_str(&line);
         (self.chain, self.lines, self.unsynced) = (chain, self.lines + 1, self.unsynced + 1);
         Ok(())
@@ -309,8 +310,7 @@ pub(crate) fn fields(json: &[u8]) -> std::collections::BTreeMap<String, Fingerpr
 
 /// Writes a file that is there as a whole or not at all.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), AuditError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let partial = path.with_file_name(format!(".{name}.partial-{}", std::process::id()));
+    let partial = partial_path(path);
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
@@ -318,7 +318,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), AuditError> {
     let written = options
         .open(&partial)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&partial, path));
+        .and_then(|()| rename_durably(&partial, path));
     written.map_err(|error| AuditError::new(path, None, AuditDefect::Unwritable(error)))
 }
 

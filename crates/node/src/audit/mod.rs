@@ -9,8 +9,8 @@ mod chain;
 mod error;
 mod log;
 
-pub(crate) use chain::Reader;
-pub use chain::{Chain, Direction, Entry, Event, Frame};
+pub(crate) use chain::LogReader;
+pub use chain::{Chain, Direction, Event, Frame, LogEntry};
 pub use error::{AuditDefect, AuditError};
 pub(crate) use log::fields;
 pub use log::{Log, Recovered};

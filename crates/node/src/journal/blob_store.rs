@@ -14,13 +14,12 @@ use std::{
     },
 };
 
+use secsv_protocol::role::Digest;
+
 use super::{
     Body, JournalError,
     private_files::{no_follow, private_file},
 };
-
-/// A BLAKE3 digest.
-pub type Digest = [u8; 32];
 
 /// BlobFile is given out in pages.
 const PAGE: u64 = 4096;

@@ -11,7 +11,7 @@ use std::{
 use super::{
     JournalError, Owner, lock,
     private_files::{ENDED, JOURNAL, no_follow},
-    store::Store,
+    store::JournalStore,
 };
 
 /// Files of a run, besides the journal itself.
@@ -24,7 +24,7 @@ pub fn end(state: &Path, owner: &Owner, values: &[u8]) -> Result<(), JournalErro
     let _lock = lock(state)?;
     if !is_ended(state)? {
         // It gets its name when it is whole: from then on it counts, whoever is killed meanwhile.
-        Store::open(state, owner, || [0; 48])?.0.write_ended(state, owner, values)?;
+        JournalStore::open(state, owner, || [0; 48])?.0.write_ended(state, owner, values)?;
     }
     wipe(state)
 }
@@ -36,7 +36,7 @@ pub fn ended(state: &Path, owner: &Owner) -> Result<Option<Vec<u8>>, JournalErro
     }
     let _lock = lock(state)?;
     wipe(state)?;
-    let (store, _) = Store::open(state, owner, || [0; 48])?;
+    let (store, _) = JournalStore::open(state, owner, || [0; 48])?;
     store.values()
 }
 

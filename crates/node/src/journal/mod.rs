@@ -24,12 +24,13 @@ use std::{
 
 use secsv_protocol::{PartyId, Scope, Seed, message::Kind};
 
-pub use blob_store::{BlobRef, BlobStore, Digest};
+pub use blob_store::{BlobRef, BlobStore};
 pub use content_slots::{Claim, ContentSlots, Filled, Way};
 pub use ended::{end, ended};
 pub use error::JournalError;
 use private_files::{private_directory, private_file};
-use store::Store;
+pub use secsv_protocol::role::Digest;
+use store::JournalStore;
 use tables::Tables;
 
 /// Contents up to this size are kept in the store itself.
@@ -190,7 +191,7 @@ pub struct Emission {
 /// A party's journal.
 pub struct Journal {
     path: PathBuf,
-    store: Arc<Store>,
+    store: Arc<JournalStore>,
     blobs: BlobStore,
     /// Held as long as the process lives.
     _lock: File,
@@ -216,7 +217,7 @@ impl Journal {
     /// Opens a state directory, or begins one with a seed that `draw` makes.
     pub fn open(path: &Path, owner: &Owner, draw: impl FnOnce() -> [u8; 48]) -> Result<Self, JournalError> {
         let lock = lock(path)?;
-        let (store, random) = Store::open(path, owner, draw)?;
+        let (store, random) = JournalStore::open(path, owner, draw)?;
         let (seed, instance) = random.split_at(32);
         let blobs = BlobStore::open(path)?;
         let mut journal = Self {

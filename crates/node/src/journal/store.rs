@@ -2,11 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
     path::Path,
 };
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _};
+use secsv_federation::rename_durably;
 use secsv_protocol::{PartyId, Scope, message::Kind};
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
 const CACHE: usize = 8 << 20;
 
 /// The database.
-pub(super) struct Store {
+pub(super) struct JournalStore {
     database: Database,
     path: std::path::PathBuf,
 }
@@ -46,7 +46,7 @@ fn identity_of(owner: &Owner) -> [(&'static str, String); 3] {
     [("version", version), ("party", owner.party.to_string()), ("federation", federation)]
 }
 
-impl Store {
+impl JournalStore {
     /// Opens the store of a state directory. A new one gets its name when it is whole: whoever is killed while it is made
     /// leaves nothing that could be taken for one.
     pub fn open(
@@ -67,8 +67,7 @@ impl Store {
             let store = Self::at(&new)?;
             store.begin_tables(owner, &draw())?;
             drop(store);
-            fs::rename(&new, &path).map_err(JournalError::system(&path))?;
-            File::open(directory).and_then(|d| d.sync_all()).map_err(JournalError::system(directory))?;
+            rename_durably(&new, &path).map_err(JournalError::system(&path))?;
         }
         let store = Self::at(&path)?;
         let random = store.identity(directory, owner)?;
@@ -103,8 +102,7 @@ impl Store {
         }
         write.commit().map_err(store)?;
         drop(left);
-        fs::rename(&new, &path).map_err(JournalError::system(&path))?;
-        File::open(directory).and_then(|d| d.sync_all()).map_err(JournalError::system(directory))
+        rename_durably(&new, &path).map_err(JournalError::system(&path))
     }
 
     /// The values, if the run has ended.

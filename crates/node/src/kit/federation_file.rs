@@ -28,7 +28,7 @@ pub enum PartyRole {
 /// One party and how it is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Party {
+pub struct PartyIdentity {
     /// Its name.
     pub id: ClientId,
     /// What it may do.
@@ -68,7 +68,7 @@ pub struct FederationFile {
     /// How the federation is valued.
     pub session: SessionSpec,
     /// Everybody: the principal, the auxiliary, then the clients in the federation's order.
-    pub parties: Vec<Party>,
+    pub parties: Vec<PartyIdentity>,
     /// The shape of every tensor of the model.
     pub tensors: BTreeMap<String, Vec<usize>>,
     /// The run directory's `federation.toml`.
@@ -105,7 +105,7 @@ impl FederationFile {
     }
 
     /// How a party is known.
-    pub fn party(&self, party: PartyId) -> Option<&Party> {
+    pub fn party(&self, party: PartyId) -> Option<&PartyIdentity> {
         self.parties.get(match party {
             PartyId::Principal => 0,
             PartyId::Auxiliary => 1,
@@ -133,7 +133,7 @@ impl FederationFile {
 
     /// Who took part in a round of training.
     pub fn participants(&self, round: RoundId) -> Coalition {
-        let took_part = |(client, party): (usize, &Party)| {
+        let took_part = |(client, party): (usize, &PartyIdentity)| {
             let weight = self.federation.clients.get(client).map_or(0, |c| c.train_size_in(round));
             (weight > 0 && !party.absent.contains(&round)).then_some(client)
         };

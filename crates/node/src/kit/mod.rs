@@ -36,7 +36,7 @@ pub use address::{Address, AddressError};
 pub use certificates::Validity;
 pub(crate) use certificates::date;
 pub use error::{KitDefect, KitError};
-pub use federation_file::{FederationFile, Party, PartyRole, Servers};
+pub use federation_file::{FederationFile, PartyIdentity, PartyRole, Servers};
 pub use provision::{Provision, Provisioned};
 pub use request::{Request, generate_keys};
 pub use session_spec::SessionSpec;
@@ -207,7 +207,7 @@ fn check_signature(path: &Path, ca_der: &[u8], federation: &[u8]) -> Result<(), 
 /// A file of a kit that is secret.
 type Pem = Secret<Vec<u8>>;
 
-fn open_private_key(path: &Path, party: &Party, public_key: &[u8]) -> Result<(Pem, Pem), KitError> {
+fn open_private_key(path: &Path, party: &PartyIdentity, public_key: &[u8]) -> Result<(Pem, Pem), KitError> {
     let file = path.join(PRIVATE_KEY);
     let text = read_private(&file)?;
     let der = pem(&file, text.expose(), "PRIVATE KEY")?;
@@ -220,7 +220,7 @@ fn open_private_key(path: &Path, party: &Party, public_key: &[u8]) -> Result<(Pe
 }
 
 /// Servers get no envelopes: if there is a key, it is not looked at.
-fn open_envelope_key(path: &Path, party: &Party) -> Result<Option<EnvelopeKeys>, KitError> {
+fn open_envelope_key(path: &Path, party: &PartyIdentity) -> Result<Option<EnvelopeKeys>, KitError> {
     let Some(expected) = party.envelope_key else { return Ok(None) };
     let file = path.join(ENVELOPE_KEY);
     let private = x25519_from_pem(&file, read_private(&file)?.expose())?;

@@ -12,14 +12,14 @@ use secsv_federation::{ClientId, FederationSpec, RoundId, RunDirectory};
 use secsv_protocol::{Secret, exposure::Exposure};
 
 use super::{
-    FederationFile, KitDefect, KitError, Party, PartyRole, Request, Servers, SessionSpec, Validity,
+    FederationFile, KitDefect, KitError, PartyIdentity, PartyRole, Request, Servers, SessionSpec, Validity,
     certificates::Authority,
     federation_file::FORMAT,
     files::{
         AUTHORITY, AUTHORITY_KEY, CERTIFICATE, FEDERATION, SIGNATURE, make_directory, to_pem, write,
         write_private,
     },
-    request::Keys,
+    request::PartyKeys,
 };
 use crate::{Fingerprint, fingerprint::to_hex};
 use secsv_evaluation::{ExposureResult, exposure_result};
@@ -119,7 +119,7 @@ impl Provision {
     /// Makes everybody's keys as well, in one place: for trials. Whoever runs this could speak for everybody.
     pub fn generate_keys(&self, out: &Path) -> Result<Provisioned, KitError> {
         let parties = self.parties(out)?;
-        let keys = parties.iter().map(|_| Keys::generate(out)).collect::<Result<Vec<_>, _>>()?;
+        let keys = parties.iter().map(|_| PartyKeys::generate(out)).collect::<Result<Vec<_>, _>>()?;
         let applicants: Vec<_> = parties
             .into_iter()
             .zip(&keys)
@@ -171,7 +171,7 @@ impl Provision {
         let mut certificates = Vec::new();
         for Applicant { id, role, host, key, envelope_key } in applicants {
             let certificate = authority.sign(id.as_str(), *role, *host, *key, self.validity, out)?;
-            parties.push(Party {
+            parties.push(PartyIdentity {
                 id: id.clone(),
                 role: *role,
                 certificate: Fingerprint::sha256(&certificate),

@@ -53,12 +53,12 @@ pub struct Request {
 }
 
 /// The private keys of one party.
-pub(super) struct Keys {
+pub(super) struct PartyKeys {
     pub(super) certificate: KeyPair,
     pub(super) envelope: EnvelopeKeys,
 }
 
-impl Keys {
+impl PartyKeys {
     pub(super) fn generate(file: &Path) -> Result<Self, KitError> {
         let mut bytes = [0; 32];
         OsRng.try_fill_bytes(&mut bytes).map_err(|error| {
@@ -86,14 +86,14 @@ pub fn generate_keys(id: &ClientId, directory: &Path) -> Result<PathBuf, KitErro
         }
     }
     make_directory(directory)?;
-    let keys = Keys::generate(directory)?;
+    let keys = PartyKeys::generate(directory)?;
     let text = request_text(id, &keys, &request)?;
     keys.write(directory)?;
     write(&request, text.as_bytes())?;
     Ok(request)
 }
 
-fn request_text(id: &ClientId, keys: &Keys, file: &Path) -> Result<String, KitError> {
+fn request_text(id: &ClientId, keys: &PartyKeys, file: &Path) -> Result<String, KitError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, id.as_str());

@@ -22,7 +22,7 @@ use crate::{
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// As it should be.
     Ok,
     /// It will do for now.
@@ -35,7 +35,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// How it went.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
     /// Of what.
     pub what: String,
     /// What was found.
@@ -47,24 +47,24 @@ pub struct Check {
 
 impl Check {
     fn ok(what: impl Into<String>, found: impl Into<String>) -> Self {
-        Self { outcome: Outcome::Ok, what: what.into(), found: found.into(), advice: None }
+        Self { outcome: CheckOutcome::Ok, what: what.into(), found: found.into(), advice: None }
     }
 
     fn warning(what: impl Into<String>, found: impl Into<String>, advice: &'static str) -> Self {
-        Self { outcome: Outcome::Warning, advice: Some(advice), ..Self::ok(what, found) }
+        Self { outcome: CheckOutcome::Warning, advice: Some(advice), ..Self::ok(what, found) }
     }
 
     fn failed(what: impl Into<String>, found: impl Into<String>, advice: &'static str) -> Self {
-        Self { outcome: Outcome::Failed, advice: Some(advice), ..Self::ok(what, found) }
+        Self { outcome: CheckOutcome::Failed, advice: Some(advice), ..Self::ok(what, found) }
     }
 }
 
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcome = match self.outcome {
-            Outcome::Ok => "ok",
-            Outcome::Warning => "warning",
-            Outcome::Failed => "failed",
+            CheckOutcome::Ok => "ok",
+            CheckOutcome::Warning => "warning",
+            CheckOutcome::Failed => "failed",
         };
         write!(f, "{outcome:7}  {}: {}", self.what, self.found)?;
         self.advice.map_or(Ok(()), |advice| write!(f, " -> {advice}"))

@@ -195,14 +195,17 @@ pub(super) async fn check_own_address(address: &str) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Outcome, *};
+    use super::{super::CheckOutcome, *};
 
     #[test]
     fn clocks_may_differ_by_seconds_but_not_by_minutes() {
         let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
-        for (ahead, expected) in
-            [(0, Outcome::Ok), (30, Outcome::Ok), (31, Outcome::Warning), (600, Outcome::Failed)]
-        {
+        for (ahead, expected) in [
+            (0, CheckOutcome::Ok),
+            (30, CheckOutcome::Ok),
+            (31, CheckOutcome::Warning),
+            (600, CheckOutcome::Failed),
+        ] {
             let ahead = Duration::from_secs(ahead);
             assert_eq!(compare_clocks(String::new(), now + ahead, now).outcome, expected, "{ahead:?}");
             assert_eq!(compare_clocks(String::new(), now, now + ahead).outcome, expected, "{ahead:?}");

@@ -46,7 +46,7 @@ fn serve(listener: TcpListener, kit: &Kit, date: Option<u64>) -> JoinHandle<()> 
     })
 }
 
-fn outcome(checks: &[Check], what: &str) -> Outcome {
+fn outcome(checks: &[Check], what: &str) -> CheckOutcome {
     let check = checks.iter().find(|check| check.what.starts_with(what));
     check.unwrap_or_else(|| panic!("no check of {what} in {checks:#?}")).outcome
 }
@@ -60,7 +60,7 @@ async fn a_party_that_is_ready_passes() {
     let state = guard.path().join("state");
     let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), Some(&state), None).await;
     // Disks differ between machines.
-    let bad: Vec<_> = checks.iter().filter(|c| c.outcome != Outcome::Ok && c.what != "disk").collect();
+    let bad: Vec<_> = checks.iter().filter(|c| c.outcome != CheckOutcome::Ok && c.what != "disk").collect();
     assert!(bad.is_empty(), "{bad:#?}");
     for what in [
         "kit",
@@ -85,11 +85,14 @@ async fn a_server_that_is_away_or_somebody_else_is_told() {
     // The auxiliary's certificate is for another host; south's is for none: both refused by TLS.
     let wrong = serve(one, &Kit::open(&kits.join("auxiliary")).unwrap(), None);
     let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), None, None).await;
-    assert_eq!(outcome(&checks, "principal: TLS"), Outcome::Failed);
-    assert_eq!(outcome(&checks, "auxiliary: port"), Outcome::Failed);
+    assert_eq!(outcome(&checks, "principal: TLS"), CheckOutcome::Failed);
+    assert_eq!(outcome(&checks, "auxiliary: port"), CheckOutcome::Failed);
     assert!(!checks.iter().any(|check| check.what.ends_with("clock")), "nothing to compare");
     assert!(
-        checks.iter().filter(|check| check.outcome == Outcome::Failed).all(|check| check.advice.is_some())
+        checks
+            .iter()
+            .filter(|check| check.outcome == CheckOutcome::Failed)
+            .all(|check| check.advice.is_some())
     );
     wrong.abort();
 }
@@ -101,9 +104,9 @@ async fn a_server_of_another_provisioning_or_with_the_wrong_time_is_told() {
     let stranger = serve(one, &Kit::open(&foreign.join("principal")).unwrap(), None);
     let late = serve(two, &Kit::open(&own.join("auxiliary")).unwrap(), Some(784_111_777_000));
     let checks = super::checks(&Kit::open(&own.join("east")).unwrap(), None, None).await;
-    assert_eq!(outcome(&checks, "principal: TLS"), Outcome::Failed);
-    assert_eq!(outcome(&checks, "auxiliary: TLS"), Outcome::Ok);
-    assert_eq!(outcome(&checks, "auxiliary: clock"), Outcome::Failed);
+    assert_eq!(outcome(&checks, "principal: TLS"), CheckOutcome::Failed);
+    assert_eq!(outcome(&checks, "auxiliary: TLS"), CheckOutcome::Ok);
+    assert_eq!(outcome(&checks, "auxiliary: clock"), CheckOutcome::Failed);
     [stranger, late].iter().for_each(JoinHandle::abort);
 }
 
@@ -121,7 +124,7 @@ async fn the_same_certificate_holder_in_the_wrong_place_is_told() {
     let swapped = serve(one, &Kit::open(&out.join("auxiliary")).unwrap(), None);
     let checks = super::checks(&Kit::open(&out.join("west")).unwrap(), None, None).await;
     let tls = checks.iter().find(|check| check.what == "principal: TLS").unwrap();
-    assert!(tls.outcome == Outcome::Failed && tls.found.starts_with("auxiliary's certificate"), "{tls}");
+    assert!(tls.outcome == CheckOutcome::Failed && tls.found.starts_with("auxiliary's certificate"), "{tls}");
     swapped.abort();
 }
 
@@ -134,13 +137,13 @@ async fn a_server_that_cannot_listen_where_its_process_will_is_told() {
         let checks = super::checks(&Kit::open(&kits.join(party)).unwrap(), None, listen).await;
         checks.into_iter().find(|check| check.what.starts_with("own address")).unwrap()
     };
-    assert_eq!(own("principal", None).await.outcome, Outcome::Warning, "its own process may be there");
+    assert_eq!(own("principal", None).await.outcome, CheckOutcome::Warning, "its own process may be there");
     drop(taken);
-    assert_eq!(own("principal", None).await.outcome, Outcome::Ok);
+    assert_eq!(own("principal", None).await.outcome, CheckOutcome::Ok);
     let elsewhere = own("auxiliary", None).await;
-    assert_eq!(elsewhere.outcome, Outcome::Failed);
+    assert_eq!(elsewhere.outcome, CheckOutcome::Failed);
     assert!(elsewhere.advice.unwrap().contains("--listen"), "{elsewhere}");
-    assert_eq!(own("auxiliary", Some("127.0.0.1:0")).await.outcome, Outcome::Ok);
+    assert_eq!(own("auxiliary", Some("127.0.0.1:0")).await.outcome, CheckOutcome::Ok);
 }
 
 #[cfg(unix)]
@@ -151,20 +154,20 @@ async fn a_state_directory_that_others_can_read_or_nobody_can_write_is_told() {
     let open = parent.path().join("open");
     std::fs::create_dir(&open).unwrap();
     std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(outcome(&state::check(&open), "state directory"), Outcome::Failed);
+    assert_eq!(outcome(&state::check(&open), "state directory"), CheckOutcome::Failed);
     let file = parent.path().join("file");
     std::fs::write(&file, b"").unwrap();
-    assert_eq!(outcome(&state::check(&file), "state directory"), Outcome::Failed);
-    assert_eq!(outcome(&state::check(&parent.path().join("new/deep")), "state directory"), Outcome::Ok);
+    assert_eq!(outcome(&state::check(&file), "state directory"), CheckOutcome::Failed);
+    assert_eq!(outcome(&state::check(&parent.path().join("new/deep")), "state directory"), CheckOutcome::Ok);
 }
 
 #[test]
 fn certificates_near_their_end_are_worth_a_warning() {
     let (_guard, out) = kits("localhost:1", "localhost:2");
     let kit = Kit::open(&out.join("north")).unwrap();
-    assert_eq!(certificate(&kit, SystemTime::now()).outcome, Outcome::Ok);
+    assert_eq!(certificate(&kit, SystemTime::now()).outcome, CheckOutcome::Ok);
     assert_eq!(
         certificate(&kit, SystemTime::now() + SOON + Duration::from_secs(3 * 86_400)).outcome,
-        Outcome::Warning
+        CheckOutcome::Warning
     );
 }

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use secsv_federation::{ClientId, RoundId, RunDirectory, Weights};
 use secsv_protocol::{Client, ClientInput, PartyId, model_digest, role::Digest, test_set_digest};
 
-use super::{Network, NodeOptions, Values, await_values, ended, finish};
+use super::{NodeOptions, PartyNetwork, Values, await_values, ended, finish};
 use crate::{
     Error,
     consent::Question,
     kit::Kit,
     party::Party,
-    record::{Entry, FILE, Record},
+    record::{FILE, Record, SessionEntry},
 };
 
 /// What a client's process is told.
@@ -52,13 +52,17 @@ pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) ->
     let kit = Arc::new(kit);
     let node = &options.node;
     let party = Party::open(kit.clone(), &node.state, Some(files), None, |federation, journal| {
-        record.enter(&Entry::new(&kit, &journal.instance(), &input), &kit, options.again.as_deref())?;
+        record.enter(
+            &SessionEntry::new(&kit, &journal.instance(), &input),
+            &kit,
+            options.again.as_deref(),
+        )?;
         let seed = journal.seed().derive("client", position as u64);
         let mut client = Client::with_envelope_keys(federation.clone(), position, input, seed, keys);
         let first = client.start();
         Ok((client, first, Vec::new()))
     })?;
-    let network = Network::start(&party, &kit, node, &servers)?;
+    let network = PartyNetwork::start(&party, &kit, node, &servers)?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
     let values = finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))?;
     ended::wipe(&kit, &node.state, &values)?;

@@ -10,7 +10,7 @@ use secsv_protocol::{
     session::Session,
 };
 
-use super::{Network, NodeOptions, Values, await_values, finish};
+use super::{NodeOptions, PartyNetwork, Values, await_values, finish};
 use crate::{
     Error,
     journal::{self, Owner},
@@ -63,7 +63,7 @@ pub(super) fn say_again(
     dialled: &[PartyId],
 ) -> Result<Values, Error> {
     let party = open(kit, &options.state)?;
-    let network = Network::start(&party, kit, options, dialled)?;
+    let network = PartyNetwork::start(&party, kit, options, dialled)?;
     let values = await_values(&party, &network, |_| Some(values.to_vec()));
     finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))
 }

@@ -14,7 +14,7 @@ use secsv_protocol::{
     session::{Federation, Session},
 };
 
-use super::{Network, POLL_INTERVAL};
+use super::{POLL_INTERVAL, PartyNetwork};
 use crate::{
     Error,
     journal::TestRecord,
@@ -28,7 +28,7 @@ use secsv_evaluation::{
 /// Tests coalitions by asking the principal's role.
 pub(super) struct NetworkEvaluator<'a> {
     pub party: &'a Arc<Party<Principal>>,
-    pub network: &'a Network,
+    pub network: &'a PartyNetwork,
     pub session: Arc<Session>,
     pub results: Receiver<(u64, Vec<TestResult>)>,
     /// Tests of an earlier process, by what was asked.
@@ -41,13 +41,13 @@ pub(super) struct NetworkEvaluator<'a> {
 }
 
 /// Tests by what was asked, and the number of the next one.
-pub(super) type Known = (BTreeMap<Vec<u8>, VecDeque<Asked>>, u64);
+pub(super) type KnownTest = (BTreeMap<Vec<u8>, VecDeque<Asked>>, u64);
 
 /// A test's number, and what it found.
 type Asked = (u64, Option<Vec<TestResult>>);
 
 /// What an earlier process asked for and found.
-pub(super) fn known_tests(tests: Vec<TestRecord>) -> Result<Known, Error> {
+pub(super) fn known_tests(tests: Vec<TestRecord>) -> Result<KnownTest, Error> {
     let mut known: BTreeMap<Vec<u8>, VecDeque<_>> = BTreeMap::new();
     let mut next = 0;
     for TestRecord { test, request, result } in tests {

@@ -30,7 +30,7 @@ use crate::{
     Error,
     kit::Kit,
     party::Party,
-    status::{self, Phase, StatusPages},
+    status::{self, ProcessPhase, StatusPages},
     transport::{self, Identity, Listening},
 };
 
@@ -51,7 +51,7 @@ pub struct NodeOptions {
 }
 
 /// The network of a process.
-struct Network {
+struct PartyNetwork {
     runtime: Runtime,
     stop: Arc<AtomicBool>,
     /// Takes connections as long as it is there.
@@ -59,7 +59,7 @@ struct Network {
     _pages: Option<StatusPages>,
 }
 
-impl Network {
+impl PartyNetwork {
     /// Listens and dials.
     fn start<R: HostedRole>(
         party: &Arc<Party<R>>,
@@ -123,10 +123,10 @@ pub(crate) fn listen_address(kit: &Kit, told: Option<&str>) -> Option<String> {
 /// Waits for the values, and then until nobody needs this party any more.
 fn await_values<R: HostedRole>(
     party: &Party<R>,
-    network: &Network,
+    network: &PartyNetwork,
     values: impl Fn(&R) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, Error> {
-    party.board().phase(Phase::Running);
+    party.board().phase(ProcessPhase::Running);
     let values = loop {
         network.check()?;
         if let Some(values) = party.wait_for(POLL_INTERVAL, &values)? {
@@ -145,12 +145,12 @@ fn await_values<R: HostedRole>(
 /// Ends a party that has done its part, or was stopped.
 fn finish<R: HostedRole, T>(
     party: &Party<R>,
-    network: Network,
+    network: PartyNetwork,
     outcome: Result<T, Error>,
 ) -> Result<T, Error> {
     party.board().phase(match outcome {
-        Ok(_) | Err(Error::Stopped) => Phase::Finished,
-        Err(_) => Phase::Failed,
+        Ok(_) | Err(Error::Stopped) => ProcessPhase::Finished,
+        Err(_) => ProcessPhase::Failed,
     });
     if outcome.is_ok() {
         party.audit().end()?;

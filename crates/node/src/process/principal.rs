@@ -17,7 +17,7 @@ use secsv_protocol::{
 };
 
 use super::{
-    Network, NodeOptions, POLL_INTERVAL, Values, ended,
+    NodeOptions, POLL_INTERVAL, PartyNetwork, Values, ended,
     evaluator::{NetworkEvaluator, known_tests},
     finish,
 };
@@ -27,7 +27,7 @@ use crate::{
     journal::TestRecord,
     kit::Kit,
     party::{Party, local},
-    status::Phase,
+    status::ProcessPhase,
     transport::LinkState,
 };
 use secsv_evaluation::{
@@ -63,13 +63,13 @@ pub fn run_principal(
     }
     let (results, found) = mpsc::channel();
     let (party, Resumed { known, left_open }) = open(&kit, options, results)?;
-    let network = Network::start(&party, &kit, &options.node, &[])?;
+    let network = PartyNetwork::start(&party, &kit, &options.node, &[])?;
     let finished: Vec<_> = known.iter().filter(|t| t.result.is_some()).map(|t| t.test).collect();
     remind(&party, &finished);
     let (known, next_test) = known_tests(known)?;
     let outcome = (|| {
         let session = await_session(&party, &network)?;
-        party.board().phase(Phase::Running);
+        party.board().phase(ProcessPhase::Running);
         let needs_auxiliary = kit.session()?.settings.protocol != Protocol::Hesv;
         let mut attendance = Attendance::new(options.away_after, needs_auxiliary);
         let mut watch = || attendance.look(&party);
@@ -137,7 +137,7 @@ fn open(
 /// Writes the result down, and sends everybody the values.
 fn publish(
     party: &Arc<Party<Principal>>,
-    network: &Network,
+    network: &PartyNetwork,
     kit: &Kit,
     options: &PrincipalOptions,
     mut result: EvaluationResult,
@@ -162,7 +162,7 @@ fn tell_again(
     keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
 ) -> Result<EvaluationResult, Error> {
     let party = ended::open(kit, &options.node.state)?;
-    let network = Network::start(&party, kit, &options.node, &[])?;
+    let network = PartyNetwork::start(&party, kit, &options.node, &[])?;
     let outcome = read_result(&options.node.state).and_then(|result| {
         keep(&result)?;
         part(&party);
@@ -239,7 +239,7 @@ impl Attendance {
             return Ok(());
         }
         if awaited.is_empty() {
-            party.board().phase(Phase::Running);
+            party.board().phase(ProcessPhase::Running);
         } else {
             let parties = names(party, awaited.iter().copied());
             tracing::warn!(parties, "awaited: the run goes on when they are back");
@@ -266,7 +266,7 @@ fn remind(party: &Party<Principal>, finished: &[u64]) {
 }
 
 /// The agreement, once everybody has introduced themselves.
-fn await_session(party: &Party<Principal>, network: &Network) -> Result<Arc<Session>, Error> {
+fn await_session(party: &Party<Principal>, network: &PartyNetwork) -> Result<Arc<Session>, Error> {
     let mut said = Instant::now();
     loop {
         network.check()?;
@@ -292,7 +292,7 @@ fn account_for(party: &Party<Principal>, kit: &Kit, result: &mut EvaluationResul
 /// Tells everybody the values, and waits until everybody has them.
 fn deliver(
     party: &Arc<Party<Principal>>,
-    network: &Network,
+    network: &PartyNetwork,
     result: &EvaluationResult,
     patience: Duration,
 ) -> Result<(), Error> {

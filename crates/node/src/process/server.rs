@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use secsv_federation::skip::SkipMode;
 use secsv_protocol::{Auxiliary, PartyId, decryptors::Protocol, role::Effects};
 
-use super::{Network, NodeOptions, Values, await_values, ended, finish};
+use super::{NodeOptions, PartyNetwork, Values, await_values, ended, finish};
 use crate::{
     Error,
     kit::Kit,
@@ -33,7 +33,7 @@ pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<Values, Error> {
             }
             Ok((auxiliary, Effects::default(), Vec::new()))
         })?;
-    let network = Network::start(&party, &kit, options, &[PartyId::Principal])?;
+    let network = PartyNetwork::start(&party, &kit, options, &[PartyId::Principal])?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
     let values = values.and_then(|bytes| Values::decode(&bytes)).and_then(|values| {
         confirm(&party, &kit, &values)?;

@@ -38,7 +38,7 @@ fn another_session_over_the_same_samples_needs_a_word() {
     let file = directory.path().join(FILE);
     let enter = |kit: &Kit, state: u8, input: &ClientInput, again: Option<&str>| {
         let record = Record::open(&file).unwrap();
-        record.enter(&Entry::new(kit, &[state; 16], input), kit, again)
+        record.enter(&SessionEntry::new(kit, &[state; 16], input), kit, again)
     };
     let (first, second) = (kit(&directory, "first", "secsv"), kit(&directory, "second", "secretsv"));
     let (samples, changed) = (input(&[3.0, 4.0], 0.5), input(&[4.0, 5.0, 6.0], 0.25));
@@ -63,7 +63,7 @@ fn another_session_over_the_same_samples_needs_a_word() {
 fn what_another_session_adds_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let kit = kit(&directory, "kits", "secsv");
-    let [same, other] = [0.5, 0.25].map(|weight| Entry::new(&kit, &[1; 16], &input(&[3.0], weight)));
+    let [same, other] = [0.5, 0.25].map(|weight| SessionEntry::new(&kit, &[1; 16], &input(&[3.0], weight)));
     assert!(same.adds(&same, 1).contains("the same clients read about them again"));
     assert!(same.adds(&other, 1).contains("under more models"));
     assert_ne!((same.models, &same.samples), (other.models, &String::new()));
@@ -73,7 +73,7 @@ fn what_another_session_adds_is_said() {
 fn a_record_that_cannot_be_kept_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let kit = kit(&directory, "kits", "secsv");
-    let entry = Entry::new(&kit, &[1; 16], &input(&[3.0], 0.5));
+    let entry = SessionEntry::new(&kit, &[1; 16], &input(&[3.0], 0.5));
     let nowhere = directory.path().join("no/such/place");
     let error = Record::open(&nowhere).unwrap().enter(&entry, &kit, None).unwrap_err();
     assert!(error.to_string().contains("--record FILE") && error.is_bad_input(), "{error}");

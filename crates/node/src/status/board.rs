@@ -15,7 +15,7 @@ use crate::kit::Kit;
 /// What a process is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
+pub enum ProcessPhase {
     /// It reads its journal, or waits for others to come.
     Starting,
     /// Tests run.
@@ -28,7 +28,7 @@ pub enum Phase {
     Failed,
 }
 
-impl Phase {
+impl ProcessPhase {
     pub(super) const ALL: [Self; 5] =
         [Self::Starting, Self::Running, Self::Paused, Self::Finished, Self::Failed];
 
@@ -46,7 +46,7 @@ impl Phase {
 
 /// Written by the driver, read by the pages. Every call is short and takes one lock.
 pub struct Board {
-    state: Mutex<State>,
+    state: Mutex<BoardState>,
     own: String,
     federation: String,
     protocol: String,
@@ -55,11 +55,11 @@ pub struct Board {
     started: Instant,
 }
 
-struct State {
-    phase: Phase,
+struct BoardState {
+    phase: ProcessPhase,
     awaited: Vec<String>,
     peers: BTreeMap<PartyId, Peer>,
-    rounds: BTreeMap<RoundId, Round>,
+    rounds: BTreeMap<RoundId, OpenRound>,
     /// Tests done since this process asked for the first, and when that was: what time left is estimated from.
     pace: Option<(Instant, usize)>,
 }
@@ -74,7 +74,7 @@ struct Peer {
 }
 
 #[derive(Default)]
-struct Round {
+struct OpenRound {
     asked: usize,
     done: usize,
     open: BTreeSet<Coalition>,
@@ -92,7 +92,7 @@ pub struct Status {
     /// The digest of the federation file.
     pub digest: String,
     /// What the process does.
-    pub phase: Phase,
+    pub phase: ProcessPhase,
     /// Who is awaited, if nothing can go on without.
     pub awaited: Vec<String>,
     /// Since the process started.
@@ -165,8 +165,8 @@ impl Board {
             let (sent, received, refused) = ((0, 0), (0, 0), (0, None));
             Peer { name, since: None, connections: 0, sent, received, refused }
         };
-        let state = State {
-            phase: Phase::Starting,
+        let state = BoardState {
+            phase: ProcessPhase::Starting,
             awaited: Vec::new(),
             peers: names.into_iter().map(|(party, name)| (party, peer(name))).collect(),
             rounds: BTreeMap::new(),
@@ -180,7 +180,7 @@ impl Board {
         Self { digest, ..self }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BoardState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -249,10 +249,10 @@ impl Board {
     }
 
     /// What the process does now.
-    pub fn phase(&self, phase: Phase) {
+    pub fn phase(&self, phase: ProcessPhase) {
         let mut state = self.state();
         state.phase = phase;
-        if phase != Phase::Paused {
+        if phase != ProcessPhase::Paused {
             state.awaited.clear();
         }
     }
@@ -264,7 +264,7 @@ impl Board {
             .iter()
             .map(|party| state.peers.get(party).map_or_else(|| party.to_string(), |peer| peer.name.clone()))
             .collect();
-        state.phase = Phase::Paused;
+        state.phase = ProcessPhase::Paused;
     }
 
     /// How it is now.
@@ -292,10 +292,10 @@ impl Board {
     }
 }
 
-impl State {
+impl BoardState {
     /// Who is awaited: nothing begins before everybody has come once.
     fn awaited(&self) -> Vec<String> {
-        if self.phase != Phase::Starting || !self.awaited.is_empty() {
+        if self.phase != ProcessPhase::Starting || !self.awaited.is_empty() {
             return self.awaited.clone();
         }
         self.peers.values().filter(|peer| peer.connections == 0).map(|peer| peer.name.clone()).collect()
@@ -303,7 +303,7 @@ impl State {
 
     fn time_left(&self) -> Option<Duration> {
         let open: usize = self.rounds.values().map(|round| round.asked.saturating_sub(round.done)).sum();
-        let (since, done) = self.pace.filter(|(_, done)| *done > 0 && self.phase == Phase::Running)?;
+        let (since, done) = self.pace.filter(|(_, done)| *done > 0 && self.phase == ProcessPhase::Running)?;
         Some(since.elapsed().mul_f64(open as f64 / done as f64))
     }
 }
@@ -343,7 +343,7 @@ pub(super) mod tests {
         board.sent(PartyId::Client(0), 10);
         board.sent(PartyId::Client(0), 5);
         board.received(PartyId::Auxiliary, 7);
-        board.phase(Phase::Running);
+        board.phase(ProcessPhase::Running);
         for bits in 1..=3 {
             board.asked(RoundId(2), Coalition::from_bits(bits));
         }
@@ -354,7 +354,7 @@ pub(super) mod tests {
     #[test]
     fn what_is_written_can_be_read() {
         let status = board().status();
-        assert_eq!(status.phase, Phase::Running);
+        assert_eq!(status.phase, ProcessPhase::Running);
         let [auxiliary, north] = &status.peers[..] else { panic!("two peers") };
         assert_eq!(
             (auxiliary.connected_since, auxiliary.received_bytes, auxiliary.received_frames),
@@ -374,16 +374,19 @@ pub(super) mod tests {
         board.disconnected(PartyId::Client(0));
         board.paused_for(&[PartyId::Client(0)]);
         let status = board.status();
-        assert_eq!((status.phase, &status.awaited[..]), (Phase::Paused, &["north<&\"".to_owned()][..]));
+        assert_eq!(
+            (status.phase, &status.awaited[..]),
+            (ProcessPhase::Paused, &["north<&\"".to_owned()][..])
+        );
         assert_eq!((status.peers[1].connected_since, status.seconds_left), (None, None));
-        board.phase(Phase::Running);
+        board.phase(ProcessPhase::Running);
         assert!(board.status().awaited.is_empty());
     }
 
     #[test]
     fn tests_done_before_a_restart_count_but_set_no_pace() {
         let board = Board::of("principal".into(), "f".into(), "secsv".into(), vec![], vec![]);
-        board.phase(Phase::Running);
+        board.phase(ProcessPhase::Running);
         board.asked(RoundId(1), Coalition::from_bits(1));
         board.was_done(RoundId(1), Coalition::from_bits(1));
         board.was_done(RoundId(1), Coalition::from_bits(2));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{PeerStatus, Phase, Status};
+use super::{PeerStatus, ProcessPhase, Status};
 
 /// The metrics page.
 pub(super) fn metrics(status: &Status) -> String {
@@ -17,8 +17,8 @@ pub(super) fn metrics(status: &Status) -> String {
         "Since the process started",
         [(&[][..], status.uptime_seconds)],
     );
-    let phases =
-        Phase::ALL.map(|phase| ([("phase", phase.name())], f64::from(u8::from(phase == status.phase))));
+    let phases = ProcessPhase::ALL
+        .map(|phase| ([("phase", phase.name())], f64::from(u8::from(phase == status.phase))));
     let phases = phases.iter().map(|(label, value)| (&label[..], *value));
     family(&mut text, "secsv_phase", "gauge", "1 for what the process does", phases);
     if let Some(left) = status.seconds_left {

@@ -9,5 +9,5 @@ mod serve;
 
 #[cfg(test)]
 pub(crate) use board::tests::board;
-pub use board::{Board, PeerStatus, Phase, RoundStatus, Status};
+pub use board::{Board, PeerStatus, ProcessPhase, RoundStatus, Status};
 pub use serve::{StatusPages, serve};

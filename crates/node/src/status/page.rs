@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{PeerStatus, Phase, RoundStatus, Status};
+use super::{PeerStatus, ProcessPhase, RoundStatus, Status};
 use crate::kit::date;
 
 const STYLE: &str = "
@@ -29,7 +29,7 @@ pub(super) fn page(status: &Status) -> Markup {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                @if !matches!(status.phase, Phase::Finished | Phase::Failed) {
+                @if !matches!(status.phase, ProcessPhase::Finished | ProcessPhase::Failed) {
                     meta http-equiv="refresh" content="5";
                 }
                 title { (status.party) ": " (status.phase.name()) }
@@ -154,7 +154,7 @@ mod tests {
             assert!(text.contains(expected), "{expected} in {text}");
         }
         assert!(!text.contains("<&"), "{text}");
-        let finished = Status { phase: Phase::Finished, ..board().status() };
+        let finished = Status { phase: ProcessPhase::Finished, ..board().status() };
         assert!(!page(&finished).into_string().contains("refresh"), "nothing changes any more");
     }
 

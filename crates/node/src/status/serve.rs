@@ -28,7 +28,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use super::{Board, Phase, metrics::metrics, page::page};
+use super::{Board, ProcessPhase, metrics::metrics, page::page};
 
 /// How long a visitor may take to ask, and how long to ask and be answered.
 const ASKING: Duration = Duration::from_secs(5);
@@ -112,7 +112,7 @@ fn is_own(own: IpAddr, host: &str) -> bool {
 
 async fn health(State(board): State<Arc<Board>>) -> impl IntoResponse {
     let phase = board.status().phase;
-    let code = if phase == Phase::Failed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let code = if phase == ProcessPhase::Failed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (code, format!("{}\n", phase.name()))
 }
 
@@ -158,7 +158,7 @@ mod tests {
             assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(expected), "{path}: {answer}");
         }
         assert!(get_page(pages.address, "/else").await.starts_with("HTTP/1.1 404"));
-        board.phase(Phase::Failed);
+        board.phase(ProcessPhase::Failed);
         assert!(get_page(pages.address, "/healthz").await.starts_with("HTTP/1.1 503"));
         let address = pages.address;
         drop(pages);

@@ -7,7 +7,7 @@ use secsv_protocol::message::Kind;
 
 use crate::{
     Fingerprint,
-    audit::{AuditDefect, Direction, Entry, Event, Frame, Reader},
+    audit::{AuditDefect, Direction, Event, Frame, LogEntry, LogReader},
 };
 
 /// The entries that could be read.
@@ -15,7 +15,7 @@ pub(super) struct ReadLog {
     pub(super) file: PathBuf,
     pub(super) party: Option<String>,
     pub(super) federation: Option<Fingerprint>,
-    entries: Vec<(usize, Entry)>,
+    entries: Vec<(usize, LogEntry)>,
     pub(super) lines: usize,
 }
 
@@ -23,7 +23,7 @@ impl ReadLog {
     pub(super) fn read(file: &Path, bytes: &[u8], findings: &mut Vec<Finding>) -> Self {
         let mut log =
             Self { file: file.to_owned(), party: None, federation: None, entries: Vec::new(), lines: 0 };
-        let mut reader = Reader::new();
+        let mut reader = LogReader::new();
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
             log.lines += 1;
             let number = log.lines;
@@ -38,7 +38,7 @@ impl ReadLog {
             }
         }
         match log.entries.first() {
-            Some((1, Entry { event: Event::Start { party, federation, .. }, .. })) => {
+            Some((1, LogEntry { event: Event::Start { party, federation, .. }, .. })) => {
                 (log.party, log.federation) = (Some(party.clone()), Some(*federation));
             }
             // A first line that was changed has been told already.
@@ -60,7 +60,7 @@ impl ReadLog {
     }
 
     pub(super) fn result(&self) -> Option<(usize, &Event)> {
-        let is_result = |(_, entry): &&(usize, Entry)| matches!(entry.event, Event::Result { .. });
+        let is_result = |(_, entry): &&(usize, LogEntry)| matches!(entry.event, Event::Result { .. });
         self.entries.iter().find(is_result).map(|(line, entry)| (*line, &entry.event))
     }
 
