@@ -8,22 +8,20 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, share::split};
+use secsv_evaluation::{
+    Envelope, client_inputs,
+    in_process::{InProcess, Interceptor},
+};
 use secsv_federation::{Coalition, RoundId, SampleSet, Tensor, TestSet};
 use secsv_protocol::{
-    ClientInput, Envelope, PartyId, Preset, TestRequest,
+    ClientInput, PartyId, Preset, TestRequest,
     decryptors::Protocol,
     message::Kind,
     session::{Federation, Matmul, Settings, typical_costs},
 };
-use secsv_runtime::{
-    client_inputs,
-    world::{Interceptor, World},
-};
 use secsv_training::{DatasetSource, ModelKind};
 use support::{Trained, Training};
 
-/// No less than what a frame has behind its content: label and tag.
-const OVERHEAD: usize = 128;
 /// Bytes of an element of the small field.
 const ELEMENT: usize = 5;
 
@@ -48,8 +46,7 @@ struct Listener(Arc<Mutex<Heard>>);
 impl Interceptor for Listener {
     fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
         if (envelope.from, envelope.to) == (PartyId::Client(0), PartyId::Auxiliary) {
-            let content = &envelope.bytes[..envelope.bytes.len().saturating_sub(OVERHEAD)];
-            self.0.lock().unwrap().push((envelope.kind, content.to_vec()));
+            self.0.lock().unwrap().push((envelope.kind, envelope.content.clone()));
         }
         vec![envelope]
     }
@@ -71,7 +68,7 @@ fn sent(trained: &Trained, inputs: Vec<ClientInput>) -> Heard {
     let listener = Box::new(Listener(Arc::clone(&heard)));
     let costs = Some(typical_costs(settings.preset));
     let seed = Seed::from_bytes([3; 32]);
-    let mut world = World::new(&Arc::new(federation.unwrap()), inputs, costs, &seed, listener);
+    let mut world = InProcess::new(&Arc::new(federation.unwrap()), inputs, costs, &seed, listener);
     let request = TestRequest::new(RoundId(1), Coalition::first(2), SampleSet::all(samples));
     world.run(vec![request], |_, _| Ok(Vec::new())).unwrap();
     heard.lock().unwrap().clone()

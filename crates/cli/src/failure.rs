@@ -47,9 +47,10 @@ pub fn is_bad_input(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<BadInput>()
             || cause.downcast_ref().is_some_and(secsv_federation::Error::is_bad_input)
-            || cause.downcast_ref().is_some_and(secsv_runtime::Error::is_bad_input)
-            || cause.downcast_ref().is_some_and(secsv_runtime::kit::KitError::is_bad_input)
-            || cause.is::<secsv_runtime::verify::VerifyError>()
+            || cause.downcast_ref().is_some_and(secsv_evaluation::Error::is_bad_input)
+            || cause.downcast_ref().is_some_and(secsv_node::Error::is_bad_input)
+            || cause.downcast_ref().is_some_and(secsv_node::kit::KitError::is_bad_input)
+            || cause.is::<secsv_node::verify::VerifyError>()
             || cause.downcast_ref().is_some_and(secsv_training::TrainingError::is_bad_input)
     })
 }
@@ -65,7 +66,7 @@ mod tests {
     #[test]
     fn every_cause_is_in_the_message_once() {
         let source = || io::Error::other("disk on fire");
-        let ends_with_cause = secsv_runtime::Error::System { what: "a thread", source: source() };
+        let ends_with_cause = secsv_node::Error::System { what: "a thread", source: source() };
         let error = anyhow::Error::from(ends_with_cause).context("run");
         assert_eq!(message(&error), "run: a thread: disk on fire");
         let error = Err::<(), _>(source()).context("a.json: cannot be written").unwrap_err();

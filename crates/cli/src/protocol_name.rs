@@ -1,8 +1,8 @@
 //! The protocols by the names that the command line and results have for them.
 
 use clap::{ValueEnum, builder::PossibleValue};
+use secsv_evaluation::EvaluationResult;
 use secsv_protocol::decryptors::Protocol;
-use secsv_runtime::EvaluationResult;
 
 /// How models are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ const SPEAKERS: [&str; 5] = [
     "crates/protocol/src/decryptors",
     "crates/cli/src/report",
     "crates/cli/src/commands/plan",
-    "crates/runtime/src/kit",
+    "crates/node/src/kit",
 ];
 
 fn sources(path: &Path, found: &mut Vec<PathBuf>) {
@@ -56,7 +56,7 @@ fn nothing_claims_what_attacks_have_refuted() {
     for file in &said {
         assert!(!read(file).contains(VERDICT), "{}: {VERDICT:?}", file.display());
     }
-    for name in ["protocol", "runtime", "cli"] {
+    for name in ["protocol", "evaluation", "node", "cli"] {
         sources(&root.join("crates").join(name).join("src"), &mut said);
     }
     assert!(said.len() > 100, "{} files", said.len());

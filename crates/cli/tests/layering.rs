@@ -9,16 +9,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("he", &["algebra"]),
     ("protocol", &["federation", "algebra", "he"]),
     ("shapley", &["federation"]),
-    ("runtime", &["protocol", "shapley", "federation"]),
-    ("attacks", &["runtime", "shapley", "federation", "training", "protocol", "he", "algebra"]),
-    ("cli", &["runtime", "shapley", "federation", "training", "protocol", "he", "algebra"]),
+    ("evaluation", &["protocol", "shapley", "federation"]),
+    ("node", &["evaluation", "protocol", "shapley", "federation"]),
+    ("attacks", &["evaluation", "shapley", "federation", "training", "protocol", "he", "algebra"]),
+    ("cli", &["evaluation", "node", "shapley", "federation", "training", "protocol", "he", "algebra"]),
 ];
 
 /// Libraries that one crate alone may name.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("he", &["fhe", "fhe-math", "fhe-traits", "tfhe-ntt"]),
     ("training", &["candle-core", "candle-nn"]),
-    ("runtime", &["tokio", "tonic", "axum", "hyper", "rustls", "rcgen", "redb"]),
+    ("node", &["tokio", "axum", "hyper", "rustls", "rcgen", "redb"]),
 ];
 
 fn normal_dependencies() -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>> {

@@ -5,9 +5,6 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use crate::error::CodecError;
 
-/// Bytes that whoever frames content may append without moving it.
-pub(crate) const FRAME_ROOM: usize = 73;
-
 /// Writes content.
 #[derive(Default)]
 pub(crate) struct Writer {
@@ -21,9 +18,9 @@ impl From<Vec<u8>> for Writer {
 }
 
 impl Writer {
-    /// For content of about this many bytes and a frame's label behind it.
+    /// For content of about this many bytes.
     pub(crate) fn with_room(bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes + FRAME_ROOM) }
+        Self { bytes: Vec::with_capacity(bytes) }
     }
 
     pub(crate) fn finish(self) -> Vec<u8> {

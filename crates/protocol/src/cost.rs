@@ -39,7 +39,7 @@ use crate::{
     session::{Federation, Session},
 };
 pub(crate) use memory::open_rounds;
-pub use rehearsal::{rehearse_activation, rehearse_frame, rehearse_labels, rehearse_sharing, rehearse_sum};
+pub use rehearsal::{rehearse_activation, rehearse_labels, rehearse_sharing, rehearse_sum};
 use tally::Tally;
 pub use tally::{LayerWork, Work};
 

@@ -9,18 +9,6 @@ use crate::{PartyId, kind::Kind};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Bytes that are no frame, or whose tag does not fit them.
-    #[error("{from} to {to}: {kind} damaged on the way: {why}")]
-    Damaged {
-        /// Who sent them.
-        from: PartyId,
-        /// Who got them.
-        to: PartyId,
-        /// Which message they were to be.
-        kind: Kind,
-        /// What is wrong.
-        why: FrameDefect,
-    },
     /// A message whose content does not decode.
     #[error("{kind} from {from}: {why}")]
     Malformed {
@@ -48,12 +36,6 @@ pub enum Error {
         from: PartyId,
         /// Which message.
         kind: Kind,
-    },
-    /// Parties that do not belong to the same session.
-    #[error("{from} belongs to another session or speaks another version")]
-    Incompatible {
-        /// Who sent it.
-        from: PartyId,
     },
     /// A number outside the range that was agreed on for a layer.
     #[error(
@@ -142,8 +124,6 @@ impl Error {
             Self::Malformed { .. }
                 | Self::Unexpected { .. }
                 | Self::Second { .. }
-                | Self::Damaged { .. }
-                | Self::Incompatible { .. }
                 | Self::Ranges { .. }
                 | Self::Envelope { .. }
         )
@@ -154,9 +134,8 @@ impl Error {
         match self {
             Self::Malformed { from, kind, .. }
             | Self::Unexpected { from, kind, .. }
-            | Self::Second { from, kind }
-            | Self::Damaged { from, kind, .. } => Some((from, kind, self)),
-            Self::Incompatible { from } | Self::Ranges { from, .. } => Some((from, Kind::ClientHello, self)),
+            | Self::Second { from, kind } => Some((from, kind, self)),
+            Self::Ranges { from, .. } => Some((from, Kind::ClientHello, self)),
             Self::Envelope { from, .. } => Some((from, Kind::SealedClientKeys, self)),
             _ => None,
         }
@@ -196,27 +175,6 @@ pub enum KeyDefect {
     /// The servers hold different ones.
     #[error("is not the same at both servers")]
     Different,
-}
-
-/// What is wrong with a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FrameDefect {
-    /// Too short, or of another length than it says.
-    #[error("its length is not what it says")]
-    Length,
-    /// The tag is not that of the content.
-    #[error("its tag does not fit its content")]
-    Tag,
-    /// It names another sender or receiver than the link it came by.
-    #[error("it is addressed to another link")]
-    Link,
-    /// It is too far ahead of what arrived before.
-    #[error("too many messages before it are missing")]
-    Gap,
-    /// No such message.
-    #[error("it is of another kind")]
-    Kind,
 }
 
 /// Why content does not decode.

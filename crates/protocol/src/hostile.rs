@@ -11,28 +11,11 @@ use secsv_algebra::{Field, Prg, Ring64, Seed};
 use crate::{
     CodecError, Error, PartyId,
     codec::{Reader, Writer, pack, unpack},
-    frame::{Envelope, Links},
-    message::Kind,
-    role::Incoming,
     sealed::EnvelopeKeys,
     session::{Federation, Session},
 };
 
 type Outcome = Result<Vec<u8>, CodecError>;
-
-/// An honest frame.
-pub fn honest_frame() -> Vec<u8> {
-    Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, Kind::LabelShare, vec![7; 50]).bytes
-}
-
-/// Opens a frame and puts its content into one again.
-pub fn frame(bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let mut links = Links::new(PartyId::Principal, [1; 16]);
-    let (from, to, kind) = (PartyId::Client(0), PartyId::Principal, Kind::LabelShare);
-    let due = links.open(Envelope { from, to, kind, bytes: bytes.to_vec() })?;
-    let Some(Incoming { kind, content, .. }) = due.into_iter().next() else { return Ok(bytes.to_vec()) };
-    Ok(Links::new(PartyId::Client(0), [1; 16]).seal(PartyId::Principal, kind, content).bytes)
-}
 
 /// A set of samples.
 pub fn sample_set(bytes: &[u8]) -> Outcome {

@@ -33,7 +33,6 @@ mod early;
 mod error;
 pub mod exposure;
 mod first_layer_batch;
-mod frame;
 mod hesv;
 #[doc(hidden)]
 pub mod hostile;
@@ -59,8 +58,7 @@ pub mod views;
 pub use auxiliary::Auxiliary;
 pub use client::{Client, ClientInput, model_digest, own_right, test_set_digest};
 pub use early::MAX_EARLY_BYTES;
-pub use error::{CodecError, Error, FrameDefect, KeyDefect};
-pub use frame::{Envelope, Links};
+pub use error::{CodecError, Error, KeyDefect};
 pub use message::{Counted, Recount};
 pub use party::PartyId;
 pub use principal::{Assignment, Principal, TestRequest, TestResult};

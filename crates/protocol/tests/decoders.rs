@@ -93,11 +93,6 @@ mod tests {
     /// Room for what the harness itself takes meanwhile.
     const SMALL: usize = 64 << 10;
 
-    #[test]
-    fn frame() {
-        attack(&hostile::honest_frame(), SMALL, hostile::frame);
-    }
-
     /// A target for every kind of message, by the reader that its receiver reads it with.
     #[test]
     fn messages() {

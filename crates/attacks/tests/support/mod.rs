@@ -8,6 +8,7 @@ use std::{
 
 use nalgebra::DMatrix;
 use secsv_attacks::{ClientView, directory::Directory, linear::correlation, operators::numbers};
+use secsv_evaluation::{EvaluationSettings, SecureEvaluator, evaluate};
 use secsv_federation::{RunDirectory, Weights};
 use secsv_protocol::{
     Preset, Program, Seed,
@@ -15,7 +16,6 @@ use secsv_protocol::{
     exposure::{Can, Exposure},
     session::{Federation, Matmul, Settings, typical_costs},
 };
-use secsv_runtime::{EvaluationSettings, SecureEvaluator, evaluate};
 use secsv_training::{Dataset, DatasetSource, LoadOptions, ModelKind, Recipe, Split, train};
 use tempfile::TempDir;
 

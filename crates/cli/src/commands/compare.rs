@@ -3,8 +3,8 @@
 use std::{fmt::Write as _, path::PathBuf};
 
 use clap::Args;
+use secsv_evaluation::{EvaluationResult, EvaluationSettings};
 use secsv_federation::{RunDirectory, skip::SkipMode};
-use secsv_runtime::{EvaluationResult, EvaluationSettings};
 use serde::Serialize;
 
 use super::protocols::{EncryptionArgs, evaluate_run};

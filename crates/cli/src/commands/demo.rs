@@ -5,8 +5,8 @@ use std::{path::PathBuf, time::Instant};
 
 use anyhow::Result;
 use clap::Args;
+use secsv_evaluation::{EvaluationResult, EvaluationSettings};
 use secsv_federation::{ClientId, RunDirectory};
-use secsv_runtime::{EvaluationResult, EvaluationSettings};
 use secsv_training::{DatasetSource, Fault, LoadOptions, ModelKind, Recipe, Split, train};
 use serde::Serialize;
 

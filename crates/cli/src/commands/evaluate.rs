@@ -7,8 +7,8 @@ use std::{
 };
 
 use clap::Args;
+use secsv_evaluation::{EvaluationResult, EvaluationSettings, SecurityResult, views::check_target};
 use secsv_federation::RunDirectory;
-use secsv_runtime::{EvaluationResult, EvaluationSettings, SecurityResult, views::check_target};
 
 use super::{
     protocols::{EncryptionArgs, evaluate_with_views},
@@ -78,7 +78,7 @@ fn check_views(protocol: ProtocolName, directory: &Path) -> anyhow::Result<()> {
         let expected = "a protocol with parties: secsv, hesv or secretsv";
         return Err(BadInput { setting: "--views", expected, found: "nssv".to_owned() }.into());
     }
-    Ok(check_target(directory).map_err(secsv_runtime::Error::from)?)
+    Ok(check_target(directory).map_err(secsv_evaluation::Error::from)?)
 }
 
 fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {
@@ -91,7 +91,7 @@ fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {
     let mut settings = args.valuation.settings();
     settings.estimator.stop.elapsed = elapsed;
     settings.verify_skip = args.verify_skip;
-    settings.estimator.check().map_err(secsv_runtime::Error::from)?;
+    settings.estimator.check().map_err(secsv_evaluation::Error::from)?;
     Ok(settings)
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use secsv_federation::ClientId;
-use secsv_runtime::kit::generate_keys;
+use secsv_node::kit::generate_keys;
 
 use crate::{failure::BadInput, output::Format};
 

@@ -3,11 +3,13 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
+use secsv_evaluation::EvaluationResult;
 use secsv_federation::RunDirectory;
-use secsv_runtime::{
-    EvaluationResult,
+use secsv_node::{
     kit::{Address, Kit},
-    node::{ClientOptions, NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
+    process::{
+        ClientOptions, NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal,
+    },
 };
 
 use super::evaluate::table;
@@ -105,9 +107,9 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
     let options = PrincipalOptions { node, away_after, wait_to_deliver: DELIVERY };
     let bar = ProgressReport::new("coalitions", 0);
-    let observe = |progress: secsv_runtime::Progress| {
+    let observe = |progress: secsv_evaluation::Progress| {
         bar.advance(progress.tested as u64, progress.asked as u64);
-        let secsv_runtime::Progress { round, tested, asked } = progress;
+        let secsv_evaluation::Progress { round, tested, asked } = progress;
         tracing::info!(round = round.0, tested, asked, "tested");
     };
     let mut written = Ok(());

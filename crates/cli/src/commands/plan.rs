@@ -9,8 +9,8 @@ use clap::{
     Args,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
+use secsv_evaluation::Plan;
 use secsv_federation::{RunDirectory, skip::SkipMode};
-use secsv_runtime::Plan;
 use secsv_shapley::Method;
 
 use super::protocols::EncryptionArgs;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use secsv_runtime::{
+use secsv_node::{
     consent::Question,
     kit::Kit,
-    preflight::{Outcome, preflight},
+    preflight::{CheckOutcome, preflight},
 };
 
 use super::parties::check_listen;
@@ -48,7 +48,7 @@ pub fn run(args: &PreflightArgs, format: Format) -> anyhow::Result<()> {
         Format::Json => println!("{}", serde_json::to_string(&checks)?),
         Format::Text => checks.iter().for_each(|check| println!("{check}")),
     }
-    match checks.iter().filter(|check| check.outcome == Outcome::Failed).count() {
+    match checks.iter().filter(|check| check.outcome == CheckOutcome::Failed).count() {
         0 => Ok(()),
         failed => Err(NotReady { failed }.into()),
     }

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use clap::Args;
 use rand::{TryRngCore, rngs::OsRng};
+use secsv_evaluation::{
+    ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, SecureEvaluator, evaluate,
+    in_process::Honest,
+};
 use secsv_federation::{CollectiveTestSet, RunDirectory, skip::SkipMode};
 use secsv_protocol::{
     Preset, Seed,
     decryptors::Protocol,
     session::{Matmul, Settings, typical_costs},
-};
-use secsv_runtime::{
-    ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, SecureEvaluator, evaluate,
-    world::Honest,
 };
 use secsv_shapley::Method;
 use serde::Serialize;
@@ -77,7 +77,7 @@ pub fn evaluate_with_views(
     views: Option<&Path>,
 ) -> anyhow::Result<EvaluationResult> {
     let bar = ProgressReport::new("coalitions", 0);
-    let observe = |progress: secsv_runtime::Progress| {
+    let observe = |progress: secsv_evaluation::Progress| {
         #[derive(Serialize)]
         struct TestedNote {
             event: &'static str,
@@ -85,7 +85,7 @@ pub fn evaluate_with_views(
             tested: usize,
             asked: usize,
         }
-        let secsv_runtime::Progress { round, tested, asked } = progress;
+        let secsv_evaluation::Progress { round, tested, asked } = progress;
         bar.advance(tested as u64, asked as u64);
         bar.note(format!("round {round}"), &TestedNote { event: "tested", round: round.0, tested, asked });
     };
@@ -126,7 +126,7 @@ pub fn check_estimator(settings: &EvaluationSettings) -> Result<(), BadInput> {
 fn nssv(
     run: &RunDirectory,
     settings: &EvaluationSettings,
-    observe: impl FnMut(secsv_runtime::Progress),
+    observe: impl FnMut(secsv_evaluation::Progress),
 ) -> anyhow::Result<EvaluationResult> {
     let test_set = CollectiveTestSet::read(run)?;
     Ok(if settings.method.needs_cumulative_models() {

@@ -4,8 +4,8 @@ use std::{path::PathBuf, time::SystemTime};
 
 use clap::Args;
 use secsv_federation::RunDirectory;
+use secsv_node::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
 use secsv_protocol::exposure::NO_AGGREGATOR;
-use secsv_runtime::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
 
 use super::{
     protocols::{EncryptionArgs, check_estimator},
@@ -74,7 +74,7 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
         });
     }
     let evaluation = args.valuation.settings();
-    evaluation.estimator.check().map_err(secsv_runtime::Error::from)?;
+    evaluation.estimator.check().map_err(secsv_evaluation::Error::from)?;
     check_estimator(&evaluation)?;
     let session = SessionSpec::new(
         args.encryption.settings(protocol, evaluation.skip, evaluation.method)?,

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use clap::Args;
-use secsv_runtime::EvaluationResult;
+use secsv_evaluation::EvaluationResult;
 
 use crate::{failure::BadInput, output::Format, output_file, report::render};
 

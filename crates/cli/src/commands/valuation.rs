@@ -1,8 +1,8 @@
 //! How values are computed from tests: what `evaluate` and `provision` have in common.
 
 use clap::Args;
+use secsv_evaluation::EvaluationSettings;
 use secsv_federation::skip::SkipMode;
-use secsv_runtime::EvaluationSettings;
 use secsv_shapley::{EstimatorSettings, Method, StopRule};
 
 /// Arguments about skipping and estimating.

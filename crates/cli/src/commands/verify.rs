@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use secsv_runtime::verify::{Verification, verify};
+use secsv_node::verify::{Verification, verify};
 
 use crate::output::Format;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use secsv_federation::{ClientId, RoundId};
 
-use secsv_runtime::EvaluationResult;
+use secsv_evaluation::EvaluationResult;
 
 /// Clients by round.
 pub struct RoundAttendance<'a>(BTreeMap<RoundId, BTreeSet<&'a ClientId>>);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use secsv_evaluation::{EvaluationResult, UtilityResult};
 use secsv_federation::{ClientId, RoundId};
-use secsv_runtime::{EvaluationResult, UtilityResult};
 
 use super::{
     amounts::{count, percent},

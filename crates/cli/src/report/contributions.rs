@@ -1,8 +1,8 @@
 //! Contributions as bars, largest first.
 
 use maud::{Markup, html};
+use secsv_evaluation::EvaluationResult;
 use secsv_federation::ClientId;
-use secsv_runtime::EvaluationResult;
 
 use super::{
     amounts::{plus_minus, points},

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use secsv_evaluation::{EvaluationResult, Operations, Timing, Traffic};
 use secsv_federation::RoundId;
-use secsv_runtime::{EvaluationResult, Operations, Timing, Traffic};
 
 use super::{
     amounts::{bytes, count, counted, percent, seconds},

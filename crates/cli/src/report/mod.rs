@@ -15,7 +15,7 @@ mod tests;
 use attendance::RoundAttendance;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use secsv_runtime::EvaluationResult;
+use secsv_evaluation::EvaluationResult;
 
 const STYLE: &str = include_str!("style.css");
 

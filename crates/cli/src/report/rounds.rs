@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use maud::{Markup, html};
+use secsv_evaluation::{EvaluationResult, RoundResult};
 use secsv_federation::ClientId;
-use secsv_runtime::{EvaluationResult, RoundResult};
 
 use super::{
     amounts::{plus_minus, points},

@@ -1,7 +1,7 @@
 //! Who learned what, who can do what with it, and what trust the protocol needs.
 
 use maud::{Markup, html};
-use secsv_runtime::{EvaluationResult, SecurityResult};
+use secsv_evaluation::{EvaluationResult, SecurityResult};
 
 use super::{
     amounts::{bytes, count},

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
+use secsv_evaluation::{EvaluationResult, UtilityResult};
 use secsv_federation::RoundId;
-use secsv_runtime::{EvaluationResult, UtilityResult};
 use secsv_shapley::Method;
 
 use super::{

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use scraper::{Html, Selector};
-use secsv_federation::{ClientId, Coalition, RoundId};
-use secsv_runtime::{
+use secsv_evaluation::{
     EncryptionParameters, EvaluationResult, ExposureResult, ExposureRow, Operations, RoundResult,
     SecurityResult, Timing, Traffic, UtilityResult,
 };
+use secsv_federation::{ClientId, Coalition, RoundId};
 
 use super::render;
 

@@ -8,16 +8,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use secsv_evaluation::EvaluationSettings;
 use secsv_federation::{RunDirectory, skip::SkipMode};
+use secsv_node::{
+    consent::Question,
+    kit::{Kit, Provision, Servers, SessionSpec, Validity},
+};
 use secsv_protocol::{
     Preset,
     decryptors::Protocol,
     session::{Matmul, Settings},
-};
-use secsv_runtime::{
-    EvaluationSettings,
-    consent::Question,
-    kit::{Kit, Provision, Servers, SessionSpec, Validity},
 };
 use serde_json::Value;
 use tempfile::TempDir;

@@ -5,7 +5,7 @@
 
 #![cfg(test)]
 
-#[path = "../../../runtime/tests/parties/address.rs"]
+#[path = "../../../node/tests/parties/address.rs"]
 mod address;
 mod consortium;
 mod equal;

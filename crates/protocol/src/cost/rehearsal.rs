@@ -6,25 +6,15 @@ use secsv_algebra::{Matrix, Ring, Ring64, Secret, Seed, share::split};
 use secsv_federation::{Coalition, SampleSet};
 
 use crate::{
-    Error, PartyId,
+    Error,
     activation::Activator,
     codec::{pack, unpack},
     combinations::{Combinations, Derivation, Outputs},
-    frame::Links,
     labels::{self, Wiped},
-    message::Kind,
     program::Receive,
     server::Selection,
     session::Session,
 };
-
-/// One frame's way: sealed by one party, opened by another.
-pub fn rehearse_frame(content: Vec<u8>) -> Result<usize, Error> {
-    let (from, to) = (PartyId::Client(0), PartyId::Principal);
-    let [mut sender, mut receiver] = [from, to].map(|party| Links::new(party, [0; 16]));
-    let frame = sender.seal(to, Kind::DataShare, content);
-    Ok(receiver.open(frame)?.len())
-}
 
 /// What becomes of so many shared elements: one share drawn twice, the other packed and unpacked.
 pub fn rehearse_sharing(session: &Session, elements: usize) -> Result<usize, Error> {

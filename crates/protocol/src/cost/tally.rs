@@ -7,7 +7,6 @@ use secsv_he::{Ciphertext, Operations, Packing, Parameters, Reply};
 use crate::{
     Error, PartyId,
     decryptors::Protocol,
-    frame::OVERHEAD,
     message::{COMMITMENT, Kind, Message, Parts, StepAddress},
     session::{Encryption, Session},
 };
@@ -109,9 +108,9 @@ impl<'a> Tally<'a> {
         Ok(&self.encryption()?.parameters)
     }
 
-    /// A frame with so much content.
+    /// A message with `content` bytes.
     pub fn send(&mut self, from: PartyId, to: PartyId, kind: Kind, content: usize) {
-        let bytes = (OVERHEAD + content) as u64;
+        let bytes = content as u64;
         let entry = self.traffic.entry((from, to, kind)).or_default();
         *entry = (entry.0 + bytes, entry.1 + 1);
         self.work.frame_bytes += bytes;

@@ -15,9 +15,8 @@ use secsv_federation::{Coalition, RoundId};
 use zeroize::Zeroize;
 
 use crate::{
-    Envelope, PartyId,
+    PartyId,
     disclosure::Disclosure,
-    frame::OVERHEAD,
     message::{Kind, UnitPlan},
 };
 pub(crate) use arrays::{Entry, by_owner, outputs_scale};
@@ -37,8 +36,6 @@ pub struct Message {
     pub to: PartyId,
     /// What it holds.
     pub kind: Kind,
-    /// Bytes of the frame.
-    pub bytes: usize,
     /// Bytes of the content.
     pub length: usize,
     /// BLAKE3 of the content.
@@ -48,18 +45,15 @@ pub struct Message {
 }
 
 impl Message {
-    /// What a frame carries. Ciphertexts for servers are kept by their heads alone.
-    pub fn of(envelope: &Envelope) -> Self {
-        let Envelope { from, to, kind, bytes } = envelope;
-        let content = &bytes[..bytes.len().saturating_sub(OVERHEAD)];
+    /// A message with its content. Ciphertexts for servers are kept by their heads alone.
+    pub fn new(from: PartyId, to: PartyId, kind: Kind, content: &[u8]) -> Self {
         let is_readable =
-            !matches!(to, PartyId::Principal | PartyId::Auxiliary) || !heads::is_ciphertext(*kind);
+            !matches!(to, PartyId::Principal | PartyId::Auxiliary) || !heads::is_ciphertext(kind);
         let kept = if is_readable { content } else { &content[..content.len().min(HEAD)] };
         Self {
-            from: *from,
-            to: *to,
-            kind: *kind,
-            bytes: bytes.len(),
+            from,
+            to,
+            kind,
             length: content.len(),
             digest: *blake3::hash(content).as_bytes(),
             content: Secret::new(kept.to_vec()),
@@ -111,7 +105,7 @@ pub struct Seen {
     pub from: PartyId,
     /// What it holds.
     pub kind: Kind,
-    /// Bytes of the frame.
+    /// Bytes that it counts for in the traffic: those of its content.
     pub bytes: usize,
     /// Bytes of the content.
     pub length: usize,
@@ -221,7 +215,7 @@ impl View {
         let seen = |(number, message): (usize, &Message)| Seen {
             from: message.from,
             kind: message.kind,
-            bytes: message.bytes,
+            bytes: message.length,
             length: message.length,
             digest: message.digest,
             about: heads::about(message),

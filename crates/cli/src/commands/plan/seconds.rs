@@ -5,6 +5,7 @@ use std::{hint::black_box, sync::Arc};
 
 use anyhow::Result;
 use secsv_algebra::{Matrix, Prg, Ring64, Seed};
+use secsv_evaluation::{Plan, rehearse_message};
 use secsv_federation::{Coalition, SampleSet};
 use secsv_he::{
     Ciphertext, Operations, Parameters, SecretKey, UnitCosts,
@@ -12,12 +13,9 @@ use secsv_he::{
     linear::{Layout, multiply_into},
 };
 use secsv_protocol::{
-    cost::{
-        LayerWork, Work, rehearse_activation, rehearse_frame, rehearse_labels, rehearse_sharing, rehearse_sum,
-    },
+    cost::{LayerWork, Work, rehearse_activation, rehearse_labels, rehearse_sharing, rehearse_sum},
     own_right,
 };
-use secsv_runtime::Plan;
 
 /// Sessions keep all cores busy, and find little of what they need in caches.
 const TYPICAL: Clock = Clock::Typical;
@@ -97,7 +95,7 @@ impl Rates {
         }
         // Where models are tested together, a sample takes a nanosecond.
         let rehearsed = if session.federation.tests_together() { SHARED } else { REHEARSED };
-        rehearse_activation(session, rehearsed).map_err(secsv_runtime::Error::Role)?;
+        rehearse_activation(session, rehearsed).map_err(secsv_evaluation::Error::Role)?;
         let activate = TYPICAL.time(|| drop(black_box(rehearse_activation(session, rehearsed))));
         let activate = activate / rehearsed as f64;
         let share = TYPICAL.time(|| drop(black_box(rehearse_sharing(session, SHARED)))) / SHARED as f64;
@@ -107,9 +105,9 @@ impl Rates {
         let label = label / SHARED as f64;
         let scale = TYPICAL.time(|| drop(black_box(rehearse_sum(SHARED)))) / SHARED as f64;
         let mebibyte = vec![7; 1 << 20];
-        let frame = TYPICAL.time(|| drop(black_box(rehearse_frame(mebibyte[..64].to_vec()))));
+        let frame = TYPICAL.time(|| drop(black_box(rehearse_message(mebibyte[..64].to_vec()))));
         let frame_byte =
-            TYPICAL.time(|| drop(black_box(rehearse_frame(mebibyte.clone())))) / mebibyte.len() as f64;
+            TYPICAL.time(|| drop(black_box(rehearse_message(mebibyte.clone())))) / mebibyte.len() as f64;
         let clear = clear(plan)?;
         Ok(Self {
             reading,
@@ -241,6 +239,6 @@ fn clear(plan: &Plan) -> Result<f64> {
     (0..samples.total().min(REHEARSED)).for_each(|sample| samples.insert(sample));
     let federation = &plan.session.federation;
     let test = || own_right(federation, position, input, round, Coalition::EMPTY, &samples);
-    test().map_err(secsv_runtime::Error::Role)?;
+    test().map_err(secsv_evaluation::Error::Role)?;
     Ok(TYPICAL.time(|| drop(black_box(test()))) / samples.len().max(1) as f64)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use secsv_runtime::{PlanResult, PlannedCost};
+use secsv_evaluation::{PlanResult, PlannedCost};
 
 use crate::commands::evaluate::statistical_distance;
 

@@ -206,7 +206,7 @@ impl MeasuredRow<'_> {
             let ratio = paper.filter(|paper| *paper > 0.0 && ours > 0.0).map(|paper| paper * unit / ours);
             Cell::Compared { ours, paper, ratio }
         };
-        let timed = |figure: fn(&secsv_runtime::Timing) -> f64, paper: fn(&paper::EvalRow) -> f64| {
+        let timed = |figure: fn(&secsv_evaluation::Timing) -> f64, paper: fn(&paper::EvalRow) -> f64| {
             compared(mean(self.found, |m| figure(&m.result.timing)), self.paper().as_ref().map(paper))
         };
         let sent = mean(self.found, |m| m.bytes() / BYTES_PER_SECOND);
@@ -283,7 +283,7 @@ impl MeasuredRow<'_> {
         let unit = per_unit(self.task, self.found);
         if let Some(paper) = self.paper() {
             let timing =
-                |figure: fn(&secsv_runtime::Timing) -> f64| mean(self.found, |m| figure(&m.result.timing));
+                |figure: fn(&secsv_evaluation::Timing) -> f64| mean(self.found, |m| figure(&m.result.timing));
             for (what, ours, theirs) in [
                 ("total", self.seconds(), paper.total),
                 ("arithmetic", timing(|t| t.linear_s), paper.arithmetic),

@@ -1,6 +1,6 @@
 //! Costs of one-layer models that grow with the clients, and those that grow with their coalitions.
 
-use secsv_runtime::Timing;
+use secsv_evaluation::Timing;
 
 use super::{
     chart::{Chart, Series},

@@ -1,8 +1,8 @@
 //! One measurement: a federation, how it is valued, and the file its result is kept in.
 
+use secsv_evaluation::{EvaluationResult, EvaluationSettings};
 use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_protocol::{decryptors::Protocol, session::Matmul};
-use secsv_runtime::{EvaluationResult, EvaluationSettings};
 use secsv_shapley::{EstimatorSettings, Method};
 use secsv_training::ModelKind;
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,230 @@
+//! The loop between an estimator and an evaluator.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, skip::SkipMode};
+use secsv_shapley::{ClientValues, Federated, FederatedValues};
+
+use crate::{
+    Error, EvaluationSettings, Evaluator,
+    outcomes::{RoundOutcomes, TestOutcome},
+    result::{EvaluationResult, Operations, RoundResult, Timing, UtilityResult},
+};
+
+/// How far an evaluation has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The round just worked on.
+    pub round: RoundId,
+    /// Coalitions tested so far, over all rounds.
+    pub tested: usize,
+    /// Coalitions asked for so far; a sampling estimator may ask for more.
+    pub asked: usize,
+}
+
+/// Asks the estimator which coalitions it wants, tests them, and computes every client's value.
+///
+/// The empty coalition's utility is measured: in the first round on the model before it, later it is that of
+/// everybody who took part in the round before. Results depend on the settings alone, not on the number of threads.
+pub fn evaluate<E: Evaluator>(
+    spec: &FederationSpec,
+    evaluator: &mut E,
+    settings: &EvaluationSettings,
+    mut observe: impl FnMut(Progress),
+) -> Result<EvaluationResult, E::Error> {
+    let start = Instant::now();
+    if settings.skip != SkipMode::Off && !evaluator.tells_samples() {
+        return Err(Error::CannotSkip { protocol: evaluator.protocol() }.into());
+    }
+    let skips_for_nothing = settings.skip == SkipMode::Auto && evaluator.tests_together();
+    let settings = &EvaluationSettings {
+        skip: if skips_for_nothing { SkipMode::Off } else { settings.skip },
+        ..*settings
+    };
+    let rounds = evaluator.rounds();
+    let mut plan = Federated::new(settings.method, &rounds, &settings.estimator).map_err(Error::from)?;
+    let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings, evaluator.gathers());
+    loop {
+        let batch = plan.next_batch(start.elapsed()).map_err(Error::from)?;
+        if batch.is_empty() {
+            break;
+        }
+        outcomes.asked += batch.len();
+        let mut by_round: BTreeMap<RoundId, Vec<Coalition>> = BTreeMap::new();
+        for (round, coalition) in batch {
+            by_round.entry(round).or_default().push(coalition);
+        }
+        outcomes.test(evaluator, &by_round, &mut observe)?;
+        for (&round, coalitions) in &by_round {
+            for &coalition in coalitions {
+                let outcome = outcomes.get(round, coalition)?;
+                let utility = outcome.utility(evaluator.samples());
+                plan.absorb(round, coalition, utility).map_err(Error::from)?;
+            }
+        }
+    }
+    let values = plan.finish().map_err(Error::from)?;
+    let mut result = outcomes.into_result(spec, evaluator, settings, &values);
+    result.timing.wall_s = start.elapsed().as_secs_f64();
+    Ok(result)
+}
+
+/// The coalitions that an exact evaluation without SampleSkip tests, in the order it asks for them.
+pub(crate) fn exact_tests(rounds: &[(RoundId, Coalition)]) -> Result<Vec<(RoundId, Coalition)>, Error> {
+    let settings = EvaluationSettings::default();
+    let mut wanted: BTreeMap<RoundId, BTreeSet<Coalition>> = BTreeMap::new();
+    for (round, coalition) in
+        Federated::new(settings.method, rounds, &settings.estimator)?.next_batch(Duration::ZERO)?
+    {
+        wanted.entry(round).or_default().insert(coalition);
+    }
+    Outcomes::new(rounds, 0, &settings, false).inherit(&mut wanted);
+    Ok(wanted.into_iter().flat_map(|(round, wanted)| wanted.into_iter().map(move |c| (round, c))).collect())
+}
+
+/// What every round's tests gave.
+struct Outcomes {
+    rounds: BTreeMap<RoundId, RoundOutcomes>,
+    asked: usize,
+}
+
+impl Outcomes {
+    fn new(
+        rounds: &[(RoundId, Coalition)],
+        samples: usize,
+        settings: &EvaluationSettings,
+        gathers: bool,
+    ) -> Self {
+        let all = Arc::new(SampleSet::all(samples));
+        let start = |&(round, participants): &(RoundId, Coalition)| {
+            (round, RoundOutcomes::new(participants, &all, settings, gathers))
+        };
+        Self { rounds: rounds.iter().map(start).collect(), asked: 0 }
+    }
+
+    fn get(&self, round: RoundId, coalition: Coalition) -> Result<TestOutcome, Error> {
+        let known = self.rounds.get(&round).and_then(|outcomes| outcomes.get(coalition));
+        known.ok_or(Error::UnknownRound { found: round })
+    }
+
+    /// Tests coalitions of all rounds at once.
+    fn test<E: Evaluator>(
+        &mut self,
+        evaluator: &mut E,
+        coalitions: &BTreeMap<RoundId, Vec<Coalition>>,
+        observe: &mut impl FnMut(Progress),
+    ) -> Result<(), E::Error> {
+        let mut wanted: BTreeMap<RoundId, BTreeSet<Coalition>> =
+            coalitions.iter().map(|(round, list)| (*round, list.iter().copied().collect())).collect();
+        let inherited = self.inherit(&mut wanted);
+        let cost = evaluator.cost_model();
+        let mut tests = Vec::new();
+        for (round, wanted) in wanted {
+            let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
+            tests.extend(outcomes.begin(wanted, &cost).into_iter().map(|test| (round, test)));
+        }
+        evaluator.drive(tests, &mut |round, test, result| {
+            let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
+            let more = outcomes.complete(test, result, &cost);
+            let tested = self.rounds.values().map(RoundOutcomes::len).sum();
+            observe(Progress { round, tested, asked: self.asked });
+            Ok(more.into_iter().map(|test| (round, test)).collect())
+        })?;
+        for (round, before, everybody) in inherited {
+            let outcome = self.get(before, everybody)?;
+            if let Some(outcomes) = self.rounds.get_mut(&round) {
+                outcomes.insert(Coalition::EMPTY, outcome);
+            }
+        }
+        Ok(())
+    }
+
+    /// After the first round nobody's model is that of everybody in the round before: wanted there instead.
+    fn inherit(
+        &self,
+        wanted: &mut BTreeMap<RoundId, BTreeSet<Coalition>>,
+    ) -> Vec<(RoundId, RoundId, Coalition)> {
+        let mut inherited = Vec::new();
+        // The latest first: a round without anybody passes the question on to the one before it.
+        for &round in self.rounds.keys().rev() {
+            let before = self.rounds.range(..round).next_back();
+            let Some((&before, everybody)) = before.map(|(id, outcomes)| (id, outcomes.participants()))
+            else {
+                continue;
+            };
+            if wanted.get_mut(&round).is_some_and(|wanted| wanted.remove(&Coalition::EMPTY)) {
+                if self.get(before, everybody).is_err() {
+                    wanted.entry(before).or_default().insert(everybody);
+                }
+                inherited.push((round, before, everybody));
+            }
+        }
+        inherited.reverse();
+        inherited
+    }
+
+    fn into_result(
+        self,
+        spec: &FederationSpec,
+        evaluator: &impl Evaluator,
+        settings: &EvaluationSettings,
+        values: &FederatedValues,
+    ) -> EvaluationResult {
+        let total = evaluator.samples();
+        let mut utilities = Vec::new();
+        for (&round, outcomes) in &self.rounds {
+            let mut of_round: Vec<UtilityResult> = outcomes
+                .iter()
+                .map(|(coalition, outcome)| UtilityResult {
+                    round,
+                    coalition: spec.names(coalition),
+                    correct: outcome.correct,
+                    total,
+                    tested: outcome.tested,
+                    wrongly_skipped: outcome.wrongly_skipped,
+                })
+                .collect();
+            of_round.sort_by(|a, b| a.coalition.cmp(&b.coalition));
+            utilities.append(&mut of_round);
+        }
+        let round_result = |round: &secsv_shapley::RoundValues| RoundResult {
+            round: round.round,
+            values: by_client(spec, |client| round.values.value(client)),
+            standard_error: standard_errors(spec, &round.values),
+        };
+        EvaluationResult {
+            protocol: evaluator.protocol().to_owned(),
+            estimator: settings.method.name().to_owned(),
+            skip: utilities.iter().any(|utility| utility.tested < utility.total),
+            clients: spec.ids().cloned().collect(),
+            fsv: by_client(spec, |client| values.total.value(client)),
+            standard_error: standard_errors(spec, &values.total),
+            ssv: values.rounds.iter().map(round_result).collect(),
+            utilities,
+            timing: Timing::default(),
+            traffic: Vec::new(),
+            operations: Operations::default(),
+            parameters: None,
+            seed: settings.estimator.seed,
+            security: None,
+            messages: Vec::new(),
+            recount: None,
+            peak_memory_bytes: None,
+        }
+    }
+}
+
+fn by_client(spec: &FederationSpec, value: impl Fn(usize) -> f64) -> BTreeMap<ClientId, f64> {
+    spec.ids().cloned().enumerate().map(|(position, id)| (id, value(position))).collect()
+}
+
+fn standard_errors(spec: &FederationSpec, values: &ClientValues) -> Option<BTreeMap<ClientId, f64>> {
+    values
+        .standard_errors()
+        .is_some()
+        .then(|| by_client(spec, |client| values.standard_error(client).unwrap_or(0.0)))
+}

@@ -1,0 +1,229 @@
+//! What an evaluation hands out: the JSON document that outsiders read.
+
+use std::collections::BTreeMap;
+
+use secsv_federation::{ClientId, RoundId};
+pub use secsv_protocol::Operations;
+use serde::{Deserialize, Serialize};
+
+/// The values of every client, and everything they were computed from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvaluationResult {
+    /// How models were tested: `nssv`, `secsv`, `hesv` or `secretsv`.
+    pub protocol: String,
+    /// How values were computed from utilities.
+    pub estimator: String,
+    /// Whether any sample was skipped.
+    pub skip: bool,
+    /// All clients, in the order of `federation.toml`.
+    pub clients: Vec<ClientId>,
+    /// Each client's value over all rounds (the paper's FSV).
+    pub fsv: BTreeMap<ClientId, f64>,
+    /// Standard errors of these values, where they were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standard_error: Option<BTreeMap<ClientId, f64>>,
+    /// Each client's value in each round (the paper's SSV); 0 where it took no part.
+    pub ssv: Vec<RoundResult>,
+    /// Every coalition that was tested, the empty one included, by round and ids.
+    pub utilities: Vec<UtilityResult>,
+    /// Where the time went.
+    pub timing: Timing,
+    /// Bytes between parties.
+    pub traffic: Vec<Traffic>,
+    /// Counted cryptographic operations.
+    pub operations: Operations,
+    /// The encryption's parameters; null without encryption.
+    pub parameters: Option<EncryptionParameters>,
+    /// What everything random followed from.
+    pub seed: u64,
+    /// Who learned what, and who can do what with it; absent in the clear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security: Option<SecurityResult>,
+    /// Bytes and messages by kind; absent in the clear.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<KindTraffic>,
+    /// How many counts the auxiliary confirms, where it is in the same process; elsewhere its own log says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recount: Option<Confirmation>,
+    /// The most memory this process had at any time, where the system tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+}
+
+/// What a secure run disclosed, and to whom.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SecurityResult {
+    /// What collusion would open.
+    pub trust: String,
+    /// Everything that parties learned.
+    pub disclosures: Vec<DisclosureResult>,
+    /// Who can do what with whose samples and models; absent in results of earlier versions.
+    #[serde(default)]
+    pub exposure: ExposureResult,
+    /// Statistical distance of one reply to a decryptor, in bits, the least of all layers; null without replies.
+    pub statistical_bits_per_reply: Option<u32>,
+    /// Replies to decryptors in this run: it loses log2 of their number.
+    pub replies: u64,
+    /// Whether the parameters promise that distance.
+    pub statistical_claim: bool,
+}
+
+/// One thing that was learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DisclosureResult {
+    /// Who learned it.
+    pub who: String,
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Who can do what with whose samples and models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExposureResult {
+    /// What holds for all of it, sentence by sentence.
+    pub sentences: Vec<String>,
+    /// Each client, several together, each server.
+    pub rows: Vec<ExposureRow>,
+}
+
+/// What one party, or several together, can do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExposureRow {
+    /// Who.
+    pub who: String,
+    /// With other clients' samples: `nothing`, `can recognise` or `can rebuild`.
+    pub samples: String,
+    /// With other clients' models, in the same words.
+    pub models: String,
+    /// The same in one sentence.
+    pub sentence: String,
+}
+
+/// Messages of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindTraffic {
+    /// The kind.
+    pub kind: String,
+    /// How many.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The values of one round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoundResult {
+    /// Which round.
+    pub round: RoundId,
+    /// Each client's value.
+    pub values: BTreeMap<ClientId, f64>,
+    /// Standard errors of these values, where they were sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standard_error: Option<BTreeMap<ClientId, f64>>,
+}
+
+/// How one coalition's model did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UtilityResult {
+    /// Which round.
+    pub round: RoundId,
+    /// The members, sorted.
+    pub coalition: Vec<ClientId>,
+    /// Samples predicted right; skipped ones count as right.
+    pub correct: usize,
+    /// Samples of all clients together.
+    pub total: usize,
+    /// Samples that were not skipped.
+    pub tested: usize,
+    /// Skipped samples that the model would have predicted wrong, where that was looked into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrongly_skipped: Option<usize>,
+}
+
+/// Seconds: all of the evaluation, and the phases of secure tests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timing {
+    /// From the first file read to the last value.
+    pub wall_s: f64,
+    /// Encryption.
+    pub encrypt_s: f64,
+    /// Secret sharing.
+    pub share_s: f64,
+    /// Linear layers on ciphertexts or shares.
+    pub linear_s: f64,
+    /// Decryption.
+    pub decrypt_s: f64,
+    /// Activations, by the clients that decrypt.
+    pub activate_s: f64,
+    /// Re-randomising and flooding of replies.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sanitise_s: f64,
+    /// Packing and unpacking of messages.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub codec_s: f64,
+    /// Tests that owners do themselves.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clear_s: f64,
+}
+
+/// Phases that only secure tests have are left out in the clear.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
+}
+
+/// Bytes from one party to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// The sender.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// Bytes of the messages' contents: what frames them is not counted, in one process or on a network.
+    pub bytes: u64,
+}
+
+/// The encryption's parameters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EncryptionParameters {
+    /// Their name.
+    pub preset: String,
+    /// Ring degree.
+    pub degree: usize,
+    /// Bits of the ciphertext modulus.
+    pub modulus_bits: u32,
+    /// Bits of the plaintext modulus.
+    pub plaintext_bits: u32,
+    /// Bits of security.
+    pub security_bits: u32,
+}
+
+/// How many of the counts that were told the auxiliary confirms.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmation {
+    /// Counts that were told: one for each round and coalition.
+    pub told: usize,
+    /// Those that the auxiliary counted too, and found the same. Skipped samples are taken as right.
+    pub confirmed: usize,
+    /// Those that it found to be others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differing: Vec<Difference>,
+    /// Clients whose commitments are not to what the principal opened: what they had a part in cannot be counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disputed: Vec<ClientId>,
+}
+
+/// A count that was told and is not what was counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Which round.
+    pub round: RoundId,
+    /// The members.
+    pub coalition: Vec<ClientId>,
+    /// Samples predicted right, as the principal tells.
+    pub told: usize,
+    /// The same, as the auxiliary counted.
+    pub counted: usize,
+}

@@ -1,0 +1,135 @@
+//! Coalitions tested by a secure protocol, all parties in one process.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use secsv_federation::{FederationSpec, RoundId, RunDirectory, WeightedMean};
+use secsv_protocol::{
+    Auxiliary, ClientInput, Seed, UnitCosts,
+    decryptors::Protocol,
+    session::{Federation, Settings},
+};
+
+use crate::{
+    Accounts, Confirmation, Error, EvaluationResult, Next, Test,
+    in_process::{Honest, InProcess, Interceptor},
+    role_evaluator::{RoleEvaluator, requests, tests_of},
+    views::{Recorder, Transcript, Views, ViewsError},
+};
+
+/// Tests coalitions of a run under a secure protocol.
+pub struct SecureEvaluator {
+    in_process: InProcess,
+    federation: Arc<Federation>,
+    samples: usize,
+    transcript: Option<Transcript>,
+}
+
+impl SecureEvaluator {
+    /// All parties of a run that [`RunDirectory::check`] has passed.
+    pub fn new(
+        run: &RunDirectory,
+        settings: Settings,
+        costs: Option<UnitCosts>,
+        seed: &Seed,
+        interceptor: Box<dyn Interceptor>,
+    ) -> Result<Self, Error> {
+        let federation =
+            Federation::new(run.spec(), run.architecture(), |round| run.participants(round), settings)
+                .map_err(Error::Role)?;
+        let federation = Arc::new(federation);
+        let inputs = client_inputs(run)?;
+        let samples = inputs.iter().map(|input| input.test_set.len()).sum();
+        let in_process = InProcess::new(&federation, inputs, costs, seed, interceptor);
+        Ok(Self { in_process, federation, samples, transcript: None })
+    }
+
+    /// The same, and every message is kept for [`views`](Self::views).
+    pub fn recorded(
+        run: &RunDirectory,
+        settings: Settings,
+        costs: Option<UnitCosts>,
+        seed: &Seed,
+    ) -> Result<Self, Error> {
+        let (recorder, transcript) = Recorder::around(Box::new(Honest));
+        let evaluator = Self::new(run, settings, costs, seed, Box::new(recorder))?;
+        Ok(Self { transcript: Some(transcript), ..evaluator })
+    }
+
+    /// What each party saw, once everything is tested.
+    pub fn views(&self, spec: &FederationSpec) -> Result<Views, Error> {
+        let transcript = self.transcript.as_ref().ok_or(Error::Views(ViewsError::NotRecorded))?;
+        Views::read(&self.in_process, spec, transcript)
+    }
+
+    /// What it cost so far.
+    pub fn accounts(&self) -> Accounts {
+        self.in_process.accounts()
+    }
+
+    /// Which of the counts in a result the auxiliary confirms; HESV has none.
+    pub fn confirm(&self, spec: &FederationSpec, result: &EvaluationResult) -> Option<Confirmation> {
+        if self.federation.settings.protocol == Protocol::Hesv {
+            return None;
+        }
+        let recount = self.in_process.with_auxiliary(Auxiliary::recount)?;
+        Some(Confirmation::new(spec, &self.federation, &result.utilities, result.skip, &recount))
+    }
+
+    /// The parties.
+    pub fn in_process(&self) -> &InProcess {
+        &self.in_process
+    }
+}
+
+/// What each silo of a run brings; absent aggregates are recomputed.
+pub fn client_inputs(run: &RunDirectory) -> Result<Vec<ClientInput>, Error> {
+    let initial = run.initial_model()?;
+    let mut global = BTreeMap::new();
+    for round in run.spec().round_ids() {
+        let weights = if run.has_global_models() {
+            Some(run.global_model(round)?)
+        } else {
+            let mut mean = WeightedMean::new();
+            for position in run.participants(round).members() {
+                let client = &run.spec().clients[position];
+                mean.add(&run.local_model(&client.id, round)?, client.train_size_in(round));
+            }
+            mean.finish_single()
+        };
+        global.extend(weights.map(|weights| (round, weights)));
+    }
+    let mut inputs = Vec::new();
+    for client in &run.spec().clients {
+        let mut local = BTreeMap::new();
+        for round in run.spec().round_ids().filter(|round| run.took_part(&client.id, *round)) {
+            local.insert(round, run.local_model(&client.id, round)?);
+        }
+        let test_set = run.test_set(&client.id)?;
+        inputs.push(ClientInput { test_set, local, global: global.clone(), initial: initial.clone() });
+    }
+    Ok(inputs)
+}
+
+impl RoleEvaluator for SecureEvaluator {
+    type Error = Error;
+
+    fn federation(&self) -> &Federation {
+        &self.federation
+    }
+
+    fn sample_count(&self) -> usize {
+        self.samples
+    }
+
+    /// All rounds at once: the principal takes the earliest first and fills idle time with the next.
+    fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {
+        let session = self.in_process.agree()?;
+        self.in_process.run(requests(&session, tests), |asked, found| {
+            let mut more = Vec::new();
+            for ((round, test), found) in tests_of(asked).zip(found) {
+                more.extend(next(round, &test, found)?);
+            }
+            Ok(requests(&session, more))
+        })
+    }
+}

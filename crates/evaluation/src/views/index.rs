@@ -1,0 +1,273 @@
+//! What everybody knows, as `index.json` has it.
+
+use std::collections::BTreeMap;
+
+use secsv_federation::{Coalition, FederationSpec, ModelSpec, RoundId};
+use secsv_protocol::{
+    PartyId, Program,
+    decryptors::Protocol,
+    program::{DecryptorSlot, Input, Receive, Then},
+    session::Session,
+};
+use serde::Serialize;
+
+use super::PartyNames;
+
+/// The format that is written.
+const FORMAT: u32 = 1;
+
+/// What everybody knows: protocol, rounds, model, number formats.
+#[derive(Clone, Debug, Serialize)]
+pub struct Index {
+    /// Of this format.
+    pub format: u32,
+    /// The protocol.
+    pub protocol: &'static str,
+    /// The federation's name.
+    pub federation: String,
+    /// Clients, in order.
+    pub clients: Vec<String>,
+    /// Where each party's files are.
+    pub parties: Vec<PartyEntry>,
+    /// Samples by client.
+    pub test_sizes: BTreeMap<String, u64>,
+    /// The rounds.
+    pub rounds: Vec<RoundEntry>,
+    /// What shares of the training data are multiplied by.
+    pub share_factor: f64,
+    /// Rounds whose models are encrypted and tested together.
+    pub stretches: Vec<Vec<RoundId>>,
+    /// Owners whose samples share batches.
+    pub groups: Vec<Vec<String>>,
+    /// Who made the clients' common secrets.
+    pub leader: String,
+    /// The architecture.
+    pub model: ModelSpec,
+    /// What numbers are shared or encrypted modulo, in decimal digits.
+    pub modulus: String,
+    /// Bits of the field that labels are compared in; none under HESV.
+    pub label_bits: Option<u32>,
+    /// Linear maps.
+    pub operators: Vec<OperatorEntry>,
+    /// Visits to decryptors.
+    pub hops: Vec<HopEntry>,
+    /// The recurrent unit.
+    pub gru: Option<GruEntry>,
+}
+
+/// A party's directory.
+#[derive(Clone, Debug, Serialize)]
+pub struct PartyEntry {
+    /// Its name in `from`.
+    pub party: String,
+    /// The client's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Its directory.
+    pub directory: String,
+}
+
+/// One round.
+#[derive(Clone, Debug, Serialize)]
+pub struct RoundEntry {
+    /// Its number.
+    pub round: RoundId,
+    /// Who took part.
+    pub participants: Vec<String>,
+    /// Their training samples.
+    pub train_sizes: BTreeMap<String, u64>,
+    /// What each multiplied its model by.
+    pub shares: BTreeMap<String, f64>,
+}
+
+/// A linear map, and the formats of its numbers.
+#[derive(Clone, Debug, Serialize)]
+pub struct OperatorEntry {
+    /// Its number.
+    pub operator: usize,
+    /// Tensor of the weights.
+    pub weight: String,
+    /// Tensor of the biases.
+    pub bias: Option<String>,
+    /// Outputs at one position.
+    pub rows: usize,
+    /// Inputs at one position.
+    pub columns: usize,
+    /// Positions of a sample.
+    pub positions: usize,
+    /// Whether rows are what the tensors' are above their last.
+    pub above_last_class: bool,
+    /// Fractional bits of the weights.
+    pub weight_bits: u32,
+    /// Fractional bits of the inputs.
+    pub input_bits: u32,
+    /// Fractional bits of outputs and biases.
+    pub output_bits: u32,
+}
+
+/// A visit to a decryptor.
+#[derive(Clone, Debug, Serialize)]
+pub struct HopEntry {
+    /// Its number.
+    pub hop: usize,
+    /// Whose turn it is.
+    pub seat: String,
+    /// What it receives.
+    pub receives: Vec<ReceiveEntry>,
+    /// What it makes of it.
+    pub then: &'static str,
+    /// The operator that takes what is shared again.
+    pub feeds: Option<usize>,
+}
+
+/// One thing received at a hop.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReceiveEntry {
+    /// Its number.
+    pub item: usize,
+    /// What it is.
+    pub what: &'static str,
+    /// The operator.
+    pub operator: Option<usize>,
+    /// What the operator is applied to.
+    pub input: Option<String>,
+    /// The first position.
+    pub first_position: Option<usize>,
+    /// How many.
+    pub positions: Option<usize>,
+}
+
+/// The recurrent unit.
+#[derive(Clone, Debug, Serialize)]
+pub struct GruEntry {
+    /// Steps of a sample.
+    pub steps: usize,
+    /// Size of the hidden state.
+    pub hidden: usize,
+    /// The operator of the hidden gates.
+    pub hidden_operator: usize,
+    /// Fractional bits of z.
+    pub gate_bits: u32,
+    /// Fractional bits of u and of gated sums.
+    pub update_bits: u32,
+}
+
+impl Index {
+    pub(super) fn new(spec: &FederationSpec, session: &Session, names: &PartyNames) -> Self {
+        let federation = &session.federation;
+        let all = |coalition: Coalition| coalition.members().map(|i| names.client(i)).collect::<Vec<_>>();
+        let protocol = federation.settings.protocol;
+        let test_sizes = (0..).zip(&session.hellos).map(|(i, hello)| (names.client(i), hello.samples));
+        Self {
+            format: FORMAT,
+            protocol: protocol.name(),
+            federation: spec.name.clone(),
+            clients: (0..federation.clients).map(|i| names.client(i)).collect(),
+            parties: parties(federation.clients, names),
+            test_sizes: test_sizes.collect(),
+            rounds: federation.rounds.keys().map(|&round| round_entry(session, round, names)).collect(),
+            share_factor: secsv_protocol::precision::shares(&[1]).iter().sum(),
+            stretches: session.round_batches.values().cloned().collect(),
+            groups: session.groups.iter().map(|group| all(group.owners)).collect(),
+            leader: names.client(session.leader),
+            model: spec.model.clone(),
+            modulus: session.modulus().to_string(),
+            label_bits: (protocol != Protocol::Hesv).then(|| session.label_bits()),
+            operators: operators(session),
+            hops: hops(session.program()),
+            gru: session.program().gru.map(|gru| GruEntry {
+                steps: gru.steps,
+                hidden: gru.hidden,
+                hidden_operator: gru.hidden_operator,
+                gate_bits: session.precision.gate.fractional_bits(),
+                update_bits: session.precision.update.fractional_bits(),
+            }),
+        }
+    }
+}
+
+fn parties(clients: usize, names: &PartyNames) -> Vec<PartyEntry> {
+    let all = [PartyId::Principal, PartyId::Auxiliary].into_iter().chain((0..clients).map(PartyId::Client));
+    let entry = |party: PartyId| PartyEntry {
+        party: names.party(party),
+        client: match party {
+            PartyId::Client(position) => Some(names.client(position)),
+            _ => None,
+        },
+        directory: names.directory(party),
+    };
+    all.map(entry).collect()
+}
+
+fn round_entry(session: &Session, round: RoundId, names: &PartyNames) -> RoundEntry {
+    let sizes = session.federation.rounds.get(&round).map_or(&[][..], |sizes| sizes);
+    let present = || session.federation.participants(round).members();
+    RoundEntry {
+        round,
+        participants: present().map(|i| names.client(i)).collect(),
+        train_sizes: present().map(|i| (names.client(i), sizes.get(i).copied().unwrap_or(0))).collect(),
+        shares: present().map(|i| (names.client(i), session.share(round, i))).collect(),
+    }
+}
+
+fn operators(session: &Session) -> Vec<OperatorEntry> {
+    let program = session.program();
+    let last = program.operators.len() - 1;
+    let formats = program.operators.iter().zip(&session.precision.operators).enumerate();
+    let entry = |(operator, (map, format)): (usize, (&secsv_protocol::program::Operator, &_))| {
+        let format: &secsv_protocol::precision::OperatorFormat = format;
+        OperatorEntry {
+            operator,
+            weight: map.weight.clone(),
+            bias: map.bias.clone(),
+            rows: map.shape.d_out,
+            columns: map.shape.d_in,
+            positions: map.positions,
+            above_last_class: operator == last && program.compares_with_last_class(),
+            weight_bits: format.weight.fractional_bits(),
+            input_bits: format.input.fractional_bits(),
+            output_bits: format.product_bits(),
+        }
+    };
+    formats.map(entry).collect()
+}
+
+fn hops(program: &Program) -> Vec<HopEntry> {
+    let entry = |(hop, step): (usize, &secsv_protocol::program::DecryptionStep)| HopEntry {
+        hop,
+        seat: match step.slot {
+            DecryptorSlot::Layer(place) => format!("layer {place}"),
+            DecryptorSlot::Resharer => "re-sharer".to_owned(),
+            DecryptorSlot::Gates => "gates".to_owned(),
+        },
+        receives: step.receives.iter().enumerate().map(receive).collect(),
+        then: match step.then {
+            Then::Activate(_) => "activations",
+            Then::FirstState | Then::State => "hidden state",
+            Then::Gates { .. } => "gates",
+            Then::Label(_) => "classes",
+        },
+        feeds: step.feeds,
+    };
+    program.steps.iter().enumerate().map(entry).collect()
+}
+
+fn receive((item, receive): (usize, &Receive)) -> ReceiveEntry {
+    let none =
+        ReceiveEntry { item, what: "", operator: None, input: None, first_position: None, positions: None };
+    match *receive {
+        Receive::Outputs { operator, input, first, count } => ReceiveEntry {
+            what: "outputs",
+            operator: Some(operator),
+            input: Some(match input {
+                Input::Data => "samples".to_owned(),
+                Input::Step(hop) => format!("hop {hop}"),
+            }),
+            first_position: Some(first),
+            positions: Some(count),
+            ..none
+        },
+        Receive::Bias { operator } => ReceiveEntry { what: "biases", operator: Some(operator), ..none },
+        Receive::Update { .. } => ReceiveEntry { what: "gated sum", ..none },
+    }
+}

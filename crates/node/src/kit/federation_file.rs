@@ -1,0 +1,244 @@
+//! The federation file: what all parties of a consortium agree on, the same bytes in every kit.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use secsv_federation::{Architecture, ClientId, Coalition, FederationSpec, RoundId};
+use secsv_protocol::{PartyId, session::Federation};
+use serde::{Deserialize, Serialize};
+
+use super::{Address, KitDefect, KitError, SessionSpec, session_spec::Misfit};
+use crate::Fingerprint;
+use secsv_evaluation::EvaluationSettings;
+
+/// What a party may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PartyRole {
+    /// The server that plans and adds up.
+    Principal,
+    /// The second server.
+    Auxiliary,
+    /// A silo.
+    Client,
+}
+
+/// One party and how it is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartyIdentity {
+    /// Its name.
+    pub id: ClientId,
+    /// What it may do.
+    pub role: PartyRole,
+    /// SHA-256 of its certificate.
+    pub certificate: Fingerprint,
+    /// The public key that envelopes for it are sealed to; clients have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelope_key: Option<Fingerprint>,
+    /// Rounds of training that a client missed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<RoundId>,
+}
+
+/// Where the servers are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Servers {
+    /// The principal.
+    pub principal: Address,
+    /// The auxiliary.
+    pub auxiliary: Address,
+}
+
+/// What all parties agree on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FederationFile {
+    /// Of this file's form: 1.
+    pub format: u32,
+    /// SHA-256 of the authority's certificate.
+    pub authority: Fingerprint,
+    /// When the kits were made, in seconds since 1970: two runs with the same settings are still two.
+    pub made: u64,
+    /// Where the servers are.
+    pub servers: Servers,
+    /// How the federation is valued.
+    pub session: SessionSpec,
+    /// Everybody: the principal, the auxiliary, then the clients in the federation's order.
+    pub parties: Vec<PartyIdentity>,
+    /// The shape of every tensor of the model.
+    pub tensors: BTreeMap<String, Vec<usize>>,
+    /// The run directory's `federation.toml`.
+    pub federation: FederationSpec,
+}
+
+/// The form that this build reads and writes.
+pub(super) const FORMAT: u32 = 1;
+
+impl FederationFile {
+    /// Reads and checks everything; `file` is named in errors.
+    pub fn parse(bytes: &[u8], file: &Path) -> Result<Self, KitError> {
+        let text = str::from_utf8(bytes).map_err(|error| {
+            let found = format!("other bytes at position {}", error.valid_up_to());
+            KitError::invalid(file, "file", "UTF-8 text", found)
+        })?;
+        let parsed: Self = toml::from_str(text)
+            .map_err(|error| KitError::new(file, "file", KitDefect::Toml(Box::new(error))))?;
+        parsed.check(file)?;
+        Ok(parsed)
+    }
+
+    /// The digest by which parties see that they mean the same.
+    pub fn digest(bytes: &[u8]) -> [u8; 32] {
+        let mut hash = blake3::Hasher::new();
+        hash.update(b"secsv federation file, format 1\n").update(bytes);
+        *hash.finalize().as_bytes()
+    }
+
+    /// Everybody's position, in the order of `parties`.
+    pub fn party_ids(&self) -> impl Iterator<Item = PartyId> + use<> {
+        let clients = (0..self.federation.clients.len()).map(PartyId::Client);
+        [PartyId::Principal, PartyId::Auxiliary].into_iter().chain(clients)
+    }
+
+    /// How a party is known.
+    pub fn party(&self, party: PartyId) -> Option<&PartyIdentity> {
+        self.parties.get(match party {
+            PartyId::Principal => 0,
+            PartyId::Auxiliary => 1,
+            PartyId::Client(position) => position.checked_add(2)?,
+        })
+    }
+
+    /// A party's name.
+    pub fn name(&self, party: PartyId) -> String {
+        self.party(party).map_or_else(|| party.to_string(), |party| party.id.to_string())
+    }
+
+    /// The party of a name.
+    pub fn party_named(&self, name: &str) -> Option<PartyId> {
+        self.party_ids().zip(&self.parties).find(|(_, party)| party.id.as_str() == name).map(|(id, _)| id)
+    }
+
+    /// The party whose certificate has this SHA-256.
+    pub fn party_with(&self, certificate: Fingerprint) -> Option<PartyId> {
+        self.party_ids()
+            .zip(&self.parties)
+            .find(|(_, party)| party.certificate == certificate)
+            .map(|(id, _)| id)
+    }
+
+    /// Who took part in a round of training.
+    pub fn participants(&self, round: RoundId) -> Coalition {
+        let took_part = |(client, party): (usize, &PartyIdentity)| {
+            let weight = self.federation.clients.get(client).map_or(0, |c| c.train_size_in(round));
+            (weight > 0 && !party.absent.contains(&round)).then_some(client)
+        };
+        self.parties.iter().skip(2).enumerate().filter_map(took_part).collect()
+    }
+
+    /// How values are computed; `file` is named in errors.
+    pub fn evaluation(&self, file: &Path) -> Result<EvaluationSettings, KitError> {
+        self.session.evaluation().map_err(|misfit| setting(file, misfit))
+    }
+
+    /// What the roles need to know, bound to `digest` and to every client's envelope key; `file` is named in errors.
+    pub fn session(&self, digest: &[u8; 32], file: &Path) -> Result<Federation, KitError> {
+        let settings = self.session.settings().map_err(|misfit| setting(file, misfit))?;
+        let spec = &self.federation;
+        let architecture = Architecture::new(&spec.model, &self.tensors, file, file)
+            .map_err(|error| KitError::new(file, "tensors", error.into()))?;
+        let keys = self.parties.iter().skip(2).filter_map(|party| party.envelope_key.map(|key| key.0));
+        Federation::new(spec, &architecture, |round| self.participants(round), settings)
+            .and_then(|federation| federation.with_identities(keys.collect(), digest))
+            .map_err(|error| KitError::new(file, "session", error.into()))
+    }
+
+    fn check(&self, file: &Path) -> Result<(), KitError> {
+        if self.format != FORMAT {
+            return Err(KitError::invalid(file, "format", FORMAT.to_string(), self.format.to_string()));
+        }
+        let Servers { principal, auxiliary } = &self.servers;
+        if principal.is_same_place(auxiliary) {
+            let expected = "another address than the principal's";
+            return Err(KitError::invalid(file, "servers.auxiliary", expected, auxiliary.to_string()));
+        }
+        self.federation.check(file).map_err(|error| KitError::new(file, "federation", error.into()))?;
+        self.check_parties(file)?;
+        for round in self.federation.round_ids() {
+            if self.participants(round).is_empty() {
+                let found = format!("nobody in round {round}");
+                return Err(KitError::invalid(
+                    file,
+                    "parties.absent",
+                    "at least one client in each round",
+                    found,
+                ));
+            }
+        }
+        self.session(&[0; 32], file)?;
+        self.evaluation(file).map(|_| ())
+    }
+
+    /// Exactly the two servers and the federation's clients, nobody with anything of another.
+    fn check_parties(&self, file: &Path) -> Result<(), KitError> {
+        let servers = [("principal", PartyRole::Principal), ("auxiliary", PartyRole::Auxiliary)];
+        let clients = self.federation.ids().map(|id| (id.as_str(), PartyRole::Client));
+        let expected: Vec<_> = servers.into_iter().chain(clients).collect();
+        if self.parties.len() != expected.len() {
+            let (expected, found) = (expected.len(), self.parties.len());
+            return Err(KitError::invalid(file, "parties", format!("{expected} of them"), found.to_string()));
+        }
+        let mut seen = BTreeSet::from([self.authority]);
+        for (index, (party, (id, role))) in self.parties.iter().zip(expected).enumerate() {
+            let field = |name: &str| format!("parties[{index}].{name}");
+            if party.id.as_str() != id {
+                return Err(KitError::invalid(file, field("id"), id, party.id.as_str()));
+            }
+            if party.role != role {
+                let (role, found) = (format!("{role:?}"), format!("{:?}", party.role));
+                return Err(KitError::invalid(
+                    file,
+                    field("role"),
+                    role.to_lowercase(),
+                    found.to_lowercase(),
+                ));
+            }
+            if !seen.insert(party.certificate) {
+                return Err(KitError::invalid(
+                    file,
+                    field("certificate"),
+                    "one of its own",
+                    "another party's",
+                ));
+            }
+            let is_client = role == PartyRole::Client;
+            match party.envelope_key {
+                None if is_client => {
+                    return Err(KitError::invalid(file, field("envelope_key"), "a client's key", "none"));
+                }
+                Some(_) if !is_client => {
+                    return Err(KitError::invalid(file, field("envelope_key"), "none for a server", "one"));
+                }
+                Some(key) if !seen.insert(key) => {
+                    let (expected, found) = ("one of its own", "another party's");
+                    return Err(KitError::invalid(file, field("envelope_key"), expected, found));
+                }
+                _ => {}
+            }
+            let is_round = |round: &RoundId| (1..=self.federation.rounds).contains(&round.0);
+            if !is_client && !party.absent.is_empty() || !party.absent.iter().all(is_round) {
+                let found = format!("{:?}", party.absent.iter().map(|round| round.0).collect::<Vec<_>>());
+                return Err(KitError::invalid(file, field("absent"), "rounds that a client missed", found));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn setting(file: &Path, (name, expected, found): Misfit) -> KitError {
+    KitError::invalid(file, format!("session.{name}"), expected, found)
+}

@@ -1,0 +1,107 @@
+//! How the federation is valued: the settings that every party's kit has in common.
+
+use secsv_federation::skip::SkipMode;
+use secsv_protocol::session::Settings;
+use secsv_shapley::{EstimatorSettings, Method, StopRule};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, value::StrDeserializer},
+};
+
+use secsv_evaluation::EvaluationSettings;
+
+/// The settings of a run, by the names the command line has for them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionSpec {
+    /// How models are tested: `secsv`, `hesv` or `secretsv`.
+    pub protocol: String,
+    /// Parameters of the encryption: `standard` or `compact`.
+    pub preset: String,
+    /// How encrypted matrices are multiplied: `packed`, `reducing` or `squaring`.
+    pub matmul: String,
+    /// Whether samples are skipped: `on`, `off` or `auto`.
+    pub skip: String,
+    /// How values are computed from utilities.
+    pub estimator: String,
+    /// What the estimator's draws follow from.
+    pub seed: u64,
+    /// Error that permutation sampling and group testing aim for ...
+    pub epsilon: f64,
+    /// ... except with this probability.
+    pub delta: f64,
+    /// Samples that the estimator takes in each round, instead of what it would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<usize>,
+    /// Sampling stops when no client's standard error is larger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_error: Option<f64>,
+    /// Sampling stops after this many tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tests: Option<usize>,
+}
+
+/// A setting that does not fit: its name, what was expected, what was found.
+pub(super) type Misfit = (&'static str, &'static str, String);
+
+impl SessionSpec {
+    /// The spelling of settings. There is no limit by time: when a party was away, it would change the values.
+    pub fn new(settings: Settings, evaluation: &EvaluationSettings) -> Self {
+        let estimator = &evaluation.estimator;
+        Self {
+            protocol: settings.protocol.name().to_owned(),
+            preset: settings.preset.name().to_owned(),
+            matmul: settings.matmul.name().to_owned(),
+            skip: evaluation.skip.name().to_owned(),
+            estimator: evaluation.method.name().to_owned(),
+            seed: estimator.seed,
+            epsilon: estimator.epsilon,
+            delta: estimator.delta,
+            samples: estimator.samples,
+            max_error: estimator.stop.standard_error,
+            max_tests: estimator.stop.tests,
+        }
+    }
+
+    /// How models are tested.
+    pub(super) fn settings(&self) -> Result<Settings, Misfit> {
+        let protocol = named("protocol", "secsv, hesv or secretsv", &self.protocol)?;
+        let preset = named("preset", "standard or compact", &self.preset)?;
+        let matmul = named("matmul", "packed, reducing or squaring", &self.matmul)?;
+        let whole_rounds = self.estimator.parse::<Method>().is_ok_and(Method::asks_for_all);
+        Settings::new(protocol, preset, Some(matmul), self.skip()?, whole_rounds)
+            .map_err(|conflict| (conflict.setting, conflict.expected, conflict.found.to_owned()))
+    }
+
+    fn skip(&self) -> Result<SkipMode, Misfit> {
+        named("skip", "on, off or auto", &self.skip)
+    }
+
+    /// How values are computed.
+    pub(super) fn evaluation(&self) -> Result<EvaluationSettings, Misfit> {
+        let method = self.estimator.parse::<Method>().ok().filter(|method| !method.needs_cumulative_models());
+        let method =
+            method.ok_or(("estimator", "an estimator that values each round", self.estimator.clone()))?;
+        let stop = StopRule { standard_error: self.max_error, elapsed: None, tests: self.max_tests };
+        let estimator = EstimatorSettings {
+            seed: self.seed,
+            epsilon: self.epsilon,
+            delta: self.delta,
+            samples: self.samples,
+            stop,
+            ..EstimatorSettings::default()
+        };
+        estimator.check().map_err(|error| ("estimator", "settings in their ranges", error.to_string()))?;
+        Ok(EvaluationSettings { method, estimator, skip: self.skip()?, verify_skip: false })
+    }
+}
+
+/// The value that a setting's text names.
+fn named<T: DeserializeOwned>(
+    setting: &'static str,
+    expected: &'static str,
+    text: &str,
+) -> Result<T, Misfit> {
+    T::deserialize(StrDeserializer::<serde::de::value::Error>::new(text))
+        .map_err(|_| (setting, expected, text.to_owned()))
+}

@@ -1,0 +1,124 @@
+//! Whether a party could take part now: everything that usually goes wrong on the first day, checked before it does.
+
+mod server;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fmt, io,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use secsv_protocol::PartyId;
+use serde::Serialize;
+
+use crate::{
+    kit::{Kit, date},
+    process::listen_address,
+};
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckOutcome {
+    /// As it should be.
+    Ok,
+    /// It will do for now.
+    Warning,
+    /// The run cannot work like this.
+    Failed,
+}
+
+/// One check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// How it went.
+    pub outcome: CheckOutcome,
+    /// Of what.
+    pub what: String,
+    /// What was found.
+    pub found: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<&'static str>,
+}
+
+impl Check {
+    fn ok(what: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { outcome: CheckOutcome::Ok, what: what.into(), found: found.into(), advice: None }
+    }
+
+    fn warning(what: impl Into<String>, found: impl Into<String>, advice: &'static str) -> Self {
+        Self { outcome: CheckOutcome::Warning, advice: Some(advice), ..Self::ok(what, found) }
+    }
+
+    fn failed(what: impl Into<String>, found: impl Into<String>, advice: &'static str) -> Self {
+        Self { outcome: CheckOutcome::Failed, advice: Some(advice), ..Self::ok(what, found) }
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = match self.outcome {
+            CheckOutcome::Ok => "ok",
+            CheckOutcome::Warning => "warning",
+            CheckOutcome::Failed => "failed",
+        };
+        write!(f, "{outcome:7}  {}: {}", self.what, self.found)?;
+        self.advice.map_or(Ok(()), |advice| write!(f, " -> {advice}"))
+    }
+}
+
+/// Days before its end from which a certificate is worth a warning.
+const SOON: Duration = Duration::from_secs(14 * 86_400);
+
+/// Checks everything about a kit that opened, its servers, where the party will keep its state, and where a server will
+/// listen, if not at the address in the federation file. Takes no more than a few seconds for each server.
+pub fn preflight(kit: &Kit, state: Option<&Path>, listen: Option<&str>) -> io::Result<Vec<Check>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(checks(kit, state, listen)))
+}
+
+async fn checks(kit: &Kit, state: Option<&Path>, listen: Option<&str>) -> Vec<Check> {
+    let digest = crate::Fingerprint(kit.digest);
+    let mut checks = vec![
+        Check::ok("kit", format!("{}, federation {digest}", kit.own_name())),
+        certificate(kit, SystemTime::now()),
+    ];
+    if let Some(state) = state {
+        checks.extend(state::check(state));
+    }
+    for server in [PartyId::Principal, PartyId::Auxiliary] {
+        if server == kit.own {
+            if let Some(address) = listen_address(kit, listen) {
+                checks.push(server::check_own_address(&address).await);
+            }
+        } else if dials(kit.own, server) {
+            checks.extend(server::check(kit, server).await);
+        }
+    }
+    checks
+}
+
+/// Clients dial both servers, the auxiliary dials the principal, and the principal nobody.
+fn dials(own: PartyId, server: PartyId) -> bool {
+    match own {
+        PartyId::Client(_) => true,
+        PartyId::Auxiliary => server == PartyId::Principal,
+        PartyId::Principal => false,
+    }
+}
+
+fn certificate(kit: &Kit, now: SystemTime) -> Check {
+    let until = date(kit.validity.until);
+    match kit.validity.until.duration_since(now) {
+        Ok(left) if left < SOON => Check::warning(
+            "certificate",
+            format!("valid until {until}"),
+            "have new kits provisioned if the run may take longer",
+        ),
+        _ => Check::ok("certificate", format!("valid until {until}")),
+    }
+}

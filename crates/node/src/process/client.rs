@@ -1,0 +1,124 @@
+//! A client's process.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use secsv_federation::{ClientId, RoundId, RunDirectory, Weights};
+use secsv_protocol::{Client, ClientInput, PartyId, model_digest, role::Digest, test_set_digest};
+
+use super::{NodeOptions, PartyNetwork, Values, await_values, ended, finish};
+use crate::{
+    Error,
+    consent::Question,
+    kit::Kit,
+    party::Party,
+    record::{FILE, Record, SessionEntry},
+};
+
+/// What a client's process is told.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// What every process is told.
+    pub node: NodeOptions,
+    /// The word by which its owner accepts what others can do with its samples and models ([`Question::exposure`]).
+    pub accept_exposure: Option<String>,
+    /// Where the record of its sessions is, if not beside the data.
+    pub record: Option<PathBuf>,
+    /// The word by which its owner accepts another session over the same samples.
+    pub again: Option<String>,
+}
+
+/// Runs a client until the values have come. Of the run directory it opens its own part alone.
+pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) -> Result<Values, Error> {
+    let PartyId::Client(position) = kit.own else {
+        let found = kit.own_name();
+        return Err(Error::Data { field: "kit", expected: "a client's".to_owned(), found });
+    };
+    let servers = [PartyId::Principal, PartyId::Auxiliary];
+    if let Some(values) = ended::ended(&kit, &options.node.state)? {
+        return ended::say_again(&Arc::new(kit), &options.node, &values, &servers);
+    }
+    if let Some(question) = Question::exposure(&kit)? {
+        question.answered(options.accept_exposure.as_deref())?;
+    }
+    let input = own_input(&kit, data, position)?;
+    let beside = || data.path().join("clients").join(kit.own_name()).join(FILE);
+    let record = Record::open(&options.record.clone().unwrap_or_else(beside))?;
+    let files = file_digests(&kit.federation.federation.clients[position].id, &input);
+    let keys = kit.envelope_keys.take().ok_or(Error::Data {
+        field: "kit",
+        expected: "a key for envelopes".to_owned(),
+        found: "none".to_owned(),
+    })?;
+    let kit = Arc::new(kit);
+    let node = &options.node;
+    let party = Party::open(kit.clone(), &node.state, Some(files), None, |federation, journal| {
+        record.enter(
+            &SessionEntry::new(&kit, &journal.instance(), &input),
+            &kit,
+            options.again.as_deref(),
+        )?;
+        let seed = journal.seed().derive("client", position as u64);
+        let mut client = Client::with_envelope_keys(federation.clone(), position, input, seed, keys);
+        let first = client.start();
+        Ok((client, first, Vec::new()))
+    })?;
+    let network = PartyNetwork::start(&party, &kit, node, &servers)?;
+    let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
+    let values = finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))?;
+    ended::wipe(&kit, &node.state, &values)?;
+    Ok(values)
+}
+
+/// Digests of the files that a silo's state is bound to: everything that it will ever encode.
+pub fn bound_files(kit: &Kit, data: &RunDirectory) -> Result<BTreeMap<String, Digest>, Error> {
+    let PartyId::Client(position) = kit.own else { return Ok(BTreeMap::new()) };
+    let input = own_input(kit, data, position)?;
+    Ok(file_digests(&kit.federation.federation.clients[position].id, &input))
+}
+
+/// The same, by the file of the run directory.
+fn file_digests(id: &ClientId, input: &ClientInput) -> BTreeMap<String, Digest> {
+    let of_round = |directory: String| {
+        move |(round, model): (&RoundId, &Weights)| {
+            (format!("{directory}/round-{:04}.safetensors", round.0), model_digest(model))
+        }
+    };
+    let local = input.local.iter().map(of_round(format!("clients/{id}")));
+    let global = input.global.iter().map(of_round("global".to_owned()));
+    let test_set = (format!("clients/{id}/test.safetensors"), test_set_digest(&input.test_set));
+    let initial = ("initial.safetensors".to_owned(), model_digest(&input.initial));
+    local.chain(global).chain([test_set, initial]).collect()
+}
+
+/// What a silo brings, checked against what everybody agreed on.
+fn own_input(kit: &Kit, data: &RunDirectory, position: usize) -> Result<ClientInput, Error> {
+    let agreed = &kit.federation.federation;
+    if data.spec() != agreed {
+        return Err(Error::Data {
+            field: "federation.toml",
+            expected: "the federation that the kit was made for".to_owned(),
+            found: "another one".to_owned(),
+        });
+    }
+    if *data.architecture().tensors() != kit.federation.tensors {
+        return Err(Error::Data {
+            field: "initial.safetensors",
+            expected: "the tensors that the kit was made for".to_owned(),
+            found: "others".to_owned(),
+        });
+    }
+    let id: &ClientId = &agreed.clients[position].id;
+    let mut local = BTreeMap::new();
+    let mut global = BTreeMap::new();
+    for round in agreed.round_ids() {
+        let expected = kit.federation.participants(round).contains(position);
+        if expected {
+            local.insert(round, data.local_model(id, round)?);
+        }
+        // A round of nobody has no aggregate.
+        if !kit.federation.participants(round).is_empty() {
+            global.insert(round, data.global_model(round)?);
+        }
+    }
+    Ok(ClientInput { test_set: data.test_set(id)?, local, global, initial: data.initial_model()? })
+}

@@ -1,0 +1,164 @@
+//! Processes: `principal`, `auxiliary` and `client`, from a kit to the values.
+
+mod client;
+mod ended;
+mod evaluator;
+mod principal;
+mod server;
+mod values;
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use secsv_evaluation::executor::HostedRole;
+use secsv_protocol::PartyId;
+use tokio::{runtime::Runtime, signal::unix::SignalKind};
+
+pub use client::{ClientOptions, bound_files, run_client};
+pub use principal::{PrincipalOptions, run_principal};
+pub use server::run_auxiliary;
+pub use values::Values;
+
+use crate::{
+    Error,
+    kit::Kit,
+    party::Party,
+    status::{self, ProcessPhase, StatusPages},
+    transport::{self, Identity, Listening},
+};
+
+/// How long a party that has the values waits to be told that all is done.
+const GOODBYE: Duration = Duration::from_secs(30);
+/// How often a party that waits looks up.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What every process is told.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Where it keeps what it must not forget.
+    pub state: PathBuf,
+    /// Where a server listens, if not at the address in the federation file.
+    pub listen: Option<String>,
+    /// Where the status pages are, if anywhere.
+    pub status: Option<SocketAddr>,
+}
+
+/// The network of a process.
+struct PartyNetwork {
+    runtime: Runtime,
+    stop: Arc<AtomicBool>,
+    /// Takes connections as long as it is there.
+    _listening: Option<Listening>,
+    _pages: Option<StatusPages>,
+}
+
+impl PartyNetwork {
+    /// Listens and dials.
+    fn start<R: HostedRole>(
+        party: &Arc<Party<R>>,
+        kit: &Arc<Kit>,
+        options: &NodeOptions,
+        dialled: &[PartyId],
+    ) -> Result<Self, Error> {
+        let identity = Arc::new(Identity::new(kit.clone())?);
+        let failed = |source| Error::System { what: "the network's threads", source };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("network")
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let listening = listen_address(kit, options.listen.as_deref())
+            .map(|address| runtime.block_on(transport::listen(party.clone(), identity.clone(), &address)))
+            .transpose()?;
+        for &server in dialled {
+            runtime.spawn(transport::dial(party.clone(), identity.clone(), server));
+        }
+        runtime.spawn(stop_on_signal(stop.clone()));
+        let failed = |source| Error::System { what: "the status pages", source };
+        let pages = options
+            .status
+            .map(|address| runtime.block_on(status::serve(address, party.board().clone())).map_err(failed))
+            .transpose()?;
+        if let Some(pages) = &pages {
+            tracing::info!(address = %pages.address, "status pages");
+        }
+        Ok(Self { runtime, stop, _listening: listening, _pages: pages })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Relaxed) { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Closes connections.
+    fn end(self) {
+        self.runtime.shutdown_timeout(Duration::from_millis(500));
+    }
+}
+
+async fn stop_on_signal(stop: Arc<AtomicBool>) {
+    let signals = [SignalKind::terminate(), SignalKind::interrupt()];
+    let [Ok(mut terminate), Ok(mut interrupt)] = signals.map(tokio::signal::unix::signal) else { return };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("told to stop");
+    stop.store(true, Ordering::Relaxed);
+}
+
+/// Where a server listens: where it was told to, or at the address in the federation file.
+pub(crate) fn listen_address(kit: &Kit, told: Option<&str>) -> Option<String> {
+    told.map(str::to_owned).or_else(|| kit.address(kit.own).map(ToString::to_string))
+}
+
+/// Waits for the values, and then until nobody needs this party any more.
+fn await_values<R: HostedRole>(
+    party: &Party<R>,
+    network: &PartyNetwork,
+    values: impl Fn(&R) -> Option<Vec<u8>>,
+) -> Result<Vec<u8>, Error> {
+    party.board().phase(ProcessPhase::Running);
+    let values = loop {
+        network.check()?;
+        if let Some(values) = party.wait_for(POLL_INTERVAL, &values)? {
+            break values;
+        }
+    };
+    tracing::info!("the values have come");
+    let since = Instant::now();
+    while !party.has_goodbye() && since.elapsed() < GOODBYE {
+        network.check()?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(values)
+}
+
+/// Ends a party that has done its part, or was stopped.
+fn finish<R: HostedRole, T>(
+    party: &Party<R>,
+    network: PartyNetwork,
+    outcome: Result<T, Error>,
+) -> Result<T, Error> {
+    party.board().phase(match outcome {
+        Ok(_) | Err(Error::Stopped) => ProcessPhase::Finished,
+        Err(_) => ProcessPhase::Failed,
+    });
+    if outcome.is_ok() {
+        party.audit().end()?;
+    }
+    if matches!(outcome, Ok(_) | Err(Error::Stopped)) {
+        party.stop();
+        party.audit().sync()?;
+    }
+    network.end();
+    outcome
+}

@@ -1,0 +1,336 @@
+//! The principal's process.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+use secsv_evaluation::executor::HostedRole;
+use secsv_federation::{Coalition, RoundId};
+use secsv_protocol::{
+    Assignment, PartyId, Principal, Scope, TestRequest, TestResult,
+    decryptors::Protocol,
+    role::Effects,
+    session::{Session, typical_costs},
+};
+
+use super::{
+    NodeOptions, POLL_INTERVAL, PartyNetwork, Values, ended,
+    evaluator::{NetworkEvaluator, known_tests},
+    finish,
+};
+use crate::{
+    Error,
+    audit::{AuditDefect, AuditError, RESULT_FILE},
+    journal::TestRecord,
+    kit::Kit,
+    party::{Party, local},
+    status::ProcessPhase,
+    transport::LinkState,
+};
+use secsv_evaluation::{
+    EvaluationResult, Progress, evaluate,
+    secure_result::{account, disclosed},
+};
+
+/// What the principal is told beside.
+#[derive(Clone, Debug)]
+pub struct PrincipalOptions {
+    /// What every process is told.
+    pub node: NodeOptions,
+    /// After how long others take over what a client was to decrypt.
+    pub away_after: Duration,
+    /// How long it waits for parties that have not fetched the values.
+    pub wait_to_deliver: Duration,
+}
+
+/// Runs the principal: values the federation, has `keep` write the result down, and tells everybody the values.
+pub fn run_principal(
+    kit: Kit,
+    options: &PrincipalOptions,
+    observe: impl FnMut(Progress),
+    keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
+) -> Result<EvaluationResult, Error> {
+    if kit.own != PartyId::Principal {
+        let found = kit.own_name();
+        return Err(Error::Data { field: "kit", expected: "the principal's".to_owned(), found });
+    }
+    let kit = Arc::new(kit);
+    if ended::ended(&kit, &options.node.state)?.is_some() {
+        return tell_again(&kit, options, keep);
+    }
+    let (results, found) = mpsc::channel();
+    let (party, Resumed { known, left_open }) = open(&kit, options, results)?;
+    let network = PartyNetwork::start(&party, &kit, &options.node, &[])?;
+    let finished: Vec<_> = known.iter().filter(|t| t.result.is_some()).map(|t| t.test).collect();
+    remind(&party, &finished);
+    let (known, next_test) = known_tests(known)?;
+    let outcome = (|| {
+        let session = await_session(&party, &network)?;
+        party.board().phase(ProcessPhase::Running);
+        let needs_auxiliary = kit.session()?.settings.protocol != Protocol::Hesv;
+        let mut attendance = Attendance::new(options.away_after, needs_auxiliary);
+        let mut watch = || attendance.look(&party);
+        let mut evaluator = NetworkEvaluator {
+            party: &party,
+            network: &network,
+            session,
+            results: found,
+            known,
+            next_test,
+            left_open,
+            watch: &mut watch,
+        };
+        let spec = &kit.federation.federation;
+        let result = evaluate(spec, &mut evaluator, &kit.evaluation()?, observe)?;
+        publish(&party, &network, &kit, options, result, keep)
+    })();
+    // Whoever has not fetched the values needs what comes before them, too.
+    let has_sent_all = party.peers().values().all(|peer| peer.has_sent_all());
+    let result = finish(&party, network, outcome)?;
+    if has_sent_all {
+        ended::wipe(&kit, &options.node.state, &Values::of(&result))?;
+    } else {
+        tracing::warn!("the state is kept until everybody has the values: seed and shares stay with it");
+    }
+    Ok(result)
+}
+
+/// Work of an earlier process.
+#[derive(Default)]
+struct Resumed {
+    known: Vec<TestRecord>,
+    /// Rounds that it left open.
+    left_open: BTreeSet<RoundId>,
+}
+
+/// The principal's party, and what an earlier process has left.
+fn open(
+    kit: &Arc<Kit>,
+    options: &PrincipalOptions,
+    results: mpsc::Sender<(u64, Vec<TestResult>)>,
+) -> Result<(Arc<Party<Principal>>, Resumed), Error> {
+    let mut resumed = Resumed::default();
+    let (state, files) = (&options.node.state, Some(BTreeMap::new()));
+    let party = Party::open(kit.clone(), state, files, Some(results), |federation, journal| {
+        let Resumed { known, left_open } = &mut resumed;
+        *known = journal.tests()?;
+        left_open.extend(journal.replay()?.iter().filter_map(|message| match message.scope {
+            Scope::Round(round) => Some(round),
+            _ => None,
+        }));
+        let seed = journal.seed().derive("principal", 0);
+        let costs = Some(typical_costs(federation.settings.preset));
+        let mut principal = Principal::new(federation.clone(), costs, seed);
+        let assigned = journal.assignments()?;
+        let assigned: Result<Vec<_>, _> = assigned.iter().map(|bytes| Assignment::decode(bytes)).collect();
+        let assigned = assigned.map_err(|_| local("assignments that decode"))?;
+        let next = known.iter().map(|test| test.test + 1).max().unwrap_or(0);
+        principal.remember(assigned, next);
+        Ok((principal, Effects::default(), open_scopes(known)?))
+    })?;
+    Ok((party, resumed))
+}
+
+/// Writes the result down, and sends everybody the values.
+fn publish(
+    party: &Arc<Party<Principal>>,
+    network: &PartyNetwork,
+    kit: &Kit,
+    options: &PrincipalOptions,
+    mut result: EvaluationResult,
+    keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
+) -> Result<EvaluationResult, Error> {
+    account_for(party, kit, &mut result);
+    // An earlier process may have recorded the same values, and what they cost.
+    if party.audit().has_result() {
+        result = recorded(&options.node.state, &result)?;
+    }
+    keep(&result)?;
+    let json = serde_json::to_vec(&result).map_err(|_| local("a result that can be written"))?;
+    party.audit().record_result(&options.node.state, &json)?;
+    deliver(party, network, &result, options.wait_to_deliver)?;
+    Ok(result)
+}
+
+/// The principal of a run that has ended: the result again, and a farewell to whoever missed it.
+fn tell_again(
+    kit: &Arc<Kit>,
+    options: &PrincipalOptions,
+    keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
+) -> Result<EvaluationResult, Error> {
+    let party = ended::open(kit, &options.node.state)?;
+    let network = PartyNetwork::start(&party, kit, &options.node, &[])?;
+    let outcome = read_result(&options.node.state).and_then(|result| {
+        keep(&result)?;
+        part(&party);
+        Ok(result)
+    });
+    finish(&party, network, outcome)
+}
+
+/// The result that stands in the state directory.
+fn read_result(state: &Path) -> Result<EvaluationResult, Error> {
+    let file = state.join(RESULT_FILE);
+    let unreadable = |error| AuditError::new(&file, None, AuditDefect::Unreadable(error));
+    let bytes = std::fs::read(&file).map_err(unreadable)?;
+    Ok(serde_json::from_slice(&bytes).map_err(|error| unreadable(error.into()))?)
+}
+
+/// The same, if it is the one that was found.
+fn recorded(state: &Path, found: &EvaluationResult) -> Result<EvaluationResult, Error> {
+    let (file, result) = (state.join(RESULT_FILE), read_result(state)?);
+    if (&result.fsv, &result.utilities) != (&found.fsv, &found.utilities) {
+        return Err(AuditError::new(&file, None, AuditDefect::AnothersResult).into());
+    }
+    Ok(result)
+}
+
+/// What an earlier process had asked for and not found.
+fn open_scopes(known: &[TestRecord]) -> Result<Vec<Scope>, Error> {
+    let mut scopes = Vec::new();
+    for test in known.iter().filter(|test| test.result.is_none()) {
+        let request = TestRequest::decode(&test.request).map_err(|_| local("a request that decodes"))?;
+        scopes.extend([Scope::Test(test.test), Scope::Round(request.round)]);
+    }
+    Ok(scopes)
+}
+
+/// Who stays away, and for how long.
+struct Attendance {
+    begun: Instant,
+    away_after: Duration,
+    needs_auxiliary: bool,
+    away: Coalition,
+    awaited: Vec<PartyId>,
+}
+
+impl Attendance {
+    fn new(away_after: Duration, needs_auxiliary: bool) -> Self {
+        let (begun, away, awaited) = (Instant::now(), Coalition::EMPTY, Vec::new());
+        Self { begun, away_after, needs_auxiliary, away, awaited }
+    }
+
+    /// Has others take over from clients that stay away, and says who is awaited where nobody can.
+    fn look(&mut self, party: &Arc<Party<Principal>>) -> Result<(), Error> {
+        let away: Coalition = party
+            .peers()
+            .values()
+            .filter_map(|peer| match peer.id {
+                PartyId::Client(client) if self.is_away(&peer.link_state()) => Some(client),
+                _ => None,
+            })
+            .collect();
+        if away != self.away {
+            let clients = names(party, away.members().map(PartyId::Client));
+            tracing::warn!(clients, "away: others take over where the rules allow it");
+            self.away = away;
+            party.act(Box::new(move |role| Ok((role.set_away(away)?, Vec::new()))));
+        }
+        let clients = party.look(Principal::awaited);
+        let auxiliary = party.peers().get(&PartyId::Auxiliary).filter(|_| self.needs_auxiliary);
+        let auxiliary = auxiliary.filter(|auxiliary| self.is_away(&auxiliary.link_state()));
+        let clients = clients.members().map(PartyId::Client);
+        let awaited: Vec<PartyId> =
+            auxiliary.map(|auxiliary| auxiliary.id).into_iter().chain(clients).collect();
+        if awaited == self.awaited {
+            return Ok(());
+        }
+        if awaited.is_empty() {
+            party.board().phase(ProcessPhase::Running);
+        } else {
+            let parties = names(party, awaited.iter().copied());
+            tracing::warn!(parties, "awaited: the run goes on when they are back");
+            party.board().paused_for(&awaited);
+        }
+        self.awaited = awaited;
+        Ok(())
+    }
+
+    fn is_away(&self, link: &LinkState) -> bool {
+        link.connected.is_none() && link.last_seen.unwrap_or(self.begun).elapsed() > self.away_after
+    }
+}
+
+fn names(party: &Party<Principal>, parties: impl Iterator<Item = PartyId>) -> String {
+    let name = |id| party.peers().get(&id).map(|peer| peer.name.as_str());
+    parties.filter_map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// Clients that were away when tests ended learn it now.
+fn remind(party: &Party<Principal>, finished: &[u64]) {
+    let over: Vec<_> = finished.iter().map(|&test| Scope::Test(test)).collect();
+    party.send_finished(&over);
+}
+
+/// The agreement, once everybody has introduced themselves.
+fn await_session(party: &Party<Principal>, network: &PartyNetwork) -> Result<Arc<Session>, Error> {
+    let mut said = Instant::now();
+    loop {
+        network.check()?;
+        if let Some(session) = party.wait_for(POLL_INTERVAL, |role| role.session().cloned())? {
+            return Ok(session);
+        }
+        if said.elapsed() > Duration::from_secs(30) {
+            said = Instant::now();
+            let awaiting = party.look(secsv_protocol::role::Role::awaiting);
+            tracing::info!(awaiting, "waiting");
+        }
+    }
+}
+
+/// What the principal's own process knows about cost, and what was disclosed.
+fn account_for(party: &Party<Principal>, kit: &Kit, result: &mut EvaluationResult) {
+    let (accounts, replies) = (party.accounts(), party.replies());
+    let (spec, skips) = (&kit.federation.federation, result.skip);
+    let found = party.look(|role| disclosed(role, spec, replies, skips));
+    account(&accounts, spec, result, found);
+}
+
+/// Tells everybody the values, and waits until everybody has them.
+fn deliver(
+    party: &Arc<Party<Principal>>,
+    network: &PartyNetwork,
+    result: &EvaluationResult,
+    patience: Duration,
+) -> Result<(), Error> {
+    let values = Values::of(result).encode()?;
+    party.act(Box::new(move |role| Ok((role.publish(values), Vec::new()))));
+    let since = Instant::now();
+    while party.wait_for(POLL_INTERVAL, |role| role.has_published().then_some(()))?.is_none() {
+        network.check()?;
+    }
+    party.flush();
+    loop {
+        let left: Vec<&str> = party
+            .peers()
+            .values()
+            .filter(|peer| !peer.has_sent_all())
+            .map(|peer| peer.name.as_str())
+            .collect();
+        if left.is_empty() {
+            break;
+        }
+        if since.elapsed() > patience {
+            tracing::warn!(
+                parties = left.join(", "),
+                "have not fetched the values; start again to tell them"
+            );
+            break;
+        }
+        network.check()?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Whoever hears the farewell is gone: a principal that is started again must know that nobody misses anything.
+    party.flush();
+    part(party);
+    Ok(())
+}
+
+/// Says farewell to everybody who is there.
+fn part<R: HostedRole>(party: &Party<R>) {
+    party.peers().values().for_each(|peer| peer.say_goodbye());
+    std::thread::sleep(Duration::from_millis(300));
+}

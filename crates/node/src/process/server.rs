@@ -1,0 +1,60 @@
+//! The auxiliary's process.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use secsv_federation::skip::SkipMode;
+use secsv_protocol::{Auxiliary, PartyId, decryptors::Protocol, role::Effects};
+
+use super::{NodeOptions, PartyNetwork, Values, await_values, ended, finish};
+use crate::{
+    Error,
+    kit::Kit,
+    party::{Party, local},
+};
+use secsv_evaluation::Confirmation;
+
+/// Runs the auxiliary until the values have come.
+pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<Values, Error> {
+    if kit.own != PartyId::Auxiliary {
+        let found = kit.own_name();
+        return Err(Error::Data { field: "kit", expected: "the auxiliary's".to_owned(), found });
+    }
+    let kit = Arc::new(kit);
+    if let Some(values) = ended::ended(&kit, &options.state)? {
+        return ended::say_again(&kit, options, &values, &[PartyId::Principal]);
+    }
+    let party =
+        Party::open(kit.clone(), &options.state, Some(BTreeMap::new()), None, |federation, journal| {
+            let seed = journal.seed().derive("auxiliary", 0);
+            let mut auxiliary = Auxiliary::new(federation.clone(), seed);
+            for counted in journal.tests()? {
+                let damaged = |_| local("counts that decode");
+                auxiliary.remember_counted(&counted.request).map_err(damaged)?;
+            }
+            Ok((auxiliary, Effects::default(), Vec::new()))
+        })?;
+    let network = PartyNetwork::start(&party, &kit, options, &[PartyId::Principal])?;
+    let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
+    let values = values.and_then(|bytes| Values::decode(&bytes)).and_then(|values| {
+        confirm(&party, &kit, &values)?;
+        Ok(values)
+    });
+    let values = finish(&party, network, values)?;
+    ended::wipe(&kit, &options.state, &values)?;
+    Ok(values)
+}
+
+/// Holds the counts that were told against what this server counted for itself; HESV has no second server to count.
+fn confirm(party: &Party<Auxiliary>, kit: &Kit, values: &Values) -> Result<(), Error> {
+    let federation = kit.session()?;
+    if federation.settings.protocol == Protocol::Hesv {
+        return Ok(());
+    }
+    let recount = party.look(Auxiliary::recount);
+    let may_skip = kit.evaluation()?.skip != SkipMode::Off;
+    let spec = &kit.federation.federation;
+    let found = Confirmation::new(spec, &federation, &values.utilities, may_skip, &recount);
+    tracing::info!(confirmed = found.confirmed, told = found.told, "counts confirmed");
+    party.audit().record_recount(&found)?;
+    Ok(found.check()?)
+}
