@@ -8,7 +8,7 @@ use crate::{ExposureResult, ExposureRow};
 /// The table as outsiders read it.
 pub fn exposure_result(exposure: &Exposure, spec: &FederationSpec) -> ExposureResult {
     let names: Vec<&str> = spec.ids().map(secsv_federation::ClientId::as_str).collect();
-    let row = |row: secsv_protocol::exposure::Row| ExposureRow {
+    let row = |row: secsv_protocol::exposure::PartyExposure| ExposureRow {
         who: row.who,
         samples: row.samples.to_string(),
         models: row.models.to_string(),

@@ -12,7 +12,7 @@ use secsv_protocol::{
 use crate::{
     Error,
     error::LinkDefect,
-    packet::{Head, PREFIX, Packet, PacketError},
+    packet::{MessageHead, PREFIX, Packet, PacketError},
     partial_message::{MessageDefect, PartialMessage},
 };
 
@@ -38,14 +38,14 @@ impl Envelope {
     /// A message with its number on the link.
     pub fn new(from: PartyId, to: PartyId, kind: Kind, number: u64, content: Vec<u8>) -> Self {
         let digest = *blake3::hash(&content).as_bytes();
-        let head = Head { number, kind: kind as u8, length: content.len() as u64, digest, offset: 0 };
+        let head = MessageHead { number, kind: kind as u8, length: content.len() as u64, digest, offset: 0 };
         let mut label = Vec::new();
         Packet::Head(head).encode(content.len(), &mut label);
         Self { from, to, kind, label, content }
     }
 
     /// The label, if it is one, and fits the content.
-    pub fn head(&self) -> Result<Head, PacketError> {
+    pub fn head(&self) -> Result<MessageHead, PacketError> {
         let (prefix, label) = self.label.split_first_chunk::<PREFIX>().ok_or(PacketError::Cut)?;
         if u32::from_le_bytes(*prefix) as usize != label.len() + self.content.len() {
             return Err(PacketError::OtherLength);

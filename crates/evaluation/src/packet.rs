@@ -26,7 +26,7 @@ pub enum Packet {
     /// The first packet each way.
     Handshake(Handshake),
     /// The beginning of a message, or of its rest where it was cut off; bytes of the message follow.
-    Head(Head),
+    Head(MessageHead),
     /// The next bytes of the message.
     Chunk,
     /// Messages below this number are on the receiver's disk.
@@ -62,7 +62,7 @@ pub struct Handshake {
 
 /// A message's label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct MessageHead {
     /// Number of the message on its link.
     pub number: u64,
     /// Kind of the message, as it travels.
@@ -166,7 +166,7 @@ impl Packet {
             HEAD => {
                 let (number, [kind], length) = (fields.number()?, fields.take()?, fields.number()?);
                 let (digest, offset) = (fields.take()?, fields.number()?);
-                return Ok((Self::Head(Head { number, kind, length, digest, offset }), fields.0));
+                return Ok((Self::Head(MessageHead { number, kind, length, digest, offset }), fields.0));
             }
             CHUNK_TYPE => return Ok((Self::Chunk, fields.0)),
             ACKNOWLEDGED => Self::Acknowledged(fields.number()?),
@@ -255,7 +255,7 @@ mod tests {
             },
         );
         let head = any::<(u64, u8, u64, Digest, u64)>().prop_map(|(number, kind, length, digest, offset)| {
-            Packet::Head(Head { number, kind, length, digest, offset })
+            Packet::Head(MessageHead { number, kind, length, digest, offset })
         });
         let scope = prop_oneof![
             any::<u64>().prop_map(Scope::Test),

@@ -2,7 +2,7 @@
 
 use secsv_protocol::{message::Kind, role::Digest};
 
-use crate::packet::Head;
+use crate::packet::MessageHead;
 
 /// Bytes that are set aside on a peer's word: addresses, which cost nothing before something has come.
 const MAX_RESERVED: usize = 64 << 20;
@@ -11,7 +11,7 @@ const MAX_RESERVED: usize = 64 << 20;
 pub struct PartialMessage {
     /// Kind of the message.
     pub kind: Kind,
-    head: Head,
+    head: MessageHead,
     content: Vec<u8>,
     /// Of the content so far.
     hasher: blake3::Hasher,
@@ -76,7 +76,7 @@ pub enum MessageDefect {
 
 impl PartialMessage {
     /// A message of at most `most` bytes that begins with a head; `stored` is what an earlier stream has left of a message.
-    pub fn begin(head: &Head, most: u64, stored: Option<Self>) -> Result<Self, MessageDefect> {
+    pub fn begin(head: &MessageHead, most: u64, stored: Option<Self>) -> Result<Self, MessageDefect> {
         let kind = Kind::from_wire(head.kind).ok_or(MessageDefect::NoKind(head.kind))?;
         if head.length > most {
             return Err(MessageDefect::TooLong { kind, most, found: head.length });
@@ -96,7 +96,7 @@ impl PartialMessage {
     }
 
     /// A message that is there as a whole: its content stays where it is.
-    pub fn whole(head: &Head, content: Vec<u8>) -> Result<Self, MessageDefect> {
+    pub fn whole(head: &MessageHead, content: Vec<u8>) -> Result<Self, MessageDefect> {
         let kind = Kind::from_wire(head.kind).ok_or(MessageDefect::NoKind(head.kind))?;
         if head.offset != 0 {
             return Err(MessageDefect::Offset { expected: 0, found: head.offset });

@@ -26,7 +26,7 @@ use secsv_node::{
     Fingerprint,
     audit::{AuditDefect, Direction, FEDERATION_FILE, LOG_FILE, Log, RESULT_FILE, digest},
     kit::{Kit, Provision, Servers, SessionSpec, Validity},
-    process::Values,
+    process::PublishedValues,
     verify::{Finding, Verification, verify},
 };
 use secsv_protocol::{PartyId, Preset, Seed, message::Kind, session::typical_costs};
@@ -124,7 +124,7 @@ impl Logs {
     fn deliver(&mut self, state: &Path, result: &EvaluationResult) {
         let principal = self.logs.get_mut(&PartyId::Principal).unwrap();
         principal.record_result(state, &serde_json::to_vec_pretty(result).unwrap()).unwrap();
-        let values = serde_json::to_vec(&Values::of(result)).unwrap();
+        let values = serde_json::to_vec(&PublishedValues::of(result)).unwrap();
         let everybody: Vec<PartyId> = self.logs.keys().copied().collect();
         for party in everybody.into_iter().filter(|&party| party != PartyId::Principal) {
             self.tell(PartyId::Principal, party, Kind::Values, &values);

@@ -32,7 +32,7 @@ use crate::{
         may_send, missing, missing_inputs, products, products_of, recount, tell_key, waits_for,
     },
     session::{Federation, Session},
-    views::{Message, View, server_view},
+    views::{SeenMessage, View, server_view},
 };
 
 /// The auxiliary server.
@@ -105,7 +105,7 @@ impl Auxiliary {
     }
 
     /// What it saw, from the messages it received and sent.
-    pub fn view(&self, received: &[Message], sent: &[Message]) -> Result<View, Error> {
+    pub fn view(&self, received: &[SeenMessage], sent: &[SeenMessage]) -> Result<View, Error> {
         let protocol = self.federation.settings.protocol;
         server_view(self.session.as_deref(), protocol, PartyId::Auxiliary, received, sent)
     }

@@ -31,7 +31,7 @@ use crate::{
 pub use input::{ClientInput, model_digest, test_set_digest};
 use keys::Keys;
 pub use known_models::own_right;
-use testing::UnitState;
+use testing::DecryptorUnit;
 
 /// A client.
 pub struct Client {
@@ -44,14 +44,14 @@ pub struct Client {
     key: Option<Arc<SecretKey>>,
     label_secret: Option<Seed>,
     keys: Keys,
-    units: BTreeMap<UnitId, UnitState>,
+    units: BTreeMap<UnitId, DecryptorUnit>,
     early: Early,
     /// Parts of units that were not announced yet.
     early_parts: Early,
     /// Of the samples: what is dealt for them depends on it.
     samples: Digest,
     values: Option<Vec<u8>>,
-    hesv: hesv::State,
+    hesv: hesv::HesvClient,
 }
 
 impl Client {
@@ -84,7 +84,7 @@ impl Client {
             early: Early::default(),
             early_parts: Early::default(),
             values: None,
-            hesv: hesv::State::default(),
+            hesv: hesv::HesvClient::default(),
         }
     }
 

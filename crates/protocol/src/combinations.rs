@@ -25,7 +25,7 @@ pub(crate) struct Combinations {
 }
 
 /// A vector in echelon form, and what it is made of.
-struct Row {
+struct BasisRow {
     pivot: usize,
     /// 1 at the pivot, 0 at the pivots of earlier rows.
     vector: Vec<u64>,
@@ -40,7 +40,7 @@ impl Combinations {
         let clients = members.iter().flatten().map(|client| client + 1).max().unwrap_or(0);
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by_key(|&number| std::cmp::Reverse(selections[number].places.len()));
-        let mut classes: Vec<(&Arc<Selection>, Vec<Row>)> = Vec::new();
+        let mut classes: Vec<(&Arc<Selection>, Vec<BasisRow>)> = Vec::new();
         for selection in selections {
             if !classes.iter().any(|(known, _)| known == &selection) {
                 classes.push((selection, Vec::new()));
@@ -182,7 +182,7 @@ fn columns(wanted: &[usize], candidate_samples: &[usize]) -> Option<Vec<usize>> 
 }
 
 /// Takes what earlier rows are made of away from a vector: what is left of it, as a row, or how it follows from them.
-fn reduce(field: Field, rows: &[Row], mut vector: Vec<u64>) -> Result<Row, Vec<(usize, u64)>> {
+fn reduce(field: Field, rows: &[BasisRow], mut vector: Vec<u64>) -> Result<BasisRow, Vec<(usize, u64)>> {
     let mut made_of = Vec::new();
     for row in rows {
         let factor = vector[row.pivot];
@@ -194,12 +194,12 @@ fn reduce(field: Field, rows: &[Row], mut vector: Vec<u64>) -> Result<Row, Vec<(
         made_of.iter_mut().zip(&row.made_of).for_each(|(x, &y)| *x = field.add(*x, field.mul(factor, y)));
     }
     match vector.iter().position(|&x| x != 0) {
-        Some(pivot) => Ok(Row { pivot, vector, made_of }),
+        Some(pivot) => Ok(BasisRow { pivot, vector, made_of }),
         None => Err(made_of.into_iter().enumerate().filter(|(_, factor)| *factor != 0).collect()),
     }
 }
 
-impl Row {
+impl BasisRow {
     /// The row that a vector leaves which is sent as so many-th.
     fn finished(mut self, field: Field, sent: usize) -> Self {
         let scale = field.arithmetic().inverse(self.vector[self.pivot]);

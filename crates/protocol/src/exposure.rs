@@ -47,7 +47,7 @@ impl fmt::Display for Can {
 
 /// What one party, or several together, can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct PartyExposure {
     /// Who.
     pub who: String,
     /// With other clients' samples.

@@ -47,7 +47,7 @@ use crate::{
         waits_for,
     },
     session::{Federation, Session, formats},
-    views::{Message, View, server_view},
+    views::{SeenMessage, View, server_view},
 };
 
 /// The principal server.
@@ -83,7 +83,7 @@ pub struct Principal {
     results: Vec<(u64, Vec<TestResult>)>,
     finished: Vec<Scope>,
     persistence: persistence::Persistence,
-    hesv: hesv::State,
+    hesv: hesv::HesvServer,
 }
 
 #[derive(Default)]
@@ -143,7 +143,7 @@ impl Principal {
             results: Vec::new(),
             finished: Vec::new(),
             persistence: persistence::Persistence::default(),
-            hesv: hesv::State::default(),
+            hesv: hesv::HesvServer::default(),
         }
     }
 
@@ -153,7 +153,7 @@ impl Principal {
     }
 
     /// What it saw, from the messages it received and sent.
-    pub fn view(&self, received: &[Message], sent: &[Message]) -> Result<View, Error> {
+    pub fn view(&self, received: &[SeenMessage], sent: &[SeenMessage]) -> Result<View, Error> {
         let protocol = self.federation.settings.protocol;
         server_view(self.session.as_deref(), protocol, PartyId::Principal, received, sent)
     }

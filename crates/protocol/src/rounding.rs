@@ -54,7 +54,7 @@ impl ScoreBounds {
         members: &[Member<'_>],
         samples: &TestSet,
     ) -> Result<Self, Error> {
-        let coalition = Coalition::new(program, precision, members)?;
+        let coalition = RoundedCoalition::new(program, precision, members)?;
         let scores = coalition.follow(sample_values(program, samples))?;
         Ok(Self { samples: scores.columns, scores: scores.numbers, bounds: scores.errors })
     }
@@ -154,7 +154,7 @@ fn half_unit(format: FixedPoint) -> f64 {
 }
 
 /// A coalition's members.
-struct Coalition<'a> {
+struct RoundedCoalition<'a> {
     program: &'a Program,
     precision: &'a Precision,
     members: Vec<Member<'a>>,
@@ -162,7 +162,7 @@ struct Coalition<'a> {
     total: f64,
 }
 
-impl<'a> Coalition<'a> {
+impl<'a> RoundedCoalition<'a> {
     fn new(program: &'a Program, precision: &'a Precision, members: &[Member<'a>]) -> Result<Self, Error> {
         let total: f64 = members.iter().map(|member| member.share).sum();
         if total == 0.0 {

@@ -8,7 +8,8 @@ use secsv_federation::RunDirectory;
 use secsv_node::{
     kit::{Address, Kit},
     process::{
-        ClientOptions, NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal,
+        ClientOptions, NodeOptions, PrincipalOptions, PublishedValues, run_auxiliary, run_client,
+        run_principal,
     },
 };
 
@@ -168,7 +169,7 @@ pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
     show(&run_client(Kit::open(&args.kit)?, &data, &options)?, format)
 }
 
-fn show(values: &Values, format: Format) -> anyhow::Result<()> {
+fn show(values: &PublishedValues, format: Format) -> anyhow::Result<()> {
     match format {
         Format::Json => println!("{}", serde_json::to_string(values)?),
         Format::Text => {

@@ -24,7 +24,7 @@ pub struct TrainArgs {
     dataset: DatasetSource,
     /// The model; by default the paper's for the data set (mnist: cnn, mirna: gru, otherwise logistic)
     #[arg(long, value_enum)]
-    model: Option<Model>,
+    model: Option<ModelName>,
     /// Linear layers of a dnn in all
     #[arg(long, default_value_t = 3)]
     layers: usize,
@@ -118,7 +118,7 @@ struct ExperimentArgs {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Model {
+enum ModelName {
     Logistic,
     Cnn,
     Gru,
@@ -201,10 +201,10 @@ fn deal(args: &TrainArgs, dataset: &Dataset) -> anyhow::Result<(SplitKind, Vec<S
 
 fn recipe(args: &TrainArgs, dataset: &Dataset) -> anyhow::Result<Recipe> {
     let model = match (args.model, &args.dataset) {
-        (Some(Model::Logistic), _) => ModelKind::Logistic,
-        (Some(Model::Cnn), _) | (None, DatasetSource::Mnist) => ModelKind::Cnn,
-        (Some(Model::Gru), _) | (None, DatasetSource::Mirna) => ModelKind::Gru,
-        (Some(Model::Dnn), _) => ModelKind::Dnn { layers: args.layers },
+        (Some(ModelName::Logistic), _) => ModelKind::Logistic,
+        (Some(ModelName::Cnn), _) | (None, DatasetSource::Mnist) => ModelKind::Cnn,
+        (Some(ModelName::Gru), _) | (None, DatasetSource::Mirna) => ModelKind::Gru,
+        (Some(ModelName::Dnn), _) => ModelKind::Dnn { layers: args.layers },
         (None, _) => ModelKind::Logistic,
     };
     let mut recipe = Recipe::new(&args.dataset, model, args.seed);

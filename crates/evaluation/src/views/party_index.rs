@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use secsv_federation::RoundId;
-use secsv_protocol::views::{About, Opened, Plan, Seen};
+use secsv_protocol::views::{About, Opened, Seen, SeenPlan};
 use serde::Serialize;
 
 use super::{PartyNames, PartyView};
@@ -163,7 +163,7 @@ fn array(opened: &Opened, name: &str, names: &PartyNames) -> ArrayEntry {
     }
 }
 
-fn plan(plan: &Plan, names: &PartyNames) -> PlanEntry {
+fn plan(plan: &SeenPlan, names: &PartyNames) -> PlanEntry {
     let unit = &plan.unit;
     let name = |client: usize| names.client(client);
     PlanEntry {

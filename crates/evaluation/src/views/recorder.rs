@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use secsv_protocol::{PartyId, message::Kind, views::Message};
+use secsv_protocol::{PartyId, message::Kind, views::SeenMessage};
 
 use crate::{Envelope, in_process::Interceptor};
 
@@ -21,8 +21,8 @@ pub struct Transcript(Arc<Mutex<Recorded>>);
 
 #[derive(Default)]
 struct Recorded {
-    received: BTreeMap<PartyId, Vec<Message>>,
-    sent: BTreeMap<PartyId, Vec<Message>>,
+    received: BTreeMap<PartyId, Vec<SeenMessage>>,
+    sent: BTreeMap<PartyId, Vec<SeenMessage>>,
 }
 
 impl Recorder {
@@ -35,12 +35,13 @@ impl Recorder {
     fn record(&self, envelopes: Vec<Envelope>) -> Vec<Envelope> {
         let mut recorded = self.transcript.lock();
         for Envelope { from, to, kind, content, .. } in &envelopes {
-            let message = || Message::new(*from, *to, *kind, content);
+            let message = || SeenMessage::new(*from, *to, *kind, content);
             let is_masked = matches!(kind, Kind::MaskedFactors | Kind::MaskedFirstLayer | Kind::MaskedLayer);
             if is_masked || matches!(kind, Kind::Test | Kind::OwnTest) {
                 let sent = recorded.sent.entry(*from).or_default();
                 // A test is announced to many.
-                let is_known = |last: &Message| last.kind == Kind::Test && last.digest == message().digest;
+                let is_known =
+                    |last: &SeenMessage| last.kind == Kind::Test && last.digest == message().digest;
                 if !sent.last().is_some_and(is_known) {
                     sent.push(message());
                 }
@@ -58,7 +59,7 @@ impl Transcript {
     }
 
     /// Looks at what a party received and sent.
-    pub fn with<T>(&self, party: PartyId, look: impl FnOnce(&[Message], &[Message]) -> T) -> T {
+    pub fn with<T>(&self, party: PartyId, look: impl FnOnce(&[SeenMessage], &[SeenMessage]) -> T) -> T {
         let recorded = self.lock();
         let received = recorded.received.get(&party).map_or(&[][..], |messages| messages);
         let sent = recorded.sent.get(&party).map_or(&[][..], |messages| messages);

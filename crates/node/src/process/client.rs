@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 use secsv_federation::{ClientId, RoundId, RunDirectory, Weights};
 use secsv_protocol::{Client, ClientInput, PartyId, model_digest, role::Digest, test_set_digest};
 
-use super::{NodeOptions, PartyNetwork, Values, await_values, ended, finish};
+use super::{NodeOptions, PartyNetwork, PublishedValues, await_values, ended, finish};
 use crate::{
     Error,
     consent::Question,
@@ -28,7 +28,11 @@ pub struct ClientOptions {
 }
 
 /// Runs a client until the values have come. Of the run directory it opens its own part alone.
-pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) -> Result<Values, Error> {
+pub fn run_client(
+    mut kit: Kit,
+    data: &RunDirectory,
+    options: &ClientOptions,
+) -> Result<PublishedValues, Error> {
     let PartyId::Client(position) = kit.own else {
         let found = kit.own_name();
         return Err(Error::Data { field: "kit", expected: "a client's".to_owned(), found });
@@ -64,7 +68,7 @@ pub fn run_client(mut kit: Kit, data: &RunDirectory, options: &ClientOptions) ->
     })?;
     let network = PartyNetwork::start(&party, &kit, node, &servers)?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
-    let values = finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))?;
+    let values = finish(&party, network, values.and_then(|bytes| PublishedValues::decode(&bytes)))?;
     ended::wipe(&kit, &node.state, &values)?;
     Ok(values)
 }

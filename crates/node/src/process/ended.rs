@@ -10,7 +10,7 @@ use secsv_protocol::{
     session::Session,
 };
 
-use super::{NodeOptions, PartyNetwork, Values, await_values, finish};
+use super::{NodeOptions, PartyNetwork, PublishedValues, await_values, finish};
 use crate::{
     Error,
     journal::{self, Owner},
@@ -61,15 +61,15 @@ pub(super) fn say_again(
     options: &NodeOptions,
     values: &[u8],
     dialled: &[PartyId],
-) -> Result<Values, Error> {
+) -> Result<PublishedValues, Error> {
     let party = open(kit, &options.state)?;
     let network = PartyNetwork::start(&party, kit, options, dialled)?;
     let values = await_values(&party, &network, |_| Some(values.to_vec()));
-    finish(&party, network, values.and_then(|bytes| Values::decode(&bytes)))
+    finish(&party, network, values.and_then(|bytes| PublishedValues::decode(&bytes)))
 }
 
 /// Wipes the state of a run that has ended.
-pub(super) fn wipe(kit: &Kit, state: &Path, values: &Values) -> Result<(), Error> {
+pub(super) fn wipe(kit: &Kit, state: &Path, values: &PublishedValues) -> Result<(), Error> {
     journal::end(state, &owner(kit), &values.encode()?)?;
     tracing::info!("seed, shares and messages are wiped; audit log, federation file and result stay");
     Ok(())

@@ -24,7 +24,7 @@ use tokio::{runtime::Runtime, signal::unix::SignalKind};
 pub use client::{ClientOptions, bound_files, run_client};
 pub use principal::{PrincipalOptions, run_principal};
 pub use server::run_auxiliary;
-pub use values::Values;
+pub use values::PublishedValues;
 
 use crate::{
     Error,

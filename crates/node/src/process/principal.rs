@@ -17,7 +17,7 @@ use secsv_protocol::{
 };
 
 use super::{
-    NodeOptions, POLL_INTERVAL, PartyNetwork, Values, ended,
+    NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, ended,
     evaluator::{NetworkEvaluator, known_tests},
     finish,
 };
@@ -91,7 +91,7 @@ pub fn run_principal(
     let has_sent_all = party.peers().values().all(|peer| peer.has_sent_all());
     let result = finish(&party, network, outcome)?;
     if has_sent_all {
-        ended::wipe(&kit, &options.node.state, &Values::of(&result))?;
+        ended::wipe(&kit, &options.node.state, &PublishedValues::of(&result))?;
     } else {
         tracing::warn!("the state is kept until everybody has the values: seed and shares stay with it");
     }
@@ -296,7 +296,7 @@ fn deliver(
     result: &EvaluationResult,
     patience: Duration,
 ) -> Result<(), Error> {
-    let values = Values::of(result).encode()?;
+    let values = PublishedValues::of(result).encode()?;
     party.act(Box::new(move |role| Ok((role.publish(values), Vec::new()))));
     let since = Instant::now();
     while party.wait_for(POLL_INTERVAL, |role| role.has_published().then_some(()))?.is_none() {

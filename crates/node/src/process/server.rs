@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use secsv_federation::skip::SkipMode;
 use secsv_protocol::{Auxiliary, PartyId, decryptors::Protocol, role::Effects};
 
-use super::{NodeOptions, PartyNetwork, Values, await_values, ended, finish};
+use super::{NodeOptions, PartyNetwork, PublishedValues, await_values, ended, finish};
 use crate::{
     Error,
     kit::Kit,
@@ -14,7 +14,7 @@ use crate::{
 use secsv_evaluation::Confirmation;
 
 /// Runs the auxiliary until the values have come.
-pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<Values, Error> {
+pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<PublishedValues, Error> {
     if kit.own != PartyId::Auxiliary {
         let found = kit.own_name();
         return Err(Error::Data { field: "kit", expected: "the auxiliary's".to_owned(), found });
@@ -35,7 +35,7 @@ pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<Values, Error> {
         })?;
     let network = PartyNetwork::start(&party, &kit, options, &[PartyId::Principal])?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
-    let values = values.and_then(|bytes| Values::decode(&bytes)).and_then(|values| {
+    let values = values.and_then(|bytes| PublishedValues::decode(&bytes)).and_then(|values| {
         confirm(&party, &kit, &values)?;
         Ok(values)
     });
@@ -45,7 +45,7 @@ pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<Values, Error> {
 }
 
 /// Holds the counts that were told against what this server counted for itself; HESV has no second server to count.
-fn confirm(party: &Party<Auxiliary>, kit: &Kit, values: &Values) -> Result<(), Error> {
+fn confirm(party: &Party<Auxiliary>, kit: &Kit, values: &PublishedValues) -> Result<(), Error> {
     let federation = kit.session()?;
     if federation.settings.protocol == Protocol::Hesv {
         return Ok(());

@@ -10,7 +10,7 @@ use secsv_evaluation::{EvaluationResult, RoundResult, UtilityResult};
 
 /// The values and the utilities behind them, as the principal tells everybody.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Values {
+pub struct PublishedValues {
     /// How models were tested.
     pub protocol: String,
     /// How values were computed from utilities.
@@ -32,7 +32,7 @@ pub struct Values {
     pub seed: u64,
 }
 
-impl Values {
+impl PublishedValues {
     /// What of a result everybody learns.
     pub fn of(result: &EvaluationResult) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use secsv_evaluation::{
-    packet::{Head, MAX_SCOPES, Packet},
+    packet::{MAX_SCOPES, MessageHead, Packet},
     partial_message::{MessageDefect, PartialMessage},
 };
 use secsv_protocol::{PartyId, Scope, message::Kind};
@@ -67,7 +67,7 @@ impl<H> Drop for Assembly<H> {
 }
 
 impl<H: StreamHost> Assembly<H> {
-    async fn begin(&mut self, head: &Head, data: &[u8]) -> Result<(), StreamError> {
+    async fn begin(&mut self, head: &MessageHead, data: &[u8]) -> Result<(), StreamError> {
         if self.current.is_some() {
             return refuse("a message within another");
         }
@@ -183,7 +183,7 @@ mod tests {
 
     fn message(number: u64) -> [Said; 2] {
         let digest = *blake3::hash(b"abc").as_bytes();
-        let head = Head { number, kind: Kind::TestFinished as u8, length: 3, digest, offset: 0 };
+        let head = MessageHead { number, kind: Kind::TestFinished as u8, length: 3, digest, offset: 0 };
         [(Packet::Head(head), b"a"), (Packet::Chunk, b"bc")]
     }
 

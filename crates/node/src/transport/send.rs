@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use secsv_evaluation::packet::{CHUNK, Handshake, Head, Packet};
+use secsv_evaluation::packet::{CHUNK, Handshake, MessageHead, Packet};
 use secsv_protocol::Scope;
 use tokio::{io::AsyncWrite, sync::oneshot, time::timeout};
 
@@ -83,7 +83,7 @@ async fn send_message<S: AsyncWrite + Unpin>(
 ) -> Result<(), StreamError> {
     let source = ContentSource::of(&message.body);
     let Outbound { number, length, digest, .. } = *message;
-    let mut packet = Packet::Head(Head { number, kind: message.kind as u8, length, digest, offset });
+    let mut packet = Packet::Head(MessageHead { number, kind: message.kind as u8, length, digest, offset });
     let mut at = offset;
     loop {
         let size = CHUNK.min((length - at) as usize);

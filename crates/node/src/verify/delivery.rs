@@ -5,7 +5,7 @@ use super::{
     log::{ReadLog, holds_values},
     result::Read,
 };
-use crate::{Fingerprint, audit::Frame, process::Values};
+use crate::{Fingerprint, audit::Frame, process::PublishedValues};
 
 /// What the message with the values has to be, and who says so.
 struct Expected {
@@ -24,7 +24,7 @@ pub(super) fn check(logs: &[ReadLog], result: Option<&Read>, found: &mut Verific
         found.findings.push(Finding::new(file, None, what));
     }
     let expected = match result {
-        Some((file, result)) => match Values::of(result).encode() {
+        Some((file, result)) => match PublishedValues::of(result).encode() {
             Ok(content) => Some(Expected {
                 size: content.len() as u64,
                 digest: Fingerprint::blake3(&content),

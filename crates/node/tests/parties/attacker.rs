@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use rustls::{ClientConfig, pki_types::ServerName};
-use secsv_evaluation::packet::{CHUNK, Handshake, Head, Packet, VERSION};
+use secsv_evaluation::packet::{CHUNK, Handshake, MessageHead, Packet, VERSION};
 use secsv_node::{
     kit::{Address, Kit},
     transport::{PacketReader, PacketWriter, client_config},
@@ -40,7 +40,7 @@ pub fn greeting(kit: &Kit, instance: [u8; 16]) -> Handshake {
 
 /// A message's head.
 pub fn head(number: u64, kind: Kind, length: u64, digest: [u8; 32]) -> Said {
-    bare(Packet::Head(Head { number, kind: kind as u8, length, digest, offset: 0 }))
+    bare(Packet::Head(MessageHead { number, kind: kind as u8, length, digest, offset: 0 }))
 }
 
 /// Bytes of a message.

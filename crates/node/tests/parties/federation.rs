@@ -20,8 +20,8 @@ use secsv_node::{
     journal::{Journal, Owner},
     kit::{Address, Kit, Provision, Servers, SessionSpec, Validity},
     process::{
-        ClientOptions, NodeOptions, PrincipalOptions, Values, bound_files, run_auxiliary, run_client,
-        run_principal,
+        ClientOptions, NodeOptions, PrincipalOptions, PublishedValues, bound_files, run_auxiliary,
+        run_client, run_principal,
     },
 };
 use secsv_protocol::{
@@ -243,13 +243,13 @@ impl Fixture {
     }
 
     /// Starts the auxiliary.
-    pub fn start_auxiliary(&self) -> JoinHandle<Result<Values, Error>> {
+    pub fn start_auxiliary(&self) -> JoinHandle<Result<PublishedValues, Error>> {
         let (kit, options) = (self.kit("auxiliary"), self.options("auxiliary"));
         std::thread::spawn(move || run_auxiliary(kit, &options))
     }
 
     /// Starts a client.
-    pub fn start_client(&self, party: &str) -> JoinHandle<Result<Values, Error>> {
+    pub fn start_client(&self, party: &str) -> JoinHandle<Result<PublishedValues, Error>> {
         let (kit, run) = (self.kit(party), self.run());
         let options = accepting(&kit, self.options(party));
         std::thread::spawn(move || run_client(kit, &run, &options))

@@ -11,7 +11,7 @@ use std::{
 use secsv_federation::RunDirectory;
 use secsv_node::{
     kit::Kit,
-    process::{NodeOptions, PrincipalOptions, Values, run_auxiliary, run_client, run_principal},
+    process::{NodeOptions, PrincipalOptions, PublishedValues, run_auxiliary, run_client, run_principal},
     verify::verify,
 };
 
@@ -47,7 +47,7 @@ fn be_a_party() {
             let away = std::env::var(AWAY).ok().and_then(|text| text.parse().ok()).unwrap_or(300_000);
             let (away_after, wait_to_deliver) = (Duration::from_millis(away), PATIENCE);
             let options = PrincipalOptions { node: options, away_after, wait_to_deliver };
-            run_principal(kit, &options, |_| {}, |_| Ok(())).map(|result| Values::of(&result))
+            run_principal(kit, &options, |_| {}, |_| Ok(())).map(|result| PublishedValues::of(&result))
         }
         "auxiliary" => run_auxiliary(kit, &options),
         _ => {
@@ -176,8 +176,8 @@ impl<'a> Processes<'a> {
         let expected = self.fixture.expected();
         for party in parties {
             let found = fs::read(self.fixture.path().join(format!("{party}.json"))).unwrap();
-            let found: Values = serde_json::from_slice(&found).unwrap();
-            assert_eq!(found, Values::of(&expected), "as {party} learned it");
+            let found: PublishedValues = serde_json::from_slice(&found).unwrap();
+            assert_eq!(found, PublishedValues::of(&expected), "as {party} learned it");
         }
     }
 }

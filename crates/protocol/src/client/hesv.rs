@@ -27,12 +27,12 @@ use crate::{
 
 /// What only HESV has a client remember.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct HesvClient {
     /// Units whose right answers this client counts.
     counting: BTreeMap<UnitId, Arc<UnitContext>>,
 }
 
-impl State {
+impl HesvClient {
     pub(super) fn forget(&mut self, units: RangeInclusive<UnitId>) {
         self.counting.extract_if(units, |_, _| true).for_each(drop);
     }

@@ -31,7 +31,7 @@ pub(super) enum Source {
 pub(super) type PartId = (usize, Source);
 
 /// The messages with the parts of a step that have come.
-pub(super) type Parts = BTreeMap<PartId, Vec<u8>>;
+pub(super) type ReceivedParts = BTreeMap<PartId, Vec<u8>>;
 
 /// Which parts a step is made of.
 pub(super) fn expected_parts(session: &Session, context: &UnitContext, step: usize) -> Vec<PartId> {
@@ -120,7 +120,7 @@ pub(super) fn receive_together(
     session: &Session,
     context: &UnitContext,
     key: &SecretKey,
-    parts: &Parts,
+    parts: &ReceivedParts,
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Matrices>, Error> {
     let [decryption] = &session.program().steps[..] else {
@@ -183,7 +183,7 @@ pub(super) fn receive(
     context: &UnitContext,
     step: usize,
     key: &SecretKey,
-    parts: &Parts,
+    parts: &ReceivedParts,
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Matrices>, Error> {
     let field = session.field();

@@ -7,7 +7,7 @@ use secsv_federation::RoundId;
 
 use super::{
     Client,
-    received::{Parts, Source},
+    received::{ReceivedParts, Source},
     testing::{activation_shares, blinded, label_shares},
 };
 use crate::{
@@ -86,7 +86,7 @@ impl Client {
         context: Arc<UnitContext>,
         step: usize,
         mut activator: Activator,
-        parts: Parts,
+        parts: ReceivedParts,
     ) -> Result<Effects<Self>, Error> {
         let labels = self.label_secret.clone().ok_or(Error::Local { what: "the label secret" })?;
         let address = StepAddress::new(context.id, step);

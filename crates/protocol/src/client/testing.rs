@@ -8,7 +8,9 @@ use secsv_he::SecretKey;
 
 use super::{
     Client, hesv,
-    received::{Matrices, PartId, Parts, Source, check_part, expected_parts, receive, receive_together},
+    received::{
+        Matrices, PartId, ReceivedParts, Source, check_part, expected_parts, receive, receive_together,
+    },
 };
 use crate::{
     Error, PartyId,
@@ -28,15 +30,15 @@ use crate::{
 };
 
 /// A unit that this client has a slot in.
-pub(super) struct UnitState {
+pub(super) struct DecryptorUnit {
     context: Arc<UnitContext>,
     /// What came for each step.
-    parts: BTreeMap<usize, Parts>,
+    parts: BTreeMap<usize, ReceivedParts>,
     activator: Option<Activator>,
     done: Vec<usize>,
 }
 
-impl UnitState {
+impl DecryptorUnit {
     /// What is not there yet of the steps that this client has a slot at.
     pub(super) fn missing(&self, session: &Session, id: UnitId, own: PartyId) -> Vec<String> {
         let (UnitId { test, group, .. }, context) = (id, &self.context);
@@ -86,7 +88,7 @@ impl Client {
                 session.program().steps.iter().any(|step| context.client(step.slot) == Ok(self.position));
             if decryptors {
                 let activator = Some(Activator::default());
-                let state = UnitState { context, parts: BTreeMap::new(), activator, done: Vec::new() };
+                let state = DecryptorUnit { context, parts: BTreeMap::new(), activator, done: Vec::new() };
                 self.units.insert(id, state);
                 let is_due = |message: &Incoming| {
                     Head::step(message.kind, &message.content).is_some_and(|address| address.unit == id)
@@ -259,7 +261,7 @@ fn hand_on_together(
     context: Arc<UnitContext>,
     address: StepAddress,
     (key, secret, seed): (Arc<SecretKey>, Seed, Seed),
-    (own, parts): (PartyId, Parts),
+    (own, parts): (PartyId, ReceivedParts),
 ) -> Effects<Client> {
     let mut effects = Effects::default();
     effects.job(move |meter| {

@@ -24,7 +24,9 @@ use crate::{
     secret,
     server::UnitContext,
     session::Session,
-    views::{Entry, Message, Opened, View, announced, by_owner, outputs_scale, scaled, time_step_of, zeros},
+    views::{
+        Entry, Opened, SeenMessage, View, announced, by_owner, outputs_scale, scaled, time_step_of, zeros,
+    },
 };
 
 /// Nobody asks what a view is busy with.
@@ -35,27 +37,27 @@ impl Probe for Unasked {
 }
 
 /// Of a step, which message each part came in.
-type Parts = BTreeMap<PartId, usize>;
+type StepParts = BTreeMap<PartId, usize>;
 
 /// The contents of those messages.
-type Contents = super::received::Parts;
+type Contents = super::received::ReceivedParts;
 
 /// A client's messages while they are read.
-struct Reading<'a> {
+struct ClientReading<'a> {
     session: &'a Session,
     key: Option<&'a SecretKey>,
-    received: &'a [Message],
+    received: &'a [SeenMessage],
     arrays: Vec<Opened>,
 }
 
 impl Client {
     /// What it saw, from the messages it received.
-    pub fn view(&self, received: &[Message]) -> Result<View, Error> {
+    pub fn view(&self, received: &[SeenMessage]) -> Result<View, Error> {
         let Some(session) = self.session.as_deref() else {
             return Ok(View::new(self.id(), received, Vec::new(), Vec::new()));
         };
         let known = announced(session, received)?;
-        let mut reading = Reading { session, key: self.key.as_deref(), received, arrays: Vec::new() };
+        let mut reading = ClientReading { session, key: self.key.as_deref(), received, arrays: Vec::new() };
         let parts = reading.parts()?;
         for (id, context) in &known.contexts {
             let mut activator = Activator::default();
@@ -76,12 +78,12 @@ impl Client {
     }
 }
 
-impl Reading<'_> {
+impl ClientReading<'_> {
     /// Where the parts of each step came.
-    fn parts(&self) -> Result<BTreeMap<(UnitId, usize), Parts>, Error> {
-        let mut parts: BTreeMap<_, Parts> = BTreeMap::new();
+    fn parts(&self) -> Result<BTreeMap<(UnitId, usize), StepParts>, Error> {
+        let mut parts: BTreeMap<_, StepParts> = BTreeMap::new();
         for (number, message) in self.received.iter().enumerate() {
-            let Message { from, kind, .. } = *message;
+            let SeenMessage { from, kind, .. } = *message;
             if !matches!(kind, Kind::Reply | Kind::OutputShare) {
                 continue;
             }
@@ -94,7 +96,7 @@ impl Reading<'_> {
         Ok(parts)
     }
 
-    fn contents(&self, parts: &Parts) -> Contents {
+    fn contents(&self, parts: &StepParts) -> Contents {
         let content = |number: usize| self.received[number].content().to_vec();
         parts.iter().map(|(&key, &number)| (key, content(number))).collect()
     }
@@ -108,7 +110,7 @@ impl Reading<'_> {
         &mut self,
         context: &UnitContext,
         step: usize,
-        parts: &Parts,
+        parts: &StepParts,
         activator: &mut Activator,
     ) -> Result<(), Error> {
         let (mut probe, contents) = (Unasked, self.contents(parts));
@@ -132,7 +134,7 @@ impl Reading<'_> {
     fn together(
         &mut self,
         context: &UnitContext,
-        parts: &Parts,
+        parts: &StepParts,
         contents: &Contents,
         meter: &mut Meter<'_>,
     ) -> Result<(), Error> {
@@ -198,7 +200,7 @@ impl Reading<'_> {
         &mut self,
         context: &UnitContext,
         step: usize,
-        parts: &Parts,
+        parts: &StepParts,
         contents: &Contents,
         received: &[Matrix<R>],
     ) -> Result<(), Error> {
@@ -241,7 +243,7 @@ impl Reading<'_> {
         &mut self,
         context: &UnitContext,
         step: usize,
-        parts: &Parts,
+        parts: &StepParts,
         received: &[Matrix<R>],
         activator: &mut Activator,
     ) -> Result<(), Error> {
@@ -317,7 +319,7 @@ impl Reading<'_> {
 }
 
 /// The numbers of some parts' messages.
-fn numbers_of(parts: &Parts, of: impl Fn(&PartId) -> bool) -> Vec<usize> {
+fn numbers_of(parts: &StepParts, of: impl Fn(&PartId) -> bool) -> Vec<usize> {
     let mut numbers: Vec<usize> =
         parts.iter().filter(|(part, _)| of(part)).map(|(_, &number)| number).collect();
     numbers.sort_unstable();

@@ -54,7 +54,7 @@ struct Order {
 }
 
 /// What was sent, as far as it is about some places.
-enum Source {
+enum SumSource {
     /// From this column on.
     From(usize),
     /// One column for each place.
@@ -157,7 +157,7 @@ impl<'a> Derivation<'a> {
                 let add_up = |made_of: &Terms, sums: &mut [i64]| {
                     sums.fill(0);
                     for &(from, factor) in made_of {
-                        if matches!(sources.get(from), None | Some(Source::Elsewhere)) {
+                        if matches!(sources.get(from), None | Some(SumSource::Elsewhere)) {
                             return false;
                         }
                         add(field, factor, sums, terms[from * size..][..size].iter().copied());
@@ -191,12 +191,12 @@ impl<'a> Derivation<'a> {
     }
 
     /// Where outputs on some places are, all of those in a range that a coalition is tested on.
-    fn sources(&self, range: &Range<usize>, wanted: &[usize]) -> Vec<Source> {
+    fn sources(&self, range: &Range<usize>, wanted: &[usize]) -> Vec<SumSource> {
         let of = |&sent: &usize| {
             let selection = &self.selections[sent];
             match selection.within(range) == wanted {
-                true => Source::From(selection.places.partition_point(|&place| place < range.start)),
-                false => columns(wanted, &selection.places).map_or(Source::Elsewhere, Source::At),
+                true => SumSource::From(selection.places.partition_point(|&place| place < range.start)),
+                false => columns(wanted, &selection.places).map_or(SumSource::Elsewhere, SumSource::At),
             }
         };
         self.combinations.sent.iter().map(of).collect()
@@ -263,7 +263,7 @@ impl Order {
     }
 }
 
-impl Source {
+impl SumSource {
     /// Copies some columns of what was sent, row by row.
     fn read(
         &self,

@@ -18,7 +18,7 @@ pub enum Part {
 
 /// A layer-1 reply: one coalition's outputs for the samples of one owner group, decrypted by one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct PlannedReply {
     /// The round of the models.
     pub round: RoundId,
     /// The owner group, by position.
@@ -62,10 +62,10 @@ impl Ledger {
     }
 
     /// Records a reply, unless with it the client could compute the first-layer outputs of its own model.
-    pub fn record(&mut self, reply: Reply) -> Result<(), PlanError> {
+    pub fn record(&mut self, reply: PlannedReply) -> Result<(), PlanError> {
         if let Some(page) = self.enlarged(reply) {
             if page.span.contains(indicator(Coalition::EMPTY.with(reply.client), self.clients)) {
-                let Reply { round, group, client, .. } = reply;
+                let PlannedReply { round, group, client, .. } = reply;
                 return Err(PlanError::Span { round, group, client });
             }
             self.pages.insert(key(reply), page);
@@ -91,7 +91,7 @@ impl Ledger {
     }
 
     /// The page as it would be with this reply on it, unless the reply adds nothing to the span.
-    fn enlarged(&self, reply: Reply) -> Option<Page> {
+    fn enlarged(&self, reply: PlannedReply) -> Option<Page> {
         let added = indicator(reply.coalition, self.clients);
         let page = self.pages.get(&key(reply));
         if page.is_some_and(|page| page.span.contains(added.clone())) {
@@ -104,6 +104,6 @@ impl Ledger {
     }
 }
 
-fn key(reply: Reply) -> (RoundId, usize, Part, usize) {
+fn key(reply: PlannedReply) -> (RoundId, usize, Part, usize) {
     (reply.round, reply.group, reply.part, reply.client)
 }

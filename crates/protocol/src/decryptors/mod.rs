@@ -103,6 +103,6 @@ mod tests;
 pub use error::PlanError;
 pub use groups::{OwnerGroup, OwnerGroups, max_owners};
 pub use knowledge::{knowing, knows};
-pub use ledger::{Ledger, Part, Reply};
+pub use ledger::{Ledger, Part, PlannedReply};
 pub use planner::Planner;
 pub use unit::{GruRoles, Network, Protocol, Reading, Unit, UnitRoles};

@@ -10,7 +10,7 @@ use super::knowledge::knowing;
 use super::ledger::{Ledger, Part};
 use super::partners::{Partners, turned};
 use super::search::Search;
-use super::unit::{Casting, Network, Protocol, Reading, Seen, Unit, UnitRoles};
+use super::unit::{Casting, Network, Protocol, Reading, SeenStages, Unit, UnitRoles};
 
 /// Decides who decrypts what. All roles of a federation come from one planner, because a rule binds everything
 /// that was ever sent. It is deterministic: the same calls give the same roles.
@@ -61,7 +61,7 @@ impl Planner {
         if self.planned.get(&(round, group)).is_some_and(|planned| planned.contains(&coalition)) {
             return Err(PlanError::AlreadyPlanned { round, group, coalition });
         }
-        let seen = Seen::nothing(self.network.stages());
+        let seen = SeenStages::nothing(self.network.stages());
         let casting = self.cast(unit, away, &seen, None)?;
         self.participants.insert(round, unit.participants);
         self.planned.entry((round, group)).or_default().insert(coalition);
@@ -124,7 +124,7 @@ impl Planner {
         &mut self,
         unit: Unit,
         away: Coalition,
-        seen: &Seen,
+        seen: &SeenStages,
         old: Option<(&Casting, usize)>,
     ) -> Result<Casting, PlanError> {
         let search = self.search(unit, away, seen, old)?;
@@ -147,7 +147,7 @@ impl Planner {
         &'a self,
         unit: Unit,
         away: Coalition,
-        seen: &'a Seen,
+        seen: &'a SeenStages,
         old: Option<(&'a Casting, usize)>,
     ) -> Result<Search<'a>, PlanError> {
         let group = self.checked_group(unit)?;
@@ -172,7 +172,7 @@ impl Planner {
         &self,
         unit: Unit,
         away: Coalition,
-        seen: &Seen,
+        seen: &SeenStages,
         old: Option<(&Casting, usize)>,
     ) -> PlanError {
         let helps = |away| self.search(unit, away, seen, old).is_ok_and(|search| search.run().is_some());

@@ -2,9 +2,9 @@
 
 use secsv_federation::Coalition;
 
-use super::ledger::{Part, Reply};
+use super::ledger::{Part, PlannedReply};
 use super::partners::{Partners, turned};
-use super::unit::{Casting, Network, Protocol, Seen, Unit};
+use super::unit::{Casting, Network, Protocol, SeenStages, Unit};
 
 /// Everything the choice depends on.
 pub(super) struct Search<'a> {
@@ -23,7 +23,7 @@ pub(super) struct Search<'a> {
     pub away: Coalition,
     pub partners: Partners,
     /// What clients who were replaced have seen.
-    pub seen: &'a Seen,
+    pub seen: &'a SeenStages,
     /// The casting to be mended, and the stages whose outputs were sent already.
     pub old: Option<(&'a Casting, usize)>,
 }
@@ -167,9 +167,9 @@ impl Search<'_> {
     }
 
     /// The layer-1 reply to a client of this unit.
-    pub fn reply(&self, part: Part, client: usize) -> Reply {
+    pub fn reply(&self, part: Part, client: usize) -> PlannedReply {
         let Unit { round, group, coalition, .. } = self.unit;
-        Reply { round, group, part, client, coalition }
+        PlannedReply { round, group, part, client, coalition }
     }
 
     /// Chooses everyone after the first stage.

@@ -115,7 +115,7 @@ pub struct GruRoles {
 pub struct UnitRoles {
     pub(super) unit: Unit,
     pub(super) casting: Casting,
-    pub(super) seen: Seen,
+    pub(super) seen: SeenStages,
 }
 
 impl UnitRoles {
@@ -176,7 +176,7 @@ impl Casting {
 
 /// What clients who were replaced have seen of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct SeenStages {
     /// Who was sent the outputs of each stage.
     pub stages: Vec<Coalition>,
     pub gates: Coalition,
@@ -184,7 +184,7 @@ pub(super) struct Seen {
     pub dealt: Coalition,
 }
 
-impl Seen {
+impl SeenStages {
     pub fn nothing(stages: usize) -> Self {
         let nobody = Coalition::EMPTY;
         Self { stages: vec![nobody; stages], gates: nobody, counted: nobody, dealt: nobody }

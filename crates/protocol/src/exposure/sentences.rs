@@ -4,7 +4,7 @@ use secsv_federation::Coalition;
 
 use super::{
     Can::{self, Nothing, Rebuild, Recognise},
-    Exposure, Row, Sight,
+    Exposure, PartyExposure, Sight,
 };
 use crate::decryptors::Protocol;
 
@@ -23,7 +23,7 @@ const TWO_CLIENTS: &str =
 
 impl Exposure {
     /// What each client, each server and those together can do; `names` are the clients'.
-    pub fn rows(&self, names: &[&str]) -> Vec<Row> {
+    pub fn rows(&self, names: &[&str]) -> Vec<PartyExposure> {
         let clients = (0..self.clients.len()).map(|client| self.of_client(client, names));
         clients.chain(self.of_several()).chain(self.of_servers()).collect()
     }
@@ -53,7 +53,7 @@ impl Exposure {
         sentences
     }
 
-    fn of_client(&self, client: usize, names: &[&str]) -> Row {
+    fn of_client(&self, client: usize, names: &[&str]) -> PartyExposure {
         let Sight { reads, judges, .. } = self.clients[client];
         let (who, samples_are) = (name(client, names), self.samples_are);
         let [reads, judges] = [reads, judges.difference(reads)].map(|owners| owners.without(client));
@@ -74,7 +74,7 @@ impl Exposure {
             sentence
                 .push_str(&format!(" {who} can recognise the {samples_are} of {}.", listed(judges, names)));
         }
-        Row { who, samples, models: self.of_models(client), sentence }
+        PartyExposure { who, samples, models: self.of_models(client), sentence }
     }
 
     /// The parts of other clients' models that a client can rebuild.
@@ -92,7 +92,7 @@ impl Exposure {
         joined(&unit.into_iter().chain(layers).collect::<Vec<_>>())
     }
 
-    fn of_several(&self) -> Vec<Row> {
+    fn of_several(&self) -> Vec<PartyExposure> {
         let (samples, models, said) = match self.protocol {
             Protocol::SecSv => ([Rebuild; 3], [Rebuild; 3], SECSV),
             Protocol::Hesv => ([Rebuild, Rebuild, Nothing], [Rebuild, Rebuild, Nothing], HESV),
@@ -103,7 +103,7 @@ impl Exposure {
         [row("any two clients", Rebuild, Rebuild, TWO_CLIENTS)].into_iter().chain(servers).collect()
     }
 
-    fn of_servers(&self) -> [Row; 3] {
+    fn of_servers(&self) -> [PartyExposure; 3] {
         let [principal, auxiliary] = match self.protocol {
             Protocol::Hesv => ONE_SERVER,
             Protocol::SecSv | Protocol::SecretSv => TWO_SERVERS,
@@ -142,8 +142,8 @@ const ONE_SERVER: [&str; 2] = [
     "The auxiliary takes no part.",
 ];
 
-fn row(who: &str, samples: Can, models: Can, sentence: &str) -> Row {
-    Row { who: who.to_owned(), samples, models, sentence: sentence.to_owned() }
+fn row(who: &str, samples: Can, models: Can, sentence: &str) -> PartyExposure {
+    PartyExposure { who: who.to_owned(), samples, models, sentence: sentence.to_owned() }
 }
 
 fn name(client: usize, names: &[&str]) -> String {

@@ -174,7 +174,7 @@ fn documented() -> String {
     for (protocol, name) in PROTOCOLS.into_iter().zip(["secsv", "hesv", "secretsv"]) {
         text.push_str(&format!("\n### `{name}`\n| who | samples | models | in one sentence |\n"));
         text.push_str("| --- | --- | --- | --- |\n");
-        for Row { who, samples, models, sentence } in dense(5, &[30, 2], protocol).rows(&NAMES) {
+        for PartyExposure { who, samples, models, sentence } in dense(5, &[30, 2], protocol).rows(&NAMES) {
             text.push_str(&format!("| {who} | {samples} | {models} | {sentence} |\n"));
         }
     }

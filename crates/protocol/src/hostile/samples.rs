@@ -21,7 +21,7 @@ pub struct Sample {
 }
 
 /// A change to an honest encoding.
-type Fault = (&'static str, fn(&mut Vec<u8>));
+type Rejection = (&'static str, fn(&mut Vec<u8>));
 
 /// Takes the last byte away.
 fn cut(bytes: &mut Vec<u8>) {
@@ -29,23 +29,23 @@ fn cut(bytes: &mut Vec<u8>) {
 }
 
 /// Content of one length.
-const EXACT: &[Fault] = &[("cut", cut), ("empty", Vec::clear), ("trailing", |bytes| bytes.push(0))];
+const EXACT: &[Rejection] = &[("cut", cut), ("empty", Vec::clear), ("trailing", |bytes| bytes.push(0))];
 /// Content that ends with bytes of any length: the session says how many.
-const HEAD: &[Fault] = &[("head cut", |bytes| bytes.truncate(3))];
+const HEAD: &[Rejection] = &[("head cut", |bytes| bytes.truncate(3))];
 /// Content that ends with a list.
-const LIST: &[Fault] =
+const LIST: &[Rejection] =
     &[("cut", cut), ("trailing", |bytes| bytes.push(0)), ("head cut", |bytes| bytes.truncate(3))];
 /// A group and a step that no writer writes.
-const ADDRESS: &[Fault] =
+const ADDRESS: &[Rejection] =
     &[("group", |bytes| bytes[8..10].fill(0xff)), ("chunk", |bytes| bytes[16..20].fill(0xff))];
 /// Content of any length: what it is made of is checked by whoever decodes it.
-const FREE: &[Fault] = &[];
+const FREE: &[Rejection] = &[];
 
 fn sample<'a, M: Message<'a>>(
     which: &str,
     message: &M,
     decode: fn(&[u8]) -> Result<Vec<u8>, CodecError>,
-    faults: &[&[Fault]],
+    faults: &[&[Rejection]],
 ) -> Sample {
     let honest = message.encode();
     let damaged = |fault: fn(&mut Vec<u8>)| {
@@ -137,7 +137,7 @@ fn agreement() -> Vec<Sample> {
     let methods =
         vec![MatrixMethod::Packed(BlockShape { rows: 1, columns: 3, samples: 2 }), MatrixMethod::Squaring];
     let proposal = SessionProposal { leader: 1, hellos: vec![hello(4), hello(0)], rounds: 3, methods };
-    let many: &[Fault] = &[
+    let many: &[Rejection] = &[
         ("samples", |bytes| bytes[..8].fill(0xff)),
         ("layers", |bytes| bytes[8] = 3),
         ("range", |bytes| bytes[10] = 65),
@@ -161,7 +161,7 @@ fn agreement() -> Vec<Sample> {
 }
 
 fn keys() -> Vec<Sample> {
-    let number: &[Fault] = &[("client", |bytes| bytes[..2].fill(0xff))];
+    let number: &[Rejection] = &[("client", |bytes| bytes[..2].fill(0xff))];
     vec![
         sample!("", ServerKeys, (), &[FREE], { public: &[1; 20] }),
         sample!("", EvaluationKeys, (), &[EXACT], { public: &[1; 20], evaluation: &[2; 30] }),
@@ -188,8 +188,8 @@ fn uploads() -> Vec<Sample> {
 
 fn tests() -> Vec<Sample> {
     let models = || vec![(Coalition::first(2), set()), (Coalition::EMPTY, SampleSet::all(9))];
-    let rounds: &[Fault] = &[("rounds", |bytes| bytes[16] = 9)];
-    let flags: &[Fault] = &[
+    let rounds: &[Rejection] = &[("rounds", |bytes| bytes[16] = 9)];
+    let flags: &[Rejection] = &[
         ("units", |bytes| bytes[12..20].fill(0xff)),
         ("counting client", |bytes| {
             if let Some(last) = bytes.last_mut() {
@@ -206,7 +206,7 @@ fn tests() -> Vec<Sample> {
 }
 
 fn layers() -> Vec<Sample> {
-    let batch: &[Fault] = &[("first-layer batch", |bytes| bytes[4] = 2)];
+    let batch: &[Rejection] = &[("first-layer batch", |bytes| bytes[4] = 2)];
     let gathered = FirstLayerBatchId::Gathered([4; 32]);
     vec![
         sample!(" of all samples", FirstLayerHalf, (), &[LIST, batch], { round: RoundId(1), batch: FirstLayerBatchId::All, chunk: 3, ciphertexts: parts() }),
@@ -234,8 +234,8 @@ fn shares() -> Vec<Sample> {
 fn labels() -> Vec<Sample> {
     let principal = || LabelBody::Seed(seed(3));
     let auxiliary = || LabelBody::Committed { commitment: [9; 32], labels: &[0b1010] };
-    let commitment: &[Fault] = &[("commitment", |bytes| bytes.truncate(51))];
-    let seeds: &[Fault] = &[("cut", cut), ("trailing", |bytes| bytes.push(0))];
+    let commitment: &[Rejection] = &[("commitment", |bytes| bytes.truncate(51))];
+    let seeds: &[Rejection] = &[("cut", cut), ("trailing", |bytes| bytes.push(0))];
     vec![
         sample!(" to principal", LabelShare, Server::Principal, &[EXACT, ADDRESS], { address: address(), share: principal() }),
         sample!(" to auxiliary", LabelShare, Server::Auxiliary, &[HEAD, ADDRESS, commitment], { address: address(), share: auxiliary() }),
@@ -250,8 +250,8 @@ fn labels() -> Vec<Sample> {
 }
 
 fn results() -> Vec<Sample> {
-    let counts: &[Fault] = &[("more right than tested", |bytes| bytes[44] = 9)];
-    let padding: &[Fault] = &[("samples", |bytes| bytes[18] = 0xff)];
+    let counts: &[Rejection] = &[("more right than tested", |bytes| bytes[44] = 9)];
+    let padding: &[Rejection] = &[("samples", |bytes| bytes[18] = 0xff)];
     vec![
         sample!("", OwnResult, 2, &[EXACT, padding], { test: 4, right: vec![set(), SampleSet::all(21)] }),
         sample!("", OwnResultCounts, 2, &[EXACT], { test: 4, right: vec![3, 0] }),

@@ -38,7 +38,7 @@ const MAX_NAMED: usize = 6;
 
 /// What only HESV has a server remember.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct HesvServer {
     evaluation: Option<Arc<EvaluationKey>>,
     /// Encrypted samples, by chunk.
     data: BTreeMap<usize, Arc<Vec<EncryptedBatch>>>,
@@ -69,7 +69,7 @@ struct Uploaded {
     digest: Digest,
 }
 
-impl State {
+impl HesvServer {
     pub(super) fn forget_round(&mut self, round: RoundId) {
         self.models.remove(&round);
     }

@@ -70,7 +70,7 @@ pub(crate) struct SecretServer {
     masks: BTreeMap<usize, Masks>,
     data: BTreeMap<usize, Arc<Share<Ring64>>>,
     rounds: BTreeMap<RoundId, Round>,
-    units: BTreeMap<UnitId, Unit>,
+    units: BTreeMap<UnitId, SecretUnit>,
 }
 
 #[derive(Default)]
@@ -110,7 +110,7 @@ impl Masking {
 }
 
 #[derive(Default)]
-struct Unit {
+struct SecretUnit {
     /// What clients shared, by step.
     inputs: BTreeMap<usize, Arc<Shared>>,
     /// Later operators' maskings, and what they opened.

@@ -43,7 +43,7 @@ pub(super) fn methods(
         Matmul::Squaring => return Ok((1, vec![MatrixMethod::Squaring; program.operators.len()])),
         Matmul::Packed => {}
     }
-    let mut search = Search::new(federation, parameters, hellos, costs)?;
+    let mut search = PackingSearch::new(federation, parameters, hellos, costs)?;
     let mut best: Option<(f64, usize, Vec<MatrixMethod>)> = None;
     // As many as may be, half as many, and so on.
     let most = longest(&federation.round_batches(federation.most_rounds()));
@@ -64,7 +64,7 @@ pub(super) fn methods(
 }
 
 /// What packings are chosen by.
-struct Search<'a> {
+struct PackingSearch<'a> {
     federation: &'a Federation,
     parameters: &'a Arc<Parameters>,
     sizes: Vec<u64>,
@@ -78,7 +78,7 @@ struct Search<'a> {
     partitions: BTreeMap<usize, Vec<u64>>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> PackingSearch<'a> {
     fn new(
         federation: &'a Federation,
         parameters: &'a Arc<Parameters>,

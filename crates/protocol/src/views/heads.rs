@@ -1,6 +1,6 @@
 //! What a message's head says, and what a message is to whom it reaches.
 
-use super::{About, Message};
+use super::{About, SeenMessage};
 use crate::message::{Head, Kind};
 
 /// Whether a server can read nothing in such a message.
@@ -38,7 +38,7 @@ pub(super) fn holds(kind: Kind) -> &'static str {
 }
 
 /// What a message's head says. What does not decode says nothing.
-pub(super) fn about(message: &Message) -> About {
+pub(super) fn about(message: &SeenMessage) -> About {
     let mut about = About::default();
     let Ok((head, _)) = Head::of(message.kind, message.content()) else { return about };
     match head {

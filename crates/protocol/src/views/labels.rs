@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Entry, Message, Numbers, Opened, shares::server_share_of_labels};
+use super::{Entry, Numbers, Opened, SeenMessage, shares::server_share_of_labels};
 use crate::{
     Error, PartyId,
     disclosure::Disclosure,
@@ -36,7 +36,7 @@ impl LabelShares {
         session: &Session,
         server: Server,
         contexts: &BTreeMap<UnitId, UnitContext>,
-        (number, message): (usize, &Message),
+        (number, message): (usize, &SeenMessage),
     ) -> Result<Vec<Opened>, Error> {
         let (from, kind) = (message.from, message.kind);
         let malformed = |why| Error::Malformed { from, kind, why };

@@ -29,7 +29,7 @@ pub(crate) use units::{Announced, announced, time_step_of};
 const HEAD: usize = 64;
 
 /// A message as it was recorded.
-pub struct Message {
+pub struct SeenMessage {
     /// The sender.
     pub from: PartyId,
     /// The receiver.
@@ -44,7 +44,7 @@ pub struct Message {
     content: Secret<Vec<u8>>,
 }
 
-impl Message {
+impl SeenMessage {
     /// A message with its content. Ciphertexts for servers are kept by their heads alone.
     pub fn new(from: PartyId, to: PartyId, kind: Kind, content: &[u8]) -> Self {
         let is_readable =
@@ -181,7 +181,7 @@ impl Opened {
 
 /// A test that the party was told of, or planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct SeenPlan {
     /// Its number.
     pub test: u64,
     /// The round, or the first of its round batch.
@@ -203,16 +203,21 @@ pub struct View {
     /// What it could read.
     pub arrays: Vec<Opened>,
     /// Tests that it knows of.
-    pub plans: Vec<Plan>,
+    pub plans: Vec<SeenPlan>,
     /// Secrets it has by the end, by name.
     pub secrets: Vec<&'static str>,
 }
 
 impl View {
     /// The messages of a party, and what was read in them.
-    pub(crate) fn new(party: PartyId, received: &[Message], plans: Vec<Plan>, arrays: Vec<Opened>) -> Self {
+    pub(crate) fn new(
+        party: PartyId,
+        received: &[SeenMessage],
+        plans: Vec<SeenPlan>,
+        arrays: Vec<Opened>,
+    ) -> Self {
         let read: BTreeSet<usize> = arrays.iter().flat_map(|array| array.messages.iter().copied()).collect();
-        let seen = |(number, message): (usize, &Message)| Seen {
+        let seen = |(number, message): (usize, &SeenMessage)| Seen {
             from: message.from,
             kind: message.kind,
             bytes: message.length,

@@ -6,7 +6,7 @@ use secsv_algebra::{Ring, Ring64};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{
-    Announced, Entry, Message, Numbers, Opened, View, announced,
+    Announced, Entry, Numbers, Opened, SeenMessage, View, announced,
     labels::LabelShares,
     shares::{gated_factors, server_share, shared, triple},
 };
@@ -25,13 +25,13 @@ use crate::{
 };
 
 /// Messages of a session, read by a server.
-struct Reading<'a> {
+struct ServerReading<'a> {
     session: &'a Session,
     server: Server,
     protocol: Protocol,
     announced: Announced,
     /// What this server sent.
-    sent: &'a [Message],
+    sent: &'a [SeenMessage],
     /// Its masked factors, by kind and head.
     masked: BTreeMap<(Kind, &'a [u8]), &'a [u8]>,
 }
@@ -41,8 +41,8 @@ pub(crate) fn server_view(
     session: Option<&Session>,
     protocol: Protocol,
     party: PartyId,
-    received: &[Message],
-    sent: &[Message],
+    received: &[SeenMessage],
+    sent: &[SeenMessage],
 ) -> Result<View, Error> {
     let (Some(session), Some(server)) = (session, Server::of(party)) else {
         return Ok(View::new(party, received, Vec::new(), Vec::new()));
@@ -51,7 +51,7 @@ pub(crate) fn server_view(
     let own = sent.iter().filter(|message| is_masked(message.kind));
     let masked =
         own.filter_map(|own| Some(((own.kind, slot(own.kind, own.content())?), own.content()))).collect();
-    let reading = Reading { session, server, protocol, announced: plans, sent, masked };
+    let reading = ServerReading { session, server, protocol, announced: plans, sent, masked };
     let mut labels = LabelShares::default();
     let mut arrays = Vec::new();
     for message in received.iter().enumerate() {
@@ -66,10 +66,10 @@ pub(crate) fn server_view(
     Ok(view)
 }
 
-impl Reading<'_> {
+impl ServerReading<'_> {
     fn read(
         &self,
-        (number, message): (usize, &Message),
+        (number, message): (usize, &SeenMessage),
         labels: &mut LabelShares,
     ) -> Result<Vec<Opened>, Error> {
         let (session, server, contexts) = (self.session, self.server, &self.announced.contexts);
@@ -106,14 +106,14 @@ impl Reading<'_> {
     }
 
     /// The masked factors that this server sent beside the other's.
-    fn own(&self, message: &Message) -> Option<&[u8]> {
+    fn own(&self, message: &SeenMessage) -> Option<&[u8]> {
         self.masked.get(&(message.kind, slot(message.kind, message.content())?)).copied()
     }
 
     fn data<R: Ring>(
         &self,
         ring: R,
-        (number, message): (usize, &Message),
+        (number, message): (usize, &SeenMessage),
         owner: usize,
     ) -> Result<Vec<Opened>, Error> {
         let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
@@ -127,7 +127,7 @@ impl Reading<'_> {
         Ok(vec![entry.of_owner(owner, (0..samples).collect()).matrix(share.expose(), 1)])
     }
 
-    fn model(&self, (number, message): (usize, &Message)) -> Result<Vec<Opened>, CodecError> {
+    fn model(&self, (number, message): (usize, &SeenMessage)) -> Result<Vec<Opened>, CodecError> {
         let ModelShare { round, share } = ModelShare::decode(message.content(), &self.server)?;
         let shape = (1, SharedModel::size(self.session.program()));
         let share = server_share(Ring64, shape, share)?;
@@ -141,7 +141,11 @@ impl Reading<'_> {
     }
 
     /// A share of masks times samples.
-    fn dealt(&self, (number, message): (usize, &Message), owner: usize) -> Result<Vec<Opened>, CodecError> {
+    fn dealt(
+        &self,
+        (number, message): (usize, &SeenMessage),
+        owner: usize,
+    ) -> Result<Vec<Opened>, CodecError> {
         let DealtProduct { round, elements } = DealtProduct::decode(message.content(), &())?;
         let shape = (stacked(self.session, round), first_columns(self.session, owner));
         let share = unpack_matrix(Ring64, shape.0, shape.1, elements)?;
@@ -156,7 +160,7 @@ impl Reading<'_> {
     }
 
     /// A round's first layers, masked for one owner's samples.
-    fn masked_first_layer(&self, (number, message): (usize, &Message)) -> Result<Vec<Opened>, Error> {
+    fn masked_first_layer(&self, (number, message): (usize, &SeenMessage)) -> Result<Vec<Opened>, Error> {
         let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
         let read = |content| MaskedFirstLayer::decode(content, &()).map_err(malformed);
         let MaskedFirstLayer { round, owner, elements } = read(message.content())?;
@@ -170,7 +174,7 @@ impl Reading<'_> {
     }
 
     /// A coalition's later layer, masked for a unit.
-    fn masked_layer(&self, (number, message): (usize, &Message)) -> Result<Vec<Opened>, Error> {
+    fn masked_layer(&self, (number, message): (usize, &SeenMessage)) -> Result<Vec<Opened>, Error> {
         let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
         let read = |content| MaskedLayer::decode(content, &()).map_err(malformed);
         let MaskedLayer { address, elements } = read(message.content())?;
@@ -187,7 +191,7 @@ impl Reading<'_> {
     /// What an owner says of the models that it was asked to test itself.
     fn own_result(
         &self,
-        (number, message): (usize, &Message),
+        (number, message): (usize, &SeenMessage),
         owner: usize,
     ) -> Result<Vec<Opened>, CodecError> {
         let Head::Test(test) = Head::of(message.kind, message.content())?.0 else { return Ok(Vec::new()) };
@@ -235,7 +239,7 @@ impl Reading<'_> {
     }
 
     /// How many predictions are right, as the counting client says.
-    fn count(&self, (number, message): (usize, &Message)) -> Result<Vec<Opened>, CodecError> {
+    fn count(&self, (number, message): (usize, &SeenMessage)) -> Result<Vec<Opened>, CodecError> {
         let Count { address, right } = Count::decode(message.content(), &())?;
         let Some(context) = self.announced.contexts.get(&address.unit) else { return Ok(Vec::new()) };
         let mut entry = Entry::new(message.kind, "count", Some(message.from), vec![number]);
@@ -263,7 +267,7 @@ fn masked_weights(
     (rows, columns): (usize, usize),
     (other, own): (&[u8], Option<&[u8]>),
     entry: Entry,
-    message: &Message,
+    message: &SeenMessage,
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
     let share = |elements| unpack_matrix(Ring64, rows, columns, elements).map_err(malformed);
@@ -278,7 +282,7 @@ fn masked_weights(
 }
 
 /// A seed as it is.
-fn seed((number, message): (usize, &Message)) -> Result<Vec<Opened>, CodecError> {
+fn seed((number, message): (usize, &SeenMessage)) -> Result<Vec<Opened>, CodecError> {
     let seed = match message.kind {
         Kind::CommonSeed => CommonSeed::decode(message.content(), &())?.seed,
         _ => MaskSeed::decode(message.content(), &())?.seed,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use secsv_algebra::{Matrix, Prg, Ring, SeedShare, Share};
 
-use super::{Entry, Message, Opened, by_owner, time_step_of};
+use super::{Entry, Opened, SeenMessage, by_owner, time_step_of};
 use crate::{
     Error,
     codec::{packed_len, unpack_matrix},
@@ -45,7 +45,7 @@ pub(super) fn shared<R: Ring>(
     ring: R,
     server: Server,
     contexts: &BTreeMap<UnitId, UnitContext>,
-    (number, message): (usize, &Message),
+    (number, message): (usize, &SeenMessage),
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
     let ActivationShare { address, share } =
@@ -78,7 +78,7 @@ pub(super) fn shared<R: Ring>(
 fn at_step(
     session: &Session,
     context: &UnitContext,
-    message: &Message,
+    message: &SeenMessage,
     number: usize,
     step: usize,
     what: &'static str,
@@ -127,7 +127,7 @@ pub(super) fn triple<R: Ring>(
     ring: R,
     server: Server,
     contexts: &BTreeMap<UnitId, UnitContext>,
-    (number, message): (usize, &Message),
+    (number, message): (usize, &SeenMessage),
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
     let TripleShare { address, seed, product } =
@@ -156,7 +156,7 @@ pub(super) fn gated_factors<R: Ring>(
     session: &Session,
     ring: R,
     contexts: &BTreeMap<UnitId, UnitContext>,
-    (number, message): (usize, &Message),
+    (number, message): (usize, &SeenMessage),
     own: Option<&[u8]>,
 ) -> Result<Vec<Opened>, Error> {
     let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Message, Plan};
+use super::{SeenMessage, SeenPlan};
 use crate::{
     Error,
     message::{Kind, Message as _, TestPlan, UnitId},
@@ -15,11 +15,11 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Announced {
     pub contexts: BTreeMap<UnitId, UnitContext>,
-    pub plans: Vec<Plan>,
+    pub plans: Vec<SeenPlan>,
 }
 
 /// The tests announced in some messages, each once.
-pub(crate) fn announced(session: &Session, messages: &[Message]) -> Result<Announced, Error> {
+pub(crate) fn announced(session: &Session, messages: &[SeenMessage]) -> Result<Announced, Error> {
     let mut found = Announced::default();
     for message in messages.iter().filter(|message| message.kind == Kind::Test) {
         let malformed = |why| Error::Malformed { from: message.from, kind: Kind::Test, why };
@@ -29,7 +29,7 @@ pub(crate) fn announced(session: &Session, messages: &[Message]) -> Result<Annou
             if found.contexts.contains_key(&context.id) {
                 continue;
             }
-            found.plans.push(Plan {
+            found.plans.push(SeenPlan {
                 test: plan.test,
                 round: plan.round,
                 rounds: context.rounds.clone(),

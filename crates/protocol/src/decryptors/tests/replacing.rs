@@ -155,7 +155,7 @@ fn with_two_participants_some_tests_have_nobody() {
 #[test]
 fn a_reply_that_breaks_the_span_rule_is_not_recorded() {
     let mut ledger = Ledger::new(4);
-    let reply = |members: &[usize]| Reply {
+    let reply = |members: &[usize]| PlannedReply {
         round: RoundId(1),
         group: 0,
         part: Part::FirstStep,
