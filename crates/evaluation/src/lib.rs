@@ -53,6 +53,7 @@ pub use executor::Accounts;
 pub use exposure::exposure_result;
 pub use memory_link::{Envelope, rehearse_message};
 pub use plan::{Held, Plan, PlanResult, PlannedCost};
+pub use recount::Agreed;
 pub use result::{
     Confirmation, Difference, DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult,
     ExposureRow, KindTraffic, Operations, RoundResult, SecurityResult, Timing, Traffic, UtilityResult,

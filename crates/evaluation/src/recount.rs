@@ -7,13 +7,24 @@ use secsv_protocol::{Counted, Recount, session::Federation};
 
 use crate::{Confirmation, Difference, Error, UtilityResult};
 
+/// What everybody agreed on, which a principal's words are held to.
+#[derive(Clone, Copy, Debug)]
+pub struct Agreed {
+    /// Samples of all owners.
+    pub samples: usize,
+    /// Whether samples may be skipped.
+    pub may_skip: bool,
+    /// Whether skipped samples are tested as well, to say how many were skipped wrongly.
+    pub verifies_skipped: bool,
+}
+
 impl Confirmation {
     /// Holds what was told against what was counted.
     pub fn new(
         spec: &FederationSpec,
         federation: &Federation,
+        agreed: Agreed,
         utilities: &[UtilityResult],
-        may_skip: bool,
         recount: &Recount,
     ) -> Self {
         let positions: BTreeMap<&ClientId, usize> =
@@ -22,15 +33,22 @@ impl Confirmation {
         let name = |client: &usize| spec.clients.get(*client).map(|client| client.id.clone());
         found.disputed = recount.disputed.iter().filter_map(name).collect();
         for told in utilities {
-            let coalition: Coalition =
-                told.coalition.iter().filter_map(|id| positions.get(id).copied()).collect();
-            let counted = recount.counts.get(&measured(federation, told.round, coalition));
-            let Some(counted) = counted.and_then(|counted| of_all(counted, told, may_skip)) else { continue };
-            if counted == told.correct - told.wrongly_skipped.unwrap_or(0).min(told.correct) {
-                found.confirmed += 1;
-            } else {
-                let (round, coalition, told) = (told.round, told.coalition.clone(), told.correct);
-                found.differing.push(Difference { round, coalition, told, counted });
+            let coalition: Option<Coalition> =
+                told.coalition.iter().map(|id| positions.get(id).copied()).collect();
+            let counted = coalition.and_then(|coalition| {
+                recount.counts.get(&measured(federation, told.round, coalition)).copied()
+            });
+            let is_possible = coalition.is_some() && agreed.allows(told);
+            let correct = told.correct.saturating_sub(told.wrongly_skipped.unwrap_or(0));
+            match counted.map(|counted| (counted, of_all(&counted, told, agreed.may_skip))) {
+                Some((_, Some(right))) if is_possible && right == correct => found.confirmed += 1,
+                Some((_, None)) | None if is_possible => {}
+                counted => {
+                    let right = |(counted, right): (Counted, Option<usize>)| right.unwrap_or(counted.right);
+                    let (round, coalition, told) = (told.round, told.coalition.clone(), told.correct);
+                    let counted = counted.map_or(0, right);
+                    found.differing.push(Difference { round, coalition, told, counted });
+                }
             }
         }
         found
@@ -53,6 +71,15 @@ impl Confirmation {
         }
         let clients: Vec<&str> = self.disputed.iter().map(ClientId::as_str).collect();
         Err(Error::Disputed { clients: clients.join(", ") })
+    }
+}
+
+impl Agreed {
+    /// Whether a count can be about these samples. What cannot be is told falsely, whatever was counted.
+    fn allows(&self, told: &UtilityResult) -> bool {
+        let is_whole = self.may_skip || told.tested == told.total;
+        let is_verified = told.wrongly_skipped.is_none() || self.verifies_skipped;
+        told.total == self.samples && told.correct <= told.total && is_whole && is_verified
     }
 }
 
@@ -135,8 +162,9 @@ mod tests {
             told(2, &["south"], 5, 10),
             told(2, &["west"], 7, 10),
         ];
+        let agreed = |may_skip| Agreed { samples: 10, may_skip, verifies_skipped: false };
         let confirm = |utilities: &[UtilityResult], may_skip| {
-            Confirmation::new(&spec, &federation, utilities, may_skip, &recount)
+            Confirmation::new(&spec, &federation, agreed(may_skip), utilities, &recount)
         };
         let found = confirm(&honest, false);
         assert_eq!((found.told, found.confirmed, found.differing.len()), (6, 4, 0));
@@ -152,13 +180,20 @@ mod tests {
                 "{error}"
             );
         }
-        // Skipping where nothing may be skipped is not confirmed; where it may, skipped samples count as right.
+        // Fewer samples, samples that were skipped wrongly, or clients that nobody knows would hide a false count.
+        let hidden = UtilityResult { wrongly_skipped: Some(3), ..told(1, &["east", "north"], 9, 10) };
+        let fewer = UtilityResult { total: 9, ..told(1, &["east", "north"], 6, 9) };
+        for lie in [hidden, fewer, told(1, &["east", "norrth"], 6, 10), told(1, &["east", "north"], 6, 9)] {
+            assert!(confirm(std::slice::from_ref(&lie), false).check().is_err(), "{lie:?}");
+        }
+        // Skipping where nothing may be skipped is refused; where it may, skipped samples count as right.
         let skipped = [told(2, &["south"], 6, 9)];
-        assert_eq!(confirm(&skipped, false).confirmed, 0);
+        assert_eq!((confirm(&skipped, false).confirmed, confirm(&skipped, false).differing.len()), (0, 1));
         assert_eq!(confirm(&skipped, true).confirmed, 1);
         assert!(confirm(&[told(2, &["south"], 7, 9)], true).check().is_err());
         let disputed = Recount { disputed: [2].into(), ..recount.clone() };
-        let error = Confirmation::new(&spec, &federation, &honest, false, &disputed).check().unwrap_err();
+        let error =
+            Confirmation::new(&spec, &federation, agreed(false), &honest, &disputed).check().unwrap_err();
         assert!(error.to_string().contains("east"), "{error}");
     }
 }

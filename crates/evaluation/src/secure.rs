@@ -10,7 +10,7 @@ use secsv_protocol::{
 };
 
 use crate::{
-    Accounts, Confirmation, Error, EvaluationResult, Next, Test,
+    Accounts, Agreed, Confirmation, Error, EvaluationResult, Next, Test,
     in_process::{Honest, InProcess, Interceptor},
     role_evaluator::{RoleEvaluator, requests, tests_of},
     views::{Recorder, Transcript, Views, ViewsError},
@@ -72,7 +72,11 @@ impl SecureEvaluator {
             return None;
         }
         let recount = self.in_process.with_auxiliary(Auxiliary::recount)?;
-        Some(Confirmation::new(spec, &self.federation, &result.utilities, result.skip, &recount))
+        let samples = self.in_process.with_auxiliary(|auxiliary| {
+            secsv_protocol::role::Role::session(auxiliary).map(|s| s.samples())
+        })??;
+        let agreed = Agreed { samples, may_skip: result.skip, verifies_skipped: true };
+        Some(Confirmation::new(spec, &self.federation, agreed, &result.utilities, &recount))
     }
 
     /// The parties.

@@ -50,6 +50,9 @@ use crate::{
     views::{SeenMessage, View, server_view},
 };
 
+/// Numbers that the samples of one client may have in all, 2 GiB as words: a seed stands for as many at the principal.
+const MAX_SAMPLE_ELEMENTS: u64 = 1 << 28;
+
 /// The principal server.
 pub struct Principal {
     federation: Arc<Federation>,
@@ -264,6 +267,12 @@ impl Principal {
                 let hello: ClientHello = message.read(&self.federation.program.operators.len())?;
                 if !self.federation.is_envelope_key(client, &hello.public_key) {
                     return Err(message.malformed(CodecError::Value { what: "envelope key" }));
+                }
+                let elements = hello.samples.saturating_mul(self.federation.program.input_size as u64);
+                if elements > MAX_SAMPLE_ELEMENTS {
+                    let (expected, found) = (MAX_SAMPLE_ELEMENTS, elements);
+                    let why = CodecError::TooLarge { what: "numbers of all samples", expected, found };
+                    return Err(message.malformed(why));
                 }
                 self.check_ranges(client, &hello)?;
                 self.hellos.insert(client, hello);

@@ -139,6 +139,10 @@ impl Session {
             is_encrypted: federation.settings.protocol != Protocol::SecretSv,
         };
         let SessionProposal { leader, hellos, rounds, methods } = SessionProposal::decode(bytes, &shape)?;
+        // The leader is drawn: whoever proposes must not choose who makes the clients' key.
+        if leader != federation.leader() {
+            return Err(CodecError::Value { what: "leader" });
+        }
         // Whoever relays the keys must not be able to put its own in their place.
         if (0..).zip(&hellos).any(|(client, hello)| !federation.is_envelope_key(client, &hello.public_key)) {
             return Err(CodecError::Value { what: "envelope key" });

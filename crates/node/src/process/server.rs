@@ -11,7 +11,7 @@ use crate::{
     kit::Kit,
     party::{Party, local},
 };
-use secsv_evaluation::Confirmation;
+use secsv_evaluation::{Agreed, Confirmation};
 
 /// Runs the auxiliary until the values have come.
 pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<PublishedValues, Error> {
@@ -51,9 +51,16 @@ fn confirm(party: &Party<Auxiliary>, kit: &Kit, values: &PublishedValues) -> Res
         return Ok(());
     }
     let recount = party.look(Auxiliary::recount);
-    let may_skip = kit.evaluation()?.skip != SkipMode::Off;
+    let samples = party
+        .look(|auxiliary| secsv_protocol::role::Role::session(auxiliary).map(|session| session.samples()));
+    let settings = kit.evaluation()?;
+    let agreed = Agreed {
+        samples: samples.unwrap_or(0),
+        may_skip: settings.skip != SkipMode::Off,
+        verifies_skipped: settings.verify_skip,
+    };
     let spec = &kit.federation.federation;
-    let found = Confirmation::new(spec, &federation, &values.utilities, may_skip, &recount);
+    let found = Confirmation::new(spec, &federation, agreed, &values.utilities, &recount);
     tracing::info!(confirmed = found.confirmed, told = found.told, "counts confirmed");
     party.audit().record_recount(&found)?;
     Ok(found.check()?)
