@@ -143,10 +143,10 @@ pub fn trust(protocol: Protocol) -> &'static str {
             "One server, which reads counts and nothing else. A client together with the server opens what the server holds, because clients share a key."
         }
         Protocol::SecSv => {
-            "Two servers that must not collude: together they open test data, activations, which predictions are right and, by solving equations, all layers but the last. With any client they open the labels too, because clients share the secret that masks them. A client together with one server opens what that server holds, because clients share a key."
+            "Two servers that must not collude: together they open all samples and activations and can rebuild all models. A client together with one server opens what that server holds, and can open labels, because clients share a key and the secret that masks labels."
         }
         Protocol::SecretSv => {
-            "Two servers that must not collude: together they open everything. A client together with one server opens the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and from them, by solving equations, samples whose outputs it decrypts; with the principal also differences between predictions and labels, because clients share the secret that blinds those of more than two classes."
+            "Two servers that must not collude: together they open all samples and all models. A client together with one server opens the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and from them, by solving equations, samples whose outputs it decrypts. It can open labels too, because clients share the secret that masks them."
         }
     }
 }
