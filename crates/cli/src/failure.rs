@@ -50,6 +50,7 @@ pub fn is_bad_input(error: &anyhow::Error) -> bool {
             || cause.downcast_ref().is_some_and(secsv_evaluation::Error::is_bad_input)
             || cause.downcast_ref().is_some_and(secsv_node::Error::is_bad_input)
             || cause.downcast_ref().is_some_and(secsv_node::kit::KitError::is_bad_input)
+            || cause.downcast_ref().is_some_and(secsv_node::consent::ConsentError::is_bad_input)
             || cause.is::<secsv_node::verify::VerifyError>()
             || cause.downcast_ref().is_some_and(secsv_training::TrainingError::is_bad_input)
     })

@@ -11,7 +11,7 @@ use crate::{
     Error,
     labels::Wiped,
     precision::Precision,
-    program::{Program, Receive, Then},
+    program::{Operator, Program, Receive, Then},
 };
 
 /// Numbers of some samples: a row for each number of a sample, a column for each sample.
@@ -285,6 +285,27 @@ fn decode<R: Ring>(
         }
     }
     Values::new(columns, numbers)
+}
+
+impl Operator {
+    /// The operator in double precision, on samples and to samples.
+    pub(crate) fn apply_numbers(&self, weight: &[f64], bias: &[f64], samples: &Values) -> Values {
+        let count = samples.columns();
+        let mut outputs = vec![0.0; self.output_size() * count];
+        for position in 0..self.positions {
+            for (j, row) in weight.chunks_exact(self.shape.d_in).enumerate() {
+                let target = &mut outputs[self.target(j, position) * count..][..count];
+                target.fill(bias[j]);
+                for (o, w) in row.iter().enumerate() {
+                    if let Some(source) = self.source(o, position) {
+                        let numbers = &samples.numbers()[source * count..][..count];
+                        target.iter_mut().zip(numbers).for_each(|(y, x)| *y += w * x);
+                    }
+                }
+            }
+        }
+        Values::new(count, outputs)
+    }
 }
 
 #[cfg(test)]

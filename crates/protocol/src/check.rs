@@ -1,14 +1,12 @@
 //! Whether content is what its place takes, before anybody acts on it: exact lengths, reduced residues, nothing left over. Jobs
 //! decode what passed here, so they find no fault of a peer's.
 
-use secsv_algebra::Ring;
 use secsv_he::{
     Ciphertext, EncryptedSlots, Parameters, Reply,
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout},
 };
 
 use crate::{
-    codec::unpack,
     error::CodecError,
     hesv::slots_of,
     message::Parts,
@@ -22,11 +20,6 @@ fn encryption(session: &Session) -> Result<&Encryption, CodecError> {
 
 fn exactly<'a>(parts: &'a Parts<'a>, count: usize, what: &'static str) -> Result<&'a [&'a [u8]], CodecError> {
     if parts.len() == count { Ok(&parts.0) } else { Err(CodecError::Value { what }) }
-}
-
-/// Checks a packed matrix of so many elements.
-pub(crate) fn elements(ring: impl Ring, count: Option<usize>, bytes: &[u8]) -> Result<(), CodecError> {
-    unpack(ring, count.ok_or(CodecError::Truncated)?, bytes).map(drop)
 }
 
 /// Checks an encrypted model: weights and biases, operator by operator.

@@ -281,6 +281,11 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Checks that bytes are `count` packed elements.
+pub(crate) fn check_elements(ring: impl Ring, count: Option<usize>, bytes: &[u8]) -> Result<(), CodecError> {
+    unpack(ring, count.ok_or(CodecError::Truncated)?, bytes).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -9,8 +9,9 @@ pub(crate) use derivation::Derivation;
 use std::{ops::Range, sync::Arc};
 
 use secsv_algebra::{Field, Matrix, Ring, wipe};
+use secsv_federation::SampleSet;
 
-use crate::{Error, server::Selection};
+use crate::Error;
 
 /// Columns that are added up at a time; in tests so few that there are several.
 const BLOCK: usize = if cfg!(test) { 5 } else { 1024 };
@@ -22,6 +23,23 @@ pub(crate) struct Combinations {
     pub sent: Vec<usize>,
     /// For each coalition: which of those that are sent, and by how much each counts.
     pub terms: Vec<Vec<(usize, u64)>>,
+}
+
+/// Some of a group's samples.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Selection {
+    pub samples: SampleSet,
+    /// The same, ascending.
+    pub places: Vec<usize>,
+}
+
+impl Selection {
+    /// Those of the places that lie in a range.
+    pub(crate) fn within(&self, range: &Range<usize>) -> &[usize] {
+        let from = self.places.partition_point(|&place| place < range.start);
+        let to = self.places.partition_point(|&place| place < range.end);
+        &self.places[from..to]
+    }
 }
 
 /// A vector in echelon form, and what it is made of.

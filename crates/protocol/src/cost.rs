@@ -38,7 +38,6 @@ use crate::{
     server::UnitContext,
     session::{Federation, Session},
 };
-pub(crate) use memory::open_rounds;
 pub use rehearsal::{rehearse_activation, rehearse_labels, rehearse_sharing, rehearse_sum};
 use tally::Tally;
 pub use tally::{LayerWork, Work};

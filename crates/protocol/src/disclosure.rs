@@ -47,13 +47,38 @@ pub struct Line {
 pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Line> {
     let has_gru = program.gru.is_some();
     use Disclosure as D;
-    let line = |disclosure, who, what, why| Line { disclosure, who, what, why };
     let mut lines = vec![line(
         D::Published,
         "everybody",
         "the model's architecture, training and test set sizes, who took part in which round, and for each layer and client one power of two that bounds its weights and one that bounds its activations",
         "fixed-point formats that cannot overflow are chosen from them",
     )];
+    lines.extend(of_servers(protocol, program));
+    lines.extend(of_decryptors(program));
+    if protocol == Protocol::SecretSv || (has_gru && protocol == Protocol::SecSv) {
+        lines.push(line(
+            D::MaskedFactors,
+            "both servers",
+            "factors of products under one-time masks that a client dealt",
+            "multiplication of shares; uniform to whoever does not hold the masks",
+        ));
+    }
+    if skips {
+        lines.push(line(D::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition or may still be on larger ones: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
+    }
+    lines.push(line(
+        D::Values,
+        "everybody",
+        "every client's contribution and the utility of each tested coalition",
+        "the purpose",
+    ));
+    lines
+}
+
+/// Lines about servers and about the client that counts for one.
+fn of_servers(protocol: Protocol, program: &Program) -> Vec<Line> {
+    use Disclosure as D;
+    let mut lines = Vec::new();
     match protocol {
         Protocol::Hesv => {
             lines.push(line(
@@ -80,7 +105,7 @@ pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Li
                 D::RightOrWrong,
                 "the auxiliary",
                 "the same once a test is over, but of models that owners test themselves only how many are right",
-                "it counts for itself, so that no server alone can choose the utilities",
+                "it counts for itself, to find a principal that reports other counts",
             ));
             lines.push(line(
                 D::Schedule,
@@ -90,6 +115,13 @@ pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Li
             ));
         }
     }
+    lines
+}
+
+/// Lines about clients that decrypt.
+fn of_decryptors(program: &Program) -> Vec<Line> {
+    use Disclosure as D;
+    let mut lines = Vec::new();
     let outputs = if program.compares_with_last_class() {
         "that layer's outputs for samples of others, from which it can rebuild these; of the last layer only how far scores are above the last class's"
     } else {
@@ -102,7 +134,7 @@ pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Li
         "the classes predicted for samples of others",
         "it computes the largest score",
     ));
-    if has_gru {
+    if program.gru.is_some() {
         lines.push(line(
             D::Gates,
             "the gate decryptor of a unit",
@@ -116,24 +148,11 @@ pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Li
             "states are re-encoded without a truncation protocol",
         ));
     }
-    if protocol == Protocol::SecretSv || (has_gru && protocol == Protocol::SecSv) {
-        lines.push(line(
-            D::MaskedFactors,
-            "both servers",
-            "factors of products under one-time masks that a client dealt",
-            "multiplication of shares; uniform to whoever does not hold the masks",
-        ));
-    }
-    if skips {
-        lines.push(line(D::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition or may still be on larger ones: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
-    }
-    lines.push(line(
-        D::Values,
-        "everybody",
-        "every client's contribution and the utility of each tested coalition",
-        "the purpose",
-    ));
     lines
+}
+
+fn line(disclosure: Disclosure, who: &'static str, what: &'static str, why: &'static str) -> Line {
+    Line { disclosure, who, what, why }
 }
 
 /// What collusion opens: the ladder of trust.

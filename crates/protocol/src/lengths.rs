@@ -11,7 +11,6 @@ use secsv_he::{
 use crate::{
     MAX_EARLY_BYTES, PartyId,
     codec::packed_len,
-    cost::open_rounds,
     decryptors::Protocol,
     hesv::{rotation_steps, slots_of},
     message::{
@@ -19,6 +18,7 @@ use crate::{
         Kind, MaskedFirstLayer, Model, ModelShare, OpenedSeeds, Parts, SealedClientKeys, StepAddress,
     },
     principal::most_active,
+    round_memory::open_rounds,
     secret::{SharedModel, first_columns, stacked},
     session::{Federation, Session},
 };

@@ -47,6 +47,7 @@ pub mod precision;
 mod principal;
 pub mod program;
 pub mod role;
+mod round_memory;
 pub mod rounding;
 pub mod scope;
 mod sealed;

@@ -5,7 +5,7 @@ use secsv_algebra::{Matrix, Ring};
 use secsv_federation::{Activation, Architecture, Conv2d, Layer, Weights, clear::up_to_scores};
 use secsv_he::linear::LayerShape;
 
-use crate::{Error, activation::Values};
+use crate::Error;
 
 /// A linear map of the model: a weight matrix and biases, applied to every column of its input.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,25 +101,6 @@ impl Operator {
             }
         }
         Ok(Matrix::new(samples.ring(), self.shape.d_in, self.positions * count, elements)?)
-    }
-
-    /// The operator in double precision, on samples and to samples.
-    pub(crate) fn apply_numbers(&self, weight: &[f64], bias: &[f64], samples: &Values) -> Values {
-        let count = samples.columns();
-        let mut outputs = vec![0.0; self.output_size() * count];
-        for position in 0..self.positions {
-            for (j, row) in weight.chunks_exact(self.shape.d_in).enumerate() {
-                let target = &mut outputs[self.target(j, position) * count..][..count];
-                target.fill(bias[j]);
-                for (o, w) in row.iter().enumerate() {
-                    if let Some(source) = self.source(o, position) {
-                        let numbers = &samples.numbers()[source * count..][..count];
-                        target.iter_mut().zip(numbers).for_each(|(y, x)| *y += w * x);
-                    }
-                }
-            }
-        }
-        Values::new(count, outputs)
     }
 }
 
@@ -441,6 +422,7 @@ mod tests {
     use secsv_federation::{LayerSpec, ModelSpec, Tensor};
 
     use super::*;
+    use crate::activation::Values;
 
     fn program(layers: Vec<LayerSpec>, model: &Weights) -> Program {
         let (file, spec) = (Path::new("test"), ModelSpec { input: vec![2], classes: 3, layers });
@@ -470,8 +452,8 @@ mod tests {
 
     #[test]
     fn equal_scores_are_the_lowest_class() {
-        let whole_round = |rows: [f64; 3]| Values::new(1, rows.to_vec()).labels(3)[0];
-        assert_eq!([[1.0, 1.0, 1.0], [-3.0, -2.0, -1.0], [-1.0, 2.0, 2.0]].map(whole_round), [0, 2, 1]);
+        let all_rows = |rows: [f64; 3]| Values::new(1, rows.to_vec()).labels(3)[0];
+        assert_eq!([[1.0, 1.0, 1.0], [-3.0, -2.0, -1.0], [-1.0, 2.0, 2.0]].map(all_rows), [0, 2, 1]);
         let scores = |rows: [f64; 2]| Values::new(1, rows.to_vec()).labels(3)[0];
         assert_eq!(
             [[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0], [-1.0, 3.0], [3.0, 3.0]].map(scores),

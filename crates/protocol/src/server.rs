@@ -6,7 +6,7 @@ mod unit;
 
 pub(crate) use gated_sums::{Opening, Triple, gated_sum, masked_factors, updates_of};
 use recount::Labelled;
-pub(crate) use unit::{Selection, UnitContext};
+pub(crate) use unit::UnitContext;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -92,6 +92,7 @@ async fn strangers(fixture: &Fixture) {
 }
 
 /// Those who have a kit and even know the party's state directory. Nothing of it may count as the party's word.
+#[expect(clippy::too_many_lines, reason = "one attack after the other, all against one federation")]
 async fn insiders(fixture: &Fixture, instance: [u8; 16]) {
     let kit = fixture.kit("e");
     let dial = || Attack::dial(&fixture.principal, honest_tls(&kit));

@@ -9,12 +9,13 @@ use super::hesv;
 use crate::{
     Error, PartyId, check,
     codec::unpack_matrix,
+    combinations::Selection,
     error::CodecError,
     hesv::is_hesv,
     message::{self, Kind, Message as _, OutputReply, OutputShare, Server},
     program::{Input, Receive},
     role::{Meter, Phase},
-    server::{Selection, UnitContext, wanted_batches, wanted_of},
+    server::{UnitContext, wanted_batches, wanted_of},
     session::Session,
 };
 
@@ -85,8 +86,8 @@ pub(super) fn check_part(
             };
             let count = rows.checked_mul(columns * samples);
             return match session.encryption {
-                None => check::elements(Ring64, count, elements),
-                Some(_) => check::elements(session.field(), count, elements),
+                None => crate::codec::check_elements(Ring64, count, elements),
+                Some(_) => crate::codec::check_elements(session.field(), count, elements),
             };
         }
     };

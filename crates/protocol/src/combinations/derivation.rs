@@ -10,8 +10,8 @@ use std::{
 use secsv_algebra::{Field, Ring, Secret};
 use secsv_federation::Coalition;
 
-use super::{Combinations, Outputs, add, centre, columns};
-use crate::{Error, labels::Wiped, server::Selection};
+use super::{Combinations, Outputs, Selection, add, centre, columns};
+use crate::{Error, labels::Wiped};
 
 /// Bits of a word: blocks are padded to whole words, with outputs that are 0.
 const WORD: usize = u64::BITS as usize;
@@ -155,15 +155,9 @@ impl<'a> Derivation<'a> {
                     source.read(outputs, &now, padded, term).ok_or_else(missing)?;
                 }
                 let add_up = |made_of: &Terms, sums: &mut [i64]| {
-                    sums.fill(0);
-                    for &(from, factor) in made_of {
-                        if matches!(sources.get(from), None | Some(SumSource::Elsewhere)) {
-                            return false;
-                        }
-                        add(field, factor, sums, terms[from * size..][..size].iter().copied());
-                    }
-                    centre(field, sums);
-                    true
+                    let is_there =
+                        |from: usize| !matches!(sources.get(from), None | Some(SumSource::Elsewhere));
+                    sum_up(field, made_of, is_there, terms, sums)
                 };
                 // Steps of other coalitions may not be there: these are not taken.
                 let steps = steps.iter().zip(added.expose_mut().chunks_exact_mut(size));
@@ -290,6 +284,26 @@ impl SumSource {
         }
         Some(())
     }
+}
+
+/// Adds up terms, all as long as `sums`, by their factors; false where one is not there.
+fn sum_up(
+    field: Field,
+    made_of: &Terms,
+    is_there: impl Fn(usize) -> bool,
+    terms: &[i64],
+    sums: &mut [i64],
+) -> bool {
+    sums.fill(0);
+    for &(from, factor) in made_of {
+        if !is_there(from) {
+            return false;
+        }
+        let size = sums.len();
+        add(field, factor, sums, terms[from * size..][..size].iter().copied());
+    }
+    centre(field, sums);
+    true
 }
 
 fn missing() -> Error {

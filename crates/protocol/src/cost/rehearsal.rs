@@ -9,10 +9,10 @@ use crate::{
     Error,
     activation::Activator,
     codec::{pack, unpack},
+    combinations::Selection,
     combinations::{Combinations, Derivation, Outputs},
     labels::{self, Wiped},
     program::Receive,
-    server::Selection,
     session::Session,
 };
 

@@ -13,11 +13,11 @@ use super::{
 };
 use crate::{
     Error, PartyId,
-    cost::open_rounds,
     decryptors::{PlanError, Unit},
     first_layer_batch::to_gather,
     message::{FirstLayerBatchId, Kind, Message as _, OwnTest, RoundStart, TestPlan, UnitPlan},
     role::{Effects, Outgoing},
+    round_memory::open_rounds,
     server::{UnitContext, UnitState},
     session::Session,
 };

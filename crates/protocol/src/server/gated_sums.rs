@@ -5,7 +5,7 @@ use secsv_algebra::{Field, Matrix, Prg, Ring, Seed, Share};
 
 use super::{UnitContext, UnitState, rows_of};
 use crate::{
-    Error, PartyId, check,
+    Error, PartyId,
     codec::{pack, unpack_matrix},
     error::CodecError,
     message::{Kind, MaskedFactors, OutputShare, StepAddress},
@@ -102,7 +102,11 @@ impl UnitState {
             return Err(CodecError::Value { what: "step" });
         }
         let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
-        check::elements(session.field(), (2 * hidden).checked_mul(context.places().len()), elements)?;
+        crate::codec::check_elements(
+            session.field(),
+            (2 * hidden).checked_mul(context.places().len()),
+            elements,
+        )?;
         self.openings.entry(address.step).or_default().other = Some(elements.to_vec());
         Ok(())
     }

@@ -2,15 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    ops::Range,
     sync::{Arc, OnceLock},
 };
 
-use secsv_federation::{Coalition, RoundId, SampleSet};
+use secsv_federation::{Coalition, RoundId};
 
 use crate::{
     Error,
-    combinations::Combinations,
+    combinations::{Combinations, Selection},
     decryptors::knowing,
     first_layer_batch::FirstLayerBatch,
     labels::{self, Packed},
@@ -35,14 +34,6 @@ pub(crate) struct UnitContext {
     /// Where its first-layer outputs come from.
     pub layer_batch: Arc<FirstLayerBatch>,
     combinations: OnceLock<Combinations>,
-}
-
-/// Some of a group's samples.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Selection {
-    pub samples: SampleSet,
-    /// The same, ascending.
-    pub places: Vec<usize>,
 }
 
 impl UnitContext {
@@ -198,15 +189,6 @@ impl UnitContext {
     pub(crate) fn decryptors(&self) -> impl Iterator<Item = usize> + '_ {
         let gru = self.plan.gru.into_iter().flat_map(|(a, b)| [a, b]);
         self.plan.chain.iter().copied().chain(gru).chain(self.plan.dealer).chain(self.plan.counter)
-    }
-}
-
-impl Selection {
-    /// Those of the places that lie in a range.
-    pub(crate) fn within(&self, range: &Range<usize>) -> &[usize] {
-        let from = self.places.partition_point(|&place| place < range.start);
-        let to = self.places.partition_point(|&place| place < range.end);
-        &self.places[from..to]
     }
 }
 

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use secsv_algebra::Prg;
-use secsv_he::{Ciphertext, Flooding, NoiseBound, linear::EncryptedMatrix};
+use secsv_he::{
+    Ciphertext, EvaluationKey, Flooding, NoiseBound,
+    linear::{EncryptedBatch, EncryptedMatrix, ExtendedMatrix, Layout},
+};
 
 use super::{
     super::replies::{Replies, biases},
@@ -12,8 +15,8 @@ use super::{
 use crate::{
     Error, PartyId,
     hesv::{KEPT, slot_replies},
-    message::{OutputReply, Parts, StepAddress},
-    role::{Effects, Outgoing, Phase},
+    message::{OutputReply, Parts, StepAddress, UnitId},
+    role::{Digest, Effects, Meter, Outgoing, Phase},
     server::{UnitContext, products_of, updates_of},
     session::Session,
 };
@@ -25,8 +28,7 @@ impl Principal {
         session: &Arc<Session>,
         context: &Arc<UnitContext>,
     ) -> Result<Effects<Self>, Error> {
-        let mut effects = Effects::default();
-        let id = context.id;
+        let (mut effects, id) = (Effects::default(), context.id);
         for (step, item, operator, from) in products_of(session) {
             if self.is_started(id, (step, item)) || self.uploaded(id, from).is_none() {
                 continue;
@@ -49,31 +51,22 @@ impl Principal {
                 None
             };
             self.set_started(id, (step, item));
-            let uploaded = self.uploaded(id, from);
-            let batches = uploaded.and_then(|uploaded| Some((uploaded.batches.take()?, uploaded.digest)));
-            let (batches, input) = batches.ok_or(Error::Local { what: "batches that were not used yet" })?;
+            let (batches, input) = self.take_batches(id, from)?;
             let address = StepAddress { item, ..StepAddress::new(id, step) };
             let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
             let (public, evaluation) = (self.public_key()?, self.evaluation()?);
-            let seed = address.seed(&self.seed, "full reply");
             let covered = [context.digest, self.store.digest(context.round), input];
-            let seed = seed.covering(covered.as_flattened());
+            let seed = address.seed(&self.seed, "full reply").covering(covered.as_flattened());
             let (session, context) = (session.clone(), context.clone());
             effects.job(move |meter| {
                 meter.enter(Phase::Linear);
                 let layout = &session.encryption()?.layouts[operator];
-                let products: Vec<Ciphertext> = match kept {
-                    Some(model) => {
-                        let rows = batches
-                            .iter()
-                            .map(|b| layout.multiply_full(&model, b, &evaluation, &mut meter.operations));
-                        rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
-                    }
+                let products = match kept {
+                    Some(model) => multiply_extended(layout, &model, &batches, &evaluation, meter)?,
                     None => {
                         let terms = coalition_terms(&session, &context, operator, &weights);
                         let ops = &mut meter.operations;
-                        let products = layout.multiply_sums(&[&terms], &batches, &evaluation, ops)?;
-                        products.into_iter().flatten().collect()
+                        layout.multiply_sums(&[&terms], &batches, &evaluation, ops)?.concat()
                     }
                 };
                 let columns = session.program().operators[operator].positions * context.places().len();
@@ -89,6 +82,13 @@ impl Principal {
             });
         }
         Ok(effects)
+    }
+
+    /// Batches that a client uploaded at a step, to be used once, with the digest of their message.
+    fn take_batches(&mut self, id: UnitId, from: usize) -> Result<(Vec<EncryptedBatch>, Digest), Error> {
+        let uploaded = self.uploaded(id, from);
+        let batches = uploaded.and_then(|uploaded| Some((uploaded.batches.take()?, uploaded.digest)));
+        batches.ok_or(Error::Local { what: "batches that were not used yet" })
     }
 
     /// The weights of a coalition's model, extended once for all units and steps of a test (Algorithm 1, step 6).
@@ -166,6 +166,18 @@ impl Principal {
         }
         Ok(effects)
     }
+}
+
+/// Products of an extended model with batches, batch after batch.
+fn multiply_extended(
+    layout: &Layout,
+    model: &ExtendedMatrix,
+    batches: &[EncryptedBatch],
+    evaluation: &EvaluationKey,
+    meter: &mut Meter<'_>,
+) -> Result<Vec<Ciphertext>, Error> {
+    let multiply = |batch| layout.multiply_full(model, batch, evaluation, &mut meter.operations);
+    Ok(batches.iter().map(multiply).collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// Members' matrices of one operator, each counted once.

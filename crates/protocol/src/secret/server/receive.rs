@@ -7,7 +7,7 @@ use secsv_federation::RoundId;
 
 use super::{Host, Shared, first_layer::first_layer, is_principal, other_side, owners, server};
 use crate::{
-    Error, PartyId, check,
+    Error, PartyId,
     codec::{packed_len, unpack_matrix},
     error::CodecError,
     message::{
@@ -114,7 +114,7 @@ fn take_masked_first_layer<H: Host>(
         return Err(malformed(CodecError::Value { what: "round or owner" }));
     }
     let count = stacked(session, round).checked_mul(session.program().operators[0].shape.d_in);
-    check::elements(Ring64, count, elements).map_err(malformed)?;
+    crate::codec::check_elements(Ring64, count, elements).map_err(malformed)?;
     let state = host.secret().rounds.entry(round).or_default();
     state.owners.entry(owner).or_default().masking.other = Some(elements.to_vec());
     first_layer(host, session, round)
@@ -133,7 +133,7 @@ fn take_masked_layer<H: Host>(
     if host.context(address.unit).is_none() {
         return Err(message.unexpected("no such test"));
     }
-    check::elements(Ring64, shape.d_out.checked_mul(shape.d_in), elements).map_err(malformed)?;
+    crate::codec::check_elements(Ring64, shape.d_out.checked_mul(shape.d_in), elements).map_err(malformed)?;
     let unit = host.secret().units.entry(address.unit).or_default();
     unit.maskings.entry(address.item).or_default().other = Some(elements.to_vec());
     host.resume(address.unit)
@@ -153,7 +153,7 @@ fn take_masked_factors<H: Host>(
     let context = host.context(address.unit).ok_or_else(|| message.unexpected("no such test"))?;
     let hidden = session.program().gru.map_or(0, |gru| gru.hidden);
     let count = (2 * hidden).checked_mul(context.places().len());
-    check::elements(Ring64, count, elements).map_err(malformed)?;
+    crate::codec::check_elements(Ring64, count, elements).map_err(malformed)?;
     let unit = host.secret().units.entry(address.unit).or_default();
     unit.openings.entry(address.step).or_default().other = Some(elements.to_vec());
     host.resume(address.unit)
