@@ -11,6 +11,7 @@ use secsv_protocol::{
 use crate::federations::{Case, Seen, Shape, in_file, numbers, stacked};
 
 /// Compares all outputs and classes, and which predictions are right.
+#[expect(clippy::too_many_lines, reason = "every view of one run, held against one table")]
 fn check<R: Ring>(ring: R, case: &Case, seen: &Seen, is_all: bool) {
     let (session, federation) = (&seen.session, &seen.session.federation);
     let mut expected = BTreeMap::new();
