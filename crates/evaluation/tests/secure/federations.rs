@@ -187,6 +187,7 @@ fn linear(layers: &mut Vec<LayerSpec>, shapes: &mut Shapes, outputs: usize, inpu
     layers.push(LayerSpec::Linear { weight, bias });
 }
 
+#[expect(clippy::too_many_lines, reason = "one shape after the other")]
 fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
     let (mut layers, mut shapes) = (Vec::new(), Vec::new());
     let input = match shape {

@@ -35,6 +35,7 @@ fn shapes(entries: &[(&str, &[usize])]) -> BTreeMap<String, Vec<usize>> {
 }
 
 /// Every kind of layer, first and in between, with and without biases.
+#[expect(clippy::too_many_lines, reason = "every layer kind once")]
 fn architecture(kind: usize) -> Architecture {
     let (relu, square) = (LayerSpec::Relu {}, LayerSpec::Square {});
     let (sigmoid, tanh, softmax) = (LayerSpec::Sigmoid {}, LayerSpec::Tanh {}, LayerSpec::Softmax {});

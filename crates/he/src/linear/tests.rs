@@ -188,6 +188,7 @@ fn the_widest_layer_is_exact() {
 /// halves multiplied, the auxiliary's re-randomised, a coalition's weighted sum taken of the outputs,
 /// sanitised, switched, decrypted.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one product from encryption to weighted sum")]
 fn shared_data_and_coalition_weights_end_in_the_weighted_product() {
     for (party, block) in [
         (&*STANDARD, BlockShape { rows: 2, columns: 4, samples: 1024 }),
