@@ -177,7 +177,7 @@ impl Auxiliary {
 
     /// The session, and what came before it.
     fn begin(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
-        let session = Session::decode(&self.federation, &message.content);
+        let session = Session::accept(&self.federation, &message.content);
         self.session = Some(Arc::new(session.map_err(|why| message.malformed(why))??));
         let seed = self.seed.derive("zero sharing", 0);
         let mut effects = Effects::send(Outgoing::of(PartyId::Principal, &CommonSeed { seed }));

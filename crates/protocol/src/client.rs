@@ -127,7 +127,7 @@ impl Client {
     /// The session.
     fn begin(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let session = Arc::new(Session::decode(&self.federation, &message.content).map_err(malformed)??);
+        let session = Arc::new(Session::accept(&self.federation, &message.content).map_err(malformed)??);
         let own = session.hellos.get(self.position).map(|hello| hello.samples);
         if own != Some(self.input.test_set.len() as u64) {
             return Err(malformed(CodecError::Value { what: "samples" }));

@@ -131,6 +131,18 @@ impl Session {
         SessionProposal { leader, hellos, rounds, methods }.encode()
     }
 
+    /// What follows from a principal's proposal. The leader is drawn: whoever proposes must not choose who makes the clients' key.
+    pub(crate) fn accept(
+        federation: &Arc<Federation>,
+        bytes: &[u8],
+    ) -> Result<Result<Self, Error>, CodecError> {
+        let session = Self::decode(federation, bytes)?;
+        if session.as_ref().is_ok_and(|session| session.leader != federation.leader()) {
+            return Err(CodecError::Value { what: "leader" });
+        }
+        Ok(session)
+    }
+
     /// What follows from a proposal.
     pub fn decode(federation: &Arc<Federation>, bytes: &[u8]) -> Result<Result<Self, Error>, CodecError> {
         let shape = ProposalShape {
@@ -139,10 +151,6 @@ impl Session {
             is_encrypted: federation.settings.protocol != Protocol::SecretSv,
         };
         let SessionProposal { leader, hellos, rounds, methods } = SessionProposal::decode(bytes, &shape)?;
-        // The leader is drawn: whoever proposes must not choose who makes the clients' key.
-        if leader != federation.leader() {
-            return Err(CodecError::Value { what: "leader" });
-        }
         // Whoever relays the keys must not be able to put its own in their place.
         if (0..).zip(&hellos).any(|(client, hello)| !federation.is_envelope_key(client, &hello.public_key)) {
             return Err(CodecError::Value { what: "envelope key" });
