@@ -28,7 +28,7 @@ pub struct Envelope {
     pub to: PartyId,
     /// Kind of the message, as whoever carries it says.
     pub kind: Kind,
-    /// The packet up to the content: its length, its type and the [`Head`].
+    /// The packet up to the content: its length, its type and the [`MessageHead`].
     pub label: Vec<u8>,
     /// The content.
     pub content: Vec<u8>,

@@ -1,7 +1,7 @@
 //! Packets: the bytes that travel between two parties, on TLS and in one process. A packet is its length (4 bytes, little
 //! endian, of what follows), a byte for its type, fields of fixed length, and the data of a message as far as it has any.
 //!
-//! A message is a [`Head`] with its first bytes, and chunks with the others. Its number and its digest are in the head, so
+//! A message is a [`MessageHead`] with its first bytes, and chunks with the others. Its number and its digest are in the head, so
 //! a message that is missing, doubled or damaged is noticed. docs/PROTOCOL.md has the table of the fields.
 
 use secsv_federation::RoundId;
@@ -20,7 +20,7 @@ const MAX_REASON: usize = 4 << 10;
 /// Bytes of a packet's length.
 pub const PREFIX: usize = 4;
 
-/// One packet, without the bytes of a message behind a [`Head`] or a chunk.
+/// One packet, without the bytes of a message behind a [`MessageHead`] or a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// The first packet each way.
