@@ -1,5 +1,7 @@
 //! Matrices over a ring, row by row.
 
+use std::ops::Range;
+
 use zeroize::Zeroize;
 
 use crate::{AlgebraError, Prg, Ring, wipe};
@@ -77,6 +79,13 @@ impl<R: Ring> Matrix<R> {
     /// One row.
     pub fn row(&self, row: usize) -> &[u64] {
         &self.elements[row * self.columns..(row + 1) * self.columns]
+    }
+
+    /// Some of its rows.
+    #[must_use]
+    pub fn row_range(&self, rows: Range<usize>) -> Self {
+        let elements = self.elements[rows.start * self.columns..rows.end * self.columns].to_vec();
+        Self { ring: self.ring, rows: rows.len(), columns: self.columns, elements }
     }
 
     /// One element.

@@ -2,29 +2,25 @@
 //! decode what passed here, so they find no fault of a peer's.
 
 use secsv_he::{
-    Ciphertext, EncryptedSlots, Parameters, Reply,
+    Ciphertext, EncryptedSlots, Reply,
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout},
 };
 
 use crate::{
+    encrypted::{wanted_batches, wanted_of},
     error::CodecError,
     hesv::slots_of,
     message::Parts,
-    server::{wanted_batches, wanted_of},
-    session::{Encryption, Session},
+    session::EncryptedSession,
 };
-
-fn encryption(session: &Session) -> Result<&Encryption, CodecError> {
-    session.encryption.as_ref().ok_or(CodecError::Value { what: "encryption" })
-}
 
 fn exactly<'a>(parts: &'a Parts<'a>, count: usize, what: &'static str) -> Result<&'a [&'a [u8]], CodecError> {
     if parts.len() == count { Ok(&parts.0) } else { Err(CodecError::Value { what }) }
 }
 
 /// Checks an encrypted model: weights and biases, operator by operator.
-pub(crate) fn model(session: &Session, layers: &Parts<'_>) -> Result<(), CodecError> {
-    let layouts = &encryption(session)?.layouts;
+pub(crate) fn model(session: &EncryptedSession, layers: &Parts<'_>) -> Result<(), CodecError> {
+    let layouts = &session.encryption.layouts;
     let parts = exactly(layers, 2 * layouts.len(), "layers")?;
     for (layout, part) in layouts.iter().zip(parts.chunks_exact(2)) {
         EncryptedMatrix::check_bytes(layout, part[0])?;
@@ -35,12 +31,12 @@ pub(crate) fn model(session: &Session, layers: &Parts<'_>) -> Result<(), CodecEr
 
 /// Checks the encrypted batches of so many columns.
 pub(crate) fn batches(
-    session: &Session,
+    session: &EncryptedSession,
     operator: usize,
     columns: usize,
     parts: &[&[u8]],
 ) -> Result<(), CodecError> {
-    let layout = &encryption(session)?.layouts[operator];
+    let layout = session.layout(operator);
     if parts.len() != layout.batches(columns) {
         return Err(CodecError::Value { what: "number of batches" });
     }
@@ -49,7 +45,7 @@ pub(crate) fn batches(
 
 /// Checks what the client at a step encrypts again for so many samples.
 pub(crate) fn upload(
-    session: &Session,
+    session: &EncryptedSession,
     step: usize,
     samples: usize,
     parts: &Parts<'_>,
@@ -71,27 +67,30 @@ pub(crate) fn upload(
 }
 
 /// Checks a vector in slots.
-pub(crate) fn slots(session: &Session, elements: usize, bytes: &[u8]) -> Result<(), CodecError> {
-    Ok(EncryptedSlots::check_bytes(&encryption(session)?.parameters, elements, bytes)?)
+pub(crate) fn slots(session: &EncryptedSession, elements: usize, bytes: &[u8]) -> Result<(), CodecError> {
+    Ok(EncryptedSlots::check_bytes(session.parameters(), elements, bytes)?)
 }
 
 /// Checks so many ciphertexts.
-pub(crate) fn ciphertexts(session: &Session, count: usize, parts: &Parts<'_>) -> Result<(), CodecError> {
-    let parameters = &encryption(session)?.parameters;
+pub(crate) fn ciphertexts(
+    session: &EncryptedSession,
+    count: usize,
+    parts: &Parts<'_>,
+) -> Result<(), CodecError> {
+    let parameters = session.parameters();
     let parts = exactly(parts, count, "number of ciphertexts")?;
     Ok(parts.iter().try_for_each(|part| Ciphertext::check_bytes(parameters, part))?)
 }
 
 /// Checks replies with the wanted ones of so many columns of an operator's outputs.
 pub(crate) fn replies(
-    session: &Session,
+    session: &EncryptedSession,
     operator: usize,
     columns: usize,
     wants: impl Fn(usize) -> bool,
     replies: &Parts<'_>,
 ) -> Result<(), CodecError> {
-    let Encryption { parameters, layouts, .. } = encryption(session)?;
-    let layout = &layouts[operator];
+    let (parameters, layout) = (session.parameters(), session.layout(operator));
     let batches = wanted_batches(layout, columns, &wants);
     let parts = exactly(replies, batches.len() * layout.rows(), "number of replies")?;
     for (i, part) in parts.iter().enumerate() {
@@ -115,11 +114,11 @@ pub(crate) fn carried(
 
 /// Checks replies with so many elements in slots.
 pub(crate) fn slot_replies(
-    session: &Session,
+    session: &EncryptedSession,
     elements: usize,
     replies: &Parts<'_>,
 ) -> Result<(), CodecError> {
-    let parameters: &Parameters = &encryption(session)?.parameters;
+    let parameters = session.parameters();
     let degree = parameters.degree();
     let parts = exactly(replies, elements.div_ceil(degree), "number of replies")?;
     Ok(parts.iter().try_for_each(|part| Reply::check_bytes(parameters, degree, part))?)

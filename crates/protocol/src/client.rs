@@ -1,57 +1,150 @@
-//! A client (silo): encrypts its models, shares its samples, decrypts what it is assigned to, activates and shares
-//! again. One of them, the leader, makes the secrets all clients have in common.
+//! A client (silo): encrypts or shares its models and samples, decrypts what it is assigned to, activates and shares again. One of
+//! them, the leader, makes the secrets all clients have in common.
 
-mod hesv;
-mod input;
-mod keys;
-mod known_models;
-mod received;
-mod secret;
-mod setup;
-mod testing;
-mod view;
-
-use std::{collections::BTreeMap, sync::Arc};
+use std::{any::Any, sync::Arc};
 
 use secsv_algebra::Seed;
 use secsv_federation::Weights;
-use secsv_he::SecretKey;
 
 use crate::{
     Error, PartyId, Scope,
-    early::Early,
     error::CodecError,
-    message::{ClientHello, Kind, Message as _, PublishedResult, RoundStart, TestPlan, UnitId},
+    hesv::client::HesvClient,
+    message::{ClientHello, Kind, PublicKeyDigest, PublishedResult},
     model::ranges,
+    participant::{ClientEngine, ClientInput, Identity, KeyExchange, Testing, lead, test_set_digest},
     role::{Digest, Effects, Incoming, Outgoing, Phase, Role},
     sealed::EnvelopeKeys,
-    server::{check_plan, waits_for},
-    session::{Federation, Session},
+    secretsv::client::SecretSvClient,
+    secsv::client::SecSvClient,
+    session::{Agreed, Federation, Session},
+    views::{SeenMessage, View},
 };
-pub use input::{ClientInput, model_digest, test_set_digest};
-use keys::Keys;
-pub use known_models::own_right;
-use testing::DecryptorUnit;
 
 /// A client.
 pub struct Client {
-    federation: Arc<Federation>,
-    position: usize,
-    input: Arc<ClientInput>,
-    seed: Seed,
+    identity: Identity,
     envelopes: EnvelopeKeys,
-    session: Option<Arc<Session>>,
-    key: Option<Arc<SecretKey>>,
-    label_secret: Option<Seed>,
-    keys: Keys,
-    units: BTreeMap<UnitId, DecryptorUnit>,
-    early: Early,
-    /// Parts of units that were not announced yet.
-    early_parts: Early,
-    /// Of the samples: what is dealt for them depends on it.
-    samples: Digest,
+    stage: Stage,
     values: Option<Vec<u8>>,
-    hesv: hesv::HesvClient,
+}
+
+/// A client, by what it waits for.
+enum Stage {
+    /// The session. The auxiliary may tell the digest of its public key before the principal tells the session.
+    Proposal { digest: Option<Digest> },
+    /// Keys, or tests.
+    Session(Box<dyn Running>),
+}
+
+/// A participant in a session, whatever its engine.
+trait Running: Any + Send {
+    fn session(&self) -> &Session;
+    fn shared(&self) -> &Arc<Session>;
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Client>, Error>;
+    fn end_test(&mut self, test: u64);
+    fn awaiting(&self) -> String;
+    fn view(&self, received: &[SeenMessage]) -> Result<View, Error>;
+}
+
+/// A client in a session, by what it waits for.
+enum Participant<E: ClientEngine> {
+    Keys(Box<KeyExchange<E>>),
+    Tests(Box<Testing<E>>),
+}
+
+/// Effects of tests as effects of their client.
+fn lift<E: ClientEngine>(effects: Effects<Testing<E>>) -> Effects<Client> {
+    effects.lift(|client: &mut Client| {
+        let Stage::Session(running) = &mut client.stage else { return None };
+        match (&mut **running as &mut dyn Any).downcast_mut::<Participant<E>>()? {
+            Participant::Keys(_) => None,
+            Participant::Tests(testing) => Some(&mut **testing),
+        }
+    })
+}
+
+impl<E: ClientEngine> Participant<E> {
+    /// Begins with a session that was just agreed on.
+    fn begin(
+        identity: Identity,
+        envelopes: &EnvelopeKeys,
+        session: E::Session,
+        digest: Option<Digest>,
+    ) -> Result<(Self, Effects<Client>), Error> {
+        if session.leader != identity.position {
+            let exchange = KeyExchange::new(identity, envelopes.clone(), session, digest);
+            return Ok((Self::Keys(Box::new(exchange)), Effects::default()));
+        }
+        let (secrets, outbox) = lead::<E>(&identity, envelopes, &session)?;
+        let testing = Testing::new(identity, E::new(session, &secrets));
+        let mut effects = Effects { outbox, jobs: Vec::new() };
+        effects.and(lift(E::share_data(&testing)));
+        Ok((Self::Tests(Box::new(testing)), effects))
+    }
+
+    fn on_message(&mut self, message: Incoming) -> Result<Effects<Client>, Error> {
+        let exchange = match self {
+            Self::Tests(testing) => return testing.on_message(message).map(lift),
+            Self::Keys(exchange) => exchange,
+        };
+        let Some(secrets) = exchange.take(message)? else { return Ok(Effects::default()) };
+        let early = exchange.take_early();
+        let engine = E::new(exchange.session.clone(), &secrets);
+        let mut testing = Testing::new(exchange.identity.clone(), engine);
+        let mut effects = E::share_data(&testing);
+        for message in early {
+            // It was kept before it could be judged: if it is at fault, it has no effect.
+            effects.and(testing.on_message(message).or_else(Error::unless_of_peer)?);
+        }
+        *self = Self::Tests(Box::new(testing));
+        Ok(lift(effects))
+    }
+}
+
+impl<E: ClientEngine> Running for Participant<E> {
+    fn session(&self) -> &Session {
+        match self {
+            Self::Keys(exchange) => &exchange.session,
+            Self::Tests(testing) => testing.session(),
+        }
+    }
+
+    fn shared(&self) -> &Arc<Session> {
+        match self {
+            Self::Keys(exchange) => E::shared(&exchange.session),
+            Self::Tests(testing) => E::shared(testing.engine.session()),
+        }
+    }
+
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Client>, Error> {
+        if !message.kind.is_of(self.session().federation.settings.protocol) {
+            return Err(message.unexpected("another protocol"));
+        }
+        self.on_message(message)
+    }
+
+    fn end_test(&mut self, test: u64) {
+        if let Self::Tests(testing) = self {
+            testing.forget_test(test);
+        }
+    }
+
+    fn awaiting(&self) -> String {
+        match self {
+            Self::Keys(exchange) => exchange.awaiting(),
+            Self::Tests(testing) => testing.awaiting(),
+        }
+    }
+
+    fn view(&self, received: &[SeenMessage]) -> Result<View, Error> {
+        match self {
+            Self::Keys(exchange) => {
+                Ok(View::new(exchange.identity.party(), received, Vec::new(), Vec::new()))
+            }
+            Self::Tests(testing) => testing.view(received),
+        }
+    }
 }
 
 impl Client {
@@ -69,23 +162,9 @@ impl Client {
         seed: Seed,
         envelopes: EnvelopeKeys,
     ) -> Self {
-        Self {
-            federation,
-            position,
-            samples: test_set_digest(&input.test_set),
-            input: Arc::new(input),
-            seed,
-            envelopes,
-            session: None,
-            key: None,
-            label_secret: None,
-            keys: Keys::default(),
-            units: BTreeMap::new(),
-            early: Early::default(),
-            early_parts: Early::default(),
-            values: None,
-            hesv: hesv::HesvClient::default(),
-        }
+        let samples = test_set_digest(&input.test_set);
+        let identity = Identity { federation, position, input: Arc::new(input), seed, samples };
+        Self { identity, envelopes, stage: Stage::Proposal { digest: None }, values: None }
     }
 
     /// The values, once the principal has told them.
@@ -95,143 +174,102 @@ impl Client {
 
     /// What it brought.
     pub fn input(&self) -> &ClientInput {
-        &self.input
+        &self.identity.input
+    }
+
+    /// What it saw, from the messages it received.
+    pub fn view(&self, received: &[SeenMessage]) -> Result<View, Error> {
+        match &self.stage {
+            Stage::Proposal { .. } => Ok(View::new(self.identity.party(), received, Vec::new(), Vec::new())),
+            Stage::Session(running) => running.view(received),
+        }
     }
 
     /// Publishes what the others need to know (PROTOCOL.md 1).
     pub fn start(&mut self) -> Effects<Self> {
         let mut effects = Effects::default();
-        let (federation, input, public_key) =
-            (self.federation.clone(), self.input.clone(), self.envelopes.public());
+        let (federation, input) = (self.identity.federation.clone(), self.identity.input.clone());
+        let public_key = self.envelopes.public();
         effects.job(move |meter| {
             meter.enter(Phase::Clear);
             let own: Vec<&Weights> = input.local.values().collect();
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
             let ranges = ranges(&federation.program, &own, &known, &input.test_set);
             let hello = ClientHello { samples: input.test_set.len() as u64, ranges, public_key };
-            Ok(move |role: &mut Self| Ok(role.send(PartyId::Principal, ClientHello::KIND, hello.encode())))
+            let message = Outgoing::of(PartyId::Principal, &hello);
+            Ok(move |_: &mut Self| Ok(Effects::send(message)))
         });
         effects
     }
 
-    fn send(&self, to: PartyId, kind: Kind, content: impl Into<Arc<Vec<u8>>>) -> Effects<Self> {
-        let mut effects = Effects::default();
-        effects.outbox.push(Outgoing::new(to, kind, content));
-        effects
-    }
-
-    fn id(&self) -> PartyId {
-        PartyId::Client(self.position)
-    }
-
-    /// The session.
-    fn begin(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
+    /// Takes the session: this is where the engine of its protocol is chosen.
+    fn begin(&mut self, message: &Incoming, digest: Option<Digest>) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let session = Arc::new(Session::accept(&self.federation, &message.content).map_err(malformed)??);
-        let own = session.hellos.get(self.position).map(|hello| hello.samples);
-        if own != Some(self.input.test_set.len() as u64) {
+        let session = Session::accept(&self.identity.federation, &message.content).map_err(malformed)??;
+        let own = session.hellos.get(self.identity.position).map(|hello| hello.samples);
+        if own != Some(self.identity.input.test_set.len() as u64) {
             return Err(malformed(CodecError::Value { what: "samples" }));
         }
-        self.session = Some(session.clone());
-        if session.leader == self.position { self.lead(&session) } else { Ok(Effects::default()) }
-    }
-
-    fn on_message(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
-        let Incoming { from, kind, ref content, .. } = message;
-        let malformed = |why: CodecError| Error::Malformed { from, kind, why };
-        let unexpected = |state| Error::Unexpected { from, kind, state };
-        match (kind, from) {
-            (Kind::Session, PartyId::Principal) if self.session.is_none() => {
-                return self.begin(&message);
+        let identity = self.identity.clone();
+        let (running, effects): (Box<dyn Running>, _) = match Arc::new(session).agreed() {
+            Agreed::SecSv(session) => {
+                let begun = Participant::<SecSvClient>::begin(identity, &self.envelopes, session, digest)?;
+                (Box::new(begun.0), begun.1)
             }
-            _ if self.session.is_none() => return Err(unexpected("the session has not begun")),
-            _ => {}
-        }
-        let session = self.session.clone().ok_or(Error::Local { what: "the session" })?;
-        if !kind.is_of(session.federation.settings.protocol) {
-            return Err(unexpected("another protocol"));
-        }
-        match (kind, from) {
-            (Kind::SealedClientKeys, PartyId::Principal) if !self.keys.has_secrets() => {
-                self.open_envelope(&session, &message)
+            Agreed::SecretSv(session) => {
+                let begun = Participant::<SecretSvClient>::begin(identity, &self.envelopes, session, digest)?;
+                (Box::new(begun.0), begun.1)
             }
-            (Kind::PublicKey, PartyId::Principal) | (Kind::PublicKeyDigest, PartyId::Auxiliary) => {
-                self.take_public_key(&session, &message)
+            Agreed::Hesv(session) => {
+                let begun = Participant::<HesvClient>::begin(identity, &self.envelopes, session, digest)?;
+                (Box::new(begun.0), begun.1)
             }
-            (Kind::RoundStart, PartyId::Principal) => {
-                let RoundStart { round } = message.read(&())?;
-                if session.encryption.is_none() {
-                    return self.secret_round(&session, round).map_err(malformed);
-                }
-                let rounds = session.rounds_of(round);
-                if rounds.is_empty() || rounds.iter().any(|round| !self.input.local.contains_key(round)) {
-                    return Err(malformed(CodecError::Value { what: "round" }));
-                }
-                self.upload_models(&session, round)
-            }
-            (Kind::Test, PartyId::Principal) => {
-                let plan: TestPlan = message.read(&())?;
-                check_plan(&session, &plan).map_err(malformed)?;
-                self.join_test(&session, &plan)
-            }
-            (Kind::Values, PartyId::Principal) if self.values.is_none() => {
-                let PublishedResult { values } = message.read(&())?;
-                self.values = Some(values.to_vec());
-                Ok(Effects::default())
-            }
-            (Kind::OwnTest, PartyId::Principal) => self.own_test(content).map_err(malformed),
-            (Kind::Reply, PartyId::Principal)
-            | (Kind::OutputShare, PartyId::Principal | PartyId::Auxiliary) => self.part(&session, message),
-            (Kind::BlindedDifferences, PartyId::Principal) => {
-                self.count_right(&session, message.content).map_err(malformed)
-            }
-            _ => Err(unexpected("testing")),
-        }
+        };
+        self.stage = Stage::Session(running);
+        Ok(effects)
     }
 }
 
 impl Role for Client {
     /// Others may have taken over from this client, so that it never does its part.
     fn end(&mut self, scope: Scope) {
-        let Scope::Test(test) = scope else { return };
-        let first = UnitId { test, group: 0, part: 0 };
-        let units = first..=UnitId { test, group: usize::MAX, part: usize::MAX };
-        self.units.extract_if(units.clone(), |_, _| true).for_each(drop);
-        self.hesv.forget(units);
+        if let (Scope::Test(test), Stage::Session(running)) = (scope, &mut self.stage) {
+            running.end_test(test);
+        }
     }
 
     fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
-        let is_digest = (message.kind, message.from) == (Kind::PublicKeyDigest, PartyId::Auxiliary);
-        if self.session.is_none() && is_digest {
-            return self.keys.take_digest(&message).map(|()| Effects::default());
-        }
-        let needs_key = match message.kind {
-            Kind::Session | Kind::SealedClientKeys | Kind::PublicKey | Kind::PublicKeyDigest => false,
-            Kind::OwnTest => self.session.as_ref().is_some_and(|session| session.encryption.is_some()),
-            _ => true,
-        };
-        if needs_key && self.label_secret.is_none() && self.session.is_some() {
-            // The leader's envelope is still on its way, or what the servers say of its public key.
-            self.early.keep(message, "the clients' key has not come")?;
+        if (message.kind, message.from) == (Kind::Values, PartyId::Principal) && self.values.is_none() {
+            let PublishedResult { values } = message.read(&())?;
+            self.values = Some(values.to_vec());
             return Ok(Effects::default());
         }
-        self.on_message(message)
+        match (&mut self.stage, message.kind, message.from) {
+            (Stage::Proposal { digest }, Kind::Session, PartyId::Principal) => {
+                let digest = digest.take();
+                self.begin(&message, digest)
+            }
+            (Stage::Proposal { digest }, Kind::PublicKeyDigest, PartyId::Auxiliary) if digest.is_none() => {
+                let PublicKeyDigest { digest: told } = message.read(&())?;
+                *digest = Some(told);
+                Ok(Effects::default())
+            }
+            (Stage::Proposal { .. }, ..) => Err(message.unexpected("the session has not begun")),
+            (Stage::Session(running), ..) => running.handle(message),
+        }
     }
 
     fn session(&self) -> Option<&Arc<Session>> {
-        self.session.as_ref()
+        match &self.stage {
+            Stage::Proposal { .. } => None,
+            Stage::Session(running) => Some(running.shared()),
+        }
     }
 
     fn awaiting(&self) -> String {
-        let own = self.id();
-        match (&self.session, &self.label_secret) {
-            (None, _) => format!("{own}: the session from principal"),
-            (Some(session), None) => waits_for(own, &self.keys.missing(session)),
-            (Some(session), Some(_)) => {
-                let all: Vec<String> =
-                    self.units.iter().flat_map(|(id, state)| state.missing(session, *id, own)).collect();
-                waits_for(own, &all)
-            }
+        match &self.stage {
+            Stage::Proposal { .. } => format!("{}: the session from principal", self.identity.party()),
+            Stage::Session(running) => running.awaiting(),
         }
     }
 }

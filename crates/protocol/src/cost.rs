@@ -23,20 +23,19 @@ use secsv_he::{Operations, UnitCosts};
 
 use crate::{
     ClientInput, Error, PartyId, TestRequest,
-    decryptors::{Planner, Protocol, Unit},
-    first_layer_batch::may_gather,
+    decryptors::{Planner, Unit},
     message::{
         ClientHello, CommonSeed, Counted, Kind, Message, OwnCount, OwnResult, OwnResultCounts, OwnTest,
         Recount, RoundFinished, RoundStart, SealedClientKeys, TestFinished, TestPlan, UnitPlan,
     },
     model::ranges,
-    principal::{
+    scheduler::{
         plan_of,
         split::{SplitTest, split_by_known_models},
     },
     sealed::EnvelopeKeys,
-    server::UnitContext,
-    session::{Federation, Session},
+    session::{Agreed, Federation, Session},
+    unit::UnitContext,
 };
 pub use rehearsal::{rehearse_activation, rehearse_labels, rehearse_sharing, rehearse_sum};
 use tally::Tally;
@@ -71,46 +70,76 @@ pub fn session(
         ClientHello { samples: input.test_set.len() as u64, ranges, public_key: public_key.clone() }
     };
     let hellos: Vec<ClientHello> = inputs.iter().map(hello).collect();
-    let proposal = Session::propose(federation, federation.leader(), &hellos, costs)?;
-    Session::decode(federation, &proposal).map_err(|_| Error::Local { what: "a proposal that decodes" })?
+    Ok(Session::propose(federation, federation.leader(), &hellos, costs)?.0)
 }
 
 /// What these tests will cost if all are asked for at once, in this order, and rounds are closed after their last one.
 /// If samples of a round may be gathered so many times: what they cost at most.
-pub fn predict(session: &Session, tests: &[TestRequest], gathered: usize) -> Result<Prediction, Error> {
-    let protocol = session.federation.settings.protocol;
+pub fn predict(session: &Arc<Session>, tests: &[TestRequest], gathered: usize) -> Result<Prediction, Error> {
+    let engine = engine_costs(session);
     let mut planner = session.planner()?;
     let mut tally = Tally { gathered, ..Tally::new(session) };
     agreement(&mut tally);
-    match protocol {
-        Protocol::SecSv => secsv::prepare(&mut tally)?,
-        Protocol::Hesv => hesv::prepare(&mut tally)?,
-        Protocol::SecretSv => secretsv::prepare(&mut tally)?,
-    }
+    engine.prepare(&mut tally)?;
     // The principal starts the earliest round's tests first, in the order they were asked for.
     let mut queue: Vec<(u64, &TestRequest)> = (0..).zip(tests).collect();
     queue.sort_by_key(|(number, request)| (request.round, *number));
     let mut planned = BTreeMap::new();
     let mut round_batches = BTreeSet::new();
     for (test, request) in queue {
-        let plan = plan(&mut tally, &mut planner, &mut planned, test, request)?;
+        let mut plan = plan(&mut tally, &mut planner, &mut planned, test, request)?;
+        if gathered > 0 {
+            engine.gather(&mut plan);
+        }
         if !plan.units.is_empty() {
             if round_batches.insert(request.round) {
-                open_round(&mut tally, request.round)?;
+                for client in engine.concerned(session, request.round).members() {
+                    let start = RoundStart { round: request.round };
+                    tally.message(PartyId::Principal, PartyId::Client(client), &start);
+                }
+                engine.round(&mut tally, request.round)?;
             }
-            announce(&mut tally, &plan);
-            match protocol {
-                Protocol::SecSv => secsv::test(&mut tally, &plan)?,
-                Protocol::Hesv => hesv::test(&mut tally, &plan)?,
-                Protocol::SecretSv => secretsv::test(&mut tally, &plan)?,
-            }
+            announce(&mut tally, &plan)?;
+            engine.test(&mut tally, &plan)?;
         }
         finished(&mut tally, &TestFinished { test });
     }
     round_batches.iter().for_each(|&round| finished(&mut tally, &RoundFinished { round }));
     let Tally { operations, traffic, work, .. } = tally;
-    let memory = memory::estimate(session);
+    let memory = memory::estimate(session, &*engine);
     Ok(Prediction { operations, traffic, work, memory, planner })
+}
+
+/// What the engine of a protocol costs.
+trait EngineCosts {
+    /// Keys, and samples.
+    fn prepare(&self, tally: &mut Tally<'_>) -> Result<(), Error>;
+
+    /// Clients that are told when a round begins.
+    fn concerned(&self, session: &Session, round: RoundId) -> Coalition {
+        session.federation.participants(round)
+    }
+
+    /// Models of a round, and their first layers.
+    fn round(&self, tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error>;
+
+    /// A test's units.
+    fn test(&self, tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error>;
+
+    /// Has units gather their samples, where that may come.
+    fn gather(&self, _plan: &mut TestPlan) {}
+
+    /// Bytes beside what all protocols keep.
+    fn memory(&self) -> usize;
+}
+
+/// What the engine of a session costs: this is where it is chosen.
+fn engine_costs(session: &Arc<Session>) -> Box<dyn EngineCosts> {
+    match session.agreed() {
+        Agreed::SecSv(session) => Box::new(secsv::SecSvCosts(session)),
+        Agreed::SecretSv(session) => Box::new(secretsv::SecretSvCosts(session)),
+        Agreed::Hesv(session) => Box::new(hesv::HesvCosts(session)),
+    }
 }
 
 /// Until everybody knows the session and clients have their secrets.
@@ -164,10 +193,7 @@ fn plan(
             Ok(entry.insert(plan_of(&roles)).clone())
         }
     };
-    let SplitTest { own, mut plan, .. } = split_by_known_models(session, test, request, roles)?;
-    for unit in plan.units.iter_mut().filter(|unit| tally.gathered > 0 && may_gather(session, unit.group)) {
-        unit.gathered = Some(SampleSet::all(session.groups[unit.group].size));
-    }
+    let SplitTest { own, plan, .. } = split_by_known_models(session, test, request, roles)?;
     for (owner, tests) in own {
         own_test(tally, owner, &request.rounds, &tests);
     }
@@ -196,30 +222,15 @@ fn own_test(tally: &mut Tally<'_>, owner: usize, rounds: &[RoundId], tests: &[(u
     tally.message(owner, auxiliary, &OwnCount { test: 0, counted });
 }
 
-fn open_round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> {
-    let session = tally.session;
-    let mut concerned = session.federation.participants(round);
-    if session.encryption.is_none() {
-        concerned = session.groups.iter().fold(concerned, |all, group| all.union(group.owners));
-    }
-    for client in concerned.members() {
-        tally.message(PartyId::Principal, PartyId::Client(client), &RoundStart { round });
-    }
-    match session.federation.settings.protocol {
-        Protocol::SecSv => secsv::round(tally, round),
-        Protocol::Hesv => hesv::round(tally, round),
-        Protocol::SecretSv => secretsv::round(tally, round),
-    }
-}
-
-fn announce(tally: &mut Tally<'_>, plan: &TestPlan) {
+fn announce(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
     let content = plan.encode().len();
     let mut concerned: BTreeSet<PartyId> = tally.auxiliary().into_iter().collect();
-    for context in UnitContext::of(tally.session, plan) {
-        concerned.extend(context.decryptors().chain(context.owners(tally.session)).map(PartyId::Client));
+    for context in UnitContext::of(tally.session, plan)? {
+        concerned.extend(context.assigned().chain(context.owners(tally.session)).map(PartyId::Client));
         tally.work.activated_samples += context.labels() as u64;
     }
     for to in concerned {
         tally.send(PartyId::Principal, to, Kind::Test, content);
     }
+    Ok(())
 }

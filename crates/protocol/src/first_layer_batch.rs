@@ -11,7 +11,7 @@ use secsv_he::linear::Layout;
 use crate::{
     codec::Writer,
     message::{FirstLayerBatchId, UnitPlan},
-    session::{Session, typical_costs},
+    session::{EncryptedSession, Session, typical_costs},
 };
 
 /// One group's part of a first-layer batch.
@@ -111,23 +111,20 @@ impl FirstLayerBatch {
 const ALONE: f64 = 3.0;
 
 /// Whether some of a group's samples could take fewer batches than all of them.
-pub(crate) fn may_gather(session: &Session, group: usize) -> bool {
-    let layout = session.encryption.as_ref().and_then(|encryption| encryption.layouts.first());
+pub(crate) fn may_gather(session: &EncryptedSession, group: usize) -> bool {
     let layer_positions = session.program().operators[0].positions;
-    layout.is_some_and(|layout| {
-        FirstLayerBatch::everything(session, group).batches(layout, layer_positions) > 1
-    })
+    FirstLayerBatch::everything(session, group).batches(session.layout(0), layer_positions) > 1
 }
 
 /// The samples to gather for a unit of a round with so many participants that needs some of these: none if fewer batches
 /// would cost more products than they spare replies.
 pub(crate) fn to_gather(
-    session: &Session,
+    session: &EncryptedSession,
     group: usize,
     candidate_samples: &SampleSet,
     participants: usize,
 ) -> Option<SampleSet> {
-    let layout = session.encryption.as_ref()?.layouts.first()?;
+    let layout = session.layout(0);
     let layer_positions = session.program().operators[0].positions;
     let samples = session.in_group(group, candidate_samples);
     if samples.is_empty() || samples.is_all() {

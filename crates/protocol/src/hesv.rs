@@ -1,5 +1,12 @@
-//! HESV (the paper's Algorithms 1 and 2), as far as clients and the one server agree on it: what decryptors encrypt
-//! again, and vectors in slots. The roles' parts are in `client/hesv.rs` and `principal/hesv.rs`.
+//! HESV (the paper's Algorithms 1 and 2): everything is encrypted, for one server. Here is what clients and the server agree on: what
+//! decryptors encrypt again, and vectors in slots.
+
+pub(crate) mod client;
+mod server;
+
+pub(crate) use server::{HesvPrincipal, bytes_of_test, most_active};
+
+use std::collections::BTreeSet;
 
 use secsv_algebra::{Field, Matrix, Prg, Secret};
 use secsv_he::{
@@ -9,29 +16,23 @@ use secsv_he::{
 use crate::{
     Error, PartyId,
     activation::Handed,
-    decryptors::Protocol,
     error::CodecError,
     message::{EncryptedActivations, EncryptedPredictions, Kind, Parts, StepAddress},
     program::Then,
     role::{Incoming, Meter, Outgoing, Phase},
-    server::{rows_of, updates_of},
-    session::Session,
+    session::{EncryptedSession, Encryption, Session},
+    unit::updates_of,
 };
 
 /// Bytes of a coalition's weights in the larger basis up to which they are kept for all units and steps of a test;
 /// above, every product extends them anew, a few inputs at a time.
 pub(crate) const KEPT: usize = 512 << 20;
 
-/// Whether this is the protocol with one server.
-pub(crate) fn is_hesv(session: &Session) -> bool {
-    session.federation.settings.protocol == Protocol::Hesv
-}
-
 /// The rotations that the server needs keys for, ascending.
-pub(crate) fn rotation_steps(session: &Session) -> Result<Vec<usize>, Error> {
-    let layouts = session.encryption()?.layouts.iter();
-    let steps: std::collections::BTreeSet<usize> = layouts.flat_map(|l| l.rotation_steps()).collect();
-    Ok(steps.into_iter().collect())
+pub(crate) fn rotation_steps(encryption: &Encryption) -> Vec<usize> {
+    let steps: BTreeSet<usize> =
+        encryption.layouts.iter().flat_map(|layout| layout.rotation_steps()).collect();
+    steps.into_iter().collect()
 }
 
 /// What a client made of a step, encrypted for the server.
@@ -44,7 +45,7 @@ pub(crate) struct Upload {
 
 /// How many vectors in slots a step's upload has, and the elements of each.
 pub(crate) fn slots_of(session: &Session, step: usize, samples: usize) -> (usize, usize) {
-    let elements = session.program().gru.map_or(0, |gru| gru.hidden) * samples;
+    let elements = session.program().hidden() * samples;
     match session.program().steps[step].then {
         Then::Gates { .. } => (2, elements),
         _ => (usize::from(updates_of(session).any(|(.., state)| state == step)), elements),
@@ -54,7 +55,7 @@ pub(crate) fn slots_of(session: &Session, step: usize, samples: usize) -> (usize
 impl Upload {
     /// Encrypts what a step hands on, or the predicted labels, for the server.
     pub(crate) fn encrypt(
-        session: &Session,
+        session: &EncryptedSession,
         address: StepAddress,
         handed: &Handed<Field>,
         key: &SecretKey,
@@ -63,7 +64,7 @@ impl Upload {
     ) -> Result<Outgoing, Error> {
         meter.enter(Phase::Encrypt);
         let step = address.step;
-        let parameters = &session.encryption()?.parameters;
+        let parameters = session.parameters();
         let matrix = match handed {
             Handed::Shared(matrix) => matrix,
             Handed::Labels(labels) => {
@@ -81,7 +82,7 @@ impl Upload {
         let (vectors, _) = slots_of(session, step, matrix.columns());
         for vector in 0..vectors {
             let rows = matrix.rows() / vectors;
-            let elements = Secret::new(rows_of(matrix, vector * rows, rows)?);
+            let elements = Secret::new(matrix.row_range(vector * rows..(vector + 1) * rows));
             let slots = key.encrypt_slots(elements.expose().elements(), rng, &mut meter.operations)?;
             parts.push(slots.to_bytes(parameters));
         }
@@ -91,14 +92,13 @@ impl Upload {
 
     /// Decodes what the client at a step sent for so many samples.
     pub(crate) fn decode(
-        session: &Session,
+        session: &EncryptedSession,
         samples: usize,
         message: &Incoming,
         meter: &mut Meter<'_>,
     ) -> Result<Self, Error> {
         meter.enter(Phase::Codec);
         let malformed = |why| message.malformed(why);
-        let encryption = session.encryption()?;
         let EncryptedActivations { address: StepAddress { step, .. }, parts: Parts(parts) } =
             message.read(&())?;
         let (vectors, elements) = slots_of(session, step, samples);
@@ -108,14 +108,13 @@ impl Upload {
         let batches = match session.program().steps[step].feeds {
             Some(operator) => {
                 let columns = session.program().operators[operator].positions * samples;
-                decode_batches(session, operator, columns, &parts[..split])?.map_err(malformed)?
+                decode_batches(session, operator, columns, &parts[..split]).map_err(malformed)?
             }
             None if split == 0 => Vec::new(),
             None => return Err(malformed(CodecError::Value { what: "number of batches" })),
         };
         let slots = parts[split..].iter().map(|part| {
-            EncryptedSlots::from_bytes(&encryption.parameters, elements, part)
-                .map_err(|e| malformed(e.into()))
+            EncryptedSlots::from_bytes(session.parameters(), elements, part).map_err(|e| malformed(e.into()))
         });
         Ok(Self { batches, slots: slots.collect::<Result<_, _>>()? })
     }
@@ -123,40 +122,38 @@ impl Upload {
 
 /// Encrypts columns for an operator, batch by batch.
 pub(crate) fn encrypt_batches(
-    session: &Session,
+    session: &EncryptedSession,
     operator: usize,
     columns: &Matrix<Field>,
     key: &SecretKey,
     rng: &mut Prg,
     meter: &mut Meter<'_>,
 ) -> Result<Vec<Vec<u8>>, Error> {
-    let encryption = session.encryption()?;
-    let layout = &encryption.layouts[operator];
+    let layout = session.layout(operator);
     let batches = (0..layout.batches(columns.columns())).map(|batch| {
         let batch = layout.encrypt_batch(key, columns, batch, rng, &mut meter.operations)?;
-        Ok(batch.to_bytes(&encryption.parameters))
+        Ok(batch.to_bytes(session.parameters()))
     });
     batches.collect()
 }
 
 /// Decodes the batches of so many columns.
 pub(crate) fn decode_batches(
-    session: &Session,
+    session: &EncryptedSession,
     operator: usize,
     columns: usize,
     parts: &[&[u8]],
-) -> Result<Result<Vec<EncryptedBatch>, CodecError>, Error> {
-    let layout = &session.encryption()?.layouts[operator];
+) -> Result<Vec<EncryptedBatch>, CodecError> {
+    let layout = session.layout(operator);
     if parts.len() != layout.batches(columns) {
-        return Ok(Err(CodecError::Value { what: "number of batches" }));
+        return Err(CodecError::Value { what: "number of batches" });
     }
-    let batches = parts.iter().map(|part| EncryptedBatch::from_bytes(layout, part).map_err(CodecError::from));
-    Ok(batches.collect())
+    parts.iter().map(|part| EncryptedBatch::from_bytes(layout, part).map_err(CodecError::from)).collect()
 }
 
 /// Sanitises vectors in slots for a client: everything past the last element is drowned (SECURITY.md, replies).
 pub(crate) fn slot_replies(
-    session: &Session,
+    session: &EncryptedSession,
     elements: usize,
     vectors: Vec<Ciphertext>,
     public: &PublicKey,
@@ -165,7 +162,7 @@ pub(crate) fn slot_replies(
     meter: &mut Meter<'_>,
 ) -> Result<Vec<Vec<u8>>, Error> {
     meter.enter(Phase::Sanitise);
-    let parameters = &session.encryption()?.parameters;
+    let parameters = session.parameters();
     let degree = parameters.degree();
     let mut parts = Vec::with_capacity(vectors.len());
     for (index, vector) in vectors.into_iter().enumerate() {
@@ -184,7 +181,7 @@ fn planned_slots(degree: usize, elements: usize) -> Vec<bool> {
 
 /// Decrypts so many elements.
 pub(crate) fn open_slots(
-    session: &Session,
+    session: &EncryptedSession,
     elements: usize,
     key: &SecretKey,
     kind: Kind,
@@ -192,7 +189,7 @@ pub(crate) fn open_slots(
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Vec<u64>>, Error> {
     let malformed = |why| Error::Malformed { from: PartyId::Principal, kind, why };
-    let parameters = &session.encryption()?.parameters;
+    let parameters = session.parameters();
     if parts.len() != elements.div_ceil(parameters.degree()) {
         return Err(malformed(CodecError::Value { what: "number of replies" }));
     }

@@ -1,6 +1,6 @@
 //! How long messages may be, and how much of one sender's a server holds: all of it follows from the session.
 
-use std::iter::repeat_n;
+use std::{iter::repeat_n, sync::Arc};
 
 use secsv_algebra::Ring64;
 use secsv_he::{
@@ -17,9 +17,8 @@ use crate::{
         COMMITMENT, Count, DealtProduct, EncryptedData, EvaluationKeys, FirstLayerBatchId, FirstLayerHalf,
         Kind, MaskedFirstLayer, Model, ModelShare, OpenedSeeds, Parts, SealedClientKeys, StepAddress,
     },
-    principal::most_active,
     round_memory::open_rounds,
-    secret::{SharedModel, first_columns, stacked},
+    scheduler::max_tests,
     session::{Federation, Session},
 };
 
@@ -62,7 +61,7 @@ impl Session {
 
     /// Bytes on disk, and in memory, that one client can make a server hold, whatever it sends: what its part in the session
     /// takes, and what is kept of messages that came early. Nothing else is acknowledged.
-    pub fn most_held(&self, client: usize, server: PartyId) -> (u64, u64) {
+    pub fn most_held(self: &Arc<Self>, client: usize, server: PartyId) -> (u64, u64) {
         let length = |kind| self.max_len(PartyId::Client(client), server, kind);
         // The auxiliary is not told which rounds are open.
         let round_batches = self.round_batches.len();
@@ -77,7 +76,7 @@ impl Session {
             + of_protocol(&[Kind::LabelShare, Kind::EncryptedLabels])
             + of_protocol(&[Kind::PredictionShare, Kind::EncryptedPredictions]);
         let own = of_protocol(&[Kind::OwnResult, Kind::OwnResultCounts, Kind::OwnCount]);
-        let tests = (most_active(self) * self.groups.len()) as u64 * (of_test + own);
+        let tests = (max_tests(self) * self.groups.len()) as u64 * (of_test + own);
         let chunks =
             if self.federation.settings.protocol == Protocol::Hesv { self.chunks.len() as u64 } else { 1 };
         let session = of_protocol(&[Kind::ServerKeys, Kind::EvaluationKeys, Kind::MaskSeed])
@@ -97,8 +96,8 @@ impl Session {
         let shared: usize =
             (0..self.program().steps.len()).map(|step| self.program().shared_size(step)).sum();
         let group = self.largest_group();
-        let models = self.round_batches.len() * SharedModel::size(self.program());
-        self.program().input_size * samples + models + most_active(self) * self.groups.len() * shared * group
+        let models = self.round_batches.len() * self.program().model_size();
+        self.program().input_size * samples + models + max_tests(self) * self.groups.len() * shared * group
     }
 
     fn largest_group(&self) -> usize {
@@ -117,7 +116,7 @@ impl Session {
         let is_principal = to == PartyId::Principal;
         let samples = self.hellos.get(client)?.samples as usize;
         let group = self.largest_group();
-        let hidden = self.program().gru.map_or(0, |gru| gru.hidden);
+        let hidden = self.program().hidden();
         let shared = (0..self.program().steps.len()).map(|step| self.shared_len(step, group)).max()?;
         let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
         Some(match kind {
@@ -134,11 +133,10 @@ impl Session {
             }
             Kind::Model => self.model_len()?,
             Kind::ModelShare if is_principal => ModelShare::HEAD + SEED,
-            Kind::ModelShare => ModelShare::HEAD + 8 * SharedModel::size(self.program()),
+            Kind::ModelShare => ModelShare::HEAD + 8 * self.program().model_size(),
             Kind::EncryptedActivations => StepAddress::LENGTH + shared,
             Kind::EncryptedLabels | Kind::EncryptedPredictions => {
-                StepAddress::LENGTH
-                    + EncryptedSlots::encoded_len(&self.encryption.as_ref()?.parameters, group)
+                StepAddress::LENGTH + EncryptedSlots::encoded_len(&self.encryption()?.parameters, group)
             }
             Kind::DataShare if is_principal => SEED,
             Kind::ActivationShare | Kind::LabelShare | Kind::PredictionShare | Kind::Triple
@@ -149,8 +147,8 @@ impl Session {
             Kind::DataShare => self.packed(self.program().input_size * samples),
             Kind::DealtProduct => {
                 let rounds = self.federation.rounds.keys();
-                let most = rounds.map(|round| stacked(self, *round)).max().unwrap_or(0);
-                DealtProduct::HEAD + 8 * most * first_columns(self, client)
+                let most = rounds.map(|round| self.stacked_rows(*round)).max().unwrap_or(0);
+                DealtProduct::HEAD + 8 * most * self.first_columns(client)
             }
             Kind::ActivationShare => StepAddress::LENGTH + shared,
             Kind::LabelShare | Kind::PredictionShare => StepAddress::LENGTH + COMMITMENT + self.label_bytes(),
@@ -165,9 +163,9 @@ impl Session {
         let group = self.largest_group();
         let operators = &self.program().operators;
         let outputs = operators.iter().map(|operator| operator.output_size() * group).max().unwrap_or(0);
-        let parameters = self.encryption.as_ref().map(|encryption| &encryption.parameters);
+        let parameters = self.encryption().map(|encryption| &encryption.parameters);
         let ciphertexts = |operator: usize, samples: usize| {
-            let layout = &self.encryption.as_ref()?.layouts[operator];
+            let layout = &self.encryption()?.layouts[operator];
             Some(layout.batches(operators[operator].positions * samples) * layout.rows())
         };
         let weights = operators.iter().map(|operator| operator.shape.d_out * operator.shape.d_in);
@@ -201,7 +199,7 @@ impl Session {
             Kind::MaskedFirstLayer => MaskedFirstLayer::HEAD + 8 * self.federation.clients * weights,
             Kind::MaskedLayer => StepAddress::LENGTH + 8 * weights,
             Kind::MaskedFactors => {
-                let hidden = self.program().gru.map_or(0, |gru| gru.hidden);
+                let hidden = self.program().hidden();
                 StepAddress::LENGTH + 8 * 2 * hidden * group
             }
             Kind::OutputShare => StepAddress::LENGTH + 8 * outputs,
@@ -210,7 +208,7 @@ impl Session {
     }
 
     fn packed(&self, elements: usize) -> usize {
-        if self.encryption.is_some() {
+        if self.encryption().is_some() {
             packed_len(self.field(), elements)
         } else {
             packed_len(Ring64, elements)
@@ -218,22 +216,22 @@ impl Session {
     }
 
     fn keys_len(&self) -> Option<usize> {
-        let parameters = &self.encryption.as_ref()?.parameters;
+        let parameters = &self.encryption()?.parameters;
         let public = PublicKey::encoded_len(parameters);
         if self.federation.settings.protocol != Protocol::Hesv {
             return Some(public);
         }
-        let rotations = rotation_steps(self).ok()?.len();
+        let rotations = rotation_steps(self.encryption()?).len();
         Some(EvaluationKeys::length(public, EvaluationKey::encoded_len(parameters, rotations)))
     }
 
     fn model_len(&self) -> Option<usize> {
         let lengths = |layout| [EncryptedMatrix::encoded_len(layout), EncryptedBias::encoded_len(layout)];
-        Some(Model::length(self.encryption.as_ref()?.layouts.iter().flat_map(lengths)))
+        Some(Model::length(self.encryption()?.layouts.iter().flat_map(lengths)))
     }
 
     fn batches_len(&self, operator: usize, samples: usize) -> Option<usize> {
-        let layout = &self.encryption.as_ref()?.layouts[operator];
+        let layout = &self.encryption()?.layouts[operator];
         let columns = self.program().operators[operator].positions * samples;
         Some(layout.batches(columns) * (8 + EncryptedBatch::encoded_len(layout)))
     }
@@ -242,7 +240,7 @@ impl Session {
     fn shared_len(&self, step: usize, samples: usize) -> usize {
         let (program, feeds) = (self.program(), self.program().steps[step].feeds);
         let elements = self.packed(program.shared_size(step) * samples);
-        match &self.encryption {
+        match self.encryption() {
             None => {
                 let product = |operator: usize| 8 * program.operators[operator].output_size() * samples;
                 elements + feeds.map_or(0, product)

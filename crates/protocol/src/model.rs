@@ -227,7 +227,7 @@ fn follow(program: &Program, weights: &Weights, samples: &Values, largest: &mut 
         let Some(Receive::Outputs { operator: index, input, .. }) = step.receives.first() else { continue };
         if !matches!(step.then, Then::Activate(_) | Then::Label(_)) {
             // Behind a recurrent unit only its state matters, which is bounded: small random states will do.
-            let hidden = program.gru.map_or(0, |gru| gru.hidden);
+            let hidden = program.hidden();
             current = Values::new(samples.columns(), vec![1.0; hidden * samples.columns()]);
             continue;
         }

@@ -213,6 +213,16 @@ pub struct Program {
 }
 
 impl Program {
+    /// Numbers of a whole model: weights and biases.
+    pub fn model_size(&self) -> usize {
+        self.operators.iter().map(|operator| operator.shape.d_out * (operator.shape.d_in + 1)).sum()
+    }
+
+    /// The size of a recurrent unit's state; 0 without one.
+    pub fn hidden(&self) -> usize {
+        self.gru.map_or(0, |gru| gru.hidden)
+    }
+
     /// The program of an architecture. A model may have one recurrent unit at most.
     pub fn new(architecture: &Architecture) -> Result<Self, Error> {
         let mut program = Self {
@@ -289,7 +299,7 @@ impl Program {
 
     /// Numbers of one sample that a client shares at a step (gates: z above u).
     pub fn shared_size(&self, step: usize) -> usize {
-        let hidden = self.gru.map_or(0, |gru| gru.hidden);
+        let hidden = self.hidden();
         match &self.steps[step].then {
             Then::Activate(_) => {
                 self.steps[step].feeds.map_or(0, |operator| self.operators[operator].input_size())

@@ -154,6 +154,24 @@ impl<R> Effects<R> {
         Self { outbox: vec![message], jobs: Vec::new() }
     }
 
+    /// Effects of a part of a role as effects of the role. `part` finds the part; where it is gone, a job that ends has no effect.
+    pub(crate) fn lift<O: 'static>(self, part: fn(&mut O) -> Option<&mut R>) -> Effects<O>
+    where
+        R: 'static,
+    {
+        let lift_job = |job: Job<R>| -> Job<O> {
+            Box::new(move |meter| {
+                let next = job(meter)?;
+                let lifted = move |role: &mut O| match part(role) {
+                    Some(found) => Ok(next(found)?.lift(part)),
+                    None => Ok(Effects::default()),
+                };
+                Ok(Box::new(lifted) as Continuation<O>)
+            })
+        };
+        Effects { outbox: self.outbox, jobs: self.jobs.into_iter().map(lift_job).collect() }
+    }
+
     /// Adds a job.
     pub(crate) fn job<F, C>(&mut self, work: F)
     where
@@ -161,6 +179,15 @@ impl<R> Effects<R> {
         C: FnOnce(&mut R) -> Result<Effects<R>, Error> + Send + 'static,
     {
         self.jobs.push(Box::new(move |meter| work(meter).map(|next| Box::new(next) as Continuation<R>)));
+    }
+}
+
+/// The first few of what a party waits for, in words.
+pub(crate) fn waits_for(party: PartyId, missing: &[String]) -> String {
+    match missing.len() {
+        0 => format!("{party}: nothing"),
+        count if count > 4 => format!("{party}: {} and {} more", missing[..4].join(", "), count - 4),
+        _ => format!("{party}: {}", missing.join(", ")),
     }
 }
 

@@ -1,49 +1,61 @@
 //! Memory of round batches: how many may be open at the same time.
 
+use std::sync::Arc;
+
 use secsv_federation::RoundId;
 use secsv_he::linear::EncryptedMatrix;
 
-use crate::{
-    decryptors::Protocol,
-    secret::{SharedModel, first_columns, stacked},
-    session::Session,
-};
+use crate::session::{Agreed, EncryptedSession, Session};
 
 /// Bytes that two round batches may take together.
 const ROUNDS_MEMORY: usize = 4 << 30;
 
 /// Round batches whose models and outputs are held at the same time: two, so that one begins while the last tests of the one
 /// before end, unless they are too large for that.
-pub(crate) fn open_rounds(session: &Session) -> usize {
-    let round_batches = session.round_batches.keys();
-    let largest = round_batches.map(|round_batch| of_round_batch(session, *round_batch)).max().unwrap_or(0);
-    if 2 * largest > ROUNDS_MEMORY { 1 } else { 2 }
+pub(crate) fn open_rounds(session: &Arc<Session>) -> usize {
+    if 2 * largest_round_batch(session) > ROUNDS_MEMORY { 1 } else { 2 }
+}
+
+/// Bytes of the largest round batch.
+pub(crate) fn largest_round_batch(session: &Arc<Session>) -> usize {
+    let agreed = session.agreed();
+    session.round_batches.keys().map(|&round| of_round_batch(&agreed, round)).max().unwrap_or(0)
 }
 
 /// Batches of the first layer.
-pub(crate) fn first_batches(session: &Session) -> usize {
-    let Some(encryption) = &session.encryption else { return 0 };
+pub(crate) fn first_batches(session: &EncryptedSession) -> usize {
     let positions = session.program().operators[0].positions;
-    session.chunks.iter().map(|chunk| encryption.layouts[0].batches(positions * chunk.places.len())).sum()
+    session.chunks.iter().map(|chunk| session.layout(0).batches(positions * chunk.places.len())).sum()
 }
 
 /// Models and first-layer outputs of one round batch.
-pub(crate) fn of_round_batch(session: &Session, round: RoundId) -> usize {
-    let models = session.federation.participants(round).len();
-    let Some(encryption) = &session.encryption else {
-        let columns = (0..session.federation.clients).map(|client| first_columns(session, client));
-        let outputs = stacked(session, round) * columns.sum::<usize>();
-        // Outputs at both servers, and once on their way.
-        return 8 * (3 * outputs + 4 * models * SharedModel::size(session.program()));
-    };
-    let layouts = &encryption.layouts;
-    let ciphertext = 2 * 8 * encryption.parameters.limbs().len() * encryption.parameters.degree();
-    let outputs = models * first_batches(session) * layouts[0].rows() * ciphertext;
-    if session.federation.settings.protocol == Protocol::Hesv {
-        let model: usize = layouts.iter().map(EncryptedMatrix::encoded_len).sum();
-        return outputs + models * model * 5 / 4;
+fn of_round_batch(agreed: &Agreed, round: RoundId) -> usize {
+    match agreed {
+        Agreed::SecSv(session) => {
+            let prepared: usize =
+                session.encryption.layouts.iter().map(|layout| layout.prepared_bytes()).sum();
+            let models = session.federation.participants(round).len();
+            // Models at both servers; the auxiliary's outputs arrive beside the principal's.
+            2 * models * prepared + 2 * first_outputs(session, round)
+        }
+        Agreed::SecretSv(session) => {
+            let columns = (0..session.federation.clients).map(|client| session.first_columns(client));
+            let outputs = session.stacked_rows(round) * columns.sum::<usize>();
+            let models = session.federation.participants(round).len() * session.program().model_size();
+            // Outputs at both servers, and once on their way.
+            8 * (3 * outputs + 4 * models)
+        }
+        Agreed::Hesv(session) => {
+            let model: usize = session.encryption.layouts.iter().map(EncryptedMatrix::encoded_len).sum();
+            let models = session.federation.participants(round).len();
+            first_outputs(session, round) + models * model * 5 / 4
+        }
     }
-    let prepared: usize = layouts.iter().map(|layout| layout.prepared_bytes()).sum();
-    // Models at both servers; the auxiliary's outputs arrive beside the principal's.
-    2 * models * prepared + 2 * outputs
+}
+
+/// Bytes of all models' first-layer outputs.
+fn first_outputs(session: &EncryptedSession, round: RoundId) -> usize {
+    let ciphertext = 2 * 8 * session.parameters().limbs().len() * session.parameters().degree();
+    let models = session.federation.participants(round).len();
+    models * first_batches(session) * session.layout(0).rows() * ciphertext
 }

@@ -9,7 +9,12 @@ pub use federation::{Federation, Matmul, Settings};
 pub use packings::typical_costs;
 pub use settings::SettingsConflict;
 
-use std::{collections::BTreeMap, num::NonZeroUsize, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    ops::{Deref, Range},
+    sync::Arc,
+};
 
 use secsv_algebra::{Field, Ring64, Seed};
 use secsv_federation::{Coalition, RoundId, SampleSet};
@@ -70,8 +75,8 @@ pub struct Session {
     pub hellos: Vec<ClientHello>,
     /// Fixed-point formats.
     pub precision: Precision,
-    /// Parameters of the encryption; none in SecretSV.
-    pub encryption: Option<Encryption>,
+    /// How numbers are hidden.
+    scheme: Scheme,
     /// Groups of owners.
     pub owner_groups: OwnerGroups,
     /// Their samples.
@@ -84,6 +89,76 @@ pub struct Session {
     pub round_batches: BTreeMap<RoundId, Vec<RoundId>>,
     /// Samples of a chunk, at most.
     per_chunk: usize,
+}
+
+/// How a protocol hides numbers.
+enum Scheme {
+    /// Models are encrypted, samples shared between two servers.
+    SecSv(Arc<Encryption>),
+    /// Everything is shared between two servers.
+    SecretSv,
+    /// Everything is encrypted, for one server.
+    Hesv(Arc<Encryption>),
+}
+
+impl Scheme {
+    fn new(protocol: Protocol, encryption: Option<Encryption>) -> Result<Self, Error> {
+        match (protocol, encryption.map(Arc::new)) {
+            (Protocol::SecretSv, _) => Ok(Self::SecretSv),
+            (Protocol::SecSv, Some(encryption)) => Ok(Self::SecSv(encryption)),
+            (Protocol::Hesv, Some(encryption)) => Ok(Self::Hesv(encryption)),
+            (_, None) => Err(Error::Local { what: "parameters of the encryption" }),
+        }
+    }
+
+    fn encryption(&self) -> Option<&Arc<Encryption>> {
+        match self {
+            Self::SecSv(encryption) | Self::Hesv(encryption) => Some(encryption),
+            Self::SecretSv => None,
+        }
+    }
+}
+
+/// The agreement as the engine of a protocol needs it.
+pub(crate) enum Agreed {
+    SecSv(EncryptedSession),
+    SecretSv(Arc<Session>),
+    Hesv(EncryptedSession),
+}
+
+/// An agreement under which numbers are encrypted.
+#[derive(Clone)]
+pub(crate) struct EncryptedSession {
+    session: Arc<Session>,
+    pub encryption: Arc<Encryption>,
+}
+
+impl EncryptedSession {
+    /// The field in which numbers are encrypted.
+    pub(crate) fn field(&self) -> Field {
+        self.encryption.parameters.field()
+    }
+
+    /// The agreement without the encryption.
+    pub(crate) fn shared(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn layout(&self, operator: usize) -> &Layout {
+        &self.encryption.layouts[operator]
+    }
+
+    pub(crate) fn parameters(&self) -> &Arc<Parameters> {
+        &self.encryption.parameters
+    }
+}
+
+impl Deref for EncryptedSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
 }
 
 /// How numbers are encrypted and multiplied.
@@ -108,24 +183,26 @@ const CHUNK_BATCHES: usize = 16;
 const CHUNK_BATCHES_OF_STRETCH: usize = 4;
 
 impl Session {
-    /// What the principal proposes: packings chosen by what operations cost.
+    /// The agreement that a principal proposes, with the proposal: packings are chosen by what operations cost.
     pub fn propose(
         federation: &Arc<Federation>,
         leader: usize,
         hellos: &[ClientHello],
         costs: Option<&UnitCosts>,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<(Self, Vec<u8>), Error> {
         let (rounds, methods) = match (parameters(&federation.settings)?, costs) {
             (Some(parameters), Some(costs)) => methods(federation, &parameters, hellos, costs)?,
-            (Some(_), None) => return Err(Error::Local { what: "unit costs" }),
+            (Some(_), None) => return Err(Error::Unsupported { what: "encryption needs unit costs" }),
             (None, _) => (1, Vec::new()),
         };
-        Ok(SessionProposal { leader, hellos: hellos.to_vec(), rounds, methods }.encode())
+        let session = Self::new(federation, leader, hellos.to_vec(), rounds, &methods)?;
+        let proposal = SessionProposal { leader, hellos: hellos.to_vec(), rounds, methods }.encode();
+        Ok((session, proposal))
     }
 
     /// The proposal that this follows from.
     pub(crate) fn proposal(&self) -> Vec<u8> {
-        let layouts = self.encryption.iter().flat_map(|encryption| &encryption.layouts);
+        let layouts = self.encryption().into_iter().flat_map(|encryption| &encryption.layouts);
         let (leader, hellos) = (self.leader, self.hellos.clone());
         let (rounds, methods) = (longest(&self.round_batches), layouts.map(Layout::method).collect());
         SessionProposal { leader, hellos, rounds, methods }.encode()
@@ -174,8 +251,9 @@ impl Session {
         let precision = formats(federation, &ranges)?;
         let round_batches = federation.round_batches(rounds);
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
+        let scheme = Scheme::new(federation.settings.protocol, encryption)?;
         let positions = program.operators[0].positions;
-        let batch = encryption.as_ref().map_or(4096, |e| e.layouts[0].batch());
+        let batch = scheme.encryption().map_or(4096, |e| e.layouts[0].batch());
         let samples_in_batch = NonZeroUsize::new((batch / positions).max(1)).unwrap_or(NonZeroUsize::MIN);
         let sizes: Vec<u64> = hellos.iter().map(|hello| hello.samples).collect();
         let owner_groups = match federation.settings.protocol {
@@ -193,7 +271,7 @@ impl Session {
             leader,
             hellos,
             precision,
-            encryption,
+            scheme,
             owner_groups,
             groups,
             chunks,
@@ -230,14 +308,27 @@ impl Session {
         &self.federation.program
     }
 
-    /// The encryption, where there is one.
-    pub fn encryption(&self) -> Result<&Encryption, Error> {
-        self.encryption.as_ref().ok_or(Error::Local { what: "a session without encryption" })
+    /// The encryption; none where everything is shared.
+    pub fn encryption(&self) -> Option<&Encryption> {
+        self.scheme.encryption().map(|encryption| &**encryption)
+    }
+
+    /// The agreement as the engine of its protocol needs it.
+    pub(crate) fn agreed(self: &Arc<Self>) -> Agreed {
+        let encrypted = |encryption: &Arc<Encryption>| EncryptedSession {
+            session: self.clone(),
+            encryption: encryption.clone(),
+        };
+        match &self.scheme {
+            Scheme::SecSv(encryption) => Agreed::SecSv(encrypted(encryption)),
+            Scheme::SecretSv => Agreed::SecretSv(self.clone()),
+            Scheme::Hesv(encryption) => Agreed::Hesv(encrypted(encryption)),
+        }
     }
 
     /// The field in which secrets are shared, where something is encrypted.
     pub fn field(&self) -> Field {
-        self.encryption.as_ref().map_or(Field::standard(), |e| e.parameters.field())
+        self.encryption().map_or(Field::standard(), |e| e.parameters.field())
     }
 
     /// The field in which labels are compared under SecSV and SecretSV.
@@ -253,7 +344,7 @@ impl Session {
     /// What numbers are shared or encrypted modulo.
     pub fn modulus(&self) -> u128 {
         use secsv_algebra::Ring;
-        self.encryption.as_ref().map_or(1 << u64::BITS, |e| e.parameters.field().modulus().into())
+        self.encryption().map_or(1 << u64::BITS, |e| e.parameters.field().modulus().into())
     }
 
     /// Bits of the field.
@@ -276,6 +367,16 @@ impl Session {
     /// The sum of a coalition's shares.
     pub fn total_share(&self, round: RoundId, coalition: Coalition) -> f64 {
         self.members(round, coalition).iter().map(|(_, share)| share).sum()
+    }
+
+    /// Rows of all first-layer models of a round, one below the other.
+    pub(crate) fn stacked_rows(&self, round: RoundId) -> usize {
+        self.federation.participants(round).len() * self.program().operators[0].shape.d_out
+    }
+
+    /// Columns that a client's samples fill in the first layer.
+    pub(crate) fn first_columns(&self, client: usize) -> usize {
+        self.program().operators[0].positions * self.hellos[client].samples as usize
     }
 
     /// The network as the rules of decryption count it.

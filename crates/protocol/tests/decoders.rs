@@ -156,7 +156,7 @@ mod tests {
             let honest = {
                 // Tables of several megabytes: not while another test counts bytes.
                 let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                Session::propose(&federation, 2, &hellos, Some(&costs)).unwrap()
+                Session::propose(&federation, 2, &hellos, Some(&costs)).unwrap().1
             };
             let federation = std::panic::AssertUnwindSafe(&federation);
             // What follows is checked against the encryption's tables, which take a few megabytes.

@@ -435,7 +435,7 @@ impl Fixture {
         };
         let hellos: Vec<ClientHello> = self.inputs().into_iter().map(hello).collect();
         let costs = typical_costs(settings.preset);
-        let proposal = Session::propose(&federation, 0, &hellos, Some(&costs))?;
+        let (_, proposal) = Session::propose(&federation, 0, &hellos, Some(&costs))?;
         Session::decode(&federation, &proposal).unwrap()
     }
 

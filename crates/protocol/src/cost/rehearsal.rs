@@ -18,7 +18,7 @@ use crate::{
 
 /// What becomes of so many shared elements: one share drawn twice, the other packed and unpacked.
 pub fn rehearse_sharing(session: &Session, elements: usize) -> Result<usize, Error> {
-    match session.encryption {
+    match session.encryption() {
         Some(_) => sharing(session.field(), elements),
         None => sharing(Ring64, elements),
     }
@@ -39,7 +39,7 @@ pub fn rehearse_sum(elements: usize) -> Result<usize, Error> {
 
 /// All steps of so many samples: outputs read, activated and encoded again.
 pub fn rehearse_activation(session: &Session, samples: usize) -> Result<(), Error> {
-    match session.encryption {
+    match session.encryption() {
         Some(_) if session.federation.tests_together() => added_up(session, samples),
         Some(_) => activation(session, session.field(), samples),
         None => activation(session, Ring64, samples),
@@ -88,7 +88,7 @@ fn activation<R: Ring>(session: &Session, ring: R, samples: usize) -> Result<(),
             let (rows, columns) = match *receive {
                 Receive::Outputs { operator, count, .. } => (program.operators[operator].shape.d_out, count),
                 Receive::Bias { operator } => (program.operators[operator].shape.d_out, 1),
-                Receive::Update { .. } => (program.gru.map_or(0, |gru| gru.hidden), 1),
+                Receive::Update { .. } => (program.hidden(), 1),
             };
             Matrix::zero(ring, rows, columns * samples)
         };

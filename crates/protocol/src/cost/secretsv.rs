@@ -1,12 +1,12 @@
 //! SecretSV: models and test data shared modulo 2^64.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use secsv_algebra::Ring64;
-use secsv_federation::RoundId;
+use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    SEED,
+    EngineCosts, SEED,
     secsv::{labels, predicted},
     tally::Tally,
 };
@@ -15,8 +15,9 @@ use crate::{
     codec::packed_len,
     message::{DealtProduct, Kind, MaskedFirstLayer, ModelShare, StepAddress, TestPlan},
     program::{Input, Receive},
-    secret::{SharedModel, first_columns, stacked},
-    server::{UnitContext, products_of, updates_of},
+    scheduler::max_tests,
+    session::Session,
+    unit::{UnitContext, products_of, updates_of},
 };
 
 const SERVERS: [PartyId; 2] = [PartyId::Principal, PartyId::Auxiliary];
@@ -25,8 +26,38 @@ fn packed(elements: usize) -> usize {
     packed_len(Ring64, elements)
 }
 
+/// SecretSV's costs.
+pub(super) struct SecretSvCosts(pub Arc<Session>);
+
+impl EngineCosts for SecretSvCosts {
+    fn prepare(&self, tally: &mut Tally<'_>) -> Result<(), Error> {
+        prepare(tally);
+        Ok(())
+    }
+
+    /// Owners deal for the first layer of every round.
+    fn concerned(&self, session: &Session, round: RoundId) -> Coalition {
+        let participants = session.federation.participants(round);
+        session.groups.iter().fold(participants, |all, group| all.union(group.owners))
+    }
+
+    fn round(&self, tally: &mut Tally<'_>, of: RoundId) -> Result<(), Error> {
+        round(tally, of);
+        Ok(())
+    }
+
+    fn test(&self, tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
+        UnitContext::of(tally.session, plan)?.iter().for_each(|context| unit(tally, context));
+        Ok(())
+    }
+
+    fn memory(&self) -> usize {
+        max_tests(&self.0) * 4 * 8 * self.0.program().model_size()
+    }
+}
+
 /// Seeds of masks, and shares of samples.
-pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
+fn prepare(tally: &mut Tally<'_>) {
     let session = tally.session;
     for (client, hello) in session.hellos.iter().enumerate() {
         let client = PartyId::Client(client);
@@ -40,13 +71,12 @@ pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
             tally.work.shared += elements as u64;
         }
     }
-    Ok(())
 }
 
 /// Models of a round, and their first layers on every owner's samples.
-pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> {
+pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) {
     let session = tally.session;
-    let size = SharedModel::size(session.program());
+    let size = session.program().model_size();
     for client in session.federation.participants(round).members() {
         let client = PartyId::Client(client);
         let head = ModelShare::HEAD;
@@ -54,9 +84,9 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
         tally.send(client, PartyId::Auxiliary, Kind::ModelShare, head + packed(size));
         tally.work.shared += size as u64;
     }
-    let (rows, d_in) = (stacked(session, round), session.program().operators[0].shape.d_in);
+    let (rows, d_in) = (session.stacked_rows(round), session.program().operators[0].shape.d_in);
     for (owner, _) in session.hellos.iter().enumerate().filter(|(_, hello)| hello.samples > 0) {
-        let outputs = rows * first_columns(session, owner);
+        let outputs = rows * session.first_columns(owner);
         let dealt = DealtProduct::HEAD + packed(outputs);
         tally.send(PartyId::Client(owner), PartyId::Auxiliary, Kind::DealtProduct, dealt);
         both_ways(tally, Kind::MaskedFirstLayer, MaskedFirstLayer::HEAD + packed(rows * d_in));
@@ -64,7 +94,6 @@ pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> 
         // Once by the owner, once by each server.
         tally.work.word_products += 3 * (outputs * d_in) as u64;
     }
-    Ok(())
 }
 
 fn both_ways(tally: &mut Tally<'_>, kind: Kind, content: usize) {
@@ -72,12 +101,7 @@ fn both_ways(tally: &mut Tally<'_>, kind: Kind, content: usize) {
     tally.send(SERVERS[1], SERVERS[0], kind, content);
 }
 
-/// A test's units.
-pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
-    UnitContext::of(tally.session, plan).iter().try_for_each(|context| unit(tally, context))
-}
-
-fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
+fn unit(tally: &mut Tally<'_>, context: &UnitContext) {
     let (session, samples) = (tally.session, context.places().len());
     let members = context.members(session, 0);
     let program = session.program();
@@ -91,7 +115,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
         tally.work.shared += (2 * weights) as u64;
         tally.work.scaled += (2 * weights * members) as u64;
     }
-    let hidden = program.gru.map_or(0, |gru| gru.hidden) * samples;
+    let hidden = program.hidden() * samples;
     for _ in updates_of(session) {
         if let Some(dealer) = context.plan.dealer {
             tally.share(dealer, Kind::Triple, 6 * hidden, SEED + packed(hidden));
@@ -99,16 +123,15 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
         both_ways(tally, Kind::MaskedFactors, StepAddress::LENGTH + packed(2 * hidden));
     }
     for step in 0..program.steps.len() {
-        outputs(tally, context, step, members)?;
-        hand_on(tally, context, step)?;
+        outputs(tally, context, step, members);
+        hand_on(tally, context, step);
     }
-    Ok(())
 }
 
 /// Both servers' shares of what a step receives.
-fn outputs(tally: &mut Tally<'_>, context: &UnitContext, step: usize, members: usize) -> Result<(), Error> {
+fn outputs(tally: &mut Tally<'_>, context: &UnitContext, step: usize, members: usize) {
     let (program, samples) = (tally.session.program(), context.places().len());
-    let to = PartyId::Client(context.client(program.steps[step].slot)?);
+    let to = PartyId::Client(context.decryptor(step));
     for receive in &program.steps[step].receives {
         let (elements, products) = match *receive {
             Receive::Outputs { operator, input: Input::Data, count, .. } => {
@@ -122,7 +145,7 @@ fn outputs(tally: &mut Tally<'_>, context: &UnitContext, step: usize, members: u
                 (elements, 2 * elements * shape.d_in)
             }
             Receive::Bias { operator } => (program.operators[operator].shape.d_out * samples, 0),
-            Receive::Update { .. } => (program.gru.map_or(0, |gru| gru.hidden) * samples, 0),
+            Receive::Update { .. } => (program.hidden() * samples, 0),
         };
         for server in SERVERS {
             tally.send_about_unit(server, to, Kind::OutputShare, packed(elements));
@@ -130,16 +153,15 @@ fn outputs(tally: &mut Tally<'_>, context: &UnitContext, step: usize, members: u
         tally.work.shared += 2 * elements as u64;
         tally.work.word_products += products as u64;
     }
-    Ok(())
 }
 
 /// What the client of a step shares, with what it deals for the product that follows.
-fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(), Error> {
+fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, step: usize) {
     let (program, samples) = (tally.session.program(), context.places().len());
-    let client = context.client(program.steps[step].slot)?;
+    let client = context.decryptor(step);
     if step + 1 == program.steps.len() {
         predicted(tally, context, client);
-        return Ok(());
+        return;
     }
     let elements = program.shared_size(step) * samples;
     let dealt = program.steps[step].feeds.map_or(0, |operator| {
@@ -150,5 +172,4 @@ fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<
         outputs
     });
     tally.share(client, Kind::ActivationShare, elements + dealt, packed(elements) + packed(dealt));
-    Ok(())
 }

@@ -1,25 +1,66 @@
 //! SecSV: models encrypted, test data shared.
 
-use secsv_federation::RoundId;
+use secsv_federation::{RoundId, SampleSet};
 use secsv_he::{
     PublicKey,
     linear::{EncryptedBias, EncryptedMatrix, Layout},
 };
 
-use super::{SEED, tally::Tally};
+use super::{EngineCosts, SEED, memory::labels as labels_memory, tally::Tally};
 use crate::{
     Error, PartyId,
     codec::packed_len,
-    first_layer_batch,
+    comparison::labelled,
+    first_layer_batch::may_gather,
     message::{FirstLayerBatchId, FirstLayerHalf, Kind, Model, TestPlan},
     program::{Input, Receive},
-    server::{UnitContext, keeps_encoded_samples, products_of, recount, updates_of},
+    round_memory::first_batches,
+    scheduler::max_tests,
+    secsv::keeps_encoded_samples,
+    session::EncryptedSession,
+    unit::{UnitContext, products_of, updates_of},
 };
 
+/// SecSV's costs.
+pub(super) struct SecSvCosts(pub EncryptedSession);
+
+impl EngineCosts for SecSvCosts {
+    fn prepare(&self, tally: &mut Tally<'_>) -> Result<(), Error> {
+        prepare(tally, &self.0);
+        Ok(())
+    }
+
+    fn round(&self, tally: &mut Tally<'_>, of: RoundId) -> Result<(), Error> {
+        round(tally, &self.0, of);
+        Ok(())
+    }
+
+    fn test(&self, tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
+        test(tally, &self.0, plan)
+    }
+
+    fn gather(&self, plan: &mut TestPlan) {
+        for unit in plan.units.iter_mut().filter(|unit| may_gather(&self.0, unit.group)) {
+            unit.gathered = Some(SampleSet::all(self.0.groups[unit.group].size));
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let (session, active) = (&self.0, max_tests(&self.0));
+        let later: usize =
+            session.encryption.layouts.iter().skip(1).map(|layout| layout.prepared_bytes()).sum();
+        let encoded = if keeps_encoded_samples(session) {
+            2 * first_batches(session) * session.layout(0).encoded_bytes()
+        } else {
+            0
+        };
+        encoded + active * 2 * later + labels_memory(session.shared(), active)
+    }
+}
+
 /// Keys and shares of samples.
-pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
-    let session = tally.session;
-    let key = PublicKey::encoded_len(tally.parameters()?);
+fn prepare(tally: &mut Tally<'_>, session: &EncryptedSession) {
+    let key = PublicKey::encoded_len(session.parameters());
     for server in [PartyId::Principal, PartyId::Auxiliary] {
         tally.send(PartyId::Client(session.leader), server, Kind::ServerKeys, key);
     }
@@ -31,43 +72,40 @@ pub(super) fn prepare(tally: &mut Tally<'_>) -> Result<(), Error> {
         tally.send(PartyId::Client(client), PartyId::Auxiliary, Kind::DataShare, rest);
         tally.work.shared += elements as u64;
     }
-    Ok(())
 }
 
 /// Models of a round, and first-layer outputs of all of them.
-pub(super) fn round(tally: &mut Tally<'_>, round: RoundId) -> Result<(), Error> {
-    let session = tally.session;
-    models(tally, round, &[PartyId::Principal, PartyId::Auxiliary])?;
+fn round(tally: &mut Tally<'_>, session: &EncryptedSession, round: RoundId) {
+    models(tally, session, round, &[PartyId::Principal, PartyId::Auxiliary]);
     let models = session.federation.participants(round).len() as u64;
-    let layout = &tally.encryption()?.layouts[0];
+    let layout = session.layout(0);
     let encoded = tally.samples_encoded;
     tally.samples_encoded = keeps_encoded_samples(session);
     let layer_batches = (0..=tally.gathered)
         .flat_map(|layer_batch| session.chunks.iter().map(move |chunk| (layer_batch, chunk)));
-    for (layer_batch, chunk) in layer_batches.filter(|(layer_batch, chunk)| {
-        *layer_batch == 0 || first_layer_batch::may_gather(session, chunk.group)
-    }) {
+    for (layer_batch, chunk) in
+        layer_batches.filter(|(layer_batch, chunk)| *layer_batch == 0 || may_gather(session, chunk.group))
+    {
         let columns = session.program().operators[0].positions * chunk.places.len();
         let batches = layout.batches(columns) as u64;
         if layer_batch > 0 || !encoded {
-            encode(tally, 0, batches)?;
+            encode(tally, session, 0, batches);
         }
-        half_products(tally, 0, models, batches)?;
-        let outputs = tally.rerandomise(models * batches * layout.rows() as u64)?;
+        half_products(tally, session, 0, models, batches);
+        let outputs = tally.rerandomise(session, models * batches * layout.rows() as u64);
         let gathered = FirstLayerBatchId::Gathered([0; 32]);
         let head = FirstLayerHalf::head(if layer_batch == 0 { FirstLayerBatchId::All } else { gathered });
         tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::FirstLayerHalf, head + outputs);
     }
-    Ok(())
 }
 
 /// Every participant's encrypted model, for the servers.
-pub(super) fn models(tally: &mut Tally<'_>, round: RoundId, servers: &[PartyId]) -> Result<(), Error> {
-    let layouts = &tally.encryption()?.layouts;
-    for client in tally.session.federation.participants(round).members() {
+pub(super) fn models(tally: &mut Tally<'_>, session: &EncryptedSession, round: RoundId, servers: &[PartyId]) {
+    let layouts = &session.encryption.layouts;
+    for client in session.federation.participants(round).members() {
         for layout in layouts {
             let (weights, biases) = (layout.weight_ciphertexts() as u64, layout.rows() as u64);
-            tally.encrypt(layout.packing(), weights + biases)?;
+            tally.encrypt(session, layout.packing(), weights + biases);
             if servers.len() > 1 {
                 tally.work.prepared += weights * servers.len() as u64;
             }
@@ -82,54 +120,58 @@ pub(super) fn models(tally: &mut Tally<'_>, round: RoundId, servers: &[PartyId])
             tally.send(PartyId::Client(client), server, Kind::Model, model);
         }
     }
-    Ok(())
 }
 
 /// Both servers' products.
-fn half_products(tally: &mut Tally<'_>, operator: usize, models: u64, batches: u64) -> Result<(), Error> {
-    let layout = &tally.encryption()?.layouts[operator];
+fn half_products(
+    tally: &mut Tally<'_>,
+    session: &EncryptedSession,
+    operator: usize,
+    models: u64,
+    batches: u64,
+) {
+    let layout = session.layout(operator);
     tally.operations += layout.half_operations(models, batches) * 2;
     tally.work.layers[operator].multiplied += 2 * models * batches;
-    Ok(())
 }
 
 /// Both servers' encodings.
-fn encode(tally: &mut Tally<'_>, operator: usize, batches: u64) -> Result<(), Error> {
-    tally.operations += tally.encryption()?.layouts[operator].encoding_operations(batches) * 2;
+fn encode(tally: &mut Tally<'_>, session: &EncryptedSession, operator: usize, batches: u64) {
+    tally.operations += session.layout(operator).encoding_operations(batches) * 2;
     tally.work.layers[operator].encoded += 2 * batches;
-    Ok(())
 }
 
 /// A test's units.
-pub(super) fn test(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {
-    let contexts = UnitContext::of(tally.session, plan);
+fn test(tally: &mut Tally<'_>, session: &EncryptedSession, plan: &TestPlan) -> Result<(), Error> {
+    let contexts = UnitContext::of(session, plan)?;
     // Later layers: whoever has them tests one coalition at a time.
-    let members = contexts.first().map_or(0, |context| context.members(tally.session, 0)) as u64;
-    for layout in tally.encryption()?.layouts.iter().skip(1) {
+    let members = contexts.first().map_or(0, |context| context.members(session, 0)) as u64;
+    for layout in session.encryption.layouts.iter().skip(1) {
         tally.work.weighed += 2 * members * layout.weight_ciphertexts() as u64;
     }
-    contexts.iter().try_for_each(|context| unit(tally, context))
+    contexts.iter().for_each(|context| unit(tally, session, context));
+    Ok(())
 }
 
-fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
-    let (session, samples) = (tally.session, context.places().len());
-    let layouts = &tally.encryption()?.layouts;
+fn unit(tally: &mut Tally<'_>, session: &EncryptedSession, context: &UnitContext) {
+    let samples = context.places().len();
+    let layouts = &session.encryption.layouts;
     labels(tally, context);
     for (_, _, operator, _) in products_of(session) {
         let layout = &layouts[operator];
         let batches = layout.batches(session.program().operators[operator].positions * samples) as u64;
-        encode(tally, operator, batches)?;
-        half_products(tally, operator, 1, batches)?;
-        let halves = tally.rerandomise(batches * layout.rows() as u64)?;
+        encode(tally, session, operator, batches);
+        half_products(tally, session, operator, 1, batches);
+        let halves = tally.rerandomise(session, batches * layout.rows() as u64);
         tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::LayerHalf, halves);
     }
-    replies(tally, context)?;
+    replies(tally, session, context);
     for (step, ..) in updates_of(session) {
-        update(tally, context, step)?;
+        update(tally, session, context, step);
     }
     let last = session.program().steps.len() - 1;
-    for (step, decryption) in session.program().steps.iter().enumerate() {
-        let client = context.client(decryption.slot)?;
+    for step in 0..=last {
+        let client = context.decryptor(step);
         if step == last {
             predicted(tally, context, client);
         } else {
@@ -137,7 +179,6 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
             tally.share(client, Kind::ActivationShare, elements, packed_len(session.field(), elements));
         }
     }
-    Ok(())
 }
 
 /// Shares of labels, and what comes of them.
@@ -151,7 +192,7 @@ pub(super) fn labels(tally: &mut Tally<'_>, context: &UnitContext) {
     }
     let differences = context.label_bytes(session);
     tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::DifferenceShare, differences);
-    let seeds = SEED * recount::labelled(session, context).len();
+    let seeds = SEED * labelled(session, context).len();
     tally.send_about_unit(PartyId::Principal, PartyId::Auxiliary, Kind::OpenedSeeds, seeds);
 }
 
@@ -162,24 +203,22 @@ pub(super) fn predicted(tally: &mut Tally<'_>, context: &UnitContext, client: us
 }
 
 /// Replies with layers' outputs, or biases alone.
-pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext) -> Result<(), Error> {
-    let session = tally.session;
-    let layouts = &tally.encryption()?.layouts;
-    for decryption in &session.program().steps {
-        let to = PartyId::Client(context.client(decryption.slot)?);
+pub(super) fn replies(tally: &mut Tally<'_>, session: &EncryptedSession, context: &UnitContext) {
+    let layouts = &session.encryption.layouts;
+    for (step, decryption) in session.program().steps.iter().enumerate() {
+        let to = PartyId::Client(context.decryptor(step));
         for receive in &decryption.receives {
             // By batch, how many of its columns are wanted.
-            let mut reply = |operator: usize, number: usize, wanted: &[usize]| -> Result<(), Error> {
+            let mut reply = |operator: usize, number: usize, wanted: &[usize]| {
                 let layout = &layouts[operator];
                 let rows = 0..layout.rows();
                 let carried = wanted
                     .iter()
                     .flat_map(|&columns| rows.clone().map(move |row| layout.carried(row, columns)));
-                let list = tally.reply(layout.packing(), carried)?;
+                let list = tally.reply(session, layout.packing(), carried);
                 let members = context.members(session, number);
                 tally.work.weighed += (wanted.len() * layout.rows() * members) as u64;
                 tally.send_about_unit(PartyId::Principal, to, Kind::Reply, list);
-                Ok(())
             };
             match *receive {
                 Receive::Outputs { operator, input: Input::Data, first, count } => {
@@ -195,21 +234,20 @@ pub(super) fn replies(tally: &mut Tally<'_>, context: &UnitContext) -> Result<()
                                 .filter(|&column| wants(column))
                                 .for_each(|column| wanted[column / batch] += 1);
                             wanted.retain(|&columns| columns > 0);
-                            reply(operator, number, &wanted)?;
+                            reply(operator, number, &wanted);
                         }
                     }
                 }
                 Receive::Outputs { operator, count, .. } => {
-                    reply(operator, 0, &full(&layouts[operator], count * context.places().len()))?;
+                    reply(operator, 0, &full(&layouts[operator], count * context.places().len()));
                 }
                 Receive::Bias { operator } => {
-                    reply(operator, 0, &full(&layouts[operator], context.places().len()))?;
+                    reply(operator, 0, &full(&layouts[operator], context.places().len()));
                 }
                 Receive::Update { .. } => {}
             }
         }
     }
-    Ok(())
 }
 
 /// How many columns each batch has.
@@ -219,18 +257,16 @@ fn full(layout: &Layout, columns: usize) -> Vec<usize> {
 }
 
 /// A gated sum: the dealer's triple, masked factors both ways, shares for the re-sharer.
-fn update(tally: &mut Tally<'_>, context: &UnitContext, step: usize) -> Result<(), Error> {
-    let session = tally.session;
-    let hidden = session.program().gru.map_or(0, |gru| gru.hidden) * context.places().len();
+fn update(tally: &mut Tally<'_>, session: &EncryptedSession, context: &UnitContext, step: usize) {
+    let hidden = session.program().hidden() * context.places().len();
     let packed = |elements| packed_len(session.field(), elements);
     if let Some(dealer) = context.plan.dealer {
         tally.share(dealer, Kind::Triple, 6 * hidden, SEED + packed(hidden));
     }
-    let to = PartyId::Client(context.client(session.program().steps[step].slot)?);
+    let to = PartyId::Client(context.decryptor(step));
     let servers = [PartyId::Principal, PartyId::Auxiliary];
     for (from, other) in [(servers[0], servers[1]), (servers[1], servers[0])] {
         tally.send_about_unit(from, other, Kind::MaskedFactors, packed(2 * hidden));
         tally.send_about_unit(from, to, Kind::OutputShare, packed(hidden));
     }
-    Ok(())
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use secsv_he::{Ciphertext, Operations, Packing, Parameters, Reply};
+use secsv_he::{Ciphertext, Operations, Packing, Reply};
 
 use crate::{
-    Error, PartyId,
+    PartyId,
     decryptors::Protocol,
     message::{COMMITMENT, Kind, Message, Parts, StepAddress},
-    session::{Encryption, Session},
+    session::{EncryptedSession, Session},
 };
 
 /// What takes time, of all parties together.
@@ -100,14 +100,6 @@ impl<'a> Tally<'a> {
         (self.session.federation.settings.protocol != Protocol::Hesv).then_some(PartyId::Auxiliary)
     }
 
-    pub fn encryption(&self) -> Result<&'a Encryption, Error> {
-        self.session.encryption()
-    }
-
-    pub fn parameters(&self) -> Result<&'a Parameters, Error> {
-        Ok(&self.encryption()?.parameters)
-    }
-
     /// A message with `content` bytes.
     pub fn send(&mut self, from: PartyId, to: PartyId, kind: Kind, content: usize) {
         let bytes = content as u64;
@@ -156,11 +148,10 @@ impl<'a> Tally<'a> {
         self.send_about_unit(from, PartyId::Auxiliary, kind, packed);
     }
 
-    pub fn encrypt(&mut self, packing: Packing, count: u64) -> Result<(), Error> {
-        self.operations += self.parameters()?.encryption_operations(packing) * count;
+    pub fn encrypt(&mut self, session: &EncryptedSession, packing: Packing, count: u64) {
+        self.operations += session.parameters().encryption_operations(packing) * count;
         self.work.encryptions += count;
         self.in_slots(packing, count);
-        Ok(())
     }
 
     fn in_slots(&mut self, packing: Packing, count: u64) {
@@ -174,23 +165,24 @@ impl<'a> Tally<'a> {
     }
 
     /// Outputs that the auxiliary re-randomises for the principal; the length of their list.
-    pub fn rerandomise(&mut self, count: u64) -> Result<usize, Error> {
-        let parameters = self.parameters()?;
+    pub fn rerandomise(&mut self, session: &EncryptedSession, count: u64) -> usize {
+        let parameters = session.parameters();
         self.operations += parameters.rerandomisation_operations() * count;
         self.work.rerandomised += count;
         let length = Ciphertext::encoded_len(parameters);
         self.carry(length * count as usize, 1);
-        Ok(Parts::length(std::iter::repeat_n(length, count as usize)))
+        Parts::length(std::iter::repeat_n(length, count as usize))
     }
 
     /// Replies that the principal sanitises and a client decrypts, by how many coefficients of their first parts they carry;
     /// the length of their list.
     pub fn reply(
         &mut self,
+        session: &EncryptedSession,
         packing: Packing,
         carried: impl Iterator<Item = usize> + Clone,
-    ) -> Result<usize, Error> {
-        let parameters = self.parameters()?;
+    ) -> usize {
+        let parameters = session.parameters();
         let count = carried.clone().count() as u64;
         self.operations += parameters.sanitising_operations(packing) * count;
         self.operations += parameters.decryption_operations(packing) * count;
@@ -198,12 +190,12 @@ impl<'a> Tally<'a> {
         self.in_slots(packing, 2 * count);
         let lengths = carried.map(|carried| Reply::encoded_len(parameters, carried));
         self.carry(lengths.clone().sum(), 1);
-        Ok(Parts::length(lengths))
+        Parts::length(lengths)
     }
 
     /// The same for vectors in slots.
-    pub fn slot_reply(&mut self, count: u64) -> Result<usize, Error> {
-        let degree = self.parameters()?.degree();
-        self.reply(Packing::Slots, std::iter::repeat_n(degree, count as usize))
+    pub fn slot_reply(&mut self, session: &EncryptedSession, count: u64) -> usize {
+        let degree = session.parameters().degree();
+        self.reply(session, Packing::Slots, std::iter::repeat_n(degree, count as usize))
     }
 }

@@ -29,6 +29,14 @@ impl Server {
         }
     }
 
+    /// The server beside it.
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Principal => Self::Auxiliary,
+            Self::Auxiliary => Self::Principal,
+        }
+    }
+
     /// It, as a party.
     pub(crate) fn party(self) -> PartyId {
         match self {

@@ -102,7 +102,7 @@ fn a_principal_cannot_put_a_key_of_its_own_in_a_clients_place() {
         })
         .collect();
     let decode = |hellos: &[ClientHello]| {
-        let proposal = Session::propose(&federation, federation.leader(), hellos, None).unwrap();
+        let (_, proposal) = Session::propose(&federation, federation.leader(), hellos, None).unwrap();
         Session::decode(&federation, &proposal).map(|session| session.is_ok())
     };
     assert_eq!(decode(&hellos), Ok(true));

@@ -5,7 +5,7 @@ use secsv_federation::{Coalition, RoundId};
 
 use super::{About, Numbers, Opened, file_name};
 use crate::{
-    PartyId, disclosure::Disclosure, labels::Labels, message::Kind, server::UnitContext, session::Session,
+    PartyId, disclosure::Disclosure, labels::Labels, message::Kind, session::Session, unit::UnitContext,
 };
 
 /// An array but for its numbers.

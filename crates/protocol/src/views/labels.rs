@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use super::{Entry, Numbers, Opened, SeenMessage, shares::server_share_of_labels};
 use crate::{
     Error, PartyId,
+    comparison::labelled,
     disclosure::Disclosure,
     error::CodecError,
     labels::{self, Packed},
     message::{
         DifferenceShare, Head, Kind, LabelShare, Message as _, OpenedSeeds, PredictionShare, Server, UnitId,
     },
-    server::{UnitContext, recount::labelled},
     session::Session,
+    unit::UnitContext,
 };
 
 /// A server's shares of labels, by unit.
@@ -92,7 +93,7 @@ impl LabelShares {
             else {
                 continue;
             };
-            let Some(mut all) = context.arranged(session, &state.truths) else { continue };
+            let Ok(mut all) = context.arranged(session, &state.truths) else { continue };
             labels::subtract(&mut all, predicted.expose());
             labels::subtract(&mut all, verdict.expose());
             let mut entry =
@@ -123,7 +124,8 @@ fn opened(session: &Session, context: &UnitContext, message: &OpenedSeeds) -> Re
             predicted = Some(labels::expand(seed, context.label_bytes(session)));
         }
     }
-    let (all, predicted) = context.arranged(session, &truths).zip(predicted).ok_or(CodecError::Truncated)?;
+    let (all, predicted) =
+        context.arranged(session, &truths).ok().zip(predicted).ok_or(CodecError::Truncated)?;
     let mut all = all;
     labels::subtract(&mut all, predicted.expose());
     Ok(all)

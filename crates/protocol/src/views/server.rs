@@ -20,7 +20,6 @@ use crate::{
         CommonSeed, Count, DataShare, DealtProduct, Head, Kind, MaskSeed, MaskedFirstLayer, MaskedLayer,
         Message as _, ModelShare, OwnResult, OwnResultCounts, OwnTest, Server,
     },
-    secret::{SharedModel, first_columns, stacked},
     session::Session,
 };
 
@@ -129,7 +128,7 @@ impl ServerReading<'_> {
 
     fn model(&self, (number, message): (usize, &SeenMessage)) -> Result<Vec<Opened>, CodecError> {
         let ModelShare { round, share } = ModelShare::decode(message.content(), &self.server)?;
-        let shape = (1, SharedModel::size(self.session.program()));
+        let shape = (1, self.session.program().model_size());
         let share = server_share(Ring64, shape, share)?;
         let mut entry = Entry::new(message.kind, "share", Some(message.from), vec![number]);
         entry.about.round = Some(round);
@@ -147,7 +146,7 @@ impl ServerReading<'_> {
         owner: usize,
     ) -> Result<Vec<Opened>, CodecError> {
         let DealtProduct { round, elements } = DealtProduct::decode(message.content(), &())?;
-        let shape = (stacked(self.session, round), first_columns(self.session, owner));
+        let shape = (self.session.stacked_rows(round), self.session.first_columns(owner));
         let share = unpack_matrix(Ring64, shape.0, shape.1, elements)?;
         let mut entry =
             Entry::new(message.kind, "share of a dealt product", Some(message.from), vec![number]);
@@ -169,7 +168,7 @@ impl ServerReading<'_> {
         entry.about.round = Some(round);
         entry.about.owner = Some(owner);
         entry.about.operator = Some(0);
-        let shape = (stacked(self.session, round), self.session.program().operators[0].shape.d_in);
+        let shape = (self.session.stacked_rows(round), self.session.program().operators[0].shape.d_in);
         masked_weights(shape, (elements, own), entry, message)
     }
 

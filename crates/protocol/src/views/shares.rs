@@ -15,8 +15,8 @@ use crate::{
         ActivationShare, LabelBody, MaskedFactors, Message as _, Server, ShareBody, TripleShare, UnitId,
     },
     program::Then,
-    server::{UnitContext, updates_of},
     session::Session,
+    unit::{UnitContext, updates_of},
 };
 
 /// A server's share of so many numbers.
@@ -106,7 +106,7 @@ pub(crate) fn scaled<R: Ring>(
         let half = matrix.rows() / 2;
         let mut arrays = Vec::new();
         for (item, format) in [precision.gate, precision.update].into_iter().enumerate() {
-            let rows = crate::server::rows_of(matrix, item * half, half)?;
+            let rows = matrix.row_range(item * half..(item + 1) * half);
             let mut entry = Entry { scale: scale(format.fractional_bits()), ..entry.clone() };
             entry.about.item = Some(item);
             if entry.what == "gates" {
@@ -133,7 +133,7 @@ pub(super) fn triple<R: Ring>(
     let TripleShare { address, seed, product } =
         TripleShare::decode(message.content(), &server).map_err(malformed)?;
     let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
-    let (rows, columns) = (session.program().gru.map_or(0, |gru| gru.hidden), context.places().len());
+    let (rows, columns) = (session.program().hidden(), context.places().len());
     let mut prg = Prg::new(&seed);
     let mut draw = || Share::new(Matrix::uniform(ring, rows, columns, &mut prg));
     let (a, b) = (draw(), draw());

@@ -7,8 +7,8 @@ use crate::{
     Error,
     message::{Kind, Message as _, TestPlan, UnitId},
     program::{Program, Receive, Then},
-    server::{UnitContext, check_plan},
     session::Session,
+    unit::{UnitContext, check_plan},
 };
 
 /// Tests that were announced.
@@ -25,7 +25,7 @@ pub(crate) fn announced(session: &Session, messages: &[SeenMessage]) -> Result<A
         let malformed = |why| Error::Malformed { from: message.from, kind: Kind::Test, why };
         let plan = TestPlan::decode(message.content(), &()).map_err(malformed)?;
         check_plan(session, &plan).map_err(malformed)?;
-        for context in UnitContext::of(session, &plan) {
+        for context in UnitContext::of(session, &plan)? {
             if found.contexts.contains_key(&context.id) {
                 continue;
             }

@@ -1,0 +1,112 @@
+//! Later layers: coalitions' models meet what decryptors shared again.
+
+use std::sync::Arc;
+
+use secsv_he::Ciphertext;
+
+use super::SecSvPrincipal;
+use crate::{
+    Error, PartyId, check,
+    encrypted::{Replies, ciphertexts, member_terms, wanted_of},
+    error::CodecError,
+    message::{LayerHalf, StepAddress},
+    role::{Effects, Incoming},
+    scheduler::{Engine as _, Scheduler},
+    secsv::server::{coalition_model, products},
+    unit::{UnitContext, products_of},
+};
+
+impl Scheduler<SecSvPrincipal> {
+    /// The principal's halves of later layers (Algorithm 4, step 5).
+    pub(super) fn own_halves(&mut self, context: &Arc<UnitContext>) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let session = self.engine.session.clone();
+        let Some(unit) = self.units.get_mut(&context.id) else { return Ok(effects) };
+        for (step, item, operator, from) in products_of(&session) {
+            let Some(input) = unit.inputs.get(&from).cloned() else { continue };
+            if unit.begun.contains(&(step, item, 0)) {
+                continue;
+            }
+            let store = &mut self.engine.store;
+            let model = coalition_model(store, &session, context, operator, &mut effects);
+            let Some(model) = model else { continue };
+            unit.begun.insert((step, item, 0));
+            let (session, id) = (session.clone(), context.id);
+            effects.job(move |meter| {
+                let columns = session.program().operators[operator].arrange(input.share.expose())?;
+                let outputs = products(session.layout(operator), &[&model], &columns, meter)?;
+                let outputs: Vec<Ciphertext> = outputs.into_iter().flatten().collect();
+                Ok(move |role: &mut Self| {
+                    let Some(unit) = role.units.get_mut(&id) else { return Ok(Effects::default()) };
+                    let context = unit.context.clone();
+                    let both = unit.halves.take_own((step, item), outputs);
+                    Ok(role.reply(&context, (step, item), both))
+                })
+            });
+        }
+        Ok(effects)
+    }
+
+    /// The auxiliary's halves of a later layer's outputs.
+    pub(super) fn take_layer_half(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        let malformed = |why| message.malformed(why);
+        let LayerHalf { address, ciphertexts } = message.read(&())?;
+        let session = self.engine.session.clone();
+        let unit = self.unit(address.unit, &message)?;
+        let context = unit.context.clone();
+        let mut products = products_of(&session);
+        let found = products.find(|(step, item, ..)| (*step, *item) == (address.step, address.item));
+        let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "step" }))?;
+        let columns = session.program().operators[operator].positions * context.places().len();
+        let layout = session.layout(operator);
+        check::ciphertexts(&session, layout.batches(columns) * layout.rows(), &ciphertexts)
+            .map_err(malformed)?;
+        let key = (address.step, address.item);
+        let both = unit.halves.take_other(key, message);
+        let mut effects = self.reply(&context, key, both);
+        effects.and(SecSvPrincipal::advance(self, context.id)?);
+        Ok(effects)
+    }
+
+    /// Replies with a later layer's outputs, if both halves are there.
+    fn reply(
+        &mut self,
+        context: &Arc<UnitContext>,
+        (step, item): (usize, usize),
+        both: Option<(Vec<Ciphertext>, Incoming)>,
+    ) -> Effects<Self> {
+        let mut effects = Effects::default();
+        let engine = &self.engine;
+        let session = engine.session.clone();
+        let product = products_of(&session).find(|(s, i, ..)| (*s, *i) == (step, item));
+        let unit = self.units.get(&context.id);
+        let input = product.and_then(|(.., from)| unit.and_then(|unit| unit.inputs.get(&from)));
+        let models = engine.store.models.all(&session, context.round);
+        let (Some((own, other)), Some((.., operator, _)), Some(input), Some(models), Some(replies)) =
+            (both, product, input, models, engine.replies(context, &self.seed))
+        else {
+            return effects;
+        };
+        let address = StepAddress { item, ..StepAddress::new(context.id, step) };
+        let seed = replies.seed(address, "later reply", &[input.digest, other.digest]);
+        let (to, public) = (PartyId::Client(context.decryptor(step)), replies.public.clone());
+        let context = context.clone();
+        effects.job(move |meter| {
+            let layout = session.layout(operator);
+            let columns = session.program().operators[operator].positions * context.places().len();
+            let LayerHalf { ciphertexts: halves, .. } = other.read(&())?;
+            let others = ciphertexts(&session, &other, halves, own.len(), meter)?;
+            let mut replies = Replies::new(&session, operator, &public, &seed);
+            for (i, (own, half)) in own.iter().zip(others).enumerate() {
+                let (batch, row, half) = (i / layout.rows(), i % layout.rows(), half?);
+                let mut terms =
+                    member_terms(&session, context.model(), &models, |model| &model.biases[operator][row]);
+                terms.extend([(1, own), (1, &half)]);
+                replies.add(&terms, row, wanted_of(layout, columns, batch, |_| true), meter)?;
+            }
+            let message = replies.message(to, address);
+            Ok(move |_: &mut Self| Ok(Effects::send(message)))
+        });
+        effects
+    }
+}
