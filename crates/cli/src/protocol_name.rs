@@ -30,7 +30,7 @@ impl ProtocolName {
     }
 
     /// The name on the command line and in results.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Nssv => "nssv",
             Self::Secure(protocol) => protocol.name(),

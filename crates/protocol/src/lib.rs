@@ -49,6 +49,7 @@ pub mod program;
 pub mod role;
 mod round_memory;
 pub mod rounding;
+pub mod rules;
 pub mod scope;
 mod sealed;
 mod secret;
