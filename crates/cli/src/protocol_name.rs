@@ -2,7 +2,7 @@
 
 use clap::{ValueEnum, builder::PossibleValue};
 use secsv_evaluation::EvaluationResult;
-use secsv_protocol::decryptors::Protocol;
+use secsv_protocol::{decryptors::Protocol, rules::ProtocolRules};
 
 /// How models are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,18 @@ impl ProtocolName {
         }
     }
 
+    /// What holds under it, if it is a secure one.
+    pub fn rules(self) -> Option<&'static dyn ProtocolRules> {
+        self.secure().map(Protocol::rules)
+    }
+
+    /// Whether it is a secure one that cannot pack encrypted matrices: large models take it hours.
+    pub fn lacks_packing(self) -> bool {
+        self.rules().is_some_and(|rules| !rules.matmuls().has_packing())
+    }
+
     /// The name on the command line and in results.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Nssv => "nssv",
             Self::Secure(protocol) => protocol.name(),

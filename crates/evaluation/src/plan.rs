@@ -6,7 +6,6 @@ use secsv_federation::{ClientId, RoundId, RunDirectory, SampleSet};
 use secsv_protocol::{
     ClientInput, PartyId, TestRequest,
     cost::{self, Prediction, predict},
-    decryptors::Protocol,
     session::{Federation, Session, Settings, typical_costs},
 };
 use serde::{Deserialize, Serialize};
@@ -112,7 +111,8 @@ impl Plan {
             };
             requests(&session, tests.iter().map(request).collect())
         };
-        let gathered = if skips && settings.protocol == Protocol::SecSv { MAX_GATHERED } else { 0 };
+        let gathers = skips && settings.protocol.rules().batching().gathers;
+        let gathered = if gathers { MAX_GATHERED } else { 0 };
         let at_most = predict(&session, &asked(true), gathered).map_err(Error::Role)?;
         let at_least = skips.then(|| predict(&session, &asked(false), 0)).transpose().map_err(Error::Role)?;
         Ok(Self { session, inputs, tests, at_most, at_least })
@@ -120,16 +120,15 @@ impl Plan {
 
     /// What any one client can make each server hold.
     fn most_held(&self) -> Vec<Held> {
-        let is_hesv = self.session.federation.settings.protocol == Protocol::Hesv;
-        let servers = [PartyId::Principal, PartyId::Auxiliary];
-        let held = |server: PartyId| {
+        let servers = self.session.federation.settings.protocol.rules().servers();
+        let held = |&server: &PartyId| {
             let of_clients =
                 (0..self.session.federation.clients).map(|client| self.session.most_held(client, server));
             let (disk_bytes, memory_bytes) =
                 of_clients.fold((0, 0), |most, held| (most.0.max(held.0), most.1.max(held.1)));
             Held { server: server.to_string(), disk_bytes, memory_bytes }
         };
-        servers.into_iter().take(if is_hesv { 1 } else { 2 }).map(held).collect()
+        servers.iter().map(held).collect()
     }
 
     /// What outsiders read, with what `seconds` says of a prediction: processor time and elapsed time.

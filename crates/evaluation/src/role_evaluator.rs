@@ -6,7 +6,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{
     TestRequest, TestResult,
-    decryptors::Protocol,
     session::{Federation, Session},
 };
 
@@ -44,11 +43,11 @@ impl<E: RoleEvaluator> Evaluator for E {
     }
 
     fn tells_samples(&self) -> bool {
-        self.federation().settings.protocol != Protocol::Hesv
+        self.federation().settings.protocol.rules().learns_each_prediction()
     }
 
     fn gathers(&self) -> bool {
-        self.federation().settings.protocol == Protocol::SecSv
+        self.federation().settings.protocol.rules().batching().gathers
     }
 
     fn tests_together(&self) -> bool {

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc};
 use secsv_federation::{FederationSpec, RoundId, RunDirectory, WeightedMean};
 use secsv_protocol::{
     Auxiliary, ClientInput, Seed, UnitCosts,
-    decryptors::Protocol,
     session::{Federation, Settings},
 };
 
@@ -66,9 +65,9 @@ impl SecureEvaluator {
         self.in_process.accounts()
     }
 
-    /// Which of the counts in a result the auxiliary confirms; HESV has none.
+    /// Which of the counts in a result the auxiliary confirms, where there is one.
     pub fn confirm(&self, spec: &FederationSpec, result: &EvaluationResult) -> Option<Confirmation> {
-        if self.federation.settings.protocol == Protocol::Hesv {
+        if !self.federation.settings.protocol.rules().has_auxiliary() {
             return None;
         }
         let recount = self.in_process.with_auxiliary(Auxiliary::recount)?;

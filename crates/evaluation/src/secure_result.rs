@@ -4,13 +4,8 @@ use std::collections::BTreeMap;
 
 use secsv_federation::FederationSpec;
 use secsv_protocol::{
-    PartyId, Preset, Principal,
-    decryptors::Planner,
-    disclosure::{disclosures, trust},
-    exposure::Exposure,
-    message::Kind,
-    role::Phase,
-    session::Session,
+    PartyId, Preset, Principal, decryptors::Planner, disclosure::disclosures, exposure::Exposure,
+    message::Kind, role::Phase, session::Session,
 };
 
 use crate::{
@@ -132,7 +127,7 @@ pub(crate) fn security(
     let exposure = Exposure::new(&session.federation).map(|exposure| exposure.with(planner));
     let floodings = session.encryption.as_ref().map(|encryption| &encryption.floodings);
     SecurityResult {
-        trust: trust(settings.protocol).to_owned(),
+        trust: settings.protocol.rules().exposure().trust.to_owned(),
         disclosures: lines
             .into_iter()
             .map(|line| DisclosureResult {

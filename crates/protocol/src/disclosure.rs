@@ -45,17 +45,16 @@ pub struct Line {
 
 /// Everything that is learned under a protocol.
 pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Line> {
-    let has_gru = program.gru.is_some();
     use Disclosure as D;
+    let rules = protocol.rules();
     let mut lines = vec![line(
         D::Published,
         "everybody",
         "the model's architecture, training and test set sizes, who took part in which round, and for each layer and client one power of two that bounds its weights and one that bounds its activations",
         "fixed-point formats that cannot overflow are chosen from them",
     )];
-    lines.extend(of_servers(protocol, program));
-    lines.extend(of_decryptors(program));
-    if protocol == Protocol::SecretSv || (has_gru && protocol == Protocol::SecSv) {
+    lines.extend(rules.disclosures(program));
+    if rules.deals(program.gru.is_some()) {
         lines.push(line(
             D::MaskedFactors,
             "both servers",
@@ -75,51 +74,8 @@ pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Li
     lines
 }
 
-/// Lines about servers and about the client that counts for one.
-fn of_servers(protocol: Protocol, program: &Program) -> Vec<Line> {
-    use Disclosure as D;
-    let mut lines = Vec::new();
-    match protocol {
-        Protocol::Hesv => {
-            lines.push(line(
-                D::Counts,
-                "the server",
-                "how many predictions of each tested coalition are right, owner by owner",
-                "utilities are computed from them",
-            ));
-            lines.push(line(D::SlotsRightOrWrong, "the counting client of a batch", "right or wrong for each sample of a batch that is not its own, under random factors that hide the classes", "somebody has to count"));
-        }
-        _ => {
-            let right = if program.classes > 2 {
-                "which samples each tested coalition predicts right, as right or wrong alone: differences are blinded by a secret of the clients"
-            } else {
-                "which samples each tested coalition predicts right: of two classes a difference says no more"
-            };
-            lines.push(line(
-                D::RightOrWrong,
-                "the principal",
-                right,
-                "utilities are computed from them, and SampleSkip needs them",
-            ));
-            lines.push(line(
-                D::RightOrWrong,
-                "the auxiliary",
-                "the same once a test is over, but of models that owners test themselves only how many are right",
-                "it counts for itself, to find a principal that reports other counts",
-            ));
-            lines.push(line(
-                D::Schedule,
-                "the auxiliary",
-                "which coalition is tested on which samples and when",
-                "it multiplies its share",
-            ));
-        }
-    }
-    lines
-}
-
 /// Lines about clients that decrypt.
-fn of_decryptors(program: &Program) -> Vec<Line> {
+pub(crate) fn of_decryptors(program: &Program) -> Vec<Line> {
     use Disclosure as D;
     let mut lines = Vec::new();
     let outputs = if program.compares_with_last_class() {
@@ -151,23 +107,9 @@ fn of_decryptors(program: &Program) -> Vec<Line> {
     lines
 }
 
-fn line(disclosure: Disclosure, who: &'static str, what: &'static str, why: &'static str) -> Line {
+/// One line of the list.
+pub(crate) fn line(disclosure: Disclosure, who: &'static str, what: &'static str, why: &'static str) -> Line {
     Line { disclosure, who, what, why }
-}
-
-/// What collusion opens: the ladder of trust.
-pub fn trust(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Hesv => {
-            "One server, which reads counts and nothing else. A client together with the server opens what the server holds, because clients share a key."
-        }
-        Protocol::SecSv => {
-            "Two servers that must not collude: together they open all samples and activations and can rebuild all models. A client together with one server opens what that server holds, and can open labels, because clients share a key and the secret that masks labels."
-        }
-        Protocol::SecretSv => {
-            "Two servers that must not collude: together they open all samples and all models. A client together with one server opens the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and from them, by solving equations, samples whose outputs it decrypts. It can open labels too, because clients share the secret that masks them."
-        }
-    }
 }
 
 #[cfg(test)]
@@ -185,12 +127,13 @@ mod tests {
             steps: Vec::new(),
             gru: Some(GruShape { steps: 1, hidden: 1, hidden_operator: 0 }),
         };
-        for protocol in [Protocol::SecSv, Protocol::Hesv, Protocol::SecretSv] {
+        for protocol in Protocol::ALL {
             let lines = disclosures(protocol, &program, false);
             assert!(lines.iter().any(|line| line.disclosure == Disclosure::Values));
-            let counts = lines.iter().any(|line| line.disclosure == Disclosure::Counts);
-            assert_eq!(counts, protocol == Protocol::Hesv, "samples stay hidden from a single server");
-            assert!(!trust(protocol).is_empty());
+            let has = |disclosure| lines.iter().any(|line| line.disclosure == disclosure);
+            let learns_each = protocol.rules().learns_each_prediction();
+            assert_eq!(has(Disclosure::RightOrWrong), learns_each);
+            assert_eq!(has(Disclosure::Counts), !learns_each, "samples stay hidden where counts suffice");
         }
     }
 }

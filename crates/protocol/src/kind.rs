@@ -1,4 +1,4 @@
-//! The kinds of messages: who sends which to whom, and in which protocols.
+//! The kinds of messages: who sends which to whom.
 
 use std::fmt;
 
@@ -145,52 +145,8 @@ impl Kind {
     }
 
     /// Whether sessions of a protocol have such messages.
-    pub const fn is_of(self, protocol: Protocol) -> bool {
-        let (secsv, secretsv, hesv) = match self {
-            Self::ClientHello
-            | Self::Session
-            | Self::SealedClientKeys
-            | Self::RoundStart
-            | Self::Test
-            | Self::OwnTest
-            | Self::Values => (true, true, true),
-            Self::Model | Self::Reply | Self::PublicKey => (true, false, true),
-            Self::ServerKeys | Self::FirstLayerHalf | Self::LayerHalf | Self::PublicKeyDigest => {
-                (true, false, false)
-            }
-            Self::DataShare
-            | Self::OwnResult
-            | Self::ActivationShare
-            | Self::LabelShare
-            | Self::PredictionShare
-            | Self::DifferenceShare
-            | Self::Triple
-            | Self::MaskedFactors
-            | Self::OutputShare
-            | Self::CommonSeed
-            | Self::TestFinished
-            | Self::OpenedSeeds
-            | Self::OwnCount
-            | Self::RoundFinished => (true, true, false),
-            Self::BlindedDifferences
-            | Self::Count
-            | Self::EvaluationKeys
-            | Self::EncryptedData
-            | Self::EncryptedActivations
-            | Self::EncryptedLabels
-            | Self::EncryptedPredictions
-            | Self::OwnResultCounts => (false, false, true),
-            Self::MaskSeed
-            | Self::ModelShare
-            | Self::DealtProduct
-            | Self::MaskedFirstLayer
-            | Self::MaskedLayer => (false, true, false),
-        };
-        match protocol {
-            Protocol::SecSv => secsv,
-            Protocol::SecretSv => secretsv,
-            Protocol::Hesv => hesv,
-        }
+    pub fn is_of(self, protocol: Protocol) -> bool {
+        protocol.rules().kinds().iter().any(|kinds| kinds.contains(&self))
     }
 
     /// The name in accounts and errors.

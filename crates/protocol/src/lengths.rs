@@ -11,7 +11,6 @@ use secsv_he::{
 use crate::{
     MAX_EARLY_BYTES, PartyId,
     codec::packed_len,
-    decryptors::Protocol,
     hesv::{rotation_steps, slots_of},
     message::{
         COMMITMENT, Count, DealtProduct, EncryptedData, EvaluationKeys, FirstLayerBatchId, FirstLayerHalf,
@@ -19,7 +18,7 @@ use crate::{
     },
     round_memory::open_rounds,
     scheduler::max_tests,
-    session::{Federation, Session},
+    session::{Encryption, Federation, Session},
 };
 
 /// A seed on its way.
@@ -77,10 +76,9 @@ impl Session {
             + of_protocol(&[Kind::PredictionShare, Kind::EncryptedPredictions]);
         let own = of_protocol(&[Kind::OwnResult, Kind::OwnResultCounts, Kind::OwnCount]);
         let tests = (max_tests(self) * self.groups.len()) as u64 * (of_test + own);
-        let chunks =
-            if self.federation.settings.protocol == Protocol::Hesv { self.chunks.len() as u64 } else { 1 };
         let session = of_protocol(&[Kind::ServerKeys, Kind::EvaluationKeys, Kind::MaskSeed])
-            + chunks * of_protocol(&[Kind::DataShare, Kind::EncryptedData])
+            + of_protocol(&[Kind::DataShare])
+            + self.chunks.len() as u64 * of_protocol(&[Kind::EncryptedData])
             + self.hellos.len() as u64 * length(Kind::SealedClientKeys);
         let rounds = rounds as u64 * of_protocol(&[Kind::Model, Kind::ModelShare, Kind::DealtProduct]);
         let disk = session + rounds + tests + 2 * MAX_EARLY_BYTES as u64;
@@ -120,7 +118,13 @@ impl Session {
         let shared = (0..self.program().steps.len()).map(|step| self.shared_len(step, group)).max()?;
         let rounds = self.round_batches.values().map(Vec::len).max().unwrap_or(1);
         Some(match kind {
-            Kind::ServerKeys | Kind::EvaluationKeys => self.keys_len()?,
+            Kind::ServerKeys => PublicKey::encoded_len(&self.encryption()?.parameters),
+            Kind::EvaluationKeys => {
+                let Encryption { parameters, .. } = self.encryption()?;
+                let rotations = rotation_steps(self.encryption()?).len();
+                let evaluation = EvaluationKey::encoded_len(parameters, rotations);
+                EvaluationKeys::length(PublicKey::encoded_len(parameters), evaluation)
+            }
             Kind::MaskSeed => SEED,
             Kind::SealedClientKeys if is_principal => SealedClientKeys::LENGTH,
             // The initial model, the aggregate, its own, and the aggregate less its own.
@@ -134,7 +138,10 @@ impl Session {
             Kind::Model => self.model_len()?,
             Kind::ModelShare if is_principal => ModelShare::HEAD + SEED,
             Kind::ModelShare => ModelShare::HEAD + 8 * self.program().model_size(),
-            Kind::EncryptedActivations => StepAddress::LENGTH + shared,
+            Kind::EncryptedActivations => {
+                let steps = 0..self.program().steps.len();
+                StepAddress::LENGTH + steps.filter_map(|step| self.upload_len(step, group)).max()?
+            }
             Kind::EncryptedLabels | Kind::EncryptedPredictions => {
                 StepAddress::LENGTH + EncryptedSlots::encoded_len(&self.encryption()?.parameters, group)
             }
@@ -215,16 +222,6 @@ impl Session {
         }
     }
 
-    fn keys_len(&self) -> Option<usize> {
-        let parameters = &self.encryption()?.parameters;
-        let public = PublicKey::encoded_len(parameters);
-        if self.federation.settings.protocol != Protocol::Hesv {
-            return Some(public);
-        }
-        let rotations = rotation_steps(self.encryption()?).len();
-        Some(EvaluationKeys::length(public, EvaluationKey::encoded_len(parameters, rotations)))
-    }
-
     fn model_len(&self) -> Option<usize> {
         let lengths = |layout| [EncryptedMatrix::encoded_len(layout), EncryptedBias::encoded_len(layout)];
         Some(Model::length(self.encryption()?.layouts.iter().flat_map(lengths)))
@@ -236,22 +233,20 @@ impl Session {
         Some(layout.batches(columns) * (8 + EncryptedBatch::encoded_len(layout)))
     }
 
-    /// What a client shares again at a step, for so many samples.
+    /// What a client shares again at a step, for `samples` of them, with what it deals for the product that follows.
     fn shared_len(&self, step: usize, samples: usize) -> usize {
         let (program, feeds) = (self.program(), self.program().steps[step].feeds);
         let elements = self.packed(program.shared_size(step) * samples);
-        match self.encryption() {
-            None => {
-                let product = |operator: usize| 8 * program.operators[operator].output_size() * samples;
-                elements + feeds.map_or(0, product)
-            }
-            Some(encryption) if self.federation.settings.protocol == Protocol::Hesv => {
-                let (vectors, elements) = slots_of(self, step, samples);
-                let slots = 8 + EncryptedSlots::encoded_len(&encryption.parameters, elements);
-                8 + feeds.and_then(|operator| self.batches_len(operator, samples)).unwrap_or(0)
-                    + vectors * slots
-            }
-            Some(_) => elements,
-        }
+        let dealt = feeds.filter(|_| self.encryption().is_none());
+        elements + dealt.map_or(0, |operator| 8 * program.operators[operator].output_size() * samples)
+    }
+
+    /// What a client encrypts again at a step, for `samples` of them.
+    fn upload_len(&self, step: usize, samples: usize) -> Option<usize> {
+        let (vectors, elements) = slots_of(self, step, samples);
+        let slots = 8 + EncryptedSlots::encoded_len(&self.encryption()?.parameters, elements);
+        let batches =
+            self.program().steps[step].feeds.and_then(|operator| self.batches_len(operator, samples));
+        Some(8 + batches.unwrap_or(0) + vectors * slots)
     }
 }

@@ -54,6 +54,7 @@ pub mod program;
 pub mod role;
 mod round_memory;
 pub mod rounding;
+pub mod rules;
 mod scheduler;
 pub mod scope;
 mod sealed;

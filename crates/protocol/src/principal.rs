@@ -266,7 +266,7 @@ impl Principal {
 
 /// The other server, where there is one.
 fn auxiliary(federation: &Federation) -> Option<PartyId> {
-    (federation.settings.protocol != crate::decryptors::Protocol::Hesv).then_some(PartyId::Auxiliary)
+    federation.settings.protocol.rules().has_auxiliary().then_some(PartyId::Auxiliary)
 }
 
 impl Role for Principal {

@@ -225,7 +225,7 @@ impl Session {
         let shape = ProposalShape {
             clients: federation.clients,
             operators: federation.program.operators.len(),
-            is_encrypted: federation.settings.protocol != Protocol::SecretSv,
+            is_encrypted: federation.settings.protocol.rules().encryption().is_some(),
         };
         let SessionProposal { leader, hellos, rounds, methods } = SessionProposal::decode(bytes, &shape)?;
         // Whoever relays the keys must not be able to put its own in their place.
@@ -256,11 +256,9 @@ impl Session {
         let batch = scheme.encryption().map_or(4096, |e| e.layouts[0].batch());
         let samples_in_batch = NonZeroUsize::new((batch / positions).max(1)).unwrap_or(NonZeroUsize::MIN);
         let sizes: Vec<u64> = hellos.iter().map(|hello| hello.samples).collect();
-        let owner_groups = match federation.settings.protocol {
-            // Clients encrypt their own samples: no batch has two owners.
-            Protocol::Hesv => OwnerGroups::new(&sizes, network(program)?, NonZeroUsize::MIN)?,
-            _ => OwnerGroups::new(&sizes, network(program)?, samples_in_batch)?,
-        };
+        let mixes_owners = federation.settings.protocol.rules().batching().mixes_owners;
+        let most = if mixes_owners { samples_in_batch } else { NonZeroUsize::MIN };
+        let owner_groups = OwnerGroups::new(&sizes, network(program)?, most)?;
         let batches = if longest(&round_batches) > 1 { CHUNK_BATCHES_OF_STRETCH } else { CHUNK_BATCHES };
         let per_chunk = (batches * batch / positions).max(1);
         let (groups, chunks) = arrange(&owner_groups, &sizes, per_chunk);
@@ -465,17 +463,16 @@ fn sum_bits(federation: &Federation) -> u32 {
 }
 
 fn parameters(settings: &Settings) -> Result<Option<Arc<Parameters>>, Error> {
-    Ok(match settings.protocol {
-        Protocol::SecretSv => None,
-        Protocol::Hesv => Some(Parameters::for_full_products(settings.preset)?),
-        _ => Some(Parameters::preset(settings.preset)?),
-    })
+    let encryption = settings.protocol.rules().encryption();
+    encryption.map(|encryption| encryption.parameters(settings.preset)).transpose()
 }
 
 impl Encryption {
     /// `rounds` are taken together: their rows stand one below the other.
     fn new(federation: &Federation, rounds: usize, methods: &[MatrixMethod]) -> Result<Option<Self>, Error> {
-        let Some(parameters) = parameters(&federation.settings)? else { return Ok(None) };
+        let Settings { protocol, preset, .. } = federation.settings;
+        let Some(rules) = protocol.rules().encryption() else { return Ok(None) };
+        let parameters = rules.parameters(preset)?;
         let mut layouts = Vec::new();
         let mut floodings = Vec::new();
         for (operator, &method) in federation.program.operators.iter().zip(methods) {
@@ -484,16 +481,8 @@ impl Encryption {
             if matches!(method, MatrixMethod::Packed(_)) && layout.prepared_bytes() > MODEL_MEMORY {
                 return Err(Error::Unsupported { what: "a packing whose models take too much memory" });
             }
-            let noise = match federation.settings.protocol {
-                Protocol::Hesv => {
-                    layout.check_full().map_err(|_| Error::Unsupported {
-                        what: "a layer has more inputs than products of two ciphertexts can be summed under hesv",
-                    })?;
-                    layout.full_noise()
-                }
-                _ => layout.half_noise().of_two_servers(),
-            };
-            floodings.push(Flooding::new(&parameters, noise.weighted(sum_bits(federation)))?);
+            let noise = rules.noise(&layout)?.weighted(sum_bits(federation));
+            floodings.push(Flooding::new(&parameters, noise)?);
             layouts.push(layout);
         }
         Ok(Some(Self { parameters, layouts, floodings }))

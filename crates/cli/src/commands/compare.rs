@@ -49,11 +49,10 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     run.check()?;
     let mut rows: Vec<ComparisonRow> = Vec::new();
     for &protocol in &args.protocols {
-        let can_skip = args.skip && protocol != ProtocolName::HESV;
+        let can_skip = args.skip && protocol.rules().is_none_or(|rules| rules.learns_each_prediction());
         let skip = if can_skip { SkipMode::On } else { SkipMode::Off };
         let settings = EvaluationSettings { skip, ..EvaluationSettings::default() };
-        let encryption =
-            if protocol == ProtocolName::HESV { args.encryption.for_hesv() } else { args.encryption };
+        let encryption = if protocol.lacks_packing() { args.encryption.unpacked() } else { args.encryption };
         let result = evaluate_run(&run, protocol, encryption, &settings)?;
         rows.push(ComparisonRow { error: None, largest_error: None, differing_counts: None, result });
     }

@@ -39,8 +39,8 @@ impl EncryptionArgs {
         Self { matmul, ..Self::USUAL }
     }
 
-    /// The same, with a matrix method HESV has.
-    pub fn for_hesv(self) -> Self {
+    /// The same without packing.
+    pub fn unpacked(self) -> Self {
         let matmul = self.matmul.filter(|matmul| !matches!(matmul, Matmul::Packed));
         Self { matmul, ..self }
     }

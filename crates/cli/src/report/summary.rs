@@ -111,17 +111,7 @@ fn who_could_see(protocol: Option<ProtocolName>) -> &'static str {
         Some(ProtocolName::Nssv) => {
             "This was computed in the clear: whoever ran it could read every organisation's models and test cases."
         }
-        Some(ProtocolName::SECSV) => {
-            "Models stayed encrypted and test cases were split between two servers, so that neither server alone could \
-             read them. If the two servers worked together, they could."
-        }
-        Some(ProtocolName::HESV) => {
-            "Models and test cases stayed encrypted: the one server that did the work read only counts."
-        }
-        Some(ProtocolName::SECRETSV) => {
-            "Models and test cases were split between two servers, so that neither alone could read them. If the two \
-             servers worked together, they could read everything."
-        }
+        Some(ProtocolName::Secure(protocol)) => protocol.rules().exposure().brief,
         None => "How far models and test cases were protected depends on the protocol named above.",
     }
 }

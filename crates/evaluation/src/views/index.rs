@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use secsv_federation::{Coalition, FederationSpec, ModelSpec, RoundId};
 use secsv_protocol::{
     PartyId, Program,
-    decryptors::Protocol,
+    message::Kind,
     program::{DecryptorSlot, Input, Receive, Then},
     session::Session,
 };
@@ -45,7 +45,7 @@ pub struct Index {
     pub model: ModelSpec,
     /// What numbers are shared or encrypted modulo, in decimal digits.
     pub modulus: String,
-    /// Bits of the field that labels are compared in; none under HESV.
+    /// Bits of the field that shared labels are compared in; none where none are shared.
     pub label_bits: Option<u32>,
     /// Linear maps.
     pub operators: Vec<OperatorEntry>,
@@ -172,7 +172,7 @@ impl Index {
             leader: names.client(session.leader),
             model: spec.model.clone(),
             modulus: session.modulus().to_string(),
-            label_bits: (protocol != Protocol::Hesv).then(|| session.label_bits()),
+            label_bits: Kind::LabelShare.is_of(protocol).then(|| session.label_bits()),
             operators: operators(session),
             hops: hops(session.program()),
             gru: session.program().gru.map(|gru| GruEntry {

@@ -11,7 +11,6 @@ use secsv_evaluation::executor::HostedRole;
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{
     Assignment, PartyId, Principal, Scope, TestRequest, TestResult,
-    decryptors::Protocol,
     role::Effects,
     session::{Session, typical_costs},
 };
@@ -70,7 +69,7 @@ pub fn run_principal(
     let outcome = (|| {
         let session = await_session(&party, &network)?;
         party.board().phase(ProcessPhase::Running);
-        let needs_auxiliary = kit.session()?.settings.protocol != Protocol::Hesv;
+        let needs_auxiliary = kit.session()?.settings.protocol.rules().has_auxiliary();
         let mut attendance = Attendance::new(options.away_after, needs_auxiliary);
         let mut watch = || attendance.look(&party);
         let mut evaluator = NetworkEvaluator {

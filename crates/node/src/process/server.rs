@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_federation::skip::SkipMode;
-use secsv_protocol::{Auxiliary, PartyId, decryptors::Protocol, role::Effects};
+use secsv_protocol::{Auxiliary, PartyId, role::Effects};
 
 use super::{NodeOptions, PartyNetwork, PublishedValues, await_values, ended, finish};
 use crate::{
@@ -44,10 +44,10 @@ pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<PublishedValues,
     Ok(values)
 }
 
-/// Holds the counts that were told against what this server counted for itself; HESV has no second server to count.
+/// Holds the counts that were told against what this server counted for itself, if it takes part.
 fn confirm(party: &Party<Auxiliary>, kit: &Kit, values: &PublishedValues) -> Result<(), Error> {
     let federation = kit.session()?;
-    if federation.settings.protocol == Protocol::Hesv {
+    if !federation.settings.protocol.rules().has_auxiliary() {
         return Ok(());
     }
     let recount = party.look(Auxiliary::recount);

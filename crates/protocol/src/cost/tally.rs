@@ -6,7 +6,6 @@ use secsv_he::{Ciphertext, Operations, Packing, Reply};
 
 use crate::{
     PartyId,
-    decryptors::Protocol,
     message::{COMMITMENT, Kind, Message, Parts, StepAddress},
     session::{EncryptedSession, Session},
 };
@@ -97,7 +96,7 @@ impl<'a> Tally<'a> {
 
     /// The other server, where there is one.
     pub fn auxiliary(&self) -> Option<PartyId> {
-        (self.session.federation.settings.protocol != Protocol::Hesv).then_some(PartyId::Auxiliary)
+        self.session.federation.settings.protocol.rules().has_auxiliary().then_some(PartyId::Auxiliary)
     }
 
     /// A message with `content` bytes.

@@ -153,7 +153,7 @@ impl Planner {
         let group = self.checked_group(unit)?;
         let clients = self.groups.clients();
         Ok(Search {
-            protocol: self.protocol,
+            rules: self.protocol.rules(),
             network: self.network,
             clients,
             unit,

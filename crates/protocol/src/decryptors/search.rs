@@ -4,11 +4,12 @@ use secsv_federation::Coalition;
 
 use super::ledger::{Part, PlannedReply};
 use super::partners::{Partners, turned};
-use super::unit::{Casting, Network, Protocol, SeenStages, Unit};
+use super::unit::{Casting, Network, SeenStages, Unit};
+use crate::rules::ProtocolRules;
 
 /// Everything the choice depends on.
 pub(super) struct Search<'a> {
-    pub protocol: Protocol,
+    pub rules: &'static dyn ProtocolRules,
     pub network: Network,
     /// How many there are.
     pub clients: usize,
@@ -66,12 +67,7 @@ impl Search<'_> {
     /// Owners first: they see no output of their own batch, so whoever knows a batch's masks never decrypts it.
     /// Then those who know the model and cannot decrypt anyway.
     fn dealers(&self) -> Vec<Option<usize>> {
-        let needed = match self.protocol {
-            Protocol::SecretSv => true,
-            Protocol::SecSv => self.network.is_gru(),
-            Protocol::Hesv => false,
-        };
-        if !needed {
+        if !self.rules.deals(self.network.is_gru()) {
             return vec![None];
         }
         let dealt = self.old.and_then(|(old, _)| old.dealer).filter(|&dealer| !self.away.contains(dealer));
@@ -197,9 +193,9 @@ impl Search<'_> {
             uses[holder] += 1;
             holders.push(holder);
         }
-        let counter = match self.protocol {
-            Protocol::Hesv => Some(self.counter(holders[holders.len() - 1])?),
-            Protocol::SecSv | Protocol::SecretSv => None,
+        let counter = match self.rules.has_counting_client() {
+            true => Some(self.counter(holders[holders.len() - 1])?),
+            false => None,
         };
         Some(Casting { gru: self.network.is_gru(), holders, gates, counter, dealer })
     }

@@ -19,14 +19,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The name on the command line, in files and in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SecSv => "secsv",
-            Self::Hesv => "hesv",
-            Self::SecretSv => "secretsv",
-        }
-    }
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::SecSv, Self::Hesv, Self::SecretSv];
 }
 
 /// The linear layers of the network under test, as far as they decide who decrypts.

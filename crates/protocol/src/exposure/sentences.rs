@@ -1,4 +1,5 @@
-//! The table in sentences: the only source of what commands, reports and documents say.
+//! The table in sentences: with those that the rules of a protocol have on its servers, the only source of what commands,
+//! reports and documents say.
 
 use secsv_federation::Coalition;
 
@@ -6,7 +7,7 @@ use super::{
     Can::{self, Nothing, Rebuild, Recognise},
     Exposure, PartyExposure, Sight,
 };
-use crate::decryptors::Protocol;
+use crate::rules::ServerExposure;
 
 /// What holds under every protocol in which clients decrypt.
 pub const HEADLINE: &str = "Clients who decrypt can rebuild other clients' samples and models: they read scores or activations, and they know the global models.";
@@ -93,21 +94,14 @@ impl Exposure {
     }
 
     fn of_several(&self) -> Vec<PartyExposure> {
-        let (samples, models, said) = match self.protocol {
-            Protocol::SecSv => ([Rebuild; 3], [Rebuild; 3], SECSV),
-            Protocol::Hesv => ([Rebuild, Rebuild, Nothing], [Rebuild, Rebuild, Nothing], HESV),
-            Protocol::SecretSv => ([Rebuild; 3], [Rebuild; 3], SECRETSV),
-        };
+        let ServerExposure { together, said, .. } = self.protocol.rules().exposure();
         let servers = ["a client with the principal", "a client with the auxiliary", "both servers"];
-        let servers = (0..3).map(|i| row(servers[i], samples[i], models[i], said[i]));
+        let servers = (0..3).map(|i| row(servers[i], together[i].0, together[i].1, said[i]));
         [row("any two clients", Rebuild, Rebuild, TWO_CLIENTS)].into_iter().chain(servers).collect()
     }
 
     fn of_servers(&self) -> [PartyExposure; 3] {
-        let [principal, auxiliary] = match self.protocol {
-            Protocol::Hesv => ONE_SERVER,
-            Protocol::SecSv | Protocol::SecretSv => TWO_SERVERS,
-        };
+        let [principal, auxiliary] = self.protocol.rules().exposure().alone;
         [
             row("the principal", Nothing, Nothing, principal),
             row("the auxiliary", Nothing, Nothing, auxiliary),
@@ -115,32 +109,6 @@ impl Exposure {
         ]
     }
 }
-
-/// A client with the principal, a client with the auxiliary, both servers.
-const SECSV: [&str; 3] = [
-    "Any client together with the principal can rebuild all samples and all models: clients share the key to what the principal holds.",
-    "Any client together with the auxiliary can rebuild all models, because clients share the key to them, the samples that this client reads about, and the labels.",
-    "Both servers together can rebuild all samples, and all models from activations and from which predictions differ.",
-];
-const HESV: [&str; 3] = [
-    "Any client together with the principal can rebuild all samples and all models: clients share the key to what the principal holds.",
-    "The auxiliary takes no part: a client together with it can rebuild what the client can alone.",
-    "The auxiliary takes no part: both servers together hold what the principal holds alone.",
-];
-const SECRETSV: [&str; 3] = [
-    "Any client together with the principal can rebuild the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's), the samples that it reads about, and the labels.",
-    "Any client together with the auxiliary can rebuild the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's), the samples that it reads about, and the labels.",
-    "Both servers together can rebuild all samples and all models: they hold both shares of everything.",
-];
-/// The principal, the auxiliary.
-const TWO_SERVERS: [&str; 2] = [
-    "The principal alone learns which samples each tested coalition predicts right, and has neither samples nor models.",
-    "The auxiliary alone learns which coalition is tested on which samples and when and, after each test, which samples are predicted right. It has neither samples nor models.",
-];
-const ONE_SERVER: [&str; 2] = [
-    "The principal alone learns how many predictions of each tested coalition are right, owner by owner.",
-    "The auxiliary takes no part.",
-];
 
 fn row(who: &str, samples: Can, models: Can, sentence: &str) -> PartyExposure {
     PartyExposure { who: who.to_owned(), samples, models, sentence: sentence.to_owned() }

@@ -25,7 +25,7 @@ use secsv_federation::{Architecture, FederationSpec, LayerSpec, RoundId};
 use secsv_he::Preset;
 
 use super::{Matmul, Settings};
-use crate::{codec::Writer, decryptors::Protocol};
+use crate::codec::Writer;
 
 const VERSION: &str = "secsv session, format 6";
 
@@ -110,11 +110,6 @@ fn layer(w: &mut Writer, layer: &LayerSpec) {
 
 fn settings(w: &mut Writer, settings: &Settings) {
     let Settings { protocol, preset, matmul, always_skips, whole_rounds } = *settings;
-    let protocol = match protocol {
-        Protocol::SecSv => 0,
-        Protocol::Hesv => 1,
-        Protocol::SecretSv => 2,
-    };
     let preset = match preset {
         Preset::Standard => 0,
         Preset::Compact => 1,
@@ -124,5 +119,9 @@ fn settings(w: &mut Writer, settings: &Settings) {
         Matmul::Reducing => 1,
         Matmul::Squaring => 2,
     };
-    w.u8(protocol).u8(preset).u8(matmul).u8(always_skips.into()).u8(whole_rounds.into());
+    w.u8(protocol.rules().session_byte())
+        .u8(preset)
+        .u8(matmul)
+        .u8(always_skips.into())
+        .u8(whole_rounds.into());
 }

@@ -86,10 +86,8 @@ impl Federation {
         if architecture.classes() > LabelField::MAX_CLASSES {
             return Err(Error::Unsupported { what: "more than 65536 classes" });
         }
-        if settings.protocol == Protocol::Hesv && settings.preset == Preset::Compact {
-            return Err(Error::Unsupported {
-                what: "hesv needs the preset standard: compact has no room for products of two ciphertexts",
-            });
+        if let Some(encryption) = settings.protocol.rules().encryption() {
+            encryption.check_preset(settings.preset)?;
         }
         let clients = spec.clients.len();
         let rounds: BTreeMap<RoundId, Vec<u64>> = spec
@@ -155,7 +153,8 @@ impl Federation {
     pub fn tests_together(&self) -> bool {
         let Settings { protocol, always_skips, .. } = self.settings;
         let steps = &self.program.steps;
-        protocol == Protocol::SecSv && !always_skips && steps.len() == 1 && steps[0].receives.len() == 1
+        let can = protocol.rules().batching().tests_together;
+        can && !always_skips && steps.len() == 1 && steps[0].receives.len() == 1
     }
 
     /// How many rounds may be tested together, if there is memory for them.

@@ -4,7 +4,7 @@ use secsv_federation::skip::SkipMode;
 use secsv_he::Preset;
 
 use super::{Matmul, Settings};
-use crate::decryptors::Protocol;
+use crate::{decryptors::Protocol, rules::Matmuls};
 
 /// A setting that does not go together with the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,25 +28,13 @@ impl Settings {
         skip: SkipMode,
         whole_rounds: bool,
     ) -> Result<Self, SettingsConflict> {
-        let usual = if protocol == Protocol::Hesv { Matmul::Squaring } else { Matmul::Packed };
-        let matmul = matmul.unwrap_or(usual);
+        let rules = protocol.rules();
         let conflict = |setting, expected, found| Err(SettingsConflict { setting, expected, found });
-        match (protocol, matmul, skip) {
-            (Protocol::Hesv, Matmul::Packed, _) => conflict(
-                "matmul",
-                "squaring or reducing with hesv: packing is for half-encrypted products",
-                matmul.name(),
-            ),
-            (Protocol::SecSv, Matmul::Squaring, _) => conflict(
-                "matmul",
-                "packed or reducing with secsv: rotations leave too little room for flooding",
-                matmul.name(),
-            ),
-            (Protocol::Hesv, _, SkipMode::On | SkipMode::Auto) => conflict(
-                "skip",
-                "off with hesv: its server learns counts, not which samples are right",
-                skip.name(),
-            ),
+        let Matmuls { usual, all, expected } = rules.matmuls();
+        let matmul = matmul.unwrap_or(usual);
+        match (all.contains(&matmul), rules.skip_refusal()) {
+            (false, _) => conflict("matmul", expected, matmul.name()),
+            (true, Some(expected)) if skip != SkipMode::Off => conflict("skip", expected, skip.name()),
             _ => Ok(Self { protocol, preset, matmul, always_skips: skip == SkipMode::On, whole_rounds }),
         }
     }

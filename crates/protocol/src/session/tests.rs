@@ -6,6 +6,7 @@ use secsv_federation::{Architecture, ClientId, ClientSpec, FederationSpec, Layer
 use secsv_he::{Preset, linear::BlockShape};
 
 use super::*;
+use crate::decryptors::Protocol;
 
 /// Four clients, one round, one layer of three inputs and two classes.
 pub(crate) fn federation(protocol: Protocol, matmul: Matmul) -> Federation {

@@ -27,7 +27,6 @@ use crate::{
 struct ServerReading<'a> {
     session: &'a Session,
     server: Server,
-    protocol: Protocol,
     announced: Announced,
     /// What this server sent.
     sent: &'a [SeenMessage],
@@ -50,30 +49,33 @@ pub(crate) fn server_view(
     let own = sent.iter().filter(|message| is_masked(message.kind));
     let masked =
         own.filter_map(|own| Some(((own.kind, slot(own.kind, own.content())?), own.content()))).collect();
-    let reading = ServerReading { session, server, protocol, announced: plans, sent, masked };
+    let reading = ServerReading { session, server, announced: plans, sent, masked };
     let mut labels = LabelShares::default();
     let mut arrays = Vec::new();
     for message in received.iter().enumerate() {
-        arrays.extend(reading.read(message, &mut labels)?);
+        arrays.extend(match protocol.rules().encryption() {
+            Some(_) => reading.read(session.field(), message, &mut labels)?,
+            None => reading.read(Ring64, message, &mut labels)?,
+        });
     }
     // The auxiliary too: the principal opens its seeds to it.
     arrays.extend(labels.differences(session, &reading.announced.contexts)?);
     let mut view = View::new(party, received, reading.announced.plans, arrays);
-    if protocol != Protocol::Hesv {
+    if Kind::CommonSeed.is_of(protocol) {
         view.secrets.push("common seed of the servers");
     }
     Ok(view)
 }
 
 impl ServerReading<'_> {
-    fn read(
+    fn read<R: Ring>(
         &self,
+        ring: R,
         (number, message): (usize, &SeenMessage),
         labels: &mut LabelShares,
     ) -> Result<Vec<Opened>, Error> {
         let (session, server, contexts) = (self.session, self.server, &self.announced.contexts);
         let malformed = |why| Error::Malformed { from: message.from, kind: message.kind, why };
-        let (field, is_secret) = (session.field(), self.protocol == Protocol::SecretSv);
         let with_number = (number, message);
         match (message.kind, message.from) {
             (Kind::OwnResult | Kind::OwnResultCounts, PartyId::Client(owner)) => {
@@ -81,24 +83,18 @@ impl ServerReading<'_> {
             }
             (Kind::Count, _) => self.count(with_number).map_err(malformed),
             (Kind::CommonSeed | Kind::MaskSeed, _) => seed(with_number).map_err(malformed),
-            (Kind::DataShare, PartyId::Client(owner)) if is_secret => self.data(Ring64, with_number, owner),
-            (Kind::DataShare, PartyId::Client(owner)) => self.data(field, with_number, owner),
+            (Kind::DataShare, PartyId::Client(owner)) => self.data(ring, with_number, owner),
             (Kind::ModelShare, PartyId::Client(_)) => self.model(with_number).map_err(malformed),
             (Kind::DealtProduct, PartyId::Client(owner)) => self.dealt(with_number, owner).map_err(malformed),
-            (Kind::ActivationShare, _) if is_secret => shared(session, Ring64, server, contexts, with_number),
-            (Kind::ActivationShare, _) => shared(session, field, server, contexts, with_number),
-            (Kind::Triple, _) if is_secret => triple(session, Ring64, server, contexts, with_number),
-            (Kind::Triple, _) => triple(session, field, server, contexts, with_number),
+            (Kind::ActivationShare, _) => shared(session, ring, server, contexts, with_number),
+            (Kind::Triple, _) => triple(session, ring, server, contexts, with_number),
             (Kind::LabelShare | Kind::PredictionShare | Kind::DifferenceShare | Kind::OpenedSeeds, _) => {
                 labels.take(session, server, contexts, with_number)
             }
             (Kind::MaskedFirstLayer, _) => self.masked_first_layer(with_number),
             (Kind::MaskedLayer, _) => self.masked_layer(with_number),
-            (Kind::MaskedFactors, _) if is_secret => {
-                gated_factors(session, Ring64, contexts, with_number, self.own(message))
-            }
             (Kind::MaskedFactors, _) => {
-                gated_factors(session, field, contexts, with_number, self.own(message))
+                gated_factors(session, ring, contexts, with_number, self.own(message))
             }
             _ => Ok(Vec::new()),
         }

@@ -31,11 +31,10 @@ pub fn secure(
     skip: bool,
 ) -> Measurement {
     let whole = Measurement::new(scope.federation(task, repetition), protocol);
-    match protocol {
-        ProtocolName::HESV => {
-            Measurement { skip, share: scope.studied(task), limit: Some(scope.limit), ..whole }
-        }
-        ProtocolName::Nssv | ProtocolName::SECSV | ProtocolName::SECRETSV => Measurement { skip, ..whole },
+    if protocol.lacks_packing() {
+        Measurement { skip, share: scope.studied(task), limit: Some(scope.limit), ..whole }
+    } else {
+        Measurement { skip, ..whole }
     }
 }
 
@@ -266,7 +265,8 @@ impl MeasuredRow<'_> {
     fn error_of_all(&self) -> Option<f64> {
         let Self { study, task, protocol, .. } = *self;
         let of = |repetition| secure(&study.scope, task, repetition, ProtocolName::SECSV, false);
-        (protocol == Protocol::Hesv)
+        ProtocolName::Secure(protocol)
+            .lacks_packing()
             .then(|| study.repeated(of).ok())
             .flatten()
             .map(|found| self.error_of(&found))

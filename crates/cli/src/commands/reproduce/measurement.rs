@@ -2,7 +2,7 @@
 
 use secsv_evaluation::{EvaluationResult, EvaluationSettings};
 use secsv_federation::{RunDirectory, skip::SkipMode};
-use secsv_protocol::{decryptors::Protocol, session::Matmul};
+use secsv_protocol::session::Matmul;
 use secsv_shapley::{EstimatorSettings, Method};
 use secsv_training::ModelKind;
 use serde::{Deserialize, Serialize};
@@ -129,8 +129,8 @@ impl Measurement {
         };
         let per_sample = match self.protocol {
             ProtocolName::Nssv => 1.0,
-            ProtocolName::HESV => 200.0 * layers,
-            ProtocolName::SECSV | ProtocolName::SECRETSV => 10.0 * layers,
+            protocol if protocol.lacks_packing() => 200.0 * layers,
+            ProtocolName::Secure(_) => 10.0 * layers,
         };
         let skipped = if self.skip { 0.4 } else { 1.0 };
         let samples = super::paper::samples(self.task()).unwrap_or(300.0) * self.trained.scale * self.share;
@@ -160,7 +160,7 @@ impl Measurement {
         }
         let mut own_error = None;
         let is_cut = self.share * share < 1.0 || rounds < self.rounds;
-        if is_cut && self.protocol == ProtocolName::HESV {
+        if is_cut && self.protocol.lacks_packing() {
             let exact = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
             own_error = Some(distance(&result, &exact));
         }
@@ -178,14 +178,15 @@ impl Measurement {
         let (Some(limit), Some(protocol)) = (self.limit, self.protocol.secure()) else {
             return Ok(choice);
         };
-        let methods: &[Option<Matmul>] = match protocol {
-            Protocol::Hesv => &[Some(Matmul::Squaring), Some(Matmul::Reducing)],
-            Protocol::SecSv | Protocol::SecretSv => &[None],
+        let matmuls = protocol.rules().matmuls();
+        let methods: Vec<Option<Matmul>> = match matmuls.has_packing() {
+            true => vec![None],
+            false => matmuls.all.iter().copied().map(Some).collect(),
         };
         let plan = |share: f64, rounds: u32| -> anyhow::Result<(f64, Option<Matmul>)> {
             let run = runs.cut(whole, self.share * share, rounds)?;
             let mut fastest = (f64::INFINITY, None);
-            for &matmul in methods {
+            for &matmul in &methods {
                 let settings =
                     EncryptionArgs::with(matmul).settings(protocol, self.skip_mode(), self.method)?;
                 let seconds = planned_seconds(&run, settings)?;

@@ -1,0 +1,161 @@
+//! What sets the protocols apart, as facts: [`Protocol::rules`] chooses, everybody else asks for the fact it needs and never
+//! which protocol it is. A protocol's facts are one file.
+
+mod hesv;
+mod secretsv;
+mod secsv;
+#[cfg(test)]
+mod tests;
+mod two_servers;
+
+use std::sync::Arc;
+
+use secsv_he::{NoiseBound, Parameters, Preset, linear::Layout};
+
+use crate::{
+    Error, PartyId, Program, decryptors::Protocol, disclosure::Line, exposure::Can, message::Kind,
+    session::Matmul,
+};
+
+impl Protocol {
+    /// What holds under this protocol.
+    pub fn rules(self) -> &'static dyn ProtocolRules {
+        match self {
+            Self::SecSv => &secsv::SecSv,
+            Self::Hesv => &hesv::Hesv,
+            Self::SecretSv => &secretsv::SecretSv,
+        }
+    }
+
+    /// The name on the command line, in files and in results.
+    pub fn name(self) -> &'static str {
+        self.rules().name()
+    }
+}
+
+/// What holds under one protocol.
+pub trait ProtocolRules: Sync {
+    /// The name on the command line, in files and in results.
+    fn name(&self) -> &'static str;
+
+    /// The byte in the encoding that a session's fingerprint is the digest of.
+    fn session_byte(&self) -> u8;
+
+    /// Servers that take part.
+    fn servers(&self) -> &'static [PartyId];
+
+    /// Kinds of messages that its sessions have.
+    fn kinds(&self) -> &'static [&'static [Kind]];
+
+    /// Matrix methods.
+    fn matmuls(&self) -> Matmuls;
+
+    /// What SampleSkip must be and why, where servers learn only how many predictions are right.
+    fn skip_refusal(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What is encrypted, if anything is; otherwise numbers are shared modulo 2^64.
+    fn encryption(&self) -> Option<&'static dyn EncryptionRules> {
+        None
+    }
+
+    /// What is computed together.
+    fn batching(&self) -> Batching;
+
+    /// Whether a client deals for each unit; `has_gru` says whether the model has a recurrent unit.
+    fn deals(&self, has_gru: bool) -> bool;
+
+    /// Whether one more client counts the right predictions of a unit.
+    fn has_counting_client(&self) -> bool {
+        false
+    }
+
+    /// What servers, decryptors and counting clients learn.
+    fn disclosures(&self, program: &Program) -> Vec<Line>;
+
+    /// What servers can do with samples and models, and the trust that this asks for.
+    fn exposure(&self) -> ServerExposure;
+
+    /// Whether there is a second server.
+    fn has_auxiliary(&self) -> bool {
+        self.servers().contains(&PartyId::Auxiliary)
+    }
+
+    /// Whether servers learn which predictions are right, not only how many: SampleSkip needs that.
+    fn learns_each_prediction(&self) -> bool {
+        self.skip_refusal().is_none()
+    }
+}
+
+/// What holds of a protocol's encryption.
+pub trait EncryptionRules: Sync {
+    /// Refuses presets that have no room for its products.
+    fn check_preset(&self, _: Preset) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The scheme's parameters.
+    fn parameters(&self, preset: Preset) -> Result<Arc<Parameters>, Error>;
+
+    /// A bound on the noise of one layer's outputs, if the layer can be computed.
+    fn noise(&self, layout: &Layout) -> Result<NoiseBound, Error>;
+}
+
+/// Matrix methods of a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Matmuls {
+    /// The one that is taken where none is named.
+    pub usual: Matmul,
+    /// All of them.
+    pub all: &'static [Matmul],
+    /// All of them in words, and why no others.
+    pub expected: &'static str,
+}
+
+impl Matmuls {
+    /// Whether coefficient packing is among them, by far the fastest.
+    pub fn has_packing(&self) -> bool {
+        self.all.contains(&Matmul::Packed)
+    }
+}
+
+/// What a protocol computes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// Whether samples of several owners may share a batch.
+    pub mixes_owners: bool,
+    /// Whether several models can be tested together.
+    pub tests_together: bool,
+    /// Whether samples that SampleSkip leaves are gathered in fewer batches.
+    pub gathers: bool,
+}
+
+/// What servers can do under a protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerExposure {
+    /// The principal alone, the auxiliary alone: what they learn, in a sentence. They can do nothing.
+    pub alone: [&'static str; 2],
+    /// A client with the principal, a client with the auxiliary, both servers: what they can do with samples and models.
+    pub together: [(Can, Can); 3],
+    /// The same in a sentence each.
+    pub said: [&'static str; 3],
+    /// What collusion opens: the ladder of trust.
+    pub trust: &'static str,
+    /// Who could see models and test cases, for readers of a report.
+    pub brief: &'static str,
+}
+
+/// Kinds that every protocol has.
+const COMMON_KINDS: &[Kind] = &[
+    Kind::ClientHello,
+    Kind::Session,
+    Kind::SealedClientKeys,
+    Kind::RoundStart,
+    Kind::Test,
+    Kind::OwnTest,
+    Kind::Values,
+];
+
+/// Kinds of protocols that encrypt models.
+const ENCRYPTED_MODEL_KINDS: &[Kind] = &[Kind::Model, Kind::Reply, Kind::PublicKey];
