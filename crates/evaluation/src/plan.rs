@@ -21,7 +21,7 @@ use crate::{
 /// The plan of an exact evaluation.
 pub struct Plan {
     /// What the parties will agree on.
-    pub session: Session,
+    pub session: Arc<Session>,
     /// What each client brings.
     pub inputs: Vec<ClientInput>,
     /// Models that will be tested.

@@ -104,7 +104,7 @@ pub(crate) fn messages(accounts: &ByKind) -> Vec<KindTraffic> {
 }
 
 pub(crate) fn parameters(session: &Session) -> Option<EncryptionParameters> {
-    let parameters = &session.encryption.as_ref()?.parameters;
+    let parameters = &session.encryption()?.parameters;
     Some(EncryptionParameters {
         preset: session.federation.settings.preset.name().to_owned(),
         degree: parameters.degree(),
@@ -125,7 +125,7 @@ pub(crate) fn security(
     let lines = disclosures(settings.protocol, session.program(), skips);
     // What cannot be planned is refused long before; a result without rows would say so.
     let exposure = Exposure::new(&session.federation).map(|exposure| exposure.with(planner));
-    let floodings = session.encryption.as_ref().map(|encryption| &encryption.floodings);
+    let floodings = session.encryption().map(|encryption| &encryption.floodings);
     SecurityResult {
         trust: settings.protocol.rules().exposure().trust.to_owned(),
         disclosures: lines
@@ -139,7 +139,7 @@ pub(crate) fn security(
         exposure: exposure.map(|exposure| exposure_result(&exposure, spec)).unwrap_or_default(),
         statistical_bits_per_reply: floodings.and_then(|all| all.iter().map(|f| f.statistical_bits()).min()),
         replies,
-        statistical_claim: settings.preset == Preset::Standard && session.encryption.is_some(),
+        statistical_claim: settings.preset == Preset::Standard && session.encryption().is_some(),
     }
 }
 

@@ -61,7 +61,7 @@ pub fn session(
     federation: &Arc<Federation>,
     inputs: &[ClientInput],
     costs: Option<&UnitCosts>,
-) -> Result<Session, Error> {
+) -> Result<Arc<Session>, Error> {
     let public_key = EnvelopeKeys::derive(&Seed::from_bytes([0; 32])).public();
     let hello = |input: &ClientInput| {
         let own: Vec<&Weights> = input.local.values().collect();
@@ -70,7 +70,7 @@ pub fn session(
         ClientHello { samples: input.test_set.len() as u64, ranges, public_key: public_key.clone() }
     };
     let hellos: Vec<ClientHello> = inputs.iter().map(hello).collect();
-    Ok(Session::propose(federation, federation.leader(), &hellos, costs)?.0)
+    Ok(Arc::new(Session::propose(federation, federation.leader(), &hellos, costs)?.0))
 }
 
 /// What these tests will cost if all are asked for at once, in this order, and rounds are closed after their last one.

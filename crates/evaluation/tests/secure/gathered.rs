@@ -51,7 +51,7 @@ fn of_many_batches(shape: &Shape, seed: u64) -> (Recipe, Fixture) {
     });
     let is_enough = |(_, fixture): &(Recipe, Fixture)| {
         let session = fixture.session(compact(Protocol::SecSv)).unwrap();
-        let layout = &session.encryption.as_ref().unwrap().layouts[0];
+        let layout = &session.encryption().unwrap().layouts[0];
         let batches = |size: usize| layout.batches(size * session.program().operators[0].positions);
         session.groups.iter().all(|group| batches(group.size) >= 4)
     };

@@ -86,7 +86,7 @@ impl Rates {
     fn measure_once(plan: &Plan, reading: f64, threads: usize) -> Result<Self> {
         let session = &plan.session;
         let (mut encrypted, mut layers) = (None, Vec::new());
-        if let Some(encryption) = &session.encryption {
+        if let Some(encryption) = session.encryption() {
             encrypted = Some(Encrypted::measure(&encryption.parameters, &encryption.layouts[0])?);
             let key = SecretKey::generate(&encryption.parameters, &mut rng(1));
             for (layout, work) in encryption.layouts.iter().zip(&plan.at_most.work.layers) {

@@ -24,10 +24,10 @@ impl Scheduler<HesvPrincipal> {
         let Some(unit) = self.units.get_mut(&id) else { return effects };
         let EncryptedComparison::Labels { truth, predicted } = &mut unit.labels else { return effects };
         let Some(counter) = context.plan.counter else { return effects };
-        if truth.is_none() {
+        if truth.is_none() || predicted.is_none() {
             return effects;
         }
-        let Some((predicted, truth)) = predicted.take().zip(truth.take()) else { return effects };
+        let (Some(predicted), Some(truth)) = (predicted.take(), truth.take()) else { return effects };
         unit.labels = EncryptedComparison::Count;
         let session = self.engine.session.clone();
         let address = StepAddress::new(id, session.program().steps.len() - 1);
