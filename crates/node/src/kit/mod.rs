@@ -22,6 +22,8 @@ mod request;
 mod session_spec;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod vectors;
 
 use std::{
     path::{Path, PathBuf},

@@ -33,7 +33,7 @@ const REQUEST_TAG: &str = "CERTIFICATE REQUEST";
 /// A request as it lies in its file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RequestFile {
+pub(super) struct RequestFile {
     format: u32,
     id: ClientId,
     envelope_key: Fingerprint,
