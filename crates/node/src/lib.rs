@@ -29,7 +29,7 @@ pub mod record;
 pub mod status;
 pub mod transport;
 #[cfg(test)]
-mod vectors;
+mod vector_tests;
 pub mod verify;
 
 pub use error::Error;

@@ -15,7 +15,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod vectors;
+mod vector_tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

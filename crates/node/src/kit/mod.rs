@@ -23,7 +23,7 @@ mod session_spec;
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(test)]
-mod vectors;
+mod vector_tests;
 
 use std::{
     path::{Path, PathBuf},

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     fingerprint::to_hex,
-    vectors::{folder, frozen, is_blessing, refusal},
+    vector_tests::{folder, frozen, is_blessing, refusal},
 };
 
 const FILES: [&str; 6] = [PRIVATE_KEY, ENVELOPE_KEY, CERTIFICATE, AUTHORITY, FEDERATION, SIGNATURE];

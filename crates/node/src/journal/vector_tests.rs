@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     fingerprint::{from_hex, to_hex},
-    vectors::{folder, frozen, refusal},
+    vector_tests::{folder, frozen, refusal},
 };
 
 /// The program's version, which a journal is bound to and a release changes.
