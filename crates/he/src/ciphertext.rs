@@ -16,13 +16,23 @@ impl Ciphertext {
 
     /// Adds another ciphertext: the plaintexts add up.
     pub fn add_assign(&mut self, limbs: &[Limb], other: &Self) -> Result<(), HeError> {
+        self.combine(limbs, other, |limb, a, b| limb.modulus().add(a, b))
+    }
+
+    /// Combines each word with the same one of another.
+    pub(crate) fn combine(
+        &mut self,
+        limbs: &[Limb],
+        other: &Self,
+        with: impl Fn(&Limb, u64, u64) -> u64,
+    ) -> Result<(), HeError> {
         if (self.limbs(), self.degree()) != (other.limbs(), other.degree()) || limbs.len() != self.limbs() {
             return Err(HeError::Mixed { what: "ciphertext" });
         }
         for part in 0..2 {
             for (l, limb) in limbs.iter().enumerate() {
                 for (a, &b) in self.limb_mut(part, l).iter_mut().zip(other.limb(part, l)) {
-                    *a = limb.modulus().add(*a, b);
+                    *a = with(limb, *a, b);
                 }
             }
         }
