@@ -43,11 +43,7 @@ impl Ciphertext {
     /// 2^32.
     pub fn weighted_sum(limbs: &[Limb], terms: &[(u32, &Self)]) -> Result<Self, HeError> {
         check_weights(terms.iter().map(|t| t.0))?;
-        let degree = terms.first().map(|t| t.1.degree()).ok_or(HeError::Count {
-            what: "summands",
-            expected: 1,
-            found: 0,
-        })?;
+        let degree = terms.first().map(|t| t.1.degree()).ok_or(HeError::count("summands", 1, 0))?;
         if terms.iter().any(|t| (t.1.limbs(), t.1.degree()) != (limbs.len(), degree)) {
             return Err(HeError::Mixed { what: "ciphertext" });
         }
@@ -68,8 +64,7 @@ impl Ciphertext {
 pub(crate) fn check_weights(weights: impl Iterator<Item = u32>) -> Result<(), HeError> {
     let total: u64 = weights.map(u64::from).sum();
     if total > u64::from(u32::MAX) {
-        let (expected, found) = (u32::MAX as usize, total as usize);
-        return Err(HeError::Count { what: "sum of weights", expected, found });
+        return Err(HeError::count("sum of weights", u32::MAX as usize, total as usize));
     }
     Ok(())
 }
