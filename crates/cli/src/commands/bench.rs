@@ -203,11 +203,7 @@ impl Bench {
         };
         let predicted = predict(layout, task, PlannedWork::Products, &self.costs).operations;
         if predicted != counted {
-            return Err(HeError::Count {
-                what: "predicted transforms",
-                expected: counted.ntt as usize,
-                found: predicted.ntt as usize,
-            });
+            return Err(HeError::count("predicted transforms", counted.ntt as usize, predicted.ntt as usize));
         }
         let once = move || drop(std::hint::black_box(once(&mut Operations::default())));
         Ok(Contender::new(layout, "half", counted, once))

@@ -58,20 +58,18 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     let Some(protocol) = args.protocol.secure() else {
         let (setting, expected) =
             ("--protocol", "a secure one: parties have nothing to keep from each other in nssv");
-        return Err(BadInput { setting, expected, found: "nssv".to_owned() }.into());
+        return Err(BadInput::new(setting, expected, "nssv").into());
     };
     if args.federation.file_name().is_none_or(|name| name != "federation.toml") {
         let found = args.federation.display().to_string();
-        return Err(
-            BadInput { setting: "FEDERATION", expected: "a file named federation.toml", found }.into()
-        );
+        return Err(BadInput::new("FEDERATION", "a file named federation.toml", found).into());
     }
     if !args.servers_did_not_aggregate {
-        anyhow::bail!(BadInput {
-            setting: "--servers-did-not-aggregate",
-            expected: "this assurance",
-            found: format!("none. {NO_AGGREGATOR}"),
-        });
+        anyhow::bail!(BadInput::new(
+            "--servers-did-not-aggregate",
+            "this assurance",
+            format!("none. {NO_AGGREGATOR}")
+        ));
     }
     let evaluation = args.valuation.settings();
     evaluation.estimator.check().map_err(secsv_evaluation::Error::from)?;
