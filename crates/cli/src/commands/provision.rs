@@ -1,11 +1,12 @@
 //! `secsv provision`: kits for all parties of a federation.
 
-use std::{path::PathBuf, time::SystemTime};
+use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
 use clap::Args;
 use secsv_federation::RunDirectory;
 use secsv_node::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
 use secsv_protocol::exposure::NO_AGGREGATOR;
+use serde_json::json;
 
 use super::{
     protocols::{EncryptionArgs, check_estimator},
@@ -86,22 +87,11 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
         Some(requests) => provision.sign(&Request::read_all(requests)?, requests, &args.out)?,
         None => provision.generate_keys(&args.out)?,
     };
-    match format {
-        Format::Text => {
-            made.kits.iter().for_each(|(_, path)| println!("{}", path.display()));
-            println!("federation {}", made.digest);
-            print!("{}", made.exposure);
-        }
-        Format::Json => {
-            let kits: serde_json::Map<_, _> =
-                made.kits.iter().map(|(id, path)| (id.to_string(), serde_json::json!(path))).collect();
-            println!(
-                "{}",
-                serde_json::json!({
-                    "kits": kits, "federation": made.digest, "exposure": made.exposure
-                })
-            );
-        }
-    }
-    Ok(())
+    let kits: BTreeMap<_, _> = made.kits.iter().map(|(id, path)| (id.as_str(), path)).collect();
+    let document = json!({ "kits": kits, "federation": made.digest, "exposure": made.exposure });
+    format.show(&document, || {
+        made.kits.iter().for_each(|(_, path)| println!("{}", path.display()));
+        println!("federation {}", made.digest);
+        print!("{}", made.exposure);
+    })
 }
