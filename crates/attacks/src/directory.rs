@@ -167,7 +167,7 @@ impl Directory {
         let index: ArrayListings = json(&directory.join("index.json"))?;
         for entry in index.arrays.iter().filter(|entry| entry.file == DATA_SHARES && entry.what == "share") {
             let file = directory.join(DATA_SHARES);
-            let (_, numbers) = integers(&mut open(&file)?, &entry.array, &file)?;
+            let (_, numbers) = array(&mut open(&file)?, &entry.array, &file, integers)?;
             found.extend(entry.owner.as_ref().and_then(|id| self.position(id)).map(|owner| (owner, numbers)));
         }
         Ok(found)
@@ -229,7 +229,7 @@ impl Directory {
                 Some(archive) => archive,
                 none => none.insert(open(&file)?),
             };
-            let (_, numbers) = integers(archive, &entry.array, &file)?;
+            let (_, numbers) = array(archive, &entry.array, &file, integers)?;
             found.extend(self.entry(entry, numbers));
         }
         Ok(found)
@@ -263,8 +263,8 @@ impl ClientKnowledge {
         let mut archive = open(file)?;
         let names: Vec<String> =
             archive.file_names().filter_map(|name| name.ok().map(|name| name.to_string())).collect();
-        let (shape, features) = singles(&mut archive, "x", file)?;
-        let (_, labels) = integers(&mut archive, "y", file)?;
+        let (shape, features) = array(&mut archive, "x", file, |array| array.into_vec())?;
+        let (_, labels) = array(&mut archive, "y", file, integers)?;
         let wrong = |what, error: secsv_federation::Defect| DirectoryError::Unexpected {
             file: file.to_owned(),
             what,
@@ -282,7 +282,7 @@ impl ClientKnowledge {
             let Some(round) = round.strip_prefix("round-").and_then(|round| round.parse().ok()) else {
                 continue;
             };
-            let (shape, values) = singles(&mut archive, name, file)?;
+            let (shape, values) = array(&mut archive, name, file, |array| array.into_vec())?;
             let values = Tensor::new(shape, values).map_err(|e| wrong("a model", e))?;
             let model: &mut Weights =
                 models[usize::from(kind == "global")].entry(RoundId(round)).or_insert_with(Weights::new);
@@ -295,50 +295,40 @@ impl ClientKnowledge {
 
 type ArrayArchive = ZipArchive<BufReader<File>>;
 
+/// The error that a file cannot be read.
+fn unreadable<E: Into<io::Error>>(file: &Path) -> impl Fn(E) -> DirectoryError + '_ {
+    |source| DirectoryError::Reading { file: file.to_owned(), source: source.into() }
+}
+
 fn open(file: &Path) -> Result<ArrayArchive, DirectoryError> {
-    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
-    ZipArchive::new(BufReader::new(File::open(file).map_err(reading)?)).map_err(|e| reading(e.into()))
+    let opened = File::open(file).map_err(unreadable(file))?;
+    ZipArchive::new(BufReader::new(opened)).map_err(unreadable(file))
 }
 
 fn json<T: DeserializeOwned>(file: &Path) -> Result<T, DirectoryError> {
-    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
-    let text = fs::read_to_string(file).map_err(reading)?;
-    serde_json::from_str(&text).map_err(|error| reading(error.into()))
+    let text = fs::read_to_string(file).map_err(unreadable(file))?;
+    serde_json::from_str(&text).map_err(unreadable(file))
 }
 
-fn bytes(archive: &mut ArrayArchive, name: &str, file: &Path) -> Result<Vec<u8>, DirectoryError> {
-    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
-    let mut entry = archive.by_name(&format!("{name}.npy")).map_err(|e| reading(e.into()))?;
-    let mut bytes = Vec::new();
-    entry.read_to_end(&mut bytes).map_err(reading)?;
-    Ok(bytes)
-}
-
-fn singles(
+/// An array's shape, and its elements as `read` takes them.
+fn array<T>(
     archive: &mut ArrayArchive,
     name: &str,
     file: &Path,
-) -> Result<(Vec<usize>, Vec<f32>), DirectoryError> {
-    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
-    let bytes = bytes(archive, name, file)?;
-    let array = NpyFile::new(bytes.as_slice()).map_err(reading)?;
+    read: impl FnOnce(NpyFile<&[u8]>) -> io::Result<Vec<T>>,
+) -> Result<(Vec<usize>, Vec<T>), DirectoryError> {
+    let mut bytes = Vec::new();
+    let mut entry = archive.by_name(&format!("{name}.npy")).map_err(unreadable(file))?;
+    entry.read_to_end(&mut bytes).map_err(unreadable(file))?;
+    let array = NpyFile::new(bytes.as_slice()).map_err(unreadable(file))?;
     let shape = array.shape().iter().map(|&d| d as usize).collect();
-    Ok((shape, array.into_vec().map_err(reading)?))
+    Ok((shape, read(array).map_err(unreadable(file))?))
 }
 
 /// Integers, or elements of Z_2^64 as those of smallest magnitude.
-fn integers(
-    archive: &mut ArrayArchive,
-    name: &str,
-    file: &Path,
-) -> Result<(Vec<usize>, Vec<i64>), DirectoryError> {
-    let reading = |source| DirectoryError::Reading { file: file.to_owned(), source };
-    let bytes = bytes(archive, name, file)?;
-    let array = NpyFile::new(bytes.as_slice()).map_err(reading)?;
-    let shape = array.shape().iter().map(|&d| d as usize).collect();
-    let numbers = match array.try_data::<i64>() {
-        Ok(signed) => signed.collect::<io::Result<Vec<i64>>>(),
+fn integers(array: NpyFile<&[u8]>) -> io::Result<Vec<i64>> {
+    match array.try_data::<i64>() {
+        Ok(signed) => signed.collect(),
         Err(array) => array.into_vec::<u64>().map(|all| all.into_iter().map(u64::cast_signed).collect()),
-    };
-    Ok((shape, numbers.map_err(reading)?))
+    }
 }

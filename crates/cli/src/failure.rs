@@ -16,6 +16,13 @@ pub struct BadInput {
     pub found: String,
 }
 
+impl BadInput {
+    /// The error that a setting is not what is expected.
+    pub fn new(setting: &'static str, expected: &'static str, found: impl Into<String>) -> Self {
+        Self { setting, expected, found: found.into() }
+    }
+}
+
 impl From<SettingsConflict> for BadInput {
     fn from(SettingsConflict { setting, expected, found }: SettingsConflict) -> Self {
         let setting = if setting == "skip" { "--skip" } else { "--matmul" };

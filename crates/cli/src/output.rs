@@ -15,6 +15,17 @@ pub enum Format {
     Json,
 }
 
+impl Format {
+    /// Prints a result: as one line of JSON, or as `print` does.
+    pub fn show(self, result: &impl Serialize, print: impl FnOnce()) -> anyhow::Result<()> {
+        match self {
+            Self::Json => println!("{}", serde_json::to_string(result)?),
+            Self::Text => print(),
+        }
+        Ok(())
+    }
+}
+
 /// Progress on standard error: a bar on a terminal, JSON lines otherwise.
 pub struct ProgressReport {
     bar: Option<ProgressBar>,

@@ -18,7 +18,7 @@ pub fn check(setting: &'static str, file: &Path) -> Result<(), BadInput> {
         return Ok(());
     };
     let found = format!("{found}: {}", file.display());
-    Err(BadInput { setting, expected: "a file in an existing directory", found })
+    Err(BadInput::new(setting, "a file in an existing directory", found))
 }
 
 fn parent(file: &Path) -> &Path {

@@ -5,53 +5,19 @@
 use std::{collections::VecDeque, env, error::Error, sync::Arc};
 
 use rand::{TryRngCore as _, rngs::OsRng};
-use secsv_evaluation::client_inputs;
+use secsv_evaluation::{client_inputs, executor::settle};
 use secsv_federation::{Coalition, RoundId, RunDirectory, SampleSet};
 use secsv_protocol::{
     Auxiliary, Client, PartyId, Preset, Principal, Seed, TestRequest,
     decryptors::Protocol,
-    role::{Effects, Incoming, Meter, Outgoing, Phase, Probe, Role},
+    role::{Incoming, Outgoing, Role},
     session::{Federation, Matmul, Settings, typical_costs},
 };
 
-type Mail = VecDeque<(PartyId, Outgoing)>;
-
-struct Silent;
-
-impl Probe for Silent {
-    fn enter(&mut self, _: Phase) {}
-}
-
-/// Runs the jobs of a role and posts what it sends.
-fn settle<R: Role>(
-    from: PartyId,
-    role: &mut R,
-    effects: Effects<R>,
-    mail: &mut Mail,
-) -> Result<(), Box<dyn Error>> {
-    mail.extend(effects.outbox.into_iter().map(|message| (from, message)));
-    for job in effects.jobs {
-        let found = job(&mut Meter::new(&mut Silent))?;
-        let effects = found(role)?;
-        settle(from, role, effects, mail)?;
-    }
-    Ok(())
-}
-
-fn take<R: Role>(
-    id: PartyId,
-    role: &mut R,
-    message: Incoming,
-    mail: &mut Mail,
-) -> Result<(), Box<dyn Error>> {
+/// Has a role take a message; returns what it sends.
+fn take<R: Role>(role: &mut R, message: Incoming) -> Result<Vec<Outgoing>, secsv_protocol::Error> {
     let effects = role.handle(message)?;
-    settle(id, role, effects, mail)
-}
-
-fn fresh_seed() -> Result<Seed, Box<dyn Error>> {
-    let mut bytes = [0; 32];
-    OsRng.try_fill_bytes(&mut bytes)?;
-    Ok(Seed::from_bytes(bytes))
+    settle(role, effects)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -64,28 +30,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     let inputs = client_inputs(&run)?;
     let samples = inputs.iter().map(|input| input.test_set.len()).sum();
 
-    let (mut mail, mut sent) = (Mail::new(), 0);
-    let mut principal = Principal::new(federation.clone(), Some(typical_costs(preset)), fresh_seed()?);
-    let mut auxiliary = Auxiliary::new(federation.clone(), fresh_seed()?);
-    let mut clients = Vec::new();
+    let fresh_seed = || Seed::random(&mut OsRng.unwrap_err());
+    let mut principal = Principal::new(federation.clone(), Some(typical_costs(preset)), fresh_seed());
+    let mut auxiliary = Auxiliary::new(federation.clone(), fresh_seed());
+    let (mut clients, mut mail, mut sent) = (Vec::new(), VecDeque::new(), 0);
+    let from = |party: PartyId| move |message: Outgoing| (party, message);
     for (position, input) in inputs.into_iter().enumerate() {
-        let mut client = Client::new(federation.clone(), position, input, fresh_seed()?);
+        let mut client = Client::new(federation.clone(), position, input, fresh_seed());
         let effects = client.start();
-        settle(PartyId::Client(position), &mut client, effects, &mut mail)?;
+        mail.extend(settle(&mut client, effects)?.into_iter().map(from(PartyId::Client(position))));
         clients.push(client);
     }
     // The model of the first two clients in the first round, on the samples of all.
     let request = TestRequest::new(RoundId(1), Coalition::first(2), SampleSet::all(samples));
     let (_, effects) = principal.request(request)?;
-    settle(PartyId::Principal, &mut principal, effects, &mut mail)?;
-    while let Some((from, Outgoing { to, kind, content })) = mail.pop_front() {
-        let message = Incoming::new(from, kind, content.to_vec());
+    mail.extend(settle(&mut principal, effects)?.into_iter().map(from(PartyId::Principal)));
+    while let Some((sender, Outgoing { to, kind, content })) = mail.pop_front() {
+        let message = Incoming::new(sender, kind, content.to_vec());
         sent += 1;
-        match to {
-            PartyId::Principal => take(to, &mut principal, message, &mut mail)?,
-            PartyId::Auxiliary => take(to, &mut auxiliary, message, &mut mail)?,
-            PartyId::Client(position) => take(to, &mut clients[position], message, &mut mail)?,
-        }
+        let outbox = match to {
+            PartyId::Principal => take(&mut principal, message)?,
+            PartyId::Auxiliary => take(&mut auxiliary, message)?,
+            PartyId::Client(position) => take(&mut clients[position], message)?,
+        };
+        mail.extend(outbox.into_iter().map(from(to)));
     }
     for (_, results) in principal.take_results() {
         println!("{} of {samples} samples right, after {sent} messages", results[0].correct);

@@ -13,7 +13,7 @@ use std::{
 use secsv_protocol::{
     Assignment, Auxiliary, Client, Error as RoleError, Operations, PartyId, Principal, Scope, TestResult,
     message::Kind,
-    role::{Continuation, Job, Meter, Phase, Probe, Role},
+    role::{Continuation, Effects, Job, Meter, Outgoing, Phase, Probe, Role},
 };
 
 pub use signal::Signal;
@@ -92,6 +92,17 @@ impl HostedRole for Auxiliary {
 }
 
 impl HostedRole for Client {}
+
+/// Runs the jobs of a role on this thread, and those that follow from them; returns what it sends. For whoever brings no threads.
+pub fn settle<R: Role>(role: &mut R, effects: Effects<R>) -> Result<Vec<Outgoing>, RoleError> {
+    let mut outbox = effects.outbox;
+    for job in effects.jobs {
+        let found = job(&mut Meter::new(&mut Stopwatch::default()))?;
+        let effects = found(role)?;
+        outbox.extend(settle(role, effects)?);
+    }
+    Ok(outbox)
+}
 
 /// A role and its host's state.
 pub struct RunningRole<R, S> {

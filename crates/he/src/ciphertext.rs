@@ -16,13 +16,23 @@ impl Ciphertext {
 
     /// Adds another ciphertext: the plaintexts add up.
     pub fn add_assign(&mut self, limbs: &[Limb], other: &Self) -> Result<(), HeError> {
+        self.combine(limbs, other, |limb, a, b| limb.modulus().add(a, b))
+    }
+
+    /// Combines each word with the same one of another.
+    pub(crate) fn combine(
+        &mut self,
+        limbs: &[Limb],
+        other: &Self,
+        with: impl Fn(&Limb, u64, u64) -> u64,
+    ) -> Result<(), HeError> {
         if (self.limbs(), self.degree()) != (other.limbs(), other.degree()) || limbs.len() != self.limbs() {
             return Err(HeError::Mixed { what: "ciphertext" });
         }
         for part in 0..2 {
             for (l, limb) in limbs.iter().enumerate() {
                 for (a, &b) in self.limb_mut(part, l).iter_mut().zip(other.limb(part, l)) {
-                    *a = limb.modulus().add(*a, b);
+                    *a = with(limb, *a, b);
                 }
             }
         }
@@ -33,11 +43,7 @@ impl Ciphertext {
     /// 2^32.
     pub fn weighted_sum(limbs: &[Limb], terms: &[(u32, &Self)]) -> Result<Self, HeError> {
         check_weights(terms.iter().map(|t| t.0))?;
-        let degree = terms.first().map(|t| t.1.degree()).ok_or(HeError::Count {
-            what: "summands",
-            expected: 1,
-            found: 0,
-        })?;
+        let degree = terms.first().map(|t| t.1.degree()).ok_or(HeError::count("summands", 1, 0))?;
         if terms.iter().any(|t| (t.1.limbs(), t.1.degree()) != (limbs.len(), degree)) {
             return Err(HeError::Mixed { what: "ciphertext" });
         }
@@ -58,8 +64,7 @@ impl Ciphertext {
 pub(crate) fn check_weights(weights: impl Iterator<Item = u32>) -> Result<(), HeError> {
     let total: u64 = weights.map(u64::from).sum();
     if total > u64::from(u32::MAX) {
-        let (expected, found) = (u32::MAX as usize, total as usize);
-        return Err(HeError::Count { what: "sum of weights", expected, found });
+        return Err(HeError::count("sum of weights", u32::MAX as usize, total as usize));
     }
     Ok(())
 }

@@ -78,11 +78,7 @@ impl SecretKey {
     ) -> Result<Secret<Vec<u64>>, HeError> {
         let (degree, limb) = (self.parameters.degree(), &self.parameters.limbs()[0]);
         if reply.c0.len() != positions.len() || positions.last().is_some_and(|&k| k as usize >= degree) {
-            return Err(HeError::Count {
-                what: "coefficients of a reply",
-                expected: positions.len(),
-                found: reply.c0.len(),
-            });
+            return Err(HeError::count("coefficients of a reply", positions.len(), reply.c0.len()));
         }
         let (mut c1, mut product) = (reply.c1.clone(), Secret::new(vec![0; degree]));
         limb.forward(&mut c1);

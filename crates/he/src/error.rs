@@ -133,6 +133,13 @@ pub enum HeError {
     Algebra(#[from] AlgebraError),
 }
 
+impl HeError {
+    /// The error that there are more or fewer of something than expected.
+    pub fn count(what: &'static str, expected: usize, found: usize) -> Self {
+        Self::Count { what, expected, found }
+    }
+}
+
 /// Why bytes were refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

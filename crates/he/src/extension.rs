@@ -152,11 +152,7 @@ fn extend_basis(base: &[u64], degree: usize) -> Result<Vec<u64>, HeError> {
         }
         candidate -= step;
         if candidate < (1 << 54) - (1 << 22) {
-            return Err(HeError::Count {
-                what: "primes to extend by",
-                expected: 4,
-                found: extended.len() - base.len(),
-            });
+            return Err(HeError::count("primes to extend by", 4, extended.len() - base.len()));
         }
     }
     Ok(extended)

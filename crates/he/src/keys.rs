@@ -304,8 +304,7 @@ fn rotate_points(parameters: &Parameters, step: usize, points: &[u64]) -> Vec<u6
 /// Field elements, padded with zeros to a whole polynomial.
 pub(crate) fn padded(parameters: &Parameters, elements: &[u64]) -> Result<Secret<Vec<u64>>, HeError> {
     if elements.len() > parameters.degree() {
-        let (expected, found) = (parameters.degree(), elements.len());
-        return Err(HeError::Count { what: "elements of a plaintext", expected, found });
+        return Err(HeError::count("elements of a plaintext", parameters.degree(), elements.len()));
     }
     let modulus = parameters.field().modulus();
     if let Some(index) = elements.iter().position(|&x| x >= modulus) {

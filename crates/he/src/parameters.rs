@@ -107,11 +107,7 @@ impl Parameters {
     /// Everything but the security check.
     pub(crate) fn unrated(degree: usize, moduli: &[u64], field: Field) -> Result<Arc<Self>, HeError> {
         if !(2..=4).contains(&moduli.len()) {
-            return Err(HeError::Count {
-                what: "limbs (2 to 4 supported)",
-                expected: 3,
-                found: moduli.len(),
-            });
+            return Err(HeError::count("limbs (2 to 4 supported)", 3, moduli.len()));
         }
         let p = field.modulus();
         if let Some(limb) = (1..moduli.len()).find(|&i| moduli[..i].contains(&moduli[i])) {

@@ -95,8 +95,7 @@ impl PublicKey {
             return Err(HeError::Mixed { what: "flooding" });
         }
         if planned.len() != parameters.degree() {
-            let (expected, found) = (parameters.degree(), planned.len());
-            return Err(HeError::Count { what: "positions of a reply", expected, found });
+            return Err(HeError::count("positions of a reply", parameters.degree(), planned.len()));
         }
         let mut prg = Prg::new(&Seed::random(rng));
         let positions = carried(packing, planned);

@@ -45,17 +45,7 @@ impl EncryptedSlots {
 impl Ciphertext {
     /// Subtracts another ciphertext: the plaintexts subtract.
     pub fn sub_assign(&mut self, limbs: &[Limb], other: &Self) -> Result<(), HeError> {
-        if (self.limbs(), self.degree()) != (other.limbs(), other.degree()) || limbs.len() != self.limbs() {
-            return Err(HeError::Mixed { what: "ciphertext" });
-        }
-        for part in 0..2 {
-            for (l, limb) in limbs.iter().enumerate() {
-                for (a, &b) in self.limb_mut(part, l).iter_mut().zip(other.limb(part, l)) {
-                    *a = limb.modulus().sub(*a, b);
-                }
-            }
-        }
-        Ok(())
+        self.combine(limbs, other, |limb, a, b| limb.modulus().sub(a, b))
     }
 
     /// Multiplies each slot with an element of a clear vector; slots past its end become zero.

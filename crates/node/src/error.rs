@@ -60,6 +60,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn data(field: &'static str, expected: &str, found: impl Into<String>) -> Self {
+        Self::Data { field, expected: expected.to_owned(), found: found.into() }
+    }
+
     /// Whether the input is at fault, not the machine or this program.
     pub fn is_bad_input(&self) -> bool {
         match self {

@@ -28,7 +28,8 @@ pub mod process;
 pub mod record;
 pub mod status;
 pub mod transport;
-
+#[cfg(test)]
+mod vector_tests;
 pub mod verify;
 
 pub use error::Error;

@@ -38,14 +38,6 @@ impl<P: FixedPlan> SamplingPlan for AskOnce<P> {
         all_or_budget(self.plan.method(), self.plan.wanted(), known).map(Some)
     }
 
-    fn settle(&mut self, _table: &UtilityTable) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn worst_error(&self, _table: &UtilityTable) -> Option<f64> {
-        None
-    }
-
     fn has_values(&self) -> bool {
         false
     }

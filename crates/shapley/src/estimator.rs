@@ -4,7 +4,11 @@ use std::{collections::HashSet, time::Duration};
 
 use secsv_federation::Coalition;
 
-use crate::{ClientValues, Error, UtilityTable, utility::MAX_EXACT_CLIENTS, values::Estimate};
+use crate::{
+    ClientValues, Error, UtilityTable,
+    utility::{MAX_EXACT_CLIENTS, everybody},
+    values::Estimate,
+};
 
 /// A method at work on one game. It never learns how a utility was computed.
 ///
@@ -68,6 +72,22 @@ impl KnownUtilities<'_> {
         fresh.dedup();
         fresh.len()
     }
+
+    /// Nobody and everybody, as long as they are not asked for; an error if `method`, which needs `needed` tests, has no room for
+    /// them.
+    pub(crate) fn ends_first(
+        &self,
+        clients: usize,
+        method: &'static str,
+        needed: impl FnOnce(usize) -> usize,
+    ) -> Result<Option<Vec<u128>>, Error> {
+        let ends = vec![0, everybody(clients)];
+        match self.missing(&ends) {
+            0 => Ok(None),
+            missing if missing <= self.room => Ok(Some(ends)),
+            missing => Err(Error::Budget { method, expected: needed(missing), found: self.room }),
+        }
+    }
 }
 
 /// The part of a method that is its own: which utilities, and what they make. Coalitions are in the plan's
@@ -78,10 +98,14 @@ pub(crate) trait SamplingPlan: Send {
     fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error>;
 
     /// Everything proposed so far is now in the table.
-    fn settle(&mut self, table: &UtilityTable) -> Result<(), Error>;
+    fn settle(&mut self, _table: &UtilityTable) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// The largest standard error, once enough is settled to trust it.
-    fn worst_error(&self, table: &UtilityTable) -> Option<f64>;
+    fn worst_error(&self, _table: &UtilityTable) -> Option<f64> {
+        None
+    }
 
     /// Whether what is settled gives values.
     fn has_values(&self) -> bool;

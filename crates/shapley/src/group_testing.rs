@@ -9,7 +9,6 @@ use crate::{
     estimator::{KnownUtilities, SamplingPlan},
     solver::QuadraticProgram,
     spread::Spread,
-    utility::everybody,
     values::Estimate,
 };
 
@@ -133,12 +132,7 @@ impl GroupTests {
 
 impl SamplingPlan for GroupTests {
     fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
-        let ends = vec![0, everybody(self.clients)];
-        let missing = known.missing(&ends);
-        if missing > known.room {
-            return Err(Error::Budget { method: self.method, expected: missing + 2, found: known.room });
-        }
-        if missing > 0 {
+        if let Some(ends) = known.ends_first(self.clients, self.method, |missing| missing + 2)? {
             return Ok(Some(ends));
         }
         if self.left == 0 || self.clients < 2 {

@@ -101,16 +101,7 @@ impl Kernel {
 impl SamplingPlan for Kernel {
     fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         self.settled = false;
-        let ends = vec![0, everybody(self.clients)];
-        let missing = known.missing(&ends);
-        if missing > known.room {
-            return Err(Error::Budget {
-                method: self.method,
-                expected: self.fewest_tests(),
-                found: known.room,
-            });
-        }
-        if missing > 0 {
+        if let Some(ends) = known.ends_first(self.clients, self.method, |_| self.fewest_tests())? {
             return Ok(Some(ends));
         }
         let (clients, all) = (self.clients, everybody(self.clients));

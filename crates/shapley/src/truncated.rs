@@ -9,7 +9,6 @@ use crate::{
     estimator::{KnownUtilities, SamplingPlan},
     permutation::random_order,
     spread::Spread,
-    utility::everybody,
     values::Estimate,
 };
 
@@ -182,12 +181,8 @@ impl OrderWalk {
 
 impl SamplingPlan for Walks {
     fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
-        let ends = vec![0, everybody(self.clients)];
-        let missing = known.missing(&ends);
-        if missing > known.room {
-            return Err(Error::Budget { method: self.rules.method, expected: missing, found: known.room });
-        }
-        let Ok((empty, all)) = known.table.ends() else { return Ok((missing > 0).then_some(ends)) };
+        let ends = known.ends_first(self.clients, self.rules.method, |missing| missing)?;
+        let Ok((empty, all)) = known.table.ends() else { return Ok(ends) };
         self.is_round_skipped = self.rules.round_tolerance.is_some_and(|limit| (all - empty).abs() <= limit);
         if self.is_round_skipped {
             return Ok(None);
@@ -203,10 +198,6 @@ impl SamplingPlan for Walks {
                 return Ok(None);
             }
         }
-    }
-
-    fn settle(&mut self, _table: &UtilityTable) -> Result<(), Error> {
-        Ok(())
     }
 
     fn worst_error(&self, _table: &UtilityTable) -> Option<f64> {

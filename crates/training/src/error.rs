@@ -126,6 +126,14 @@ pub enum TrainingError {
 }
 
 impl TrainingError {
+    pub(crate) fn setting(
+        setting: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Self {
+        Self::Setting { setting, expected: expected.into(), found: found.into() }
+    }
+
     /// Whether the user's input is at fault (exit code 2) rather than this program or machine (exit code 1).
     pub fn is_bad_input(&self) -> bool {
         match self {

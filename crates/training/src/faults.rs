@@ -58,7 +58,7 @@ pub(crate) fn check(faults: &[Fault], clients: &[ClientId]) -> Result<(), Traini
         if holds {
             return Ok(());
         }
-        Err(TrainingError::Setting { setting, expected: expected.to_owned(), found: found.to_string() })
+        Err(TrainingError::setting(setting, expected.to_owned(), found.to_string()))
     };
     for fault in faults {
         match fault {
@@ -77,7 +77,7 @@ pub(crate) fn check(faults: &[Fault], clients: &[ClientId]) -> Result<(), Traini
                 if client == of {
                     let (expected, found) =
                         ("two different clients".to_owned(), format!("{client} and {of}"));
-                    return Err(TrainingError::Setting { setting: "duplicated data", expected, found });
+                    return Err(TrainingError::setting("duplicated data", expected, found));
                 }
             }
             Fault::FreeRider { client, noise } => {

@@ -73,11 +73,7 @@ impl ModelKind {
             Self::Dnn { layers } => {
                 if !(2..=64).contains(&layers) {
                     let found = layers.to_string();
-                    return Err(TrainingError::Setting {
-                        setting: "layers",
-                        expected: "2 to 64".into(),
-                        found,
-                    });
+                    return Err(TrainingError::setting("layers", "2 to 64", found));
                 }
                 for layer in 1..=layers {
                     let from = if layer == 1 { inputs } else { DNN_WIDTH };

@@ -27,17 +27,26 @@ impl Default for Participation {
 impl Participation {
     pub(crate) fn check(&self, clients: &[ClientId], rounds: u32) -> Result<(), TrainingError> {
         if !(self.fraction > 0.0 && self.fraction <= 1.0) {
-            let (expected, found) = ("above 0 and at most 1".to_owned(), self.fraction.to_string());
-            return Err(TrainingError::Setting { setting: "participation", expected, found });
+            return Err(TrainingError::setting(
+                "participation",
+                "above 0 and at most 1".to_owned(),
+                self.fraction.to_string(),
+            ));
         }
         for (&round, list) in &self.lists {
             if !(1..=rounds).contains(&round) {
-                let (expected, found) = (format!("a round from 1 to {rounds}"), round.to_string());
-                return Err(TrainingError::Setting { setting: "selection", expected, found });
+                return Err(TrainingError::setting(
+                    "selection",
+                    format!("a round from 1 to {rounds}"),
+                    round.to_string(),
+                ));
             }
             if list.is_empty() {
-                let (expected, found) = (format!("at least one client in round {round}"), "none".to_owned());
-                return Err(TrainingError::Setting { setting: "selection", expected, found });
+                return Err(TrainingError::setting(
+                    "selection",
+                    format!("at least one client in round {round}"),
+                    "none".to_owned(),
+                ));
             }
             if let Some(stranger) = list.iter().find(|id| !clients.contains(id)) {
                 let (expected, found) = (clients.to_vec(), stranger.to_string());

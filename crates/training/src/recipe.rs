@@ -43,7 +43,7 @@ impl Recipe {
 
     pub(crate) fn check(&self, clients: &[ClientId]) -> Result<(), TrainingError> {
         let within = |setting, expected: String, holds: bool, found: String| {
-            if holds { Ok(()) } else { Err(TrainingError::Setting { setting, expected, found }) }
+            if holds { Ok(()) } else { Err(TrainingError::setting(setting, expected, found)) }
         };
         let local = self.local;
         within(

@@ -42,7 +42,7 @@ impl Split {
     pub fn deal(self, dataset: &Dataset, clients: usize, seed: u64) -> Result<Vec<Silo>, TrainingError> {
         if !(MIN_CLIENTS..=MAX_CLIENTS).contains(&clients) {
             let expected = format!("{MIN_CLIENTS} to {MAX_CLIENTS}");
-            return Err(TrainingError::Setting { setting: "clients", expected, found: clients.to_string() });
+            return Err(TrainingError::setting("clients", expected, clients.to_string()));
         }
         let mut random = generator(seed, Purpose::Split);
         let mut shares_of_class = match self {
@@ -69,10 +69,8 @@ fn client_ids(clients: usize) -> Result<Vec<ClientId>, TrainingError> {
     let digits = clients.to_string().len();
     (1..=clients)
         .map(|number| {
-            ClientId::new(format!("client-{number:0digits$}")).map_err(|error| TrainingError::Setting {
-                setting: "clients",
-                expected: "a number that makes client ids".into(),
-                found: error.found,
+            ClientId::new(format!("client-{number:0digits$}")).map_err(|error| {
+                TrainingError::setting("clients", "a number that makes client ids", error.found)
             })
         })
         .collect()
@@ -81,15 +79,11 @@ fn client_ids(clients: usize) -> Result<Vec<ClientId>, TrainingError> {
 fn natural(dataset: &Dataset, clients: usize) -> Result<Vec<Silo>, TrainingError> {
     let Some(silos) = dataset.silos.as_ref() else {
         let expected = "a split that the data set itself gives".to_owned();
-        return Err(TrainingError::Setting {
-            setting: "split natural",
-            expected,
-            found: dataset.name.clone(),
-        });
+        return Err(TrainingError::setting("split natural", expected, dataset.name.clone()));
     };
     if silos.len() != clients {
         let expected = format!("{} (those of the data set)", silos.len());
-        return Err(TrainingError::Setting { setting: "clients", expected, found: clients.to_string() });
+        return Err(TrainingError::setting("clients", expected, clients.to_string()));
     }
     for (part, fewest) in [
         ("training", silos.iter().map(|silo| silo.train.len()).min()),
@@ -103,11 +97,7 @@ fn natural(dataset: &Dataset, clients: usize) -> Result<Vec<Silo>, TrainingError
 }
 
 fn bad_alpha(alpha: f64) -> TrainingError {
-    TrainingError::Setting {
-        setting: "alpha",
-        expected: "a positive number".into(),
-        found: alpha.to_string(),
-    }
+    TrainingError::setting("alpha", "a positive number", alpha.to_string())
 }
 
 /// A symmetric Dirichlet draw, as logarithms of gamma variables so that a tiny alpha cannot underflow to

@@ -161,7 +161,7 @@ impl Bench {
                 contender => contenders.push(contender?),
             }
         }
-        let task = LayerTask { shape, samples: 1 << 20, models: 1, sums: 1, weight_bits: 0, memory: MEMORY };
+        let task = one_model(shape, 1 << 20);
         let layout = plan_packed(&self.parameters, task, PlannedWork::Products, &self.costs)?.layout;
         contenders.push(self.half(&layout)?);
         for contender in &mut contenders {
@@ -193,21 +193,10 @@ impl Bench {
         };
         let mut counted = Operations::default();
         once(&mut counted)?;
-        let task = LayerTask {
-            shape: layout.shape(),
-            samples: layout.batch(),
-            models: 1,
-            sums: 1,
-            weight_bits: 0,
-            memory: MEMORY,
-        };
+        let task = one_model(layout.shape(), layout.batch());
         let predicted = predict(layout, task, PlannedWork::Products, &self.costs).operations;
         if predicted != counted {
-            return Err(HeError::Count {
-                what: "predicted transforms",
-                expected: counted.ntt as usize,
-                found: predicted.ntt as usize,
-            });
+            return Err(HeError::count("predicted transforms", counted.ntt as usize, predicted.ntt as usize));
         }
         let once = move || drop(std::hint::black_box(once(&mut Operations::default())));
         Ok(Contender::new(layout, "half", counted, once))
@@ -229,6 +218,11 @@ impl Bench {
         };
         Ok(Contender::new(layout, "full", counted, once))
     }
+}
+
+/// The task of one model's products.
+fn one_model(shape: LayerShape, samples: usize) -> LayerTask {
+    LayerTask { shape, samples, models: 1, sums: 1, weight_bits: 0, memory: MEMORY }
 }
 
 /// One method at one shape, ready to run.

@@ -74,11 +74,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     if let Some(file) = &args.json {
         output_file::write(file, &serde_json::to_vec(&rows)?)?;
     }
-    match format {
-        Format::Json => println!("{}", serde_json::to_string(&rows)?),
-        Format::Text => print!("{}", table(&rows)),
-    }
-    Ok(())
+    format.show(&rows, || print!("{}", table(&rows)))
 }
 
 fn table(rows: &[ComparisonRow]) -> String {

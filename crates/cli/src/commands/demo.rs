@@ -49,11 +49,7 @@ pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
     let nssv = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
     output_file::write(&args.report, render(&secsv, &run.spec().name).as_bytes())?;
     let outcome = DemoOutcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };
-    match format {
-        Format::Json => println!("{}", serde_json::to_string(&outcome)?),
-        Format::Text => print_outcome(&outcome, started.elapsed().as_secs_f64()),
-    }
-    Ok(())
+    format.show(&outcome, || print_outcome(&outcome, started.elapsed().as_secs_f64()))
 }
 
 /// UCI breast cancer, dealt to five hospitals; half of one hospital's training labels are wrong.

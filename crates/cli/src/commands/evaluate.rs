@@ -65,28 +65,26 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     if let Some(file) = &args.report {
         output_file::write(file, render(&result, &run.spec().name).as_bytes())?;
     }
-    match format {
-        Format::Json => println!("{}", serde_json::to_string(&result)?),
-        Format::Text => print!("{}", table(&result)),
-    }
-    Ok(())
+    format.show(&result, || print!("{}", table(&result)))
 }
 
 /// Parties see something only where there are parties, and their views are written only where nothing is.
 fn check_views(protocol: ProtocolName, directory: &Path) -> anyhow::Result<()> {
     if protocol.secure().is_none() {
         let expected = "a protocol with parties: secsv, hesv or secretsv";
-        return Err(BadInput { setting: "--views", expected, found: "nssv".to_owned() }.into());
+        return Err(BadInput::new("--views", expected, "nssv").into());
     }
     Ok(check_target(directory).map_err(secsv_evaluation::Error::from)?)
 }
 
 fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {
     let elapsed = args.max_seconds.map(Duration::try_from_secs_f64).transpose();
-    let elapsed = elapsed.map_err(|_| BadInput {
-        setting: "--max-seconds",
-        expected: "a positive number of seconds",
-        found: args.max_seconds.unwrap_or_default().to_string(),
+    let elapsed = elapsed.map_err(|_| {
+        BadInput::new(
+            "--max-seconds",
+            "a positive number of seconds",
+            args.max_seconds.unwrap_or_default().to_string(),
+        )
     })?;
     let mut settings = args.valuation.settings();
     settings.estimator.stop.elapsed = elapsed;

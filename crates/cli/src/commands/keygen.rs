@@ -21,15 +21,9 @@ pub struct KeygenArgs {
 
 /// Runs the command.
 pub fn run(args: &KeygenArgs, format: Format) -> anyhow::Result<()> {
-    let id = ClientId::new(args.id.as_str()).map_err(|error| BadInput {
-        setting: "--id",
-        expected: "1 to 64 characters of [A-Za-z0-9._-], not beginning with a dot",
-        found: error.found,
+    let id = ClientId::new(args.id.as_str()).map_err(|error| {
+        BadInput::new("--id", "1 to 64 characters of [A-Za-z0-9._-], not beginning with a dot", error.found)
     })?;
     let request = generate_keys(&id, &args.out)?;
-    match format {
-        Format::Text => println!("{}", request.display()),
-        Format::Json => println!("{}", serde_json::json!({ "request": request })),
-    }
-    Ok(())
+    format.show(&serde_json::json!({ "request": request }), || println!("{}", request.display()))
 }

@@ -97,10 +97,8 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
         file.as_deref().map_or(Ok(()), |file| output_file::check(setting, file))?;
     }
-    let away_after = Duration::try_from_secs_f64(args.away_after).map_err(|_| BadInput {
-        setting: "--away-after",
-        expected: "a positive number of seconds",
-        found: args.away_after.to_string(),
+    let away_after = Duration::try_from_secs_f64(args.away_after).map_err(|_| {
+        BadInput::new("--away-after", "a positive number of seconds", args.away_after.to_string())
     })?;
     check_listen(args.listen.as_deref())?;
     let kit = Kit::open(&args.kit)?;
@@ -120,11 +118,7 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     })?;
     bar.finish();
     written?;
-    match format {
-        Format::Json => println!("{}", serde_json::to_string(&result)?),
-        Format::Text => print!("{}", table(&result)),
-    }
-    Ok(())
+    format.show(&result, || print!("{}", table(&result)))
 }
 
 /// Where one listens may be every address of a machine, where others dial may not.
@@ -134,7 +128,7 @@ pub(super) fn check_listen(listen: Option<&str>) -> Result<(), BadInput> {
         None => Ok(()),
         Some(found) => {
             let found = format!("{found:?}");
-            Err(BadInput { setting: "--listen", expected: "ADDRESS:PORT", found })
+            Err(BadInput::new("--listen", "ADDRESS:PORT", found))
         }
     }
 }

@@ -54,11 +54,11 @@ fn planned_modes() -> impl TypedValueParser<Value = SkipMode> {
 /// Runs the command.
 pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
     let Some(protocol) = args.protocol.secure() else {
-        return Err(BadInput {
-            setting: "--protocol",
-            expected: "secsv, hesv or secretsv: in the clear there is nothing to plan",
-            found: "nssv".to_owned(),
-        }
+        return Err(BadInput::new(
+            "--protocol",
+            "secsv, hesv or secretsv: in the clear there is nothing to plan",
+            "nssv",
+        )
         .into());
     };
     let settings = args.encryption.settings(protocol, args.skip, Method::Exact)?;
@@ -69,9 +69,5 @@ pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
     let reading = begun();
     let rates = Rates::measure(&plan, reading)?;
     let result = plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work));
-    match format {
-        Format::Json => println!("{}", serde_json::to_string(&result)?),
-        Format::Text => print!("{}", table::text(&result)),
-    }
-    Ok(())
+    format.show(&result, || print!("{}", table::text(&result)))
 }

@@ -114,11 +114,11 @@ pub fn evaluate_with_views(
 /// Refuses estimators that need models which no secure protocol has.
 pub fn check_estimator(settings: &EvaluationSettings) -> Result<(), BadInput> {
     if settings.method.needs_cumulative_models() {
-        return Err(BadInput {
-            setting: "--estimator",
-            expected: "one that values each round: accumulated models exist in the clear alone (--protocol nssv)",
-            found: settings.method.name().to_owned(),
-        });
+        return Err(BadInput::new(
+            "--estimator",
+            "one that values each round: accumulated models exist in the clear alone (--protocol nssv)",
+            settings.method.name().to_owned(),
+        ));
     }
     Ok(())
 }

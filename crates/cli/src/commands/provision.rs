@@ -1,11 +1,12 @@
 //! `secsv provision`: kits for all parties of a federation.
 
-use std::{path::PathBuf, time::SystemTime};
+use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
 use clap::Args;
 use secsv_federation::RunDirectory;
 use secsv_node::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
 use secsv_protocol::exposure::NO_AGGREGATOR;
+use serde_json::json;
 
 use super::{
     protocols::{EncryptionArgs, check_estimator},
@@ -58,20 +59,18 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     let Some(protocol) = args.protocol.secure() else {
         let (setting, expected) =
             ("--protocol", "a secure one: parties have nothing to keep from each other in nssv");
-        return Err(BadInput { setting, expected, found: "nssv".to_owned() }.into());
+        return Err(BadInput::new(setting, expected, "nssv").into());
     };
     if args.federation.file_name().is_none_or(|name| name != "federation.toml") {
         let found = args.federation.display().to_string();
-        return Err(
-            BadInput { setting: "FEDERATION", expected: "a file named federation.toml", found }.into()
-        );
+        return Err(BadInput::new("FEDERATION", "a file named federation.toml", found).into());
     }
     if !args.servers_did_not_aggregate {
-        anyhow::bail!(BadInput {
-            setting: "--servers-did-not-aggregate",
-            expected: "this assurance",
-            found: format!("none. {NO_AGGREGATOR}"),
-        });
+        anyhow::bail!(BadInput::new(
+            "--servers-did-not-aggregate",
+            "this assurance",
+            format!("none. {NO_AGGREGATOR}")
+        ));
     }
     let evaluation = args.valuation.settings();
     evaluation.estimator.check().map_err(secsv_evaluation::Error::from)?;
@@ -88,22 +87,11 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
         Some(requests) => provision.sign(&Request::read_all(requests)?, requests, &args.out)?,
         None => provision.generate_keys(&args.out)?,
     };
-    match format {
-        Format::Text => {
-            made.kits.iter().for_each(|(_, path)| println!("{}", path.display()));
-            println!("federation {}", made.digest);
-            print!("{}", made.exposure);
-        }
-        Format::Json => {
-            let kits: serde_json::Map<_, _> =
-                made.kits.iter().map(|(id, path)| (id.to_string(), serde_json::json!(path))).collect();
-            println!(
-                "{}",
-                serde_json::json!({
-                    "kits": kits, "federation": made.digest, "exposure": made.exposure
-                })
-            );
-        }
-    }
-    Ok(())
+    let kits: BTreeMap<_, _> = made.kits.iter().map(|(id, path)| (id.as_str(), path)).collect();
+    let document = json!({ "kits": kits, "federation": made.digest, "exposure": made.exposure });
+    format.show(&document, || {
+        made.kits.iter().for_each(|(_, path)| println!("{}", path.display()));
+        println!("federation {}", made.digest);
+        print!("{}", made.exposure);
+    })
 }

@@ -23,11 +23,7 @@ pub struct ReportArgs {
 /// Runs the command.
 pub fn run(args: &ReportArgs, format: Format) -> anyhow::Result<()> {
     output_file::check("--out", &args.out)?;
-    let unreadable = |found: String| BadInput {
-        setting: "RESULT",
-        expected: "a result of `secsv evaluate --json`",
-        found,
-    };
+    let unreadable = |found: String| BadInput::new("RESULT", "a result of `secsv evaluate --json`", found);
     let shown = args.result.display();
     let text = fs::read(&args.result).map_err(|error| unreadable(format!("{shown}: {error}")))?;
     let result: EvaluationResult =
@@ -35,9 +31,5 @@ pub fn run(args: &ReportArgs, format: Format) -> anyhow::Result<()> {
     let name = || args.result.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let title = args.title.clone().unwrap_or_else(name);
     output_file::write(&args.out, render(&result, &title).as_bytes())?;
-    match format {
-        Format::Text => println!("{}", args.out.display()),
-        Format::Json => println!("{}", serde_json::json!({ "report": args.out })),
-    }
-    Ok(())
+    format.show(&serde_json::json!({ "report": args.out }), || println!("{}", args.out.display()))
 }

@@ -222,7 +222,7 @@ fn recipe(args: &TrainArgs, dataset: &Dataset) -> anyhow::Result<Recipe> {
     for (round, clients) in &experiment.select {
         if recipe.participation.lists.insert(*round, clients.clone()).is_some() {
             let (setting, expected, found) = ("--select", "every round once", format!("round {round} twice"));
-            return Err(BadInput { setting, expected, found }.into());
+            return Err(BadInput::new(setting, expected, found).into());
         }
     }
     recipe.faults = [&experiment.flip, &experiment.duplicate, &experiment.free_rider]

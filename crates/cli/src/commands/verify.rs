@@ -29,10 +29,7 @@ struct Unfit {
 /// Runs the command.
 pub fn run(args: &VerifyArgs, format: Format) -> anyhow::Result<()> {
     let found = verify(&args.states, args.result.as_deref())?;
-    match format {
-        Format::Json => println!("{}", serde_json::to_string(&found)?),
-        Format::Text => print!("{}", text(&found)),
-    }
+    format.show(&found, || print!("{}", text(&found)))?;
     match found.findings.len() {
         0 => Ok(()),
         found => Err(Unfit { found }.into()),

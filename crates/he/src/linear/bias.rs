@@ -26,7 +26,7 @@ impl Layout {
     ) -> Result<EncryptedBias, HeError> {
         self.check_key(key)?;
         if bias.len() != self.shape.d_out {
-            return Err(HeError::Count { what: "biases", expected: self.shape.d_out, found: bias.len() });
+            return Err(HeError::count("biases", self.shape.d_out, bias.len()));
         }
         let mut elements = Secret::new(vec![0; self.parameters.degree()]);
         let ciphertexts = (0..self.rows()).map(|row| {

@@ -84,7 +84,7 @@ impl Layout {
         self.check_made_for(batch.layout, "encrypted batch")?;
         let (expected, found) = (self.inner(), batch.ciphertexts.len());
         if found != expected {
-            return Err(HeError::Count { what: "batch ciphertexts", expected, found });
+            return Err(HeError::count("batch ciphertexts", expected, found));
         }
         let (extension, degree) = (self.parameters.extension()?, self.parameters.degree());
         let limbs = extension.limbs();

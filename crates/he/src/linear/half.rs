@@ -137,11 +137,7 @@ impl Layout {
         self.check_samples(b)?;
         self.check_made_for(target.layout, "batch")?;
         if batch >= self.batches(b.columns()) {
-            return Err(HeError::Count {
-                what: "batches",
-                expected: self.batches(b.columns()),
-                found: batch,
-            });
+            return Err(HeError::count("batches", self.batches(b.columns()), batch));
         }
         self.encode_inputs(b, batch, 0..self.inner(), &mut target.rows, ops);
         Ok(())
@@ -253,7 +249,7 @@ pub fn multiply_samples(
     models.iter().try_for_each(|m| layout.check_made_for(m.layout, "prepared matrix"))?;
     let expected = layout.batches(samples.columns());
     if batches.end > expected || layout.rotations() > 0 {
-        return Err(HeError::Count { what: "batches", expected, found: batches.end });
+        return Err(HeError::count("batches", expected, batches.end));
     }
     let (inner, height) = (layout.inner(), inputs_at_once(layout.inner()));
     let (limbs, degree) = (parameters.limbs().len(), parameters.degree());

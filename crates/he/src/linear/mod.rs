@@ -165,11 +165,7 @@ impl Layout {
     }
 
     fn check_row(&self, row: usize) -> Result<(), HeError> {
-        if row < self.rows() {
-            Ok(())
-        } else {
-            Err(HeError::Count { what: "rows", expected: self.rows(), found: row })
-        }
+        if row < self.rows() { Ok(()) } else { Err(HeError::count("rows", self.rows(), row)) }
     }
 
     /// Samples in one batch.
@@ -278,11 +274,7 @@ impl Layout {
         self.check_row(row)?;
         let found = elements.len();
         if found != self.parameters.degree() {
-            return Err(HeError::Count {
-                what: "decrypted positions",
-                expected: self.parameters.degree(),
-                found,
-            });
+            return Err(HeError::count("decrypted positions", self.parameters.degree(), found));
         }
         if product.rows() != self.shape.d_out || product.ring() != self.parameters.field() {
             let expected = (self.shape.d_out, product.columns());

@@ -30,7 +30,7 @@ impl Layout {
         if found <= expected {
             Ok(())
         } else {
-            Err(HeError::Count { what: "products of two ciphertexts in one sum", expected, found })
+            Err(HeError::count("products of two ciphertexts in one sum", expected, found))
         }
     }
 
@@ -76,7 +76,7 @@ impl Layout {
             self.check_made_for(batch.layout, "encrypted batch")?;
             let (expected, found) = (self.inner(), batch.ciphertexts.len());
             if found != expected {
-                return Err(HeError::Count { what: "batch ciphertexts", expected, found });
+                return Err(HeError::count("batch ciphertexts", expected, found));
             }
         }
         let group = batches_at_once(self, models.len())?;
@@ -155,7 +155,7 @@ impl Layout {
 
     fn check_terms(&self, terms: &MatrixTerms<'_>) -> Result<(), HeError> {
         if terms.is_empty() {
-            return Err(HeError::Count { what: "summands", expected: 1, found: 0 });
+            return Err(HeError::count("summands", 1, 0));
         }
         terms.iter().try_for_each(|(_, matrix)| self.check_made_for(matrix.layout, "encrypted matrix"))
     }

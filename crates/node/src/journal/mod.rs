@@ -14,6 +14,8 @@ mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vector_tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use redb::{Database, ReadableDatabase as _, ReadableTable as _};
+use redb::{Database, Key, ReadableDatabase as _, ReadableTable as _, TableDefinition, Value};
 use secsv_federation::rename_durably;
 use secsv_protocol::{PartyId, Scope, message::Kind};
 
@@ -83,21 +83,14 @@ impl JournalStore {
         random[..32].fill(0);
         let left = Self::at(&new)?;
         left.begin_tables(owner, &random)?;
-        let (read, write) =
-            (self.database.begin_read().map_err(store)?, left.database.begin_write().map_err(store)?);
+        let write = left.database.begin_write().map_err(store)?;
         write.open_table(IDENTITY).map_err(store)?.insert("values", values).map_err(store)?;
-        for row in read.open_table(PEERS).map_err(store)?.iter().map_err(store)? {
-            let (peer, instance) = row.map_err(store)?;
-            write.open_table(PEERS).map_err(store)?.insert(peer.value(), instance.value()).map_err(store)?;
+        for (peer, instance) in self.rows(PEERS, |peer, instance| Ok((peer, *instance)))? {
+            write.open_table(PEERS).map_err(store)?.insert(peer, &instance).map_err(store)?;
         }
         for numbers in [NEXT_IN, NEXT_OUT, ACKNOWLEDGED] {
-            for row in read.open_table(numbers).map_err(store)?.iter().map_err(store)? {
-                let (peer, number) = row.map_err(store)?;
-                write
-                    .open_table(numbers)
-                    .map_err(store)?
-                    .insert(peer.value(), number.value())
-                    .map_err(store)?;
+            for (peer, number) in self.rows(numbers, |peer, number| Ok((peer, number)))? {
+                write.open_table(numbers).map_err(store)?.insert(peer, number).map_err(store)?;
             }
         }
         write.commit().map_err(store)?;
@@ -132,19 +125,22 @@ impl JournalStore {
                 files.insert(file.as_str(), digest).map_err(store)?;
             }
         }
-        write.open_table(PLACES).map_err(store)?;
+        drop(Tables::open(&write)?);
         write.open_table(PEERS).map_err(store)?;
-        for table in [NEXT_IN, NEXT_OUT, ACKNOWLEDGED] {
-            write.open_table(table).map_err(store)?;
-        }
-        write.open_table(INBOUND).map_err(store)?;
-        write.open_table(OUTBOUND).map_err(store)?;
-        write.open_table(EMITTED).map_err(store)?;
-        write.open_table(ASSIGNED).map_err(store)?;
-        write.open_table(TESTS).map_err(store)?;
-        write.open_table(FINISHED).map_err(store)?;
         write.open_table(REPLIES).map_err(store)?;
         write.commit().map_err(store)
+    }
+
+    /// What `take` makes of every row of a table, in its order.
+    fn rows<K: Key + 'static, V: Value + 'static, T>(
+        &self,
+        table: TableDefinition<'_, K, V>,
+        take: impl Fn(K::SelfType<'_>, V::SelfType<'_>) -> Result<T, JournalError>,
+    ) -> Result<Vec<T>, JournalError> {
+        let read = self.database.begin_read().map_err(store)?;
+        let table = read.open_table(table).map_err(store)?;
+        let rows = table.iter().map_err(store)?;
+        rows.map(|row| row.map_err(store).and_then(|(key, value)| take(key.value(), value.value()))).collect()
     }
 
     /// What was drawn when the directory was begun, if it is this party's.
@@ -163,49 +159,33 @@ impl JournalStore {
                 return Err(JournalError::Another { path, field, expected, found });
             }
         }
-        self.check_files(directory, owner, &read)?;
+        self.check_files(directory, owner)?;
         let random = table.get("random").map_err(store)?.and_then(|random| random.value().try_into().ok());
         random.ok_or_else(|| JournalError::Damaged { path: self.path.clone(), what: "the seed" })
     }
 
     /// Whether the party still has what it had when the directory was begun: what it encodes is covered by randomness that
     /// serves once.
-    fn check_files(
-        &self,
-        directory: &Path,
-        owner: &Owner,
-        read: &redb::ReadTransaction,
-    ) -> Result<(), JournalError> {
+    fn check_files(&self, directory: &Path, owner: &Owner) -> Result<(), JournalError> {
         let Some(files) = &owner.files else { return Ok(()) };
-        let table = read.open_table(FILES).map_err(store)?;
-        let other =
-            |file: &str| Err(JournalError::OtherFile { path: directory.to_owned(), file: file.to_owned() });
-        for (file, digest) in files {
-            let begun = table.get(file.as_str()).map_err(store)?.map(|begun| *begun.value());
-            if begun != Some(*digest) {
-                return other(file);
-            }
-        }
-        for row in table.iter().map_err(store)? {
-            let file = row.map_err(store)?.0;
-            if !files.contains_key(file.value()) {
-                return other(file.value());
-            }
-        }
-        Ok(())
+        let begun = self.rows(FILES, |file, digest| Ok((file.to_owned(), *digest)))?;
+        let begun: BTreeMap<String, Digest> = begun.into_iter().collect();
+        let changed = files.iter().find(|(file, digest)| begun.get(*file) != Some(*digest));
+        let gone = || begun.iter().find(|(file, _)| !files.contains_key(*file));
+        changed.or_else(gone).map_or(Ok(()), |(file, _)| {
+            Err(JournalError::OtherFile { path: directory.to_owned(), file: file.clone() })
+        })
     }
 
     pub fn content_slots(&self) -> Result<ContentSlots, JournalError> {
-        let read = self.database.begin_read().map_err(store)?;
-        let mut slots = ContentSlots::default();
-        for row in read.open_table(PLACES).map_err(store)?.iter().map_err(store)? {
-            let (key, digest) = row.map_err(store)?;
-            let (kind_of_scope, number, is_in, peer, kind, head) = key.value();
+        let filled = self.rows(PLACES, |(kind_of_scope, number, is_in, peer, kind, head), digest| {
             let way = if is_in { Way::In } else { Way::Out };
             let (peer, kind) = (PartyId::from_wire(peer), self.kind(kind)?);
             let slot = content_slots::ContentSlot { way, peer, kind, head: head.to_vec() };
-            slots.fill(&Filled { scope: scope_of((kind_of_scope, number)), slot, digest: *digest.value() });
-        }
+            Ok(Filled { scope: scope_of((kind_of_scope, number)), slot, digest: *digest })
+        })?;
+        let mut slots = ContentSlots::default();
+        filled.iter().for_each(|filled| slots.fill(filled));
         Ok(slots)
     }
 
@@ -227,37 +207,24 @@ impl JournalStore {
     }
 
     pub fn load(&self) -> Result<Loaded, JournalError> {
-        let read = self.database.begin_read().map_err(store)?;
-        let mut loaded = Loaded::default();
-        let numbers = |definition| -> Result<BTreeMap<PartyId, u64>, JournalError> {
-            let table = read.open_table(definition).map_err(store)?;
-            let rows = table.iter().map_err(store)?;
-            rows.map(|row| {
-                let (peer, number) = row.map_err(store)?;
-                Ok((PartyId::from_wire(peer.value()), number.value()))
-            })
-            .collect()
+        let numbers = |table| {
+            let rows = self.rows(table, |peer, number| Ok((PartyId::from_wire(peer), number)))?;
+            Ok::<_, JournalError>(rows.into_iter().collect())
         };
-        loaded.next_in = numbers(NEXT_IN)?;
-        loaded.next_out = numbers(NEXT_OUT)?;
-        loaded.acknowledged = numbers(ACKNOWLEDGED)?;
-        for row in read.open_table(INBOUND).map_err(store)?.iter().map_err(store)? {
-            loaded.inbound_rows.push(row.map_err(store)?.0.value());
-        }
-        for row in read.open_table(EMITTED).map_err(store)?.iter().map_err(store)? {
-            let (row, value) = row.map_err(store)?;
-            let (to, kind, scope, digest) = value.value();
-            let key = (PartyId::from_wire(to), self.kind(kind)?, *digest);
-            loaded.emitted.push((row.value(), key, scope_of(scope)));
-        }
-        for row in read.open_table(FINISHED).map_err(store)?.iter().map_err(store)? {
-            loaded.finished.insert(row.map_err(store)?.0.value());
-        }
-        let replies = read.open_table(REPLIES).map_err(store)?.get(()).map_err(store)?;
-        loaded.replies = replies.map_or(0, |replies| replies.value());
-        let assigned = read.open_table(ASSIGNED).map_err(store)?;
-        let last_assigned = assigned.last().map_err(store)?.map(|(row, _)| row.value());
+        let mut loaded = Loaded {
+            next_in: numbers(NEXT_IN)?,
+            next_out: numbers(NEXT_OUT)?,
+            acknowledged: numbers(ACKNOWLEDGED)?,
+            inbound_rows: self.rows(INBOUND, |row, _| Ok(row))?,
+            emitted: self.rows(EMITTED, |row, (to, kind, scope, digest)| {
+                Ok((row, (PartyId::from_wire(to), self.kind(kind)?, *digest), scope_of(scope)))
+            })?,
+            finished: self.rows(FINISHED, |test, ()| Ok(test))?.into_iter().collect(),
+            replies: self.rows(REPLIES, |(), replies| Ok(replies))?.into_iter().sum(),
+            next_row: 0,
+        };
         let rows = loaded.inbound_rows.iter().copied().chain(loaded.emitted.iter().map(|row| row.0));
+        let last_assigned = self.rows(ASSIGNED, |row, _| Ok(row))?.pop();
         loaded.next_row = rows.chain(last_assigned).max().map_or(0, |row| row + 1);
         Ok(loaded)
     }
@@ -268,12 +235,7 @@ impl JournalStore {
     }
 
     pub fn inbound(&self, blobs: &BlobStore) -> Result<Vec<Inbound>, JournalError> {
-        let read = self.database.begin_read().map_err(store)?;
-        let table = read.open_table(INBOUND).map_err(store)?;
-        let rows = table.iter().map_err(store)?;
-        rows.map(|row| {
-            let (_, value) = row.map_err(store)?;
-            let (from, number, kind, scope, body) = value.value();
+        self.rows(INBOUND, |_, (from, number, kind, scope, body)| {
             Ok(Inbound {
                 from: PartyId::from_wire(from),
                 number,
@@ -284,16 +246,10 @@ impl JournalStore {
                 body: body_of(blobs.received(), body)?,
             })
         })
-        .collect()
     }
 
     pub fn outbound(&self, blobs: &BlobStore) -> Result<Vec<Outbound>, JournalError> {
-        let read = self.database.begin_read().map_err(store)?;
-        let table = read.open_table(OUTBOUND).map_err(store)?;
-        let rows = table.iter().map_err(store)?;
-        rows.map(|row| {
-            let (key, value) = row.map_err(store)?;
-            let ((to, number), (kind, body)) = (key.value(), value.value());
+        self.rows(OUTBOUND, |(to, number), (kind, body)| {
             Ok(Outbound {
                 to: PartyId::from_wire(to),
                 number,
@@ -303,27 +259,16 @@ impl JournalStore {
                 body: body_of(blobs.sent(), body)?,
             })
         })
-        .collect()
     }
 
     pub fn assignments(&self) -> Result<Vec<Vec<u8>>, JournalError> {
-        let read = self.database.begin_read().map_err(store)?;
-        let table = read.open_table(ASSIGNED).map_err(store)?;
-        let rows = table.iter().map_err(store)?;
-        rows.map(|row| Ok(row.map_err(store)?.1.value().to_vec())).collect()
+        self.rows(ASSIGNED, |_, bytes| Ok(bytes.to_vec()))
     }
 
     pub fn tests(&self) -> Result<Vec<TestRecord>, JournalError> {
-        let read = self.database.begin_read().map_err(store)?;
-        let table = read.open_table(TESTS).map_err(store)?;
-        let rows = table.iter().map_err(store)?;
-        rows.map(|row| {
-            let (test, value) = row.map_err(store)?;
-            let (request, result) = value.value();
-            let (request, result) = (request.to_vec(), result.map(<[u8]>::to_vec));
-            Ok(TestRecord { test: test.value(), request, result })
+        self.rows(TESTS, |test, (request, result)| {
+            Ok(TestRecord { test, request: request.to_vec(), result: result.map(<[u8]>::to_vec) })
         })
-        .collect()
     }
 
     /// One transaction: all of it or nothing.

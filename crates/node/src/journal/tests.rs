@@ -2,24 +2,24 @@
 
 use super::*;
 
-fn owner() -> Owner {
+pub(super) fn owner() -> Owner {
     let files =
         [("clients/b/test.safetensors".to_owned(), [1; 32]), ("initial.safetensors".to_owned(), [2; 32])];
     Owner { party: PartyId::Client(1), federation: [7; 32], files: Some(files.into()) }
 }
 
-fn open(path: &Path) -> Journal {
+pub(super) fn open(path: &Path) -> Journal {
     Journal::open(path, &owner(), || [5; 48]).unwrap()
 }
 
-fn emission(journal: &Journal, content: &[u8], scope: Scope) -> Emission {
+pub(super) fn emission(journal: &Journal, content: &[u8], scope: Scope) -> Emission {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
     let body = Body::sent(journal.blobs(), &Arc::new(content.to_vec())).unwrap();
     Emission { to: PartyId::Principal, kind: Kind::ActivationShare, scope, digest, length, body, replies: 2 }
 }
 
-fn inbound(journal: &Journal, number: u64, content: &[u8], scope: Scope) -> Inbound {
+pub(super) fn inbound(journal: &Journal, number: u64, content: &[u8], scope: Scope) -> Inbound {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
     let body = Body::received(journal.blobs(), &Arc::new(content.to_vec())).unwrap();

@@ -9,7 +9,7 @@ use secsv_federation::{Architecture, ClientId, Coalition, FederationSpec, RoundI
 use secsv_protocol::{PartyId, session::Federation};
 use serde::{Deserialize, Serialize};
 
-use super::{Address, KitDefect, KitError, SessionSpec, session_spec::Misfit};
+use super::{Address, KitError, SessionSpec, files::from_toml, session_spec::Misfit};
 use crate::Fingerprint;
 use secsv_evaluation::EvaluationSettings;
 
@@ -81,12 +81,7 @@ pub(super) const FORMAT: u32 = 1;
 impl FederationFile {
     /// Reads and checks everything; `file` is named in errors.
     pub fn parse(bytes: &[u8], file: &Path) -> Result<Self, KitError> {
-        let text = str::from_utf8(bytes).map_err(|error| {
-            let found = format!("other bytes at position {}", error.valid_up_to());
-            KitError::invalid(file, "file", "UTF-8 text", found)
-        })?;
-        let parsed: Self = toml::from_str(text)
-            .map_err(|error| KitError::new(file, "file", KitDefect::Toml(Box::new(error))))?;
+        let parsed: Self = from_toml(file, bytes)?;
         parsed.check(file)?;
         Ok(parsed)
     }
@@ -120,15 +115,16 @@ impl FederationFile {
 
     /// The party of a name.
     pub fn party_named(&self, name: &str) -> Option<PartyId> {
-        self.party_ids().zip(&self.parties).find(|(_, party)| party.id.as_str() == name).map(|(id, _)| id)
+        self.find(|party| party.id.as_str() == name)
     }
 
     /// The party whose certificate has this SHA-256.
     pub fn party_with(&self, certificate: Fingerprint) -> Option<PartyId> {
-        self.party_ids()
-            .zip(&self.parties)
-            .find(|(_, party)| party.certificate == certificate)
-            .map(|(id, _)| id)
+        self.find(|party| party.certificate == certificate)
+    }
+
+    fn find(&self, is_it: impl Fn(&PartyIdentity) -> bool) -> Option<PartyId> {
+        self.party_ids().zip(&self.parties).find(|(_, party)| is_it(party)).map(|(id, _)| id)
     }
 
     /// Who took part in a round of training.
@@ -170,13 +166,9 @@ impl FederationFile {
         self.check_parties(file)?;
         for round in self.federation.round_ids() {
             if self.participants(round).is_empty() {
-                let found = format!("nobody in round {round}");
-                return Err(KitError::invalid(
-                    file,
-                    "parties.absent",
-                    "at least one client in each round",
-                    found,
-                ));
+                let (expected, found) =
+                    ("at least one client in each round", format!("nobody in round {round}"));
+                return Err(KitError::invalid(file, "parties.absent", expected, found));
             }
         }
         self.session(&[0; 32], file)?;
@@ -194,45 +186,31 @@ impl FederationFile {
         }
         let mut seen = BTreeSet::from([self.authority]);
         for (index, (party, (id, role))) in self.parties.iter().zip(expected).enumerate() {
-            let field = |name: &str| format!("parties[{index}].{name}");
+            let wrong = |name: &str, expected: &str, found: &str| {
+                Err(KitError::invalid(file, format!("parties[{index}].{name}"), expected, found))
+            };
+            let (of_its_own, of_another) = ("one of its own", "another party's");
             if party.id.as_str() != id {
-                return Err(KitError::invalid(file, field("id"), id, party.id.as_str()));
+                return wrong("id", id, party.id.as_str());
             }
             if party.role != role {
-                let (role, found) = (format!("{role:?}"), format!("{:?}", party.role));
-                return Err(KitError::invalid(
-                    file,
-                    field("role"),
-                    role.to_lowercase(),
-                    found.to_lowercase(),
-                ));
+                let words = |role: PartyRole| format!("{role:?}").to_lowercase();
+                return wrong("role", &words(role), &words(party.role));
             }
             if !seen.insert(party.certificate) {
-                return Err(KitError::invalid(
-                    file,
-                    field("certificate"),
-                    "one of its own",
-                    "another party's",
-                ));
+                return wrong("certificate", of_its_own, of_another);
             }
             let is_client = role == PartyRole::Client;
             match party.envelope_key {
-                None if is_client => {
-                    return Err(KitError::invalid(file, field("envelope_key"), "a client's key", "none"));
-                }
-                Some(_) if !is_client => {
-                    return Err(KitError::invalid(file, field("envelope_key"), "none for a server", "one"));
-                }
-                Some(key) if !seen.insert(key) => {
-                    let (expected, found) = ("one of its own", "another party's");
-                    return Err(KitError::invalid(file, field("envelope_key"), expected, found));
-                }
+                None if is_client => return wrong("envelope_key", "a client's key", "none"),
+                Some(_) if !is_client => return wrong("envelope_key", "none for a server", "one"),
+                Some(key) if !seen.insert(key) => return wrong("envelope_key", of_its_own, of_another),
                 _ => {}
             }
             let is_round = |round: &RoundId| (1..=self.federation.rounds).contains(&round.0);
             if !is_client && !party.absent.is_empty() || !party.absent.iter().all(is_round) {
                 let found = format!("{:?}", party.absent.iter().map(|round| round.0).collect::<Vec<_>>());
-                return Err(KitError::invalid(file, field("absent"), "rounds that a client missed", found));
+                return wrong("absent", "rounds that a client missed", &found);
             }
         }
         Ok(())

@@ -7,6 +7,7 @@ use std::{
 };
 
 use secsv_protocol::Secret;
+use serde::de::DeserializeOwned;
 
 use super::{KitDefect, KitError};
 
@@ -46,11 +47,18 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, KitError> {
     Ok(bytes)
 }
 
-pub(super) fn read_text(path: &Path) -> Result<String, KitError> {
-    String::from_utf8(read(path)?).map_err(|error| {
-        let found = format!("other bytes at position {}", error.utf8_error().valid_up_to());
+/// The bytes of a file as text.
+pub(super) fn text<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, KitError> {
+    str::from_utf8(bytes).map_err(|error| {
+        let found = format!("other bytes at position {}", error.valid_up_to());
         KitError::invalid(path, "file", "UTF-8 text", found)
     })
+}
+
+/// What the TOML in a file says.
+pub(super) fn from_toml<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, KitError> {
+    let wrong = |error| KitError::new(path, "file", KitDefect::Toml(Box::new(error)));
+    toml::from_str(text(path, bytes)?).map_err(wrong)
 }
 
 /// The bytes of a private key, refused if anybody else on the machine could read them.

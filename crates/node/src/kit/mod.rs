@@ -22,6 +22,8 @@ mod request;
 mod session_spec;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod vector_tests;
 
 use std::{
     path::{Path, PathBuf},
@@ -44,8 +46,8 @@ pub use session_spec::SessionSpec;
 use crate::{Fingerprint, fingerprint::from_hex};
 use certificates::{check_certificate, describe, is_signed, key_from_der};
 use files::{
-    AUTHORITY, CERTIFICATE, ENVELOPE_KEY, FEDERATION, PRIVATE_KEY, SIGNATURE, pem, read, read_private,
-    read_text, x25519_from_pem,
+    AUTHORITY, CERTIFICATE, ENVELOPE_KEY, FEDERATION, PRIVATE_KEY, SIGNATURE, pem, read, read_private, text,
+    x25519_from_pem,
 };
 use secsv_evaluation::EvaluationSettings;
 
@@ -194,8 +196,8 @@ impl Kit {
 
 fn check_signature(path: &Path, ca_der: &[u8], federation: &[u8]) -> Result<(), KitError> {
     let file = path.join(SIGNATURE);
-    let text = read_text(&file)?;
-    let signature = text.strip_suffix('\n').and_then(from_hex).unwrap_or_default();
+    let bytes = read(&file)?;
+    let signature = text(&file, &bytes)?.strip_suffix('\n').and_then(from_hex).unwrap_or_default();
     let authority = describe(&path.join(AUTHORITY), ca_der)?;
     if !is_signed(&authority.point, federation, &signature) {
         let defect = KitDefect::Signature { signer: "the authority", what: FEDERATION };

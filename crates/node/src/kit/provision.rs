@@ -141,12 +141,8 @@ impl Provision {
     fn parties(&self, file: &Path) -> Result<Vec<Listed<'_>>, KitError> {
         let reserved = ["principal", "auxiliary", AUTHORITY, AUTHORITY_KEY];
         if let Some(id) = self.federation.ids().find(|id| reserved.contains(&id.as_str())) {
-            return Err(KitError::invalid(
-                file,
-                "clients.id",
-                "a name that no server or file has",
-                id.as_str(),
-            ));
+            let expected = "a name that no server or file has";
+            return Err(KitError::invalid(file, "clients.id", expected, id.as_str()));
         }
         let named = |name: &str| {
             ClientId::new(name).map_err(|error| KitError::invalid(file, "id", "a party's name", error.found))

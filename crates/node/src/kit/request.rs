@@ -18,7 +18,7 @@ use super::{
     KitDefect, KitError,
     certificates::{generate_key, is_signed, made},
     files::{
-        ENVELOPE_KEY, PRIVATE_KEY, REQUEST_SUFFIX, make_directory, pem, read_text, to_pem, write,
+        ENVELOPE_KEY, PRIVATE_KEY, REQUEST_SUFFIX, from_toml, make_directory, pem, read, to_pem, write,
         write_private, x25519_to_pem,
     },
 };
@@ -33,7 +33,7 @@ const REQUEST_TAG: &str = "CERTIFICATE REQUEST";
 /// A request as it lies in its file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RequestFile {
+pub(super) struct RequestFile {
     format: u32,
     id: ClientId,
     envelope_key: Fingerprint,
@@ -119,34 +119,23 @@ fn statement(id: &ClientId, envelope_key: Fingerprint, csr: &[u8]) -> Vec<u8> {
 impl Request {
     /// Reads a request and checks that its sender has the key it asks a certificate for.
     pub fn read(file: &Path) -> Result<Self, KitError> {
-        let text = read_text(file)?;
-        let parsed: RequestFile = toml::from_str(&text)
-            .map_err(|error| KitError::new(file, "file", KitDefect::Toml(Box::new(error))))?;
+        let parsed: RequestFile = from_toml(file, &read(file)?)?;
         if parsed.format != FORMAT {
             return Err(KitError::invalid(file, "format", FORMAT.to_string(), parsed.format.to_string()));
         }
         let der = pem(file, parsed.certificate_request.as_bytes(), REQUEST_TAG)?;
+        let wrong =
+            |expected: &str, found: String| KitError::invalid(file, "certificate_request", expected, found);
         let csr =
             CertificateSigningRequestParams::from_der(&der.expose().as_slice().into()).map_err(|error| {
-                let expected = "a request signed by its own key";
-                KitError::invalid(
-                    file,
-                    "certificate_request",
-                    expected,
-                    format!("one that is refused: {error}"),
-                )
+                wrong("a request signed by its own key", format!("one that is refused: {error}"))
             })?;
         let name = match csr.params.distinguished_name.get(&DnType::CommonName) {
             Some(DnValue::Utf8String(name)) => name.clone(),
             _ => String::new(),
         };
         if name != parsed.id.as_str() {
-            return Err(KitError::invalid(
-                file,
-                "certificate_request",
-                format!("the name {}", parsed.id),
-                name,
-            ));
+            return Err(wrong(&format!("the name {}", parsed.id), name));
         }
         let proof = from_hex(&parsed.proof).unwrap_or_default();
         let statement = statement(&parsed.id, parsed.envelope_key, der.expose());

@@ -19,7 +19,7 @@ use super::{
 const FILES: [&str; 6] = [PRIVATE_KEY, ENVELOPE_KEY, CERTIFICATE, AUTHORITY, FEDERATION, SIGNATURE];
 const DAY: Duration = Duration::from_secs(86_400);
 
-fn id(name: &str) -> ClientId {
+pub(super) fn id(name: &str) -> ClientId {
     ClientId::new(name).unwrap()
 }
 

@@ -35,7 +35,7 @@ pub fn run_client(
 ) -> Result<PublishedValues, Error> {
     let PartyId::Client(position) = kit.own else {
         let found = kit.own_name();
-        return Err(Error::Data { field: "kit", expected: "a client's".to_owned(), found });
+        return Err(Error::data("kit", "a client's", found));
     };
     let servers = [PartyId::Principal, PartyId::Auxiliary];
     if let Some(values) = ended::ended(&kit, &options.node.state)? {
@@ -48,11 +48,7 @@ pub fn run_client(
     let beside = || data.path().join("clients").join(kit.own_name()).join(FILE);
     let record = Record::open(&options.record.clone().unwrap_or_else(beside))?;
     let files = file_digests(&kit.federation.federation.clients[position].id, &input);
-    let keys = kit.envelope_keys.take().ok_or(Error::Data {
-        field: "kit",
-        expected: "a key for envelopes".to_owned(),
-        found: "none".to_owned(),
-    })?;
+    let keys = kit.envelope_keys.take().ok_or(Error::data("kit", "a key for envelopes", "none"))?;
     let kit = Arc::new(kit);
     let node = &options.node;
     let party = Party::open(kit.clone(), &node.state, Some(files), None, |federation, journal| {
@@ -98,18 +94,14 @@ fn file_digests(id: &ClientId, input: &ClientInput) -> BTreeMap<String, Digest> 
 fn own_input(kit: &Kit, data: &RunDirectory, position: usize) -> Result<ClientInput, Error> {
     let agreed = &kit.federation.federation;
     if data.spec() != agreed {
-        return Err(Error::Data {
-            field: "federation.toml",
-            expected: "the federation that the kit was made for".to_owned(),
-            found: "another one".to_owned(),
-        });
+        return Err(Error::data(
+            "federation.toml",
+            "the federation that the kit was made for",
+            "another one",
+        ));
     }
     if *data.architecture().tensors() != kit.federation.tensors {
-        return Err(Error::Data {
-            field: "initial.safetensors",
-            expected: "the tensors that the kit was made for".to_owned(),
-            found: "others".to_owned(),
-        });
+        return Err(Error::data("initial.safetensors", "the tensors that the kit was made for", "others"));
     }
     let id: &ClientId = &agreed.clients[position].id;
     let mut local = BTreeMap::new();

@@ -58,19 +58,10 @@ pub struct Board {
 struct BoardState {
     phase: ProcessPhase,
     awaited: Vec<String>,
-    peers: BTreeMap<PartyId, Peer>,
+    peers: BTreeMap<PartyId, PeerStatus>,
     rounds: BTreeMap<RoundId, OpenRound>,
     /// Tests done since this process asked for the first, and when that was: what time left is estimated from.
     pace: Option<(Instant, usize)>,
-}
-
-struct Peer {
-    name: String,
-    since: Option<SystemTime>,
-    connections: u64,
-    sent: (u64, u64),
-    received: (u64, u64),
-    refused: (u64, Option<String>),
 }
 
 #[derive(Default)]
@@ -106,7 +97,7 @@ pub struct Status {
 }
 
 /// The link to one party.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
@@ -161,10 +152,7 @@ impl Board {
         names: Vec<(PartyId, String)>,
         clients: Vec<String>,
     ) -> Self {
-        let peer = |name| {
-            let (sent, received, refused) = ((0, 0), (0, 0), (0, None));
-            Peer { name, since: None, connections: 0, sent, received, refused }
-        };
+        let peer = |name| PeerStatus { name, ..PeerStatus::default() };
         let state = BoardState {
             phase: ProcessPhase::Starting,
             awaited: Vec::new(),
@@ -184,7 +172,7 @@ impl Board {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn peer(&self, party: PartyId, change: impl FnOnce(&mut Peer)) {
+    fn peer(&self, party: PartyId, change: impl FnOnce(&mut PeerStatus)) {
         if let Some(peer) = self.state().peers.get_mut(&party) {
             change(peer);
         }
@@ -193,29 +181,39 @@ impl Board {
     /// A party is here.
     pub fn connected(&self, party: PartyId) {
         self.peer(party, |peer| {
-            peer.since = Some(SystemTime::now());
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            peer.connected_since = Some(since.unwrap_or_default().as_secs());
             peer.connections += 1;
         });
     }
 
     /// A party is gone.
     pub fn disconnected(&self, party: PartyId) {
-        self.peer(party, |peer| peer.since = None);
+        self.peer(party, |peer| peer.connected_since = None);
     }
 
     /// A frame went out.
     pub fn sent(&self, party: PartyId, bytes: u64) {
-        self.peer(party, |peer| peer.sent = (peer.sent.0 + 1, peer.sent.1 + bytes));
+        self.peer(party, |peer| {
+            peer.sent_frames += 1;
+            peer.sent_bytes += bytes;
+        });
     }
 
     /// A frame came in.
     pub fn received(&self, party: PartyId, bytes: u64) {
-        self.peer(party, |peer| peer.received = (peer.received.0 + 1, peer.received.1 + bytes));
+        self.peer(party, |peer| {
+            peer.received_frames += 1;
+            peer.received_bytes += bytes;
+        });
     }
 
     /// A message was refused.
     pub fn refused(&self, party: PartyId, reason: &str) {
-        self.peer(party, |peer| peer.refused = (peer.refused.0 + 1, Some(reason.to_owned())));
+        self.peer(party, |peer| {
+            peer.refused += 1;
+            peer.refused_because = Some(reason.to_owned());
+        });
     }
 
     /// A test was asked for.
@@ -286,7 +284,7 @@ impl Board {
             awaited: state.awaited(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             seconds_left: state.time_left().map(|left| left.as_secs_f64()),
-            peers: state.peers.values().map(Peer::status).collect(),
+            peers: state.peers.values().cloned().collect(),
             rounds: rounds.collect(),
         }
     }
@@ -305,23 +303,6 @@ impl BoardState {
         let open: usize = self.rounds.values().map(|round| round.asked.saturating_sub(round.done)).sum();
         let (since, done) = self.pace.filter(|(_, done)| *done > 0 && self.phase == ProcessPhase::Running)?;
         Some(since.elapsed().mul_f64(open as f64 / done as f64))
-    }
-}
-
-impl Peer {
-    fn status(&self) -> PeerStatus {
-        let seconds = |moment: SystemTime| moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        PeerStatus {
-            name: self.name.clone(),
-            connected_since: self.since.map(seconds),
-            connections: self.connections,
-            sent_frames: self.sent.0,
-            sent_bytes: self.sent.1,
-            received_frames: self.received.0,
-            received_bytes: self.received.1,
-            refused: self.refused.0,
-            refused_because: self.refused.1.clone(),
-        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! The sending half of a stream.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
-use bytes::Bytes;
 use secsv_evaluation::packet::{CHUNK, Handshake, MessageHead, Packet};
 use secsv_protocol::Scope;
 use tokio::{io::AsyncWrite, sync::oneshot, time::timeout};
@@ -12,7 +11,7 @@ use super::{
     peer_link::{OutboundItem, Sent},
     refuse,
 };
-use crate::journal::{self, BlobRef, Outbound};
+use crate::journal::{Body, Outbound};
 
 /// Sends whatever there is to send, until the other side is to be refused. A message is read in pieces as the other side takes
 /// them.
@@ -81,13 +80,12 @@ async fn send_message<S: AsyncWrite + Unpin>(
     message: &Outbound,
     offset: u64,
 ) -> Result<(), StreamError> {
-    let source = ContentSource::of(&message.body);
     let Outbound { number, length, digest, .. } = *message;
     let mut packet = Packet::Head(MessageHead { number, kind: message.kind as u8, length, digest, offset });
     let mut at = offset;
     loop {
         let size = CHUNK.min((length - at) as usize);
-        writer.send(&packet, &source.read(at, size)?).await?;
+        writer.send(&packet, &content(&message.body, at, size)?).await?;
         at += size as u64;
         if at == length {
             return Ok(());
@@ -96,37 +94,10 @@ async fn send_message<S: AsyncWrite + Unpin>(
     }
 }
 
-/// Where content comes from, a piece at a time. It was written moments ago: reading a piece takes microseconds.
-enum ContentSource {
-    Memory(Bytes),
-    BlobStore(Arc<BlobRef>),
-}
-
-/// Content that several senders share.
-struct SharedContent(Arc<Vec<u8>>);
-
-impl AsRef<[u8]> for SharedContent {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl ContentSource {
-    fn of(body: &journal::Body) -> Self {
-        match body {
-            journal::Body::Inline(content) | journal::Body::Stored(_, Some(content)) => {
-                Self::Memory(Bytes::from_owner(SharedContent(content.clone())))
-            }
-            journal::Body::Stored(place, None) => Self::BlobStore(place.clone()),
-        }
-    }
-
-    fn read(&self, at: u64, size: usize) -> Result<Bytes, StreamError> {
-        match self {
-            Self::Memory(content) => Ok(content.slice(at as usize..at as usize + size)),
-            Self::BlobStore(place) => {
-                place.read(at, size).map(Bytes::from).map_err(|_| StreamError::Unreadable)
-            }
-        }
+/// A part of a message's content: from memory where it lies there, else from the disk.
+fn content(body: &Body, at: u64, size: usize) -> Result<Cow<'_, [u8]>, StreamError> {
+    match body {
+        Body::Inline(content) | Body::Stored(_, Some(content)) => Ok(content[at as usize..][..size].into()),
+        Body::Stored(place, None) => place.read(at, size).map(Cow::from).map_err(|_| StreamError::Unreadable),
     }
 }

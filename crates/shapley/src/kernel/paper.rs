@@ -145,12 +145,7 @@ fn of_size(clients: usize, size: usize) -> Vec<u128> {
 impl SamplingPlan for KernelOfThePaper {
     fn propose(&mut self, known: &KnownUtilities<'_>) -> Result<Option<Vec<u128>>, Error> {
         self.settled = false;
-        let ends = vec![0, everybody(self.clients)];
-        let missing = known.missing(&ends);
-        if missing > known.room {
-            return Err(Error::Budget { method: self.method, expected: missing, found: known.room });
-        }
-        if missing > 0 {
+        if let Some(ends) = known.ends_first(self.clients, self.method, |missing| missing)? {
             return Ok(Some(ends));
         }
         let Some(&(coalition, _)) = self.weighted.get(self.proposed) else { return Ok(None) };
@@ -164,10 +159,6 @@ impl SamplingPlan for KernelOfThePaper {
     fn settle(&mut self, _table: &UtilityTable) -> Result<(), Error> {
         self.settled = true;
         Ok(())
-    }
-
-    fn worst_error(&self, _table: &UtilityTable) -> Option<f64> {
-        None
     }
 
     fn has_values(&self) -> bool {

@@ -19,12 +19,8 @@ const CLASSES: usize = 4;
 
 pub(super) fn load(data: Option<&Path>) -> Result<Dataset, TrainingError> {
     let scale = scales(data)?;
-    let mut train = part(data, "train", &scale)?;
-    let mut test = part(data, "test", &scale)?;
-    let standard = Standardiser::per_column(&train);
-    standard.apply(&mut train);
-    standard.apply(&mut test);
-    Ok(Dataset::new("agnews", CLASSES, train, test))
+    let (train, test) = (part(data, "train", &scale)?, part(data, "test", &scale)?);
+    Ok(Dataset::new("agnews", CLASSES, train, test).standardised(Standardiser::per_column))
 }
 
 fn scales(data: Option<&Path>) -> Result<Vec<f32>, TrainingError> {

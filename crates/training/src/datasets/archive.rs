@@ -18,19 +18,15 @@ pub(crate) fn read(file: &Path) -> Result<(Samples, usize), TrainingError> {
         .map_err(|error| content.wrong("archive", "a .npz archive", error.to_string()))?;
     let (shape, features) = array(&content, &mut archive, "x")?;
     let (label_shape, labels) = array(&content, &mut archive, "y")?;
+    let unlike = || {
+        let found = format!("shapes {shape:?} and {label_shape:?}");
+        content.wrong("y", "one label per sample of x", found)
+    };
     let (Some((&count, sample)), [labelled]) = (shape.split_first(), label_shape.as_slice()) else {
-        return Err(content.wrong(
-            "y",
-            "one label per sample of x",
-            format!("shapes {shape:?} and {label_shape:?}"),
-        ));
+        return Err(unlike());
     };
     if count != *labelled || count == 0 || sample.is_empty() || sample.contains(&0) {
-        return Err(content.wrong(
-            "y",
-            "one label per sample of x",
-            format!("shapes {shape:?} and {label_shape:?}"),
-        ));
+        return Err(unlike());
     }
     if let Some(row) =
         labels.iter().position(|&label| label.fract() != 0.0 || !(0.0..65536.0).contains(&label))
@@ -38,11 +34,8 @@ pub(crate) fn read(file: &Path) -> Result<(Samples, usize), TrainingError> {
         return Err(content.wrong(format!("y[{row}]"), "a whole number from 0", labels[row].to_string()));
     }
     if let Some(place) = features.iter().position(|value| !(*value as f32).is_finite()) {
-        return Err(content.wrong(
-            format!("x, element {place}"),
-            "a finite number",
-            features[place].to_string(),
-        ));
+        let found = features[place].to_string();
+        return Err(content.wrong(format!("x, element {place}"), "a finite number", found));
     }
     let labels: Vec<u32> = labels.iter().map(|&label| label as u32).collect();
     let classes = labels.iter().max().map_or(0, |&largest| largest as usize + 1);

@@ -50,11 +50,8 @@ pub(super) fn load(options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> 
     }
     fill_with_medians(&mut rows, &train);
     let all = Samples::new(vec![FEATURES], rows.iter().flatten().map(|x| x.unwrap_or(0.0)).collect(), labels);
-    let (mut train, mut test) = (all.select(&train), all.select(&test));
-    let standard = Standardiser::per_column(&train);
-    standard.apply(&mut train);
-    standard.apply(&mut test);
-    Ok(Dataset { silos: Some(silos), ..Dataset::new("heart", 2, train, test) })
+    let dataset = Dataset::new("heart", 2, all.select(&train), all.select(&test));
+    Ok(Dataset { silos: Some(silos), ..dataset.standardised(Standardiser::per_column) })
 }
 
 type Patient = [Option<f32>; FEATURES];

@@ -126,11 +126,7 @@ impl DatasetSource {
     pub fn load(&self, options: &LoadOptions<'_>) -> Result<Dataset, TrainingError> {
         if !(options.test_share > 0.0 && options.test_share < 1.0) {
             let found = options.test_share.to_string();
-            return Err(TrainingError::Setting {
-                setting: "test share",
-                expected: "between 0 and 1".into(),
-                found,
-            });
+            return Err(TrainingError::setting("test share", "between 0 and 1", found));
         }
         match self {
             Self::BreastCancer => breast_cancer(options),
@@ -146,6 +142,14 @@ impl DatasetSource {
 }
 
 impl Dataset {
+    /// All samples at the scale of the training samples.
+    fn standardised(mut self, standardiser: fn(&Samples) -> Standardiser) -> Self {
+        let standard = standardiser(&self.train);
+        standard.apply(&mut self.train);
+        standard.apply(&mut self.test);
+        self
+    }
+
     /// A data set without a natural split.
     pub fn new(name: impl Into<String>, classes: usize, train: Samples, test: Samples) -> Self {
         Self { name: name.into(), classes, train, test, silos: None, notes: Vec::new() }
@@ -217,9 +221,5 @@ fn held_out(
     standardiser: fn(&Samples) -> Standardiser,
 ) -> Result<Dataset, TrainingError> {
     let (train, test) = samples.hold_out(classes, options.test_share, options.seed);
-    let (mut train, mut test) = (samples.select(&train), samples.select(&test));
-    let standard = standardiser(&train);
-    standard.apply(&mut train);
-    standard.apply(&mut test);
-    Ok(Dataset::new(name, classes, train, test))
+    Ok(Dataset::new(name, classes, samples.select(&train), samples.select(&test)).standardised(standardiser))
 }

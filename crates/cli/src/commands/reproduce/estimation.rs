@@ -137,11 +137,7 @@ pub fn section(study: &Study) -> Section {
                     Err(reason) => format!("{title}: gap: {reason}"),
                 });
             }
-            Err(reason) => {
-                let mut row = vec![Cell::text(task.title()), Cell::gap(reason)];
-                row.resize(COLUMNS.len(), Cell::text(""));
-                table.rows.push(row);
-            }
+            Err(reason) => table.push(vec![Cell::text(task.title()), Cell::gap(reason)]),
         }
     }
     section.tables.push(table);
@@ -179,18 +175,13 @@ fn task_rows(study: &Study, task: PaperTask, lines: &mut Vec<String>) -> Result<
             (tests, samples) = (replayed.tests, run.samples());
             seconds.push(Cell::Number(wall));
             speedups.push(match &hesv {
-                Ok(hesv) => Cell::Compared {
-                    ours: hesv.seconds_per_sample() / (wall / (run.samples() * run.rounds())),
-                    paper: printed.map(|row| row.speedup[place]),
-                    ratio: None,
-                },
+                Ok(hesv) => {
+                    let speedup = hesv.seconds_per_sample() / (wall / (run.samples() * run.rounds()));
+                    Cell::beside(speedup, printed.map(|row| row.speedup[place]))
+                }
                 Err(reason) => Cell::gap(reason.clone()),
             });
-            found_errors.push(Cell::Compared {
-                ours: replayed.error,
-                paper: printed.map(|row| row.error[place]),
-                ratio: None,
-            });
+            found_errors.push(Cell::beside(replayed.error, printed.map(|row| row.error[place])));
             if !skip {
                 errors.push((entry.method, entry.samples, replayed.error));
             }

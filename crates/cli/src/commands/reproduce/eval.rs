@@ -97,10 +97,10 @@ pub fn section(study: &Study) -> Section {
                     vec![Cell::text(task.title()), Cell::text(title), Cell::gap(reason.clone())]
                 }
             };
-            table.rows.push(padded(row));
+            table.push(row);
         }
         if let Ok(reference) = &reference {
-            table.rows.push(padded(nssv(task, reference)));
+            table.push(nssv(task, reference));
         }
     }
     section.tables.push(table);
@@ -126,11 +126,6 @@ const COLUMNS: [&str; 16] = [
     "Against the authors' code",
     "Memory GiB",
 ];
-
-fn padded(mut row: Vec<Cell>) -> Vec<Cell> {
-    row.resize(COLUMNS.len(), Cell::text(""));
-    row
-}
 
 fn nssv(task: PaperTask, found: &[Measured]) -> Vec<Cell> {
     let seconds = mean(found, |m| m.result.timing.wall_s);
@@ -248,13 +243,13 @@ impl MeasuredRow<'_> {
     fn speedup(&self) -> Cell {
         let Some(hesv) = self.hesv else { return Cell::gap("HESV is missing") };
         let ours = mean(hesv, Measured::seconds_per_sample) / mean(self.found, Measured::seconds_per_sample);
-        Cell::Compared { ours, paper: self.paper().map(|p| p.speedup_over_hesv), ratio: None }
+        Cell::beside(ours, self.paper().map(|p| p.speedup_over_hesv))
     }
 
     fn slowdown(&self) -> Cell {
         let ours = mean(self.found, Measured::seconds_per_sample)
             / mean(self.reference, Measured::seconds_per_sample);
-        Cell::Compared { ours, paper: self.paper().map(|p| p.slowdown_over_nssv), ratio: None }
+        Cell::beside(ours, self.paper().map(|p| p.slowdown_over_nssv))
     }
 
     fn error_cell(&self) -> Cell {
@@ -273,8 +268,7 @@ impl MeasuredRow<'_> {
     }
 
     fn memory(&self) -> Option<f64> {
-        let peaks = self.found.iter().filter_map(|m| m.result.peak_memory_bytes);
-        peaks.max().map(|bytes| bytes as f64 / (1u64 << 30) as f64)
+        self.found.iter().filter_map(Measured::memory_gib).max_by(f64::total_cmp)
     }
 
     /// Where ours is worse, in words.

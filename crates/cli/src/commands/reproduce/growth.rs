@@ -148,7 +148,7 @@ impl Sweep<'_> {
                 let points = self.points(study, task, skip);
                 for (place, (point, plain)) in (self.places)(task).into_iter().zip(points.iter().zip(&plain))
                 {
-                    table.rows.push(self.row(task, skip, place, point, plain));
+                    table.push(self.row(task, skip, place, point, plain));
                 }
                 let measured: Vec<(f64, f64)> =
                     points.iter().flatten().map(|point| (point.x, self.y(&point.found))).collect();
@@ -173,16 +173,8 @@ impl Sweep<'_> {
         }
         section.tables.push(table);
         let title = format!("SecSV: {} over {}", self.unit(), self.x);
-        let file = match self.name {
-            "fig-samples" => "fig-samples.svg",
-            "fig-clients" => "fig-clients.svg",
-            _ => "fig-samples-rounds.svg",
-        };
-        let logarithmic = true;
-        section.charts.push((
-            file,
-            Chart { title, x: self.x, y: self.unit(), logarithmic, categories: Vec::new(), series },
-        ));
+        let chart = Chart { logarithmic: true, ..Chart::linear(&title, self.x, self.unit(), series) };
+        section.charts.push((self.name, chart));
     }
 
     fn row(
@@ -197,14 +189,8 @@ impl Sweep<'_> {
         let Point { x, found } = match point {
             Ok(point) => point,
             Err(reason) => {
-                let mut row = vec![
-                    Cell::text(task.title()),
-                    skipping,
-                    self.place_cell(place),
-                    Cell::gap(reason.clone()),
-                ];
-                row.resize(8, Cell::text(""));
-                return row;
+                let gap = Cell::gap(reason.clone());
+                return vec![Cell::text(task.title()), skipping, self.place_cell(place), gap];
             }
         };
         let speedup = plain
@@ -212,7 +198,6 @@ impl Sweep<'_> {
             .ok()
             .filter(|_| skip)
             .map(|plain| Cell::Number(plain.found.seconds_per_sample() / found.seconds_per_sample()));
-        let memory = found.result.peak_memory_bytes.map(|bytes| bytes as f64 / (1u64 << 30) as f64);
         vec![
             Cell::text(task.title()),
             skipping,
@@ -221,7 +206,7 @@ impl Sweep<'_> {
             Cell::count(found.rounds()),
             Cell::Number(self.y(found)),
             speedup.unwrap_or(Cell::text("")),
-            memory.map_or(Cell::text(""), Cell::Number),
+            found.memory_gib().map_or(Cell::text(""), Cell::Number),
         ]
     }
 }

@@ -24,14 +24,12 @@ pub(super) fn add_estimated(section: &mut Section, study: &Study) {
                 Ok(found) => {
                     let wall = found.result.timing.wall_s;
                     points.push((clients as f64, wall));
-                    let memory = found.result.peak_memory_bytes.unwrap_or_default() as f64;
                     row.extend([found.samples(), found.rounds(), tested(&found)].map(Cell::count));
-                    row.extend([wall, memory / (1u64 << 30) as f64].map(Cell::Number));
+                    row.extend([wall, found.memory_gib().unwrap_or_default()].map(Cell::Number));
                 }
                 Err(reason) => row.push(Cell::gap(reason)),
             }
-            row.resize(columns.len(), Cell::text(""));
-            table.rows.push(row);
+            table.push(row);
         }
         let fit = LineFit::through(&points);
         if let Some(fit) = &fit {
@@ -51,7 +49,7 @@ pub(super) fn add_estimated(section: &mut Section, study: &Study) {
         "wall s",
         series,
     );
-    section.charts.push(("fig-clients-estimated.svg", chart));
+    section.charts.push(("fig-clients-estimated", chart));
 }
 
 /// Models that were tested, in all rounds.
@@ -88,8 +86,7 @@ pub(super) fn add_products(section: &mut Section, study: &Study) {
                 }
                 Err(reason) => row.push(Cell::gap(reason)),
             }
-            row.resize(PRODUCT_COLUMNS.len(), Cell::text(""));
-            table.rows.push(row);
+            table.push(row);
         }
         let fit = LineFit::through(&points);
         for (what, fit) in [
@@ -114,7 +111,7 @@ pub(super) fn add_products(section: &mut Section, study: &Study) {
         "products per test sample and round",
         series,
     );
-    section.charts.push(("fig-clients-products.svg", chart));
+    section.charts.push(("fig-clients-products", chart));
 }
 
 /// Processor seconds spent on ciphertexts by all parties.

@@ -29,9 +29,7 @@ pub fn section(study: &Study) -> Section {
         Some(found) => fill(&found, &mut table, &mut times, &mut section.lines),
         None => {
             let reason = study.failures.get(CELL).cloned().unwrap_or_else(|| "not measured".to_owned());
-            let mut row = vec![Cell::gap(reason)];
-            row.resize(head.len(), Cell::text(""));
-            table.rows.push(row);
+            table.push(vec![Cell::gap(reason)]);
         }
     }
     section.tables.extend([table, times]);
@@ -115,11 +113,8 @@ const TIMED: [(&str, &str); 5] = [
 fn fill(found: &MatmulTimes, table: &mut ResultTable, times: &mut ResultTable, lines: &mut Vec<String>) {
     let shapes: Vec<Shape<'_>> = MATMUL.iter().map(|column| Shape { found, column }).collect();
     for (name, figure, printed) in SPEEDUPS {
-        let cell = |shape: &Shape<'_>| Cell::Compared {
-            ours: figure(shape),
-            paper: printed.map(|printed| printed(shape.column)),
-            ratio: None,
-        };
+        let cell =
+            |shape: &Shape<'_>| Cell::beside(figure(shape), printed.map(|printed| printed(shape.column)));
         table.rows.push(std::iter::once(Cell::text(name)).chain(shapes.iter().map(cell)).collect());
     }
     for (method, encrypted) in TIMED {

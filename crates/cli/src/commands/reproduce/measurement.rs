@@ -78,6 +78,11 @@ impl Measured {
         self.result.timing.wall_s / (self.samples() * self.rounds())
     }
 
+    /// The most memory of the process, in GiB.
+    pub fn memory_gib(&self) -> Option<f64> {
+        self.result.peak_memory_bytes.map(|bytes| bytes as f64 / (1u64 << 30) as f64)
+    }
+
     /// Bytes over all links.
     pub fn bytes(&self) -> f64 {
         self.result.traffic.iter().map(|link| link.bytes as f64).sum()

@@ -228,7 +228,7 @@ fn named(part: Target, study: &Study) -> Section {
 }
 
 fn scope(args: &ReproduceArgs) -> Result<StudyScope, BadInput> {
-    let bad = |setting, expected, found: String| Err(BadInput { setting, expected, found });
+    let bad = |setting, expected, found: String| Err(BadInput::new(setting, expected, found));
     if !(args.scale > 0.0 && args.scale <= 1.0) {
         return bad("--scale", "more than 0 and at most 1", args.scale.to_string());
     }

@@ -29,7 +29,7 @@ pub fn write(out: &Path, sections: &mut [Section], study: &Study, command: &str)
             section.files.push(file);
         }
         for (name, chart) in &section.charts {
-            let file = out.join(name);
+            let file = out.join(format!("{name}.svg"));
             output_file::write(&file, chart.svg().as_bytes())?;
             section.files.push(file);
         }
@@ -115,7 +115,7 @@ pub fn markdown(section: &Section) -> String {
         let _ = writeln!(text, "{}", table.markdown());
     }
     for (name, chart) in &section.charts {
-        let _ = writeln!(text, "![{}]({name})\n", chart.title);
+        let _ = writeln!(text, "![{}]({name}.svg)\n", chart.title);
     }
     for line in &section.lines {
         let _ = writeln!(text, "- {line}");

@@ -58,11 +58,7 @@ pub fn skip_section(study: &Study) -> Section {
                 let theirs = paper::skipped(task);
                 (0..2).for_each(|which| points[which].push((place as f64 + 1.0, 100.0 * ours[which])));
                 section.lines.extend(judge(task, ours[1]));
-                let compared = |which: usize| Cell::Compared {
-                    ours: ours[which],
-                    paper: theirs.map(|shares| shares[which]),
-                    ratio: None,
-                };
+                let compared = |which: usize| Cell::beside(ours[which], theirs.map(|shares| shares[which]));
                 vec![
                     Cell::text(task.title()),
                     Cell::count(mean(&found, Measured::samples)),
@@ -71,13 +67,9 @@ pub fn skip_section(study: &Study) -> Section {
                     Cell::Number(1.0 - ours[0]),
                 ]
             }
-            Err(reason) => {
-                let mut row = vec![Cell::text(task.title()), Cell::text(""), Cell::gap(reason)];
-                row.resize(columns.len(), Cell::text(""));
-                row
-            }
+            Err(reason) => vec![Cell::text(task.title()), Cell::text(""), Cell::gap(reason)],
         };
-        table.rows.push(row);
+        table.push(row);
     }
     section.tables.push(table);
     let [skipped, wrong] = points;
@@ -91,7 +83,7 @@ pub fn skip_section(study: &Study) -> Section {
             vec![series("skipped", skipped), series("wrongly skipped", wrong)],
         )
     };
-    section.charts.push(("fig-skipped.svg", chart));
+    section.charts.push(("fig-skipped", chart));
     section.note_differences(&study.scope.tasks);
     section
 }
@@ -174,9 +166,9 @@ pub fn layer_section(study: &Study) -> Section {
         cost.push(Series { name: task.name().to_owned(), points: cost_points, fit });
     }
     section.tables.push(table);
-    section.charts.push(("fig-layers.svg", Chart::linear("Wrongly skipped samples, %", "L", "%", wrong)));
+    section.charts.push(("fig-layers", Chart::linear("Wrongly skipped samples, %", "L", "%", wrong)));
     section.charts.push((
-        "fig-layers-time.svg",
+        "fig-layers-time",
         Chart::linear("SecSV, wall ms per test sample and round", "L", "ms", cost),
     ));
     section.note_differences(&study.scope.tasks);

@@ -52,6 +52,11 @@ impl Cell {
         Self::Compared { ours, paper, ratio }
     }
 
+    /// Ours beside the paper's, of which none is the better one.
+    pub fn beside(ours: f64, paper: Option<f64>) -> Self {
+        Self::Compared { ours, paper, ratio: None }
+    }
+
     fn markdown(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -99,6 +104,12 @@ impl ResultTable {
     pub fn new(name: &str, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|&column| column.to_owned()).collect();
         Self { name: name.to_owned(), columns, rows: Vec::new() }
+    }
+
+    /// Adds a row; what it has no cell for stays empty.
+    pub fn push(&mut self, mut row: Vec<Cell>) {
+        row.resize(self.columns.len(), Cell::text(""));
+        self.rows.push(row);
     }
 
     /// For people.
