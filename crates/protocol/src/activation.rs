@@ -153,19 +153,9 @@ impl Activator {
         total_share: f64,
         received: &[Matrix<R>],
     ) -> Result<Handed<R>, Error> {
-        let receives = &program.steps[step].receives;
-        let mut values = Vec::with_capacity(received.len());
-        for (receive, matrix) in receives.iter().zip(received) {
-            values.push(decode(program, precision, receive, total_share, matrix));
-        }
-        if values.len() != receives.len() {
-            return Err(Error::Local { what: "a step without everything it needs" });
-        }
-        let ring = received
-            .first()
-            .map(Matrix::ring)
-            .ok_or(Error::Local { what: "a step that receives nothing" })?;
-        self.advance(program, precision, step, values, ring)
+        let parts = program.steps[step].receives.iter().zip(received);
+        let values = parts.map(|(receive, matrix)| decode(program, precision, receive, total_share, matrix));
+        self.advance(program, precision, step, values.collect(), received[0].ring())
     }
 
     fn advance<R: Ring>(
@@ -176,27 +166,25 @@ impl Activator {
         mut values: Vec<Values>,
         ring: R,
     ) -> Result<Handed<R>, Error> {
-        let feeds = program.steps[step].feeds;
-        let encode = |values: &Values| {
-            let operator = feeds.ok_or(Error::Local { what: "a step that feeds nothing" })?;
+        let encode = |values: &Values, operator: usize| {
             values.encode(ring, precision.operators[operator].input, operator + 1)
         };
         match &program.steps[step].then {
-            Then::Activate(activations) => {
+            Then::Activate { activations, feeds } => {
                 values[0].activate(activations);
-                Ok(Handed::Shared(encode(&values[0])?))
+                Ok(Handed::Shared(encode(&values[0], *feeds)?))
             }
             Then::Label(activations) => {
                 values[0].activate(activations);
                 Ok(Handed::Labels(values[0].labels(program.classes)))
             }
-            Then::FirstState => {
+            Then::FirstState { feeds } => {
                 let (_, state) = gates(&values[0], 0, &values[1]);
-                Ok(Handed::Shared(encode(&state)?))
+                Ok(Handed::Shared(encode(&state, *feeds)?))
             }
-            Then::State => {
+            Then::State { feeds } => {
                 values[0].saturate(f64::powi(0.5, precision.gate.fractional_bits() as i32));
-                Ok(Handed::Shared(encode(&values[0])?))
+                Ok(Handed::Shared(encode(&values[0], *feeds)?))
             }
             Then::Gates { time_step } => {
                 if values.len() > 1 {
@@ -220,19 +208,15 @@ pub(crate) fn last_scores<R: Ring>(
     program: &Program,
     precision: &Precision,
     total_share: f64,
-    received: &[Matrix<R>],
-) -> Result<Values, Error> {
-    let last = program.steps.last().zip(received.first());
-    let (Some((step, matrix)), Some(receive)) = (last, program.steps.last().and_then(|h| h.receives.first()))
-    else {
-        return Err(Error::Local { what: "a step that receives nothing" });
-    };
-    let mut values = decode(program, precision, receive, total_share, matrix);
+    received: &Matrix<R>,
+) -> Values {
+    let step = &program.steps[program.steps.len() - 1];
+    let mut values = decode(program, precision, &step.receives[0], total_share, received);
     if let Then::Label(activations) = &step.then {
         values.activate(activations);
     }
     values.numbers.resize(program.classes * values.columns, 0.0);
-    Ok(values)
+    values
 }
 
 /// The update gate z and (1 - z) n of one step, from the input gates of some steps and the hidden gates of this one.

@@ -23,22 +23,22 @@ use crate::{
 pub struct Auxiliary {
     federation: Arc<Federation>,
     seed: Seed,
-    stage: Stage,
+    stage: AuxiliaryStage,
     values: Option<Vec<u8>>,
     /// What an earlier process counted.
     remembered: Recount,
 }
 
 /// An auxiliary, by what it waits for.
-enum Stage {
+enum AuxiliaryStage {
     /// The session. Messages that came before it are kept.
     Proposal(Early),
     /// Tests.
-    Session(Box<dyn Running>),
+    Session(Box<dyn AnyFollower>),
 }
 
 /// A follower, whatever its engine.
-trait Running: Any + Send {
+trait AnyFollower: Any + Send {
     fn session(&self) -> &Arc<Session>;
     fn handle(&mut self, message: Incoming) -> Result<Effects<Auxiliary>, Error>;
     fn recount(&self) -> Recount;
@@ -47,15 +47,15 @@ trait Running: Any + Send {
     fn awaiting(&self) -> String;
 }
 
-impl<E: AuxiliaryEngine> Running for Follower<E> {
+impl<E: AuxiliaryEngine> AnyFollower for Follower<E> {
     fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
     fn handle(&mut self, message: Incoming) -> Result<Effects<Auxiliary>, Error> {
         Ok(self.on_message(message)?.lift(|auxiliary: &mut Auxiliary| match &mut auxiliary.stage {
-            Stage::Session(running) => (&mut **running as &mut dyn Any).downcast_mut(),
-            Stage::Proposal(_) => None,
+            AuxiliaryStage::Session(running) => (&mut **running as &mut dyn Any).downcast_mut(),
+            AuxiliaryStage::Proposal(_) => None,
         }))
     }
 
@@ -79,14 +79,14 @@ impl<E: AuxiliaryEngine> Running for Follower<E> {
 impl Auxiliary {
     /// An auxiliary whose randomness follows from a seed.
     pub fn new(federation: Arc<Federation>, seed: Seed) -> Self {
-        let (stage, remembered) = (Stage::Proposal(Early::default()), Recount::default());
+        let (stage, remembered) = (AuxiliaryStage::Proposal(Early::default()), Recount::default());
         Self { federation, seed, stage, values: None, remembered }
     }
 
     /// What it counted so far.
     pub fn recount(&self) -> Recount {
         let mut all = self.remembered.clone();
-        if let Stage::Session(running) = &self.stage {
+        if let AuxiliaryStage::Session(running) = &self.stage {
             all.merge(&running.recount());
         }
         all
@@ -95,8 +95,8 @@ impl Auxiliary {
     /// What it counted in tests that have ended since this was last called, by test, to be stored.
     pub fn take_counted(&mut self) -> Vec<(u64, Vec<u8>)> {
         match &mut self.stage {
-            Stage::Proposal(_) => Vec::new(),
-            Stage::Session(running) => running.take_counted(),
+            AuxiliaryStage::Proposal(_) => Vec::new(),
+            AuxiliaryStage::Session(running) => running.take_counted(),
         }
     }
 
@@ -124,7 +124,7 @@ impl Auxiliary {
         let common = self.seed.derive("zero sharing", 0);
         let told = Outgoing::of(PartyId::Principal, &CommonSeed { seed: common.clone() });
         let seed = self.seed.clone();
-        self.stage = Stage::Session(match session.agreed() {
+        self.stage = AuxiliaryStage::Session(match session.agreed() {
             Agreed::SecSv(session) => Box::new(Follower::new(SecSvAuxiliary::new(session, common), seed)),
             Agreed::SecretSv(session) => {
                 Box::new(Follower::new(SecretSvAuxiliary::new(session, common), seed))
@@ -149,36 +149,36 @@ impl Role for Auxiliary {
             return Ok(Effects::default());
         }
         match &mut self.stage {
-            Stage::Proposal(early) if message.kind == Kind::Session && is_of_principal => {
+            AuxiliaryStage::Proposal(early) if message.kind == Kind::Session && is_of_principal => {
                 let kept = early.take(|_| true);
                 self.begin(&message, kept)
             }
-            Stage::Proposal(early) => {
+            AuxiliaryStage::Proposal(early) => {
                 early.keep(message, "the session has not begun")?;
                 Ok(Effects::default())
             }
-            Stage::Session(running) => running.handle(message),
+            AuxiliaryStage::Session(running) => running.handle(message),
         }
     }
 
     fn session(&self) -> Option<&Arc<Session>> {
         match &self.stage {
-            Stage::Proposal(_) => None,
-            Stage::Session(running) => Some(running.session()),
+            AuxiliaryStage::Proposal(_) => None,
+            AuxiliaryStage::Session(running) => Some(running.session()),
         }
     }
 
     fn drain_finished(&mut self) -> Vec<Scope> {
         match &mut self.stage {
-            Stage::Proposal(_) => Vec::new(),
-            Stage::Session(running) => running.drain_finished(),
+            AuxiliaryStage::Proposal(_) => Vec::new(),
+            AuxiliaryStage::Session(running) => running.drain_finished(),
         }
     }
 
     fn awaiting(&self) -> String {
         match &self.stage {
-            Stage::Proposal(_) => "auxiliary: the session from principal".to_owned(),
-            Stage::Session(running) => running.awaiting(),
+            AuxiliaryStage::Proposal(_) => "auxiliary: the session from principal".to_owned(),
+            AuxiliaryStage::Session(running) => running.awaiting(),
         }
     }
 }

@@ -6,13 +6,7 @@ use secsv_he::{
     linear::{EncryptedBatch, EncryptedBias, EncryptedMatrix, Layout},
 };
 
-use crate::{
-    encrypted::{wanted_batches, wanted_of},
-    error::CodecError,
-    hesv::slots_of,
-    message::Parts,
-    session::EncryptedSession,
-};
+use crate::{error::CodecError, message::Parts, session::EncryptedSession, unit::slots_of};
 
 fn exactly<'a>(parts: &'a Parts<'a>, count: usize, what: &'static str) -> Result<&'a [&'a [u8]], CodecError> {
     if parts.len() == count { Ok(&parts.0) } else { Err(CodecError::Value { what }) }
@@ -55,7 +49,7 @@ pub(crate) fn upload(
     let Some(first) = parts.len().checked_sub(vectors) else {
         return Err(CodecError::Value { what: "number of vectors" });
     };
-    match session.program().steps[step].feeds {
+    match session.program().steps[step].feeds() {
         Some(operator) => {
             let columns = session.program().operators[operator].positions * samples;
             batches(session, operator, columns, &parts[..first])?;
@@ -122,4 +116,21 @@ pub(crate) fn slot_replies(
     let degree = parameters.degree();
     let parts = exactly(replies, elements.div_ceil(degree), "number of replies")?;
     Ok(parts.iter().try_for_each(|part| Reply::check_bytes(parameters, degree, part))?)
+}
+
+/// The batches of so many columns that hold a wanted one.
+pub(crate) fn wanted_batches(layout: &Layout, columns: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
+    let batch = layout.batch();
+    (0..layout.batches(columns)).filter(|b| (b * batch..columns.min((b + 1) * batch)).any(&wanted)).collect()
+}
+
+/// Whether a column of a batch is wanted, counted within the batch.
+pub(crate) fn wanted_of(
+    layout: &Layout,
+    columns: usize,
+    batch: usize,
+    wanted: impl Fn(usize) -> bool,
+) -> impl Fn(usize) -> bool {
+    let start = batch * layout.batch();
+    move |column| start + column < columns && wanted(start + column)
 }

@@ -25,20 +25,20 @@ use crate::{
 pub struct Client {
     identity: Identity,
     envelopes: EnvelopeKeys,
-    stage: Stage,
+    stage: ClientStage,
     values: Option<Vec<u8>>,
 }
 
 /// A client, by what it waits for.
-enum Stage {
+enum ClientStage {
     /// The session. The auxiliary may tell the digest of its public key before the principal tells the session.
     Proposal { digest: Option<Digest> },
     /// Keys, or tests.
-    Session(Box<dyn Running>),
+    Session(Box<dyn AnyParticipant>),
 }
 
 /// A participant in a session, whatever its engine.
-trait Running: Any + Send {
+trait AnyParticipant: Any + Send {
     fn session(&self) -> &Session;
     fn shared(&self) -> &Arc<Session>;
     fn handle(&mut self, message: Incoming) -> Result<Effects<Client>, Error>;
@@ -56,7 +56,7 @@ enum Participant<E: ClientEngine> {
 /// Effects of tests as effects of their client.
 fn lift<E: ClientEngine>(effects: Effects<Testing<E>>) -> Effects<Client> {
     effects.lift(|client: &mut Client| {
-        let Stage::Session(running) = &mut client.stage else { return None };
+        let ClientStage::Session(running) = &mut client.stage else { return None };
         match (&mut **running as &mut dyn Any).downcast_mut::<Participant<E>>()? {
             Participant::Keys(_) => None,
             Participant::Tests(testing) => Some(&mut **testing),
@@ -102,7 +102,7 @@ impl<E: ClientEngine> Participant<E> {
     }
 }
 
-impl<E: ClientEngine> Running for Participant<E> {
+impl<E: ClientEngine> AnyParticipant for Participant<E> {
     fn session(&self) -> &Session {
         match self {
             Self::Keys(exchange) => &exchange.session,
@@ -164,7 +164,7 @@ impl Client {
     ) -> Self {
         let samples = test_set_digest(&input.test_set);
         let identity = Identity { federation, position, input: Arc::new(input), seed, samples };
-        Self { identity, envelopes, stage: Stage::Proposal { digest: None }, values: None }
+        Self { identity, envelopes, stage: ClientStage::Proposal { digest: None }, values: None }
     }
 
     /// The values, once the principal has told them.
@@ -180,8 +180,10 @@ impl Client {
     /// What it saw, from the messages it received.
     pub fn view(&self, received: &[SeenMessage]) -> Result<View, Error> {
         match &self.stage {
-            Stage::Proposal { .. } => Ok(View::new(self.identity.party(), received, Vec::new(), Vec::new())),
-            Stage::Session(running) => running.view(received),
+            ClientStage::Proposal { .. } => {
+                Ok(View::new(self.identity.party(), received, Vec::new(), Vec::new()))
+            }
+            ClientStage::Session(running) => running.view(received),
         }
     }
 
@@ -211,7 +213,7 @@ impl Client {
             return Err(malformed(CodecError::Value { what: "samples" }));
         }
         let identity = self.identity.clone();
-        let (running, effects): (Box<dyn Running>, _) = match Arc::new(session).agreed() {
+        let (running, effects): (Box<dyn AnyParticipant>, _) = match Arc::new(session).agreed() {
             Agreed::SecSv(session) => {
                 let begun = Participant::<SecSvClient>::begin(identity, &self.envelopes, session, digest)?;
                 (Box::new(begun.0), begun.1)
@@ -225,7 +227,7 @@ impl Client {
                 (Box::new(begun.0), begun.1)
             }
         };
-        self.stage = Stage::Session(running);
+        self.stage = ClientStage::Session(running);
         Ok(effects)
     }
 }
@@ -233,7 +235,7 @@ impl Client {
 impl Role for Client {
     /// Others may have taken over from this client, so that it never does its part.
     fn end(&mut self, scope: Scope) {
-        if let (Scope::Test(test), Stage::Session(running)) = (scope, &mut self.stage) {
+        if let (Scope::Test(test), ClientStage::Session(running)) = (scope, &mut self.stage) {
             running.end_test(test);
         }
     }
@@ -245,31 +247,33 @@ impl Role for Client {
             return Ok(Effects::default());
         }
         match (&mut self.stage, message.kind, message.from) {
-            (Stage::Proposal { digest }, Kind::Session, PartyId::Principal) => {
+            (ClientStage::Proposal { digest }, Kind::Session, PartyId::Principal) => {
                 let digest = digest.take();
                 self.begin(&message, digest)
             }
-            (Stage::Proposal { digest }, Kind::PublicKeyDigest, PartyId::Auxiliary) if digest.is_none() => {
+            (ClientStage::Proposal { digest }, Kind::PublicKeyDigest, PartyId::Auxiliary)
+                if digest.is_none() =>
+            {
                 let PublicKeyDigest { digest: told } = message.read(&())?;
                 *digest = Some(told);
                 Ok(Effects::default())
             }
-            (Stage::Proposal { .. }, ..) => Err(message.unexpected("the session has not begun")),
-            (Stage::Session(running), ..) => running.handle(message),
+            (ClientStage::Proposal { .. }, ..) => Err(message.unexpected("the session has not begun")),
+            (ClientStage::Session(running), ..) => running.handle(message),
         }
     }
 
     fn session(&self) -> Option<&Arc<Session>> {
         match &self.stage {
-            Stage::Proposal { .. } => None,
-            Stage::Session(running) => Some(running.shared()),
+            ClientStage::Proposal { .. } => None,
+            ClientStage::Session(running) => Some(running.shared()),
         }
     }
 
     fn awaiting(&self) -> String {
         match &self.stage {
-            Stage::Proposal { .. } => format!("{}: the session from principal", self.identity.party()),
-            Stage::Session(running) => running.awaiting(),
+            ClientStage::Proposal { .. } => format!("{}: the session from principal", self.identity.party()),
+            ClientStage::Session(running) => running.awaiting(),
         }
     }
 }

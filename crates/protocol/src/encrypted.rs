@@ -7,9 +7,7 @@ mod upload;
 
 pub(crate) use models::{LocalModel, Models, RoundModels, member_terms};
 pub(crate) use received::{check_reply, expected_parts, first_outputs, receive};
-pub(crate) use replies::{
-    FirstOutputs, Replies, RoundOutputs, UnitReplies, ciphertexts, wanted_batches, wanted_of,
-};
+pub(crate) use replies::{FirstOutputs, Replies, RoundOutputs, UnitReplies, ciphertexts};
 pub(crate) use upload::upload_models;
 
 use std::sync::Arc;

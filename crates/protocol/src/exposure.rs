@@ -11,7 +11,7 @@ mod sentences;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use secsv_federation::Coalition;
 
@@ -22,28 +22,8 @@ use crate::{
     session::{Federation, network},
 };
 
+pub use crate::rules::Can;
 pub use sentences::{HEADLINE, NO_AGGREGATOR, TAKEOVER};
-
-/// What somebody can do, the worst last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Can {
-    /// No more than without the session.
-    Nothing,
-    /// Tell whether a candidate is among them.
-    Recognise,
-    /// Compute them.
-    Rebuild,
-}
-
-impl fmt::Display for Can {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "nothing",
-            Self::Recognise => "can recognise",
-            Self::Rebuild => "can rebuild",
-        })
-    }
-}
 
 /// What one party, or several together, can do.
 #[derive(Clone, Debug, PartialEq, Eq)]

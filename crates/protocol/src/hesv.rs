@@ -18,10 +18,9 @@ use crate::{
     activation::Handed,
     error::CodecError,
     message::{EncryptedActivations, EncryptedPredictions, Kind, Parts, StepAddress},
-    program::Then,
     role::{Incoming, Meter, Outgoing, Phase},
-    session::{EncryptedSession, Encryption, Session},
-    unit::updates_of,
+    session::{EncryptedSession, Encryption},
+    unit::slots_of,
 };
 
 /// Bytes of a coalition's weights in the larger basis up to which they are kept for all units and steps of a test;
@@ -41,15 +40,6 @@ pub(crate) struct Upload {
     pub batches: Vec<EncryptedBatch>,
     /// Element by element: a state that a gate will meet, or a gate and the rest of its sum.
     pub slots: Vec<EncryptedSlots>,
-}
-
-/// How many vectors in slots a step's upload has, and the elements of each.
-pub(crate) fn slots_of(session: &Session, step: usize, samples: usize) -> (usize, usize) {
-    let elements = session.program().hidden() * samples;
-    match session.program().steps[step].then {
-        Then::Gates { .. } => (2, elements),
-        _ => (usize::from(updates_of(session).any(|(.., state)| state == step)), elements),
-    }
 }
 
 impl Upload {
@@ -75,7 +65,7 @@ impl Upload {
             }
         };
         let mut parts = Vec::new();
-        if let Some(operator) = session.program().steps[step].feeds {
+        if let Some(operator) = session.program().steps[step].feeds() {
             let columns = Secret::new(session.program().operators[operator].arrange(matrix)?);
             parts = encrypt_batches(session, operator, columns.expose(), key, rng, meter)?;
         }
@@ -105,7 +95,7 @@ impl Upload {
         let Some(split) = parts.len().checked_sub(vectors) else {
             return Err(malformed(CodecError::Value { what: "number of vectors" }));
         };
-        let batches = match session.program().steps[step].feeds {
+        let batches = match session.program().steps[step].feeds() {
             Some(operator) => {
                 let columns = session.program().operators[operator].positions * samples;
                 decode_batches(session, operator, columns, &parts[..split]).map_err(malformed)?

@@ -41,8 +41,8 @@ impl<R: Ring> Ideal<R> {
         samples: &[usize],
     ) -> Result<Values, Error> {
         let received = self.received(program, precision, coalition, samples)?;
-        let last = received.last().ok_or(Error::Local { what: "a program without an end" })?;
-        last_scores(program, precision, self.total_share(coalition), last)
+        let last = &received[received.len() - 1][0];
+        Ok(last_scores(program, precision, self.total_share(coalition), last))
     }
 
     fn total_share(&self, coalition: Coalition) -> f64 {
@@ -71,11 +71,10 @@ impl<R: Ring> Ideal<R> {
             let received =
                 decryption.receives.iter().map(|receive| received(program, &model, receive, &data, &shared));
             let received = received.collect::<Result<Vec<_>, Error>>()?;
-            if !matches!(decryption.then, Then::Label(_)) {
-                match activator.step(program, precision, step, total, &received)? {
-                    Handed::Shared(matrix) => shared.push(matrix),
-                    Handed::Labels(_) => return Err(Error::Local { what: "labels before the end" }),
-                }
+            if !matches!(decryption.then, Then::Label(_))
+                && let Handed::Shared(matrix) = activator.step(program, precision, step, total, &received)?
+            {
+                shared.push(matrix);
             }
             all.push(received);
         }
@@ -93,12 +92,12 @@ fn received<R: Ring>(
 ) -> Result<Matrix<R>, Error> {
     let (ring, samples) = (data.ring(), data.columns());
     let of = |input: &Input| match input {
-        Input::Data => Ok(data),
-        Input::Step(step) => shared.get(*step).ok_or(Error::Local { what: "an input nobody shared" }),
+        Input::Data => data,
+        Input::Step(step) => &shared[*step],
     };
     match receive {
         Receive::Outputs { operator, input, first, count } => {
-            let columns = program.operators[*operator].arrange(of(input)?)?;
+            let columns = program.operators[*operator].arrange(of(input))?;
             let outputs = model.operators[*operator].apply(&columns)?;
             Ok(columns_of(&outputs, first * samples, count * samples))
         }
@@ -107,7 +106,7 @@ fn received<R: Ring>(
             Ok(Matrix::from_fn(ring, bias.len(), samples, |j, _| bias[j]))
         }
         Receive::Update { gates, state } => {
-            let (gates, state) = (of(&Input::Step(*gates))?, of(&Input::Step(*state))?);
+            let (gates, state) = (&shared[*gates], &shared[*state]);
             let half = gates.rows() / 2;
             Ok(Matrix::from_fn(ring, half, samples, |i, k| {
                 ring.add(gates.at(half + i, k), ring.mul(gates.at(i, k), state.at(i, k)))

@@ -11,7 +11,7 @@ use secsv_he::{
 use crate::{
     MAX_EARLY_BYTES, PartyId,
     codec::packed_len,
-    hesv::{rotation_steps, slots_of},
+    hesv::rotation_steps,
     message::{
         COMMITMENT, Count, DealtProduct, EncryptedData, EvaluationKeys, FirstLayerBatchId, FirstLayerHalf,
         Kind, MaskedFirstLayer, Model, ModelShare, OpenedSeeds, Parts, SealedClientKeys, StepAddress,
@@ -19,6 +19,7 @@ use crate::{
     round_memory::open_rounds,
     scheduler::max_tests,
     session::{Encryption, Federation, Session},
+    unit::slots_of,
 };
 
 /// A seed on its way.
@@ -235,7 +236,7 @@ impl Session {
 
     /// What a client shares again at a step, for `samples` of them, with what it deals for the product that follows.
     fn shared_len(&self, step: usize, samples: usize) -> usize {
-        let (program, feeds) = (self.program(), self.program().steps[step].feeds);
+        let (program, feeds) = (self.program(), self.program().steps[step].feeds());
         let elements = self.packed(program.shared_size(step) * samples);
         let dealt = feeds.filter(|_| self.encryption().is_none());
         elements + dealt.map_or(0, |operator| 8 * program.operators[operator].output_size() * samples)
@@ -246,7 +247,7 @@ impl Session {
         let (vectors, elements) = slots_of(self, step, samples);
         let slots = 8 + EncryptedSlots::encoded_len(&self.encryption()?.parameters, elements);
         let batches =
-            self.program().steps[step].feeds.and_then(|operator| self.batches_len(operator, samples));
+            self.program().steps[step].feeds().and_then(|operator| self.batches_len(operator, samples));
         Some(8 + batches.unwrap_or(0) + vectors * slots)
     }
 }

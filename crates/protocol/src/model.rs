@@ -74,7 +74,8 @@ impl<R: Ring> EncodedModel<R> {
     pub(crate) fn stack(models: &[Self], heights: impl Iterator<Item = usize>) -> Result<Self, Error> {
         let stacked = heights.enumerate().map(|(index, height)| {
             let operators = || models.iter().map(|model| &model.operators[index]);
-            let first = operators().next().ok_or(Error::Local { what: "a stack of no models" })?;
+            let no_models = Error::Unsupported { what: "a round batch without models" };
+            let first = operators().next().ok_or(no_models)?;
             let (ring, d_in) = (first.weight.ring(), first.weight.columns());
             // With room from the start: secrets that were moved would stay where they were.
             let mut bias = Vec::with_capacity(height);
@@ -90,7 +91,7 @@ impl<R: Ring> EncodedModel<R> {
 
     /// The sum of models.
     pub fn sum(models: &[&Self]) -> Result<Self, Error> {
-        let first = models.first().ok_or(Error::Local { what: "the sum of no models" })?;
+        let first = models.first().ok_or(Error::Unsupported { what: "the sum of no models" })?;
         let operators = (0..first.operators.len()).map(|index| {
             let like = &first.operators[index];
             let ring = like.weight.ring();
@@ -193,8 +194,11 @@ pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set:
         }
     }
     for (index, &largest) in largest.iter().enumerate().skip(1) {
-        let bounded =
-            program.steps.iter().filter(|step| step.feeds == Some(index)).all(|step| is_bounded(&step.then));
+        let bounded = program
+            .steps
+            .iter()
+            .filter(|step| step.feeds() == Some(index))
+            .all(|step| is_bounded(&step.then));
         inputs.push(if bounded { 0 } else { exponent(largest) + MARGIN });
     }
     Ranges { norms, inputs }
@@ -203,13 +207,13 @@ pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set:
 /// Whether what a step hands on is at most 1.
 fn is_bounded(then: &Then) -> bool {
     match then {
-        Then::Activate(activations) => {
+        Then::Activate { activations, .. } => {
             matches!(
                 activations.last(),
                 Some(Activation::Sigmoid | Activation::Tanh | Activation::Softmax(_))
             )
         }
-        Then::FirstState | Then::State => true,
+        Then::FirstState { .. } | Then::State { .. } => true,
         Then::Gates { .. } | Then::Label(_) => false,
     }
 }
@@ -225,7 +229,7 @@ fn follow(program: &Program, weights: &Weights, samples: &Values, largest: &mut 
     let mut current = samples.clone();
     for step in &program.steps {
         let Some(Receive::Outputs { operator: index, input, .. }) = step.receives.first() else { continue };
-        if !matches!(step.then, Then::Activate(_) | Then::Label(_)) {
+        if !matches!(step.then, Then::Activate { .. } | Then::Label(_)) {
             // Behind a recurrent unit only its state matters, which is bounded: small random states will do.
             let hidden = program.hidden();
             current = Values::new(samples.columns(), vec![1.0; hidden * samples.columns()]);
@@ -238,7 +242,7 @@ fn follow(program: &Program, weights: &Weights, samples: &Values, largest: &mut 
         }
         let (rows, biases) = operator.numbers(weights);
         let mut outputs = operator.apply_numbers(&rows, &biases, &current);
-        if let Then::Activate(activations) = &step.then {
+        if let Then::Activate { activations, .. } = &step.then {
             outputs.activate(activations);
         }
         current = outputs;

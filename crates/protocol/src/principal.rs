@@ -27,20 +27,20 @@ use crate::{
 /// The principal server.
 pub struct Principal {
     federation: Arc<Federation>,
-    stage: Stage,
+    stage: PrincipalStage,
     has_published: bool,
 }
 
 /// A principal, by what it waits for.
-enum Stage {
+enum PrincipalStage {
     /// What every client publishes.
     Introductions(Box<Introductions>),
     /// Tests.
-    Session(Box<dyn Running>),
+    Session(Box<dyn AnyScheduler>),
 }
 
 /// A scheduler, whatever its engine.
-trait Running: Any + Send {
+trait AnyScheduler: Any + Send {
     fn session(&self) -> &Arc<Session>;
     fn planner(&self) -> &Planner;
     fn handle(&mut self, message: Incoming) -> Result<Effects<Principal>, Error>;
@@ -59,12 +59,12 @@ trait Running: Any + Send {
 /// Effects of a scheduler as effects of its principal.
 fn lift<E: Engine>(effects: Result<Effects<Scheduler<E>>, Error>) -> Result<Effects<Principal>, Error> {
     Ok(effects?.lift(|principal: &mut Principal| match &mut principal.stage {
-        Stage::Session(running) => (&mut **running as &mut dyn Any).downcast_mut(),
-        Stage::Introductions(_) => None,
+        PrincipalStage::Session(running) => (&mut **running as &mut dyn Any).downcast_mut(),
+        PrincipalStage::Introductions(_) => None,
     }))
 }
 
-impl<E: Engine> Running for Scheduler<E> {
+impl<E: Engine> AnyScheduler for Scheduler<E> {
     fn session(&self) -> &Arc<Session> {
         &self.session
     }
@@ -122,7 +122,8 @@ impl Principal {
     /// A principal whose randomness follows from a seed. `costs` are this machine's, to choose packings by; needed
     /// wherever something is encrypted.
     pub fn new(federation: Arc<Federation>, costs: Option<UnitCosts>, seed: Seed) -> Self {
-        let stage = Stage::Introductions(Box::new(Introductions::new(federation.clone(), costs, seed)));
+        let stage =
+            PrincipalStage::Introductions(Box::new(Introductions::new(federation.clone(), costs, seed)));
         Self { federation, stage, has_published: false }
     }
 
@@ -132,28 +133,28 @@ impl Principal {
         server_view(self.session().map(|session| &**session), protocol, PartyId::Principal, received, sent)
     }
 
-    fn running(&self) -> Option<&dyn Running> {
+    fn running(&self) -> Option<&dyn AnyScheduler> {
         match &self.stage {
-            Stage::Introductions(_) => None,
-            Stage::Session(running) => Some(&**running),
+            PrincipalStage::Introductions(_) => None,
+            PrincipalStage::Session(running) => Some(&**running),
         }
     }
 
     /// The agreement, once everybody has published.
     pub fn session(&self) -> Option<&Arc<Session>> {
-        self.running().map(Running::session)
+        self.running().map(AnyScheduler::session)
     }
 
     /// Who decrypts what, and what that leaves to be known.
     pub fn planner(&self) -> Option<&Planner> {
-        self.running().map(Running::planner)
+        self.running().map(AnyScheduler::planner)
     }
 
     /// Asks for a test; returns its number.
     pub fn request(&mut self, request: TestRequest) -> Result<(u64, Effects<Self>), Error> {
         let test = match &self.stage {
-            Stage::Introductions(introductions) => introductions.next_test(),
-            Stage::Session(running) => running.next_test(),
+            PrincipalStage::Introductions(introductions) => introductions.next_test(),
+            PrincipalStage::Session(running) => running.next_test(),
         };
         Ok((test, self.request_as(test, request)?))
     }
@@ -161,19 +162,19 @@ impl Principal {
     /// Asks for a test under a number that an earlier process gave it, or the next one.
     pub fn request_as(&mut self, test: u64, request: TestRequest) -> Result<Effects<Self>, Error> {
         match &mut self.stage {
-            Stage::Introductions(introductions) => {
+            PrincipalStage::Introductions(introductions) => {
                 introductions.enqueue(test, request);
                 Ok(Effects::default())
             }
-            Stage::Session(running) => running.request_as(test, request),
+            PrincipalStage::Session(running) => running.request_as(test, request),
         }
     }
 
     /// Tests that ended, with what they found for each coalition.
     pub fn take_results(&mut self) -> Vec<(u64, Vec<TestResult>)> {
         match &mut self.stage {
-            Stage::Introductions(_) => Vec::new(),
-            Stage::Session(running) => running.take_results(),
+            PrincipalStage::Introductions(_) => Vec::new(),
+            PrincipalStage::Session(running) => running.take_results(),
         }
     }
 
@@ -185,8 +186,8 @@ impl Principal {
     /// The same whether it is open or not: an earlier process may have opened it and not said so.
     pub fn end_round(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
         match &mut self.stage {
-            Stage::Introductions(introductions) => Ok(introductions.end_round(round)),
-            Stage::Session(running) => running.end_round(round),
+            PrincipalStage::Introductions(introductions) => Ok(introductions.end_round(round)),
+            PrincipalStage::Session(running) => running.end_round(round),
         }
     }
 
@@ -198,22 +199,22 @@ impl Principal {
     /// Says which clients stay away. What they were to do is given to others where the rules leave somebody.
     pub fn set_away(&mut self, away: Coalition) -> Result<Effects<Self>, Error> {
         match &mut self.stage {
-            Stage::Introductions(introductions) => {
+            PrincipalStage::Introductions(introductions) => {
                 introductions.set_away(away);
                 Ok(Effects::default())
             }
-            Stage::Session(running) => running.set_away(away),
+            PrincipalStage::Session(running) => running.set_away(away),
         }
     }
 
     /// Clients without whom something cannot go on, although others were looked for.
     pub fn awaited(&self) -> Coalition {
-        self.running().map_or(Coalition::EMPTY, Running::awaited)
+        self.running().map_or(Coalition::EMPTY, AnyScheduler::awaited)
     }
 
     /// Takes up what an earlier process had assigned, and its count of tests, before anything else happens.
     pub fn remember(&mut self, assignments: Vec<Assignment>, next_test: u64) {
-        if let Stage::Introductions(introductions) = &mut self.stage {
+        if let PrincipalStage::Introductions(introductions) = &mut self.stage {
             introductions.remember(assignments, next_test);
         }
     }
@@ -221,8 +222,8 @@ impl Principal {
     /// Assignments since this was last called: to be stored before anything that follows from them is sent.
     pub fn take_assigned(&mut self) -> Vec<Assignment> {
         match &mut self.stage {
-            Stage::Introductions(_) => Vec::new(),
-            Stage::Session(running) => running.take_assigned(),
+            PrincipalStage::Introductions(_) => Vec::new(),
+            PrincipalStage::Session(running) => running.take_assigned(),
         }
     }
 
@@ -242,7 +243,7 @@ impl Principal {
 
     /// Takes an introduction. The last one begins the session: this is where the engine of its protocol is chosen.
     fn introduce(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
-        let Stage::Introductions(introductions) = &mut self.stage else {
+        let PrincipalStage::Introductions(introductions) = &mut self.stage else {
             return Err(message.unexpected("testing"));
         };
         introductions.take(message)?;
@@ -250,12 +251,12 @@ impl Principal {
             return Ok(Effects::default());
         }
         let (session, proposal) = introductions.propose()?;
-        let running: Box<dyn Running> = match session.agreed() {
+        let running: Box<dyn AnyScheduler> = match session.agreed() {
             Agreed::SecSv(session) => Box::new(introductions.begin(SecSvPrincipal::new(session))?),
             Agreed::SecretSv(session) => Box::new(introductions.begin(SecretSvPrincipal::new(session))?),
             Agreed::Hesv(session) => Box::new(introductions.begin(HesvPrincipal::new(session))?),
         };
-        self.stage = Stage::Session(running);
+        self.stage = PrincipalStage::Session(running);
         let clients = (0..self.federation.clients).map(PartyId::Client);
         let proposal = Arc::new(proposal);
         let everybody = clients.chain(auxiliary(&self.federation));
@@ -272,8 +273,8 @@ fn auxiliary(federation: &Federation) -> Option<PartyId> {
 impl Role for Principal {
     fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
         match &mut self.stage {
-            Stage::Introductions(_) => self.introduce(&message),
-            Stage::Session(running) => running.handle(message),
+            PrincipalStage::Introductions(_) => self.introduce(&message),
+            PrincipalStage::Session(running) => running.handle(message),
         }
     }
 
@@ -283,15 +284,15 @@ impl Role for Principal {
 
     fn drain_finished(&mut self) -> Vec<Scope> {
         match &mut self.stage {
-            Stage::Introductions(introductions) => introductions.drain_finished(),
-            Stage::Session(running) => running.drain_finished(),
+            PrincipalStage::Introductions(introductions) => introductions.drain_finished(),
+            PrincipalStage::Session(running) => running.drain_finished(),
         }
     }
 
     fn awaiting(&self) -> String {
         match &self.stage {
-            Stage::Introductions(introductions) => introductions.awaiting(),
-            Stage::Session(running) => running.awaiting(),
+            PrincipalStage::Introductions(introductions) => introductions.awaiting(),
+            PrincipalStage::Session(running) => running.awaiting(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A model as the servers and decryptors see it: linear operators on the servers' side, and between them steps to a
 //! client that decrypts, activates and shares again.
 
-use secsv_algebra::{Matrix, Ring};
+use secsv_algebra::{AlgebraError, Matrix, Ring};
 use secsv_federation::{Activation, Architecture, Conv2d, Layer, Weights, clear::up_to_scores};
 use secsv_he::linear::LayerShape;
 
@@ -91,7 +91,8 @@ impl Operator {
         let count = samples.columns();
         let mut elements = vec![0; self.shape.d_in * self.positions * count];
         if samples.rows() != self.input_size() {
-            return Err(Error::Local { what: "samples of another size than the operator's" });
+            let (expected, found) = ((self.input_size(), count), samples.shape());
+            return Err(AlgebraError::Shape { operation: "arrangement", expected, found }.into());
         }
         for (o, row) in elements.chunks_exact_mut((self.positions * count).max(1)).enumerate() {
             for (position, target) in row.chunks_exact_mut(count.max(1)).enumerate() {
@@ -155,17 +156,28 @@ pub enum Receive {
 /// What a client makes of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Then {
-    /// Activations; the result goes back as shares, as the input of an operator.
-    Activate(Vec<Activation>),
+    /// Activations; the result goes back as shares.
+    Activate {
+        /// One after the other.
+        activations: Vec<Activation>,
+        /// The operator that takes the result.
+        feeds: usize,
+    },
     /// The state after the first step.
-    FirstState,
+    FirstState {
+        /// The operator that takes it.
+        feeds: usize,
+    },
     /// The update gate z and u = (1 - z) n of a step.
     Gates {
         /// The step, from 1 (the second).
         time_step: usize,
     },
     /// The state after a later step.
-    State,
+    State {
+        /// The operator that takes it.
+        feeds: usize,
+    },
     /// Activations, then the predicted class: that of the largest score, where the last class's is 0 if only the others
     /// were computed.
     Label(Vec<Activation>),
@@ -180,8 +192,16 @@ pub struct DecryptionStep {
     pub receives: Vec<Receive>,
     /// What it does.
     pub then: Then,
+}
+
+impl DecryptionStep {
     /// The operator that takes what the client shares; none for labels and gates.
-    pub feeds: Option<usize>,
+    pub fn feeds(&self) -> Option<usize> {
+        match self.then {
+            Then::Activate { feeds, .. } | Then::FirstState { feeds } | Then::State { feeds } => Some(feeds),
+            Then::Gates { .. } | Then::Label(_) => None,
+        }
+    }
 }
 
 /// Sizes of the recurrent unit.
@@ -248,14 +268,16 @@ impl Program {
         let last = program.steps.len().checked_sub(1).ok_or(Error::Unsupported {
             what: "a model without a linear layer cannot be tested under encryption",
         })?;
-        match std::mem::replace(&mut program.steps[last].then, Then::State) {
-            Then::Activate(activations) => program.steps[last].then = Then::Label(activations),
-            _ => {
-                return Err(Error::Unsupported {
-                    what: "the last layer with parameters must be linear, not a recurrent unit",
-                });
-            }
+        // Addresses of messages count them in 16 bits.
+        if last >= usize::from(u16::MAX) {
+            return Err(Error::Unsupported { what: "a recurrent unit of more than 32767 steps" });
         }
+        let Then::Activate { activations, .. } = &program.steps[last].then else {
+            return Err(Error::Unsupported {
+                what: "the last layer with parameters must be linear, not a recurrent unit",
+            });
+        };
+        program.steps[last].then = Then::Label(activations.clone());
         program.compare_with_last_class();
         Ok(program)
     }
@@ -301,10 +323,8 @@ impl Program {
     pub fn shared_size(&self, step: usize) -> usize {
         let hidden = self.hidden();
         match &self.steps[step].then {
-            Then::Activate(_) => {
-                self.steps[step].feeds.map_or(0, |operator| self.operators[operator].input_size())
-            }
-            Then::FirstState | Then::State => hidden,
+            Then::Activate { feeds, .. } => self.operators[*feeds].input_size(),
+            Then::FirstState { .. } | Then::State { .. } => hidden,
             Then::Gates { .. } => 2 * hidden,
             Then::Label(_) => 0,
         }
@@ -319,7 +339,7 @@ impl Program {
     fn activate(&mut self, activation: Activation) -> Result<(), Error> {
         match self.steps.last_mut().map(|step| &mut step.then) {
             None => self.prelude.push(activation),
-            Some(Then::Activate(activations)) => activations.push(activation),
+            Some(Then::Activate { activations, .. }) => activations.push(activation),
             Some(_) => {
                 return Err(Error::Unsupported { what: "an activation right behind a recurrent unit" });
             }
@@ -328,8 +348,10 @@ impl Program {
     }
 
     fn feed(&mut self, operator: usize) {
-        if let Some(step) = self.steps.last_mut() {
-            step.feeds = Some(operator);
+        if let Some(Then::Activate { feeds, .. } | Then::FirstState { feeds } | Then::State { feeds }) =
+            self.steps.last_mut().map(|step| &mut step.then)
+        {
+            *feeds = operator;
         }
     }
 
@@ -342,8 +364,7 @@ impl Program {
         self.steps.push(DecryptionStep {
             slot: DecryptorSlot::Layer(self.chain()),
             receives,
-            then: Then::Activate(Vec::new()),
-            feeds: None,
+            then: Then::Activate { activations: Vec::new(), feeds: index + 1 },
         });
         Input::Step(self.steps.len() - 1)
     }
@@ -369,8 +390,7 @@ impl Program {
         self.steps.push(DecryptionStep {
             slot: DecryptorSlot::Resharer,
             receives,
-            then: Then::FirstState,
-            feeds: Some(hidden),
+            then: Then::FirstState { feeds: hidden },
         });
         for time_step in 1..gru.steps {
             let state = self.steps.len() - 1;
@@ -383,14 +403,12 @@ impl Program {
                 slot: DecryptorSlot::Gates,
                 receives,
                 then: Then::Gates { time_step },
-                feeds: None,
             });
             let receives = vec![Receive::Update { gates: state + 1, state }];
             self.steps.push(DecryptionStep {
                 slot: DecryptorSlot::Resharer,
                 receives,
-                then: Then::State,
-                feeds: Some(hidden),
+                then: Then::State { feeds: hidden },
             });
         }
         Ok(Input::Step(self.steps.len() - 1))

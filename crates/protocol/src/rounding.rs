@@ -26,7 +26,7 @@ use crate::{
     activation::Values,
     model::{is_cut_off, sample_values},
     precision::Precision,
-    program::{Input, Operator, Program, Receive, Then},
+    program::{DecryptionStep, Input, Operator, Program, Receive, Then},
 };
 
 /// A member of a coalition.
@@ -55,7 +55,7 @@ impl ScoreBounds {
         samples: &TestSet,
     ) -> Result<Self, Error> {
         let coalition = RoundedCoalition::new(program, precision, members)?;
-        let scores = coalition.follow(sample_values(program, samples))?;
+        let scores = coalition.follow(sample_values(program, samples));
         Ok(Self { samples: scores.columns, scores: scores.numbers, bounds: scores.errors })
     }
 
@@ -166,49 +166,35 @@ impl<'a> RoundedCoalition<'a> {
     fn new(program: &'a Program, precision: &'a Precision, members: &[Member<'a>]) -> Result<Self, Error> {
         let total: f64 = members.iter().map(|member| member.share).sum();
         if total == 0.0 {
-            return Err(Error::Local { what: "the mean of no models" });
+            return Err(Error::Unsupported { what: "the mean of no models" });
         }
         Ok(Self { program, precision, members: members.to_vec(), total })
     }
 
-    fn follow(&self, samples: Values) -> Result<Tracked, Error> {
+    fn follow(&self, samples: Values) -> Tracked {
         let (program, precision) = (self.program, self.precision);
         let numbers = samples.numbers().to_vec();
         let errors = vec![0.0; numbers.len()];
         let data = Tracked { columns: samples.columns(), numbers, errors };
         let data = data.encoded(precision.operators[0].input);
         let mut shared: Vec<Tracked> = Vec::new();
-        let mut input_gates = None;
-        for step in &program.steps {
-            let mut received = Vec::new();
-            for receive in &step.receives {
-                received.push(self.receive(receive, &data, &shared)?);
-            }
-            let missing = Error::Local { what: "a step that receives nothing" };
-            let mut received = received.into_iter();
-            let first = received.next().ok_or(missing.clone())?;
-            let format = step.feeds.map(|operator| precision.operators[operator].input);
-            let encoded = |tracked: Tracked| match format {
-                Some(format) => Ok(tracked.encoded(format)),
-                None => Err(Error::Local { what: "a step that feeds nothing" }),
-            };
+        let mut input_gates = Vec::new();
+        let (earlier, last) = program.steps.split_at(program.steps.len() - 1);
+        let receive = |step: &DecryptionStep, shared: &[Tracked]| -> Vec<Tracked> {
+            step.receives.iter().map(|receive| self.receive(receive, &data, shared)).collect()
+        };
+        let encoded = |tracked: Tracked, feeds: usize| tracked.encoded(precision.operators[feeds].input);
+        for step in earlier {
+            let mut received = receive(step, &shared);
+            let second = received.split_off(1);
+            let first = received.remove(0);
             shared.push(match &step.then {
-                Then::Label(activations) => {
-                    // What the last class is above itself is 0, and exact.
-                    let mut scores = first.activated(activations);
-                    scores.numbers.resize(program.classes * scores.columns, 0.0);
-                    scores.errors.resize(program.classes * scores.columns, 0.0);
-                    return Ok(scores);
-                }
-                Then::Activate(activations) => encoded(first.activated(activations))?,
-                Then::FirstState => {
-                    let hidden = received.next().ok_or(missing)?;
-                    encoded(gates(&first, 0, &hidden).1)?
-                }
-                Then::State => encoded(first)?,
+                Then::Activate { activations, feeds } => encoded(first.activated(activations), *feeds),
+                Then::FirstState { feeds } => encoded(gates(&first, 0, &second[0]).1, *feeds),
+                Then::State { feeds } => encoded(first, *feeds),
                 Then::Gates { time_step } => {
-                    input_gates = received.next().or(input_gates);
-                    let (z, u) = gates(input_gates.as_ref().ok_or(missing)?, time_step - 1, &first);
+                    input_gates.extend(second);
+                    let (z, u) = gates(&input_gates[0], time_step - 1, &first);
                     let (z, u) = (z.encoded(precision.gate), u.encoded(precision.update));
                     Tracked {
                         columns: z.columns,
@@ -216,18 +202,25 @@ impl<'a> RoundedCoalition<'a> {
                         errors: [z.errors, u.errors].concat(),
                     }
                 }
+                Then::Label(activations) => first.activated(activations),
             });
         }
-        Err(Error::Local { what: "a program without an end" })
+        let mut scores = receive(&last[0], &shared).remove(0);
+        if let Then::Label(activations) = &last[0].then {
+            scores = scores.activated(activations);
+        }
+        // What the last class is above itself is 0, and exact.
+        scores.numbers.resize(program.classes * scores.columns, 0.0);
+        scores.errors.resize(program.classes * scores.columns, 0.0);
+        scores
     }
 
-    fn receive(&self, receive: &Receive, data: &Tracked, shared: &[Tracked]) -> Result<Tracked, Error> {
-        let of = |step: usize| shared.get(step).ok_or(Error::Local { what: "an input nobody shared" });
-        Ok(match receive {
+    fn receive(&self, receive: &Receive, data: &Tracked, shared: &[Tracked]) -> Tracked {
+        match receive {
             Receive::Outputs { operator, input, first, count } => {
                 let input = match input {
                     Input::Data => data,
-                    Input::Step(step) => of(*step)?,
+                    Input::Step(step) => &shared[*step],
                 };
                 self.outputs(*operator, input, *first, *count)
             }
@@ -236,8 +229,8 @@ impl<'a> RoundedCoalition<'a> {
                 let (numbers, errors) = (vec![0.0; rows * data.columns], vec![0.0; rows * data.columns]);
                 self.outputs(*operator, &Tracked { columns: data.columns, numbers, errors }, 0, 1)
             }
-            Receive::Update { gates, state } => update(of(*gates)?, of(*state)?),
-        })
+            Receive::Update { gates, state } => update(&shared[*gates], &shared[*state]),
+        }
     }
 
     /// A linear layer at some positions.

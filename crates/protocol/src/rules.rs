@@ -8,16 +8,30 @@ mod secsv;
 mod tests;
 mod two_servers;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use secsv_he::{NoiseBound, Parameters, Preset, linear::Layout};
+use serde::{Deserialize, Serialize};
 
-use crate::{
-    Error, PartyId, Program, decryptors::Protocol, disclosure::Line, exposure::Can, message::Kind,
-    session::Matmul,
-};
+use crate::{Error, PartyId, Program, disclosure::Line, message::Kind};
+
+/// The secure protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
+pub enum Protocol {
+    /// Encrypted models, shared test data, two servers.
+    SecSv,
+    /// Everything encrypted, one server; one more client counts the right answers.
+    Hesv,
+    /// Shared models and test data, two servers; a client deals multiplication triples.
+    SecretSv,
+}
 
 impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::SecSv, Self::Hesv, Self::SecretSv];
+
     /// What holds under this protocol.
     pub fn rules(self) -> &'static dyn ProtocolRules {
         match self {
@@ -30,6 +44,51 @@ impl Protocol {
     /// The name on the command line, in files and in results.
     pub fn name(self) -> &'static str {
         self.rules().name()
+    }
+}
+
+/// How encrypted matrices are multiplied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
+pub enum Matmul {
+    /// Coefficient packing.
+    Packed,
+    /// The paper's Matrix Reducing.
+    Reducing,
+    /// The paper's Matrix Squaring.
+    Squaring,
+}
+
+impl Matmul {
+    /// The name on the command line and in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Packed => "packed",
+            Self::Reducing => "reducing",
+            Self::Squaring => "squaring",
+        }
+    }
+}
+
+/// What somebody can do, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Can {
+    /// No more than without the session.
+    Nothing,
+    /// Tell whether a candidate is among them.
+    Recognise,
+    /// Compute them.
+    Rebuild,
+}
+
+impl fmt::Display for Can {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing",
+            Self::Recognise => "can recognise",
+            Self::Rebuild => "can rebuild",
+        })
     }
 }
 

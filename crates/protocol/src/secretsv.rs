@@ -93,9 +93,7 @@ impl SharedModel {
     fn new(program: &Program, share: &Share<Ring64>) -> Result<Self, Error> {
         let mut rest = share.expose().elements();
         let mut cut = |rows: usize, columns: usize| -> Result<Share<Ring64>, Error> {
-            let (taken, left) = rest
-                .split_at_checked(rows * columns)
-                .ok_or(Error::Local { what: "a model of the program's size" })?;
+            let (taken, left) = rest.split_at(rows * columns);
             rest = left;
             Ok(Share::new(Matrix::new(Ring64, rows, columns, taken.to_vec())?))
         };

@@ -5,7 +5,8 @@ mod federation;
 mod packings;
 mod settings;
 
-pub use federation::{Federation, Matmul, Settings};
+pub use crate::rules::Matmul;
+pub use federation::{Federation, Settings};
 pub use packings::typical_costs;
 pub use settings::SettingsConflict;
 
@@ -247,7 +248,7 @@ impl Session {
     ) -> Result<Self, Error> {
         let program = &federation.program;
         let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
-            .ok_or(Error::Local { what: "a session without clients" })?;
+            .ok_or(Error::Unsupported { what: "a session without clients" })?;
         let precision = formats(federation, &ranges)?;
         let round_batches = federation.round_batches(rounds);
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;

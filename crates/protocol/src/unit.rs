@@ -15,7 +15,7 @@ use crate::{
     first_layer_batch::FirstLayerBatch,
     labels::{self, Packed},
     message::{Kind, Message as _, StepAddress, TestPlan, UnitId, UnitPlan},
-    program::{DecryptorSlot, Input, Receive},
+    program::{DecryptorSlot, Input, Receive, Then},
     role::Digest,
     session::{EncryptedSession, Session},
 };
@@ -327,4 +327,13 @@ pub(crate) fn may_send(
             Kind::Count => step == 0 && context.plan.counter == Some(client),
             _ => false,
         }
+}
+
+/// How many vectors in slots a step's upload has, and the elements of each.
+pub(crate) fn slots_of(session: &Session, step: usize, samples: usize) -> (usize, usize) {
+    let elements = session.program().hidden() * samples;
+    match session.program().steps[step].then {
+        Then::Gates { .. } => (2, elements),
+        _ => (usize::from(updates_of(session).any(|(.., state)| state == step)), elements),
+    }
 }

@@ -242,12 +242,12 @@ fn hops(program: &Program) -> Vec<HopEntry> {
         },
         receives: step.receives.iter().enumerate().map(receive).collect(),
         then: match step.then {
-            Then::Activate(_) => "activations",
-            Then::FirstState | Then::State => "hidden state",
+            Then::Activate { .. } => "activations",
+            Then::FirstState { .. } | Then::State { .. } => "hidden state",
             Then::Gates { .. } => "gates",
             Then::Label(_) => "classes",
         },
-        feeds: step.feeds,
+        feeds: step.feeds(),
     };
     program.steps.iter().enumerate().map(entry).collect()
 }

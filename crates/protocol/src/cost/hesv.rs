@@ -12,11 +12,11 @@ use super::{
 };
 use crate::{
     Error, PartyId,
-    hesv::{KEPT, bytes_of_test, most_active, rotation_steps, slots_of},
+    hesv::{KEPT, bytes_of_test, most_active, rotation_steps},
     message::{EncryptedData, EvaluationKeys, Kind, Parts, TestPlan},
     round_memory::first_batches,
     session::EncryptedSession,
-    unit::{UnitContext, products_of, updates_of},
+    unit::{UnitContext, products_of, slots_of, updates_of},
 };
 
 /// HESV's costs.
@@ -182,7 +182,7 @@ fn upload(
         return Ok(());
     }
     let mut parts = Vec::new();
-    if let Some(operator) = session.program().steps[step].feeds {
+    if let Some(operator) = session.program().steps[step].feeds() {
         parts = batches(tally, session, operator, session.program().operators[operator].positions * samples);
     }
     let (vectors, elements) = slots_of(session, step, samples);

@@ -27,8 +27,8 @@ pub fn rehearse_sharing(session: &Session, elements: usize) -> Result<usize, Err
 fn sharing<R: Ring>(ring: R, elements: usize) -> Result<usize, Error> {
     let (seeded, rest) = split(&Matrix::zero(ring, 1, elements), Seed::from_bytes([3; 32]));
     let bytes = pack(ring, rest.expose().elements());
-    let rest = unpack(ring, elements, &bytes).map_err(|_| Error::Local { what: "elements that unpack" })?;
-    Ok(rest.len() + seeded.expand().expose().columns())
+    let unpacked = unpack(ring, elements, &bytes).map_or(0, |rest| rest.len());
+    Ok(unpacked + seeded.expand().expose().columns())
 }
 
 /// So many elements scaled and added to a sum.

@@ -164,7 +164,7 @@ fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, step: usize) {
         return;
     }
     let elements = program.shared_size(step) * samples;
-    let dealt = program.steps[step].feeds.map_or(0, |operator| {
+    let dealt = program.steps[step].feeds().map_or(0, |operator| {
         let operator = &program.operators[operator];
         let outputs = operator.shape.d_out * operator.positions * samples;
         tally.work.word_products += (outputs * operator.shape.d_in) as u64;

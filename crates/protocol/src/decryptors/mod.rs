@@ -100,9 +100,10 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
+pub use crate::rules::Protocol;
 pub use error::PlanError;
 pub use groups::{OwnerGroup, OwnerGroups, max_owners};
 pub use knowledge::{knowing, knows};
 pub use ledger::{Ledger, Part, PlannedReply};
 pub use planner::Planner;
-pub use unit::{GruRoles, Network, Protocol, Reading, Unit, UnitRoles};
+pub use unit::{GruRoles, Network, Reading, Unit, UnitRoles};

@@ -10,7 +10,9 @@ use super::knowledge::knowing;
 use super::ledger::{Ledger, Part};
 use super::partners::{Partners, turned};
 use super::search::Search;
-use super::unit::{Casting, Network, Protocol, Reading, SeenStages, Unit, UnitRoles};
+use crate::rules::Protocol;
+
+use super::unit::{Casting, Network, Reading, SeenStages, Unit, UnitRoles};
 
 /// Decides who decrypts what. All roles of a federation come from one planner, because a rule binds everything
 /// that was ever sent. It is deterministic: the same calls give the same roles.

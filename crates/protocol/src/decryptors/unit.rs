@@ -1,27 +1,8 @@
 //! What is tested, and who does what in the test.
 
 use secsv_federation::{Coalition, RoundId};
-use serde::{Deserialize, Serialize};
 
 use super::PlanError;
-
-/// The secure protocols.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
-pub enum Protocol {
-    /// Encrypted models, shared test data, two servers.
-    SecSv,
-    /// Everything encrypted, one server; one more client counts the right answers.
-    Hesv,
-    /// Shared models and test data, two servers; a client deals multiplication triples.
-    SecretSv,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::SecSv, Self::Hesv, Self::SecretSv];
-}
 
 /// The linear layers of the network under test, as far as they decide who decrypts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

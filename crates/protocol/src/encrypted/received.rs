@@ -3,9 +3,9 @@
 use secsv_algebra::{Field, Matrix, Secret};
 use secsv_he::{Reply, SecretKey};
 
-use super::{wanted_batches, wanted_of};
 use crate::{
-    Error, PartyId, check,
+    Error, PartyId,
+    check::{self, wanted_batches, wanted_of},
     combinations::Selection,
     error::CodecError,
     message::{Kind, Message as _, OutputReply, Parts},

@@ -6,11 +6,12 @@ use std::{
 };
 
 use secsv_algebra::{Prg, Seed};
-use secsv_he::{Ciphertext, PublicKey, linear::Layout};
+use secsv_he::{Ciphertext, PublicKey};
 
 use super::{RoundModels, member_terms};
 use crate::{
     Error, PartyId,
+    check::{wanted_batches, wanted_of},
     error::CodecError,
     message::{FirstLayerBatchId, OutputReply, Parts, StepAddress},
     program::{Input, Receive},
@@ -218,21 +219,4 @@ pub(crate) fn ciphertexts<'a>(
     Ok(parts
         .into_iter()
         .map(move |part| Ciphertext::from_bytes(parameters, part).map_err(|e| malformed(e.into()))))
-}
-
-/// The batches of so many columns that hold a wanted one.
-pub(crate) fn wanted_batches(layout: &Layout, columns: usize, wanted: impl Fn(usize) -> bool) -> Vec<usize> {
-    let batch = layout.batch();
-    (0..layout.batches(columns)).filter(|b| (b * batch..columns.min((b + 1) * batch)).any(&wanted)).collect()
-}
-
-/// Whether a column of a batch is wanted, counted within the batch.
-pub(crate) fn wanted_of(
-    layout: &Layout,
-    columns: usize,
-    batch: usize,
-    wanted: impl Fn(usize) -> bool,
-) -> impl Fn(usize) -> bool {
-    let start = batch * layout.batch();
-    move |column| start + column < columns && wanted(start + column)
 }

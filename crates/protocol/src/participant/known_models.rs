@@ -31,7 +31,7 @@ impl<E: ClientEngine> Testing<E> {
         let federation = session.federation.clone();
         let mut models = rounds.iter().flat_map(|round| tests.iter().map(move |test| (*round, test.0)));
         if !models.all(|(round, coalition)| {
-            knows(&federation, identity.position, &identity.input, round, coalition)
+            known_model(&federation, identity.position, &identity.input, round, coalition).is_some()
         }) {
             return Err(bad("coalition"));
         }
@@ -55,21 +55,34 @@ impl<E: ClientEngine> Testing<E> {
     }
 }
 
-/// Whether this client has the model of a coalition from training.
-fn knows(
+/// A model that a client has from training.
+enum KnownModel<'a> {
+    /// The initial one, an aggregate, or its own.
+    Whole(&'a Weights),
+    /// The aggregate less the own share of it.
+    Rest { global: &'a Weights, local: &'a Weights },
+}
+
+/// The model of a coalition, if this client has it from training.
+fn known_model<'a>(
     federation: &Federation,
     position: usize,
-    input: &ClientInput,
+    input: &'a ClientInput,
     round: RoundId,
     coalition: Coalition,
-) -> bool {
+) -> Option<KnownModel<'a>> {
     let participants = federation.participants(round);
-    let (has_global, has_local) = (input.global.contains_key(&round), input.local.contains_key(&round));
+    let (global, local) = (input.global.get(&round), input.local.get(&round));
+    if coalition.is_empty() {
+        return Some(KnownModel::Whole(&input.initial));
+    }
+    let own = local.filter(|_| coalition == Coalition::EMPTY.with(position));
+    if let Some(whole) = global.filter(|_| coalition == participants).or(own) {
+        return Some(KnownModel::Whole(whole));
+    }
     let is_rest = participants.contains(position) && coalition == participants.without(position);
-    coalition.is_empty()
-        || coalition == participants && has_global
-        || coalition == Coalition::EMPTY.with(position) && has_local
-        || is_rest && has_global && has_local
+    let (global, local) = global.zip(local).filter(|_| is_rest)?;
+    Some(KnownModel::Rest { global, local })
 }
 
 /// The samples of its own that a model predicts right which this client knows from training.
@@ -82,32 +95,21 @@ pub fn own_right(
     samples: &SampleSet,
 ) -> Result<SampleSet, Error> {
     let architecture = &federation.architecture;
-    let participants = federation.participants(round);
-    let of = |weights: Option<&Weights>| {
-        weights
-            .map(|w| ModelParameters::new(architecture, w))
-            .ok_or(Error::Local { what: "a model this client should have" })
+    let unknown = Error::Unsupported { what: "a test of a model that its owner does not know" };
+    let model = match known_model(federation, position, input, round, coalition).ok_or(unknown)? {
+        KnownModel::Whole(weights) => ModelParameters::new(architecture, weights),
+        KnownModel::Rest { global, local } => {
+            let sizes = federation.rounds.get(&round).map_or(&[][..], |sizes| sizes);
+            let (total, own) =
+                (sizes.iter().sum::<u64>() as f64, sizes.get(position).copied().unwrap_or(0) as f64);
+            let [global, local] = [global, local].map(|weights| ModelParameters::new(architecture, weights));
+            let mut rest = global.clone();
+            rest.add_scaled(&global, own / (total - own));
+            rest.add_scaled(&local, -own / (total - own));
+            rest
+        }
     };
-    let model = if coalition.is_empty() {
-        of(Some(&input.initial))?
-    } else if coalition == participants {
-        of(input.global.get(&round))?
-    } else if coalition == Coalition::EMPTY.with(position) {
-        of(input.local.get(&round))?
-    } else if participants.contains(position) && coalition == participants.without(position) {
-        // The aggregate less the own share of it.
-        let sizes = federation.rounds.get(&round).map_or(&[][..], |sizes| sizes);
-        let (total, own) =
-            (sizes.iter().sum::<u64>() as f64, sizes.get(position).copied().unwrap_or(0) as f64);
-        let (global, local) = (of(input.global.get(&round))?, of(input.local.get(&round))?);
-        let mut rest = global.clone();
-        rest.add_scaled(&global, own / (total - own));
-        rest.add_scaled(&local, -own / (total - own));
-        rest
-    } else {
-        return Err(Error::Local { what: "a model this client does not know" });
-    };
-    let test_set = CollectiveTestSet::new(architecture.input_size(), [&input.test_set])
-        .ok_or(Error::Local { what: "samples of the model's size" })?;
+    let other_size = Error::Unsupported { what: "samples of another size than the model's" };
+    let test_set = CollectiveTestSet::new(architecture.input_size(), [&input.test_set]).ok_or(other_size)?;
     Ok(correct_samples(architecture, &model, &test_set, samples))
 }

@@ -203,10 +203,10 @@ impl<E: ClientEngine> ClientReading<'_, E> {
             Handed::Shared(matrix) => {
                 let what = match decryption.then {
                     Then::Gates { .. } => "gates",
-                    Then::FirstState | Then::State => "hidden state",
-                    Then::Activate(_) | Then::Label(_) => "activations",
+                    Then::FirstState { .. } | Then::State { .. } => "hidden state",
+                    Then::Activate { .. } | Then::Label(_) => "activations",
                 };
-                entry.about.operator = decryption.feeds;
+                entry.about.operator = decryption.feeds();
                 let mut entry = entry.derived("activations", what);
                 if what == "hidden state" {
                     entry.disclosure = Some(Disclosure::HiddenStates);

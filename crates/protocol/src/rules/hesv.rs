@@ -10,9 +10,9 @@ use super::{
 use crate::{
     Error, PartyId, Program,
     disclosure::{Disclosure as D, Line, line, of_decryptors},
-    exposure::Can::{Nothing, Rebuild},
     message::Kind,
-    session::Matmul,
+    rules::Can::{Nothing, Rebuild},
+    rules::Matmul,
 };
 
 /// The facts.

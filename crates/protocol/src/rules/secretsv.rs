@@ -1,7 +1,7 @@
 //! SecretSV: models and samples are shared, two servers multiply them with the help of clients that deal.
 
 use super::{Batching, COMMON_KINDS, Matmuls, ProtocolRules, ServerExposure, two_servers};
-use crate::{PartyId, Program, disclosure::Line, exposure::Can::Rebuild, message::Kind, session::Matmul};
+use crate::{PartyId, Program, disclosure::Line, message::Kind, rules::Can::Rebuild, rules::Matmul};
 
 /// The facts.
 pub(super) struct SecretSv;

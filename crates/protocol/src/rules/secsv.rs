@@ -8,9 +8,7 @@ use super::{
     Batching, COMMON_KINDS, ENCRYPTED_MODEL_KINDS, EncryptionRules, Matmuls, ProtocolRules, ServerExposure,
     two_servers,
 };
-use crate::{
-    Error, PartyId, Program, disclosure::Line, exposure::Can::Rebuild, message::Kind, session::Matmul,
-};
+use crate::{Error, PartyId, Program, disclosure::Line, message::Kind, rules::Can::Rebuild, rules::Matmul};
 
 /// The facts.
 pub(super) struct SecSv;

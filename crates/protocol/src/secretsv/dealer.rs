@@ -72,7 +72,7 @@ pub(super) fn deal_product(
     shared: &Matrix<Ring64>,
     [principal, auxiliary]: &[Masks; 2],
 ) -> Result<Vec<u8>, Error> {
-    let Some(operator) = session.program().steps[address.step].feeds else { return Ok(Vec::new()) };
+    let Some(operator) = session.program().steps[address.step].feeds() else { return Ok(Vec::new()) };
     let columns = Secret::new(session.program().operators[operator].arrange(shared)?);
     let of = |masks: &Masks| masks.mask(session, address.unit, operator);
     let product = Secret::new(of(principal).add(&of(auxiliary))?.expose().product(columns.expose())?);

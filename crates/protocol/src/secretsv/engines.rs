@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use secsv_algebra::Seed;
 use secsv_federation::{Coalition, RoundId};
 
-use super::server::{Host, SecretServer, SecretUnit, advance, take, take_share};
+use super::server::{SecretServer, SecretUnit, ShareHost, advance, take, take_share};
 use crate::{
     Error, PartyId,
     comparison::{AuxiliaryLabels, PrincipalLabels},
@@ -50,7 +50,7 @@ impl SecretSvAuxiliary {
     }
 }
 
-impl Host for Scheduler<SecretSvPrincipal> {
+impl ShareHost for Scheduler<SecretSvPrincipal> {
     const SERVER: Server = Server::Principal;
 
     fn secret(&mut self) -> &mut SecretServer {
@@ -188,7 +188,7 @@ impl Engine for SecretSvPrincipal {
     }
 }
 
-impl Host for Follower<SecretSvAuxiliary> {
+impl ShareHost for Follower<SecretSvAuxiliary> {
     const SERVER: Server = Server::Auxiliary;
 
     fn secret(&mut self) -> &mut SecretServer {

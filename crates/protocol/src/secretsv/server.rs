@@ -26,7 +26,7 @@ pub(super) use outputs::advance;
 pub(super) use receive::{take, take_share};
 
 /// A server of SecretSV: which of the two it is, and where it keeps what.
-pub(super) trait Host: Sized + Send + 'static {
+pub(super) trait ShareHost: Sized + Send + 'static {
     /// Which of the two it is.
     const SERVER: Server;
 
@@ -50,7 +50,7 @@ pub(super) trait Host: Sized + Send + 'static {
 }
 
 /// The other server of the two.
-fn other_party<H: Host>() -> PartyId {
+fn other_party<H: ShareHost>() -> PartyId {
     H::SERVER.other().party()
 }
 
@@ -76,12 +76,12 @@ struct FirstLayer {
     masking: Masking,
     /// At the auxiliary: its share of the products that the owner dealt.
     dealt: Option<Vec<u8>>,
-    outputs: FirstOutputs,
+    outputs: FirstProduct,
 }
 
 /// First-layer outputs, by what they wait for.
 #[derive(Default)]
-enum FirstOutputs {
+enum FirstProduct {
     /// The opened mask, or what the owner deals.
     #[default]
     Factors,
@@ -120,7 +120,7 @@ impl Masking {
     }
 
     /// Takes the own share.
-    fn take_own<H: Host>(&mut self, own: Share<Ring64>, kind: Kind) -> Result<(), Error> {
+    fn take_own<H: ShareHost>(&mut self, own: Share<Ring64>, kind: Kind) -> Result<(), Error> {
         let Self::Own { other } = self else { return Ok(()) };
         *self = match other.take() {
             Some(other) => Self::open::<H>(&own, &other, kind)?,
@@ -130,7 +130,7 @@ impl Masking {
     }
 
     /// Takes the other server's share, whose length was checked.
-    fn take_other<H: Host>(&mut self, elements: &[u8], kind: Kind) -> Result<(), Error> {
+    fn take_other<H: ShareHost>(&mut self, elements: &[u8], kind: Kind) -> Result<(), Error> {
         match self {
             Self::Models { other } | Self::Own { other } => *other = Some(elements.to_vec()),
             Self::OtherServer(own) => *self = Self::open::<H>(own, elements, kind)?,
@@ -139,7 +139,7 @@ impl Masking {
         Ok(())
     }
 
-    fn open<H: Host>(own: &Share<Ring64>, other: &[u8], kind: Kind) -> Result<Self, Error> {
+    fn open<H: ShareHost>(own: &Share<Ring64>, other: &[u8], kind: Kind) -> Result<Self, Error> {
         let (rows, columns) = own.expose().shape();
         let malformed = |why| Error::Malformed { from: other_party::<H>(), kind, why };
         let other = unpack_matrix(Ring64, rows, columns, other).map_err(malformed)?;
@@ -189,7 +189,7 @@ impl SecretUnit {
 /// Something that a client shared at a step: numbers, and the mask of the operator that takes them times the numbers.
 struct Shared {
     input: Share<Ring64>,
-    product: Option<Share<Ring64>>,
+    product: Option<Arc<Share<Ring64>>>,
 }
 
 impl SecretServer {
@@ -228,7 +228,7 @@ impl SecretServer {
         let mut missing: Vec<String> = models.map(|i| of(Kind::ModelShare, PartyId::Client(i))).collect();
         for owner in owners(session) {
             let layer = state.and_then(|state| state.owners.get(&owner));
-            let pending = layer.is_none_or(|layer| matches!(layer.outputs, FirstOutputs::Factors));
+            let pending = layer.is_none_or(|layer| matches!(layer.outputs, FirstProduct::Factors));
             if pending && server == Server::Auxiliary && layer.is_none_or(|layer| layer.dealt.is_none()) {
                 missing.push(of(Kind::DealtProduct, PartyId::Client(owner)));
             }

@@ -11,7 +11,7 @@ use secsv_he::{Ciphertext, PublicKey};
 
 use super::{
     principal::missing_input,
-    server::{Host, SharedInput, SharedInputs, Store, coalition_model, first_products, products},
+    server::{ModelHost, SharedInput, SharedInputs, Store, coalition_model, first_products, products},
 };
 use crate::{
     Error, PartyId,
@@ -44,7 +44,7 @@ pub(crate) struct SecSvAuxiliary {
 }
 
 /// A unit at the auxiliary.
-pub(crate) struct SecSvUnit {
+pub(crate) struct AuxiliaryHalf {
     context: Arc<UnitContext>,
     inputs: SharedInputs,
     /// Steps and items of halves that are computed.
@@ -53,7 +53,7 @@ pub(crate) struct SecSvUnit {
     labels: AuxiliaryLabels,
 }
 
-impl AuxiliaryUnit for SecSvUnit {
+impl AuxiliaryUnit for AuxiliaryHalf {
     fn context(&self) -> &Arc<UnitContext> {
         &self.context
     }
@@ -69,7 +69,7 @@ impl AuxiliaryUnit for SecSvUnit {
     }
 }
 
-impl Host for Follower<SecSvAuxiliary> {
+impl ModelHost for Follower<SecSvAuxiliary> {
     fn store(&mut self) -> &mut Store {
         &mut self.engine.store
     }
@@ -87,14 +87,14 @@ impl SecSvAuxiliary {
 }
 
 impl AuxiliaryEngine for SecSvAuxiliary {
-    type Unit = SecSvUnit;
+    type Unit = AuxiliaryHalf;
 
     fn session(&self) -> &Arc<Session> {
         self.session.shared()
     }
 
-    fn unit(&self, context: Arc<UnitContext>) -> SecSvUnit {
-        SecSvUnit {
+    fn unit(&self, context: Arc<UnitContext>) -> AuxiliaryHalf {
+        AuxiliaryHalf {
             context,
             inputs: SharedInputs::new(),
             begun: BTreeSet::new(),

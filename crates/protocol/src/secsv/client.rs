@@ -6,7 +6,7 @@ use secsv_algebra::{Field, Prg, Secret, Seed};
 use secsv_federation::{RoundId, SampleSet};
 use secsv_he::SecretKey;
 
-use super::together::{hand_on_together, view_together};
+use super::together::{DecryptorSecrets, hand_on_together, view_together};
 use crate::{
     Error, PartyId,
     activation::Activator,
@@ -26,11 +26,7 @@ use crate::{
 
 /// The clients' secrets under SecSV.
 #[derive(Clone)]
-pub(crate) struct SecSvClient {
-    pub(super) session: EncryptedSession,
-    pub(super) key: Arc<SecretKey>,
-    pub(super) labels: Seed,
-}
+pub(crate) struct SecSvClient(DecryptorSecrets);
 
 impl ClientEngine for SecSvClient {
     type Session = EncryptedSession;
@@ -40,11 +36,11 @@ impl ClientEngine for SecSvClient {
 
     fn new(session: EncryptedSession, secrets: &ClientSecrets) -> Self {
         let key = Arc::new(SecretKey::from_seed(session.parameters(), secrets.key.clone()));
-        Self { session, key, labels: secrets.labels.clone() }
+        Self(DecryptorSecrets { session, key, labels: secrets.labels.clone() })
     }
 
     fn session(&self) -> &EncryptedSession {
-        &self.session
+        &self.0.session
     }
 
     fn shared(session: &EncryptedSession) -> &Arc<Session> {
@@ -52,11 +48,11 @@ impl ClientEngine for SecSvClient {
     }
 
     fn ring(&self) -> Field {
-        self.session.field()
+        self.0.session.field()
     }
 
     fn label_secret(&self) -> &Seed {
-        &self.labels
+        &self.0.labels
     }
 
     fn leader_keys(session: &EncryptedSession, key: &Seed, own: &Seed) -> Vec<Outgoing> {
@@ -79,7 +75,7 @@ impl ClientEngine for SecSvClient {
     }
 
     fn begin_round(testing: &Testing<Self>, round: RoundId) -> Result<Effects<Testing<Self>>, CodecError> {
-        upload_models(testing, &testing.engine.key, round, &[PartyId::Principal, PartyId::Auxiliary])
+        upload_models(testing, &testing.engine.0.key, round, &[PartyId::Principal, PartyId::Auxiliary])
     }
 
     fn share_labels(testing: &Testing<Self>, context: &Arc<UnitContext>) -> Effects<Testing<Self>> {
@@ -92,7 +88,7 @@ impl ClientEngine for SecSvClient {
     }
 
     fn expected_parts(&self, context: &UnitContext, step: usize) -> Vec<PartId> {
-        expected_parts(&self.session, context, step, |item| Source::shares(item).to_vec())
+        expected_parts(&self.0.session, context, step, |item| Source::shares(item).to_vec())
     }
 
     fn check_part(
@@ -103,9 +99,9 @@ impl ClientEngine for SecSvClient {
         content: &[u8],
     ) -> Result<(), CodecError> {
         let Source::Chunk(chunk) = source else {
-            return check_output_share(self.ring(), &self.session, context, (step, item), content);
+            return check_output_share(self.ring(), &self.0.session, context, (step, item), content);
         };
-        check_reply(&self.session, context, step, (item, chunk), content)
+        check_reply(&self.0.session, context, step, (item, chunk), content)
     }
 
     fn receive(
@@ -115,9 +111,9 @@ impl ClientEngine for SecSvClient {
         parts: &ReceivedParts,
         meter: &mut Meter<'_>,
     ) -> Result<Secret<Matrices<Field>>, Error> {
-        let shape = (self.session.program().hidden(), context.places().len());
+        let shape = (self.0.session.program().hidden(), context.places().len());
         let sum = |item: usize, _: &mut Meter<'_>| open_shares(self.ring(), shape, item, parts);
-        receive(&self.session, context, step, &self.key, parts, sum, meter)
+        receive(&self.0.session, context, step, &self.0.key, parts, sum, meter)
     }
 
     fn hand_on(
@@ -131,19 +127,19 @@ impl ClientEngine for SecSvClient {
         let (identity, engine) = (testing.identity.clone(), testing.engine.clone());
         let address = StepAddress::new(context.id, step);
         let seed = address.seed(&identity.seed, "shared");
-        if engine.session.federation.tests_together() {
-            return hand_on_together(engine, identity.party(), context, address, seed, parts);
+        if engine.0.session.federation.tests_together() {
+            return hand_on_together(engine.0, identity.party(), context, address, seed, parts);
         }
         effects.job(move |meter| {
             let received = engine.receive(&context, step, &parts, meter)?;
             meter.enter(Phase::Activate);
-            let session = &engine.session;
+            let session = &engine.0.session;
             let total = session.total_share(context.round, context.coalition());
             let received = &received.expose().0;
             let handed = activator.step(session.program(), &session.precision, step, total, received)?;
             meter.enter(Phase::Share);
             let (context, own) = (&context, identity.party());
-            let resharer = Resharer { session, context, address, own, seed: &seed, secret: &engine.labels };
+            let resharer = Resharer { session, context, address, own, seed: &seed, secret: &engine.0.labels };
             let outbox = resharer.share(handed, |_| Ok::<_, Error>(Vec::new()))?;
             let id = context.id;
             Ok(move |role: &mut Testing<Self>| {
@@ -163,8 +159,8 @@ impl ClientEngine for SecSvClient {
         parts: &StepParts,
         activator: &mut Activator,
     ) -> Result<(), Error> {
-        if self.session.federation.tests_together() {
-            return view_together(self, reading, context, parts);
+        if self.0.session.federation.tests_together() {
+            return view_together(&self.0, reading, context, parts);
         }
         reading.step(context, step, parts, activator)
     }

@@ -12,7 +12,7 @@ use secsv_algebra::{Field, Seed, SeedShare};
 use secsv_federation::{RoundId, SampleSet};
 use secsv_he::{Ciphertext, PublicKey};
 
-use super::server::{Host, SharedInput, SharedInputs, Store};
+use super::server::{ModelHost, SharedInput, SharedInputs, Store};
 use crate::{
     Error, PartyId,
     comparison::PrincipalLabels,
@@ -42,7 +42,7 @@ pub(crate) struct SecSvPrincipal {
 }
 
 /// A unit at the principal.
-pub(crate) struct SecSvUnit {
+pub(crate) struct PrincipalHalf {
     context: Arc<UnitContext>,
     inputs: SharedInputs,
     /// Steps, items and chunks of replies that are on their way.
@@ -53,7 +53,7 @@ pub(crate) struct SecSvUnit {
     labels: PrincipalLabels,
 }
 
-impl PrincipalUnit for SecSvUnit {
+impl PrincipalUnit for PrincipalHalf {
     fn context(&self) -> &Arc<UnitContext> {
         &self.context
     }
@@ -112,7 +112,7 @@ impl SecSvPrincipal {
     }
 }
 
-impl Host for Scheduler<SecSvPrincipal> {
+impl ModelHost for Scheduler<SecSvPrincipal> {
     fn store(&mut self) -> &mut Store {
         &mut self.engine.store
     }
@@ -123,7 +123,7 @@ impl Host for Scheduler<SecSvPrincipal> {
 }
 
 impl Engine for SecSvPrincipal {
-    type Unit = SecSvUnit;
+    type Unit = PrincipalHalf;
     type Round = FirstLayerRound;
 
     fn session(&self) -> &Arc<Session> {
@@ -138,8 +138,8 @@ impl Engine for SecSvPrincipal {
         max_tests(&self.session)
     }
 
-    fn unit(&self, context: Arc<UnitContext>) -> SecSvUnit {
-        SecSvUnit {
+    fn unit(&self, context: Arc<UnitContext>) -> PrincipalHalf {
+        PrincipalHalf {
             context,
             inputs: SharedInputs::new(),
             begun: BTreeSet::new(),
@@ -153,7 +153,7 @@ impl Engine for SecSvPrincipal {
         to_gather(&self.session, group, candidates, participants)
     }
 
-    fn stages_sent(&self, unit: &SecSvUnit) -> usize {
+    fn stages_sent(&self, unit: &PrincipalHalf) -> usize {
         let program = self.session.program();
         let before = usize::from(program.gru.is_some());
         let stage = |step: usize| match program.steps.get(step).map(|decryption| decryption.slot) {
@@ -265,7 +265,7 @@ impl Engine for SecSvPrincipal {
     }
 }
 
-impl SecSvUnit {
+impl PrincipalHalf {
     /// What has not come, and from whom, in words.
     fn missing(&self, session: &Session) -> Vec<String> {
         let (test, group) = (self.context.id.test, self.context.id.group);

@@ -76,14 +76,14 @@ pub(crate) struct SharedInput {
 pub(crate) type SharedInputs = BTreeMap<usize, SharedInput>;
 
 /// A server of SecSV, as its work on coalitions' models needs it.
-pub(crate) trait Host: Sized + 'static {
+pub(crate) trait ModelHost: Sized + 'static {
     fn store(&mut self) -> &mut Store;
     /// Starts whatever some units have everything for.
     fn resume(&mut self, of: impl Fn(&UnitId) -> bool) -> Result<Effects<Self>, Error>;
 }
 
 /// The model of a unit's coalition, if it is computed; else `effects` get the job that does, unless it is under way.
-pub(crate) fn coalition_model<H: Host>(
+pub(crate) fn coalition_model<H: ModelHost>(
     store: &mut Store,
     session: &EncryptedSession,
     context: &UnitContext,

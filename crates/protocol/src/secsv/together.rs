@@ -6,25 +6,33 @@ use secsv_algebra::{Field, Matrix, Secret, Seed};
 use secsv_federation::RoundId;
 use secsv_he::SecretKey;
 
-use super::client::SecSvClient;
 use crate::{
     Error, PartyId,
-    activation::{Activator, Handed},
+    activation::{Activator, Handed, last_scores},
     combinations::{Derivation, Outputs},
     encrypted::first_outputs,
     labels::{self, Labels, Packed, Wiped},
     message::{Kind, StepAddress},
     participant::{
-        ClientReading, Matrices, ReceivedParts, StepParts, Testing, Unasked,
+        ClientEngine, ClientReading, Matrices, ReceivedParts, StepParts, Testing, Unasked,
         labels::{factors, hide, label_shares},
         numbers_of, of_model,
     },
-    program::{DecryptionStep, Receive, Then},
+    program::{DecryptionStep, Then},
     role::{Effects, Meter, Phase},
     session::{EncryptedSession, Session},
     unit::UnitContext,
     views::by_owner,
 };
+
+/// What a decryptor reads replies and hides labels with.
+#[derive(Clone)]
+pub(super) struct DecryptorSecrets {
+    pub session: EncryptedSession,
+    pub key: Arc<SecretKey>,
+    /// The secret that labels are hidden with.
+    pub labels: Seed,
+}
 
 /// Decrypts what a unit receives at its only step: outputs that those of every coalition follow from.
 pub(crate) fn receive_together(
@@ -34,15 +42,11 @@ pub(crate) fn receive_together(
     parts: &ReceivedParts,
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Matrices<Field>>, Error> {
-    let [DecryptionStep { receives, .. }] = &session.program().steps[..] else {
-        return Err(Error::Local { what: "a single step" });
-    };
-    let [Receive::Outputs { operator, first, count, .. }] = receives[..] else {
-        return Err(Error::Local { what: "a single layer" });
-    };
+    // A single layer, at all its positions.
+    let positions = (0, session.program().operators[0].positions);
     let mut received = Secret::new(Matrices(Vec::new()));
     for (item, &number) in context.combinations(session).sent.iter().enumerate() {
-        let (selection, outputs) = (&context.selections[number], (operator, (first, count)));
+        let (selection, outputs) = (&context.selections[number], (0, positions));
         let outputs = first_outputs(session, context, outputs, (item, selection), parts, key, meter)?;
         received.expose_mut().0.push(outputs);
     }
@@ -50,17 +54,17 @@ pub(crate) fn receive_together(
 }
 
 /// Decrypts what a unit receives at its only step, and shares what all its coalitions' models predict.
-pub(super) fn hand_on_together(
-    engine: SecSvClient,
+pub(super) fn hand_on_together<E: ClientEngine>(
+    secrets: DecryptorSecrets,
     own: PartyId,
     context: Arc<UnitContext>,
     address: StepAddress,
     seed: Seed,
     parts: ReceivedParts,
-) -> Effects<Testing<SecSvClient>> {
+) -> Effects<Testing<E>> {
     let mut effects = Effects::default();
     effects.job(move |meter| {
-        let SecSvClient { session, key, labels: secret } = &engine;
+        let DecryptorSecrets { session, key, labels: secret } = &secrets;
         let decrypted = receive_together(session, &context, key, &parts, meter)?;
         let height = session.program().operators[0].shape.d_out;
         let mut packed = labels::empty(context.label_bytes(session));
@@ -79,7 +83,7 @@ pub(super) fn hand_on_together(
         let seed = seed.covering(&context.digest).covering(packed.expose());
         let rest = labels::rest(packed, &seed);
         let outbox = label_shares(own, Kind::PredictionShare, address, &seed, &rest);
-        Ok(move |role: &mut Testing<SecSvClient>| {
+        Ok(move |role: &mut Testing<E>| {
             role.forget_unit(context.id);
             Ok(Effects { outbox, jobs: Vec::new() })
         })
@@ -126,11 +130,9 @@ fn found_together(
     for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
         let outputs = combinations.outputs(number, &context.selections, received)?;
         let total = session.total_share(round, coalition);
-        let outputs = Secret::new(Matrices(vec![outputs.matrix()?]));
-        let handed = Activator::default().step(program, &session.precision, 0, total, &outputs.expose().0)?;
-        let Handed::Labels(labels) = handed else {
-            return Err(Error::Local { what: "labels of a single layer" });
-        };
+        let outputs = Secret::new(outputs.matrix()?);
+        let labels =
+            last_scores(program, &session.precision, total, outputs.expose()).labels(program.classes);
         let labels = Labels::new(Wiped(labels));
         let mut labels = labels.expose().as_slice();
         for (.., places) in context.segments(session, number) {
@@ -166,9 +168,9 @@ fn blind_together(
 }
 
 /// Adds what was sent where models are tested together, the outputs of every coalition that follow, and their classes to a view.
-pub(super) fn view_together(
-    SecSvClient { session, key, .. }: &SecSvClient,
-    reading: &mut ClientReading<'_, SecSvClient>,
+pub(super) fn view_together<E: ClientEngine>(
+    DecryptorSecrets { session, key, .. }: &DecryptorSecrets,
+    reading: &mut ClientReading<'_, E>,
     context: &UnitContext,
     parts: &StepParts,
 ) -> Result<(), Error> {

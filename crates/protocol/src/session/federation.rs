@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId};
 use secsv_he::Preset;
-use serde::{Deserialize, Serialize};
 
 use super::{divide, encoding, parameters};
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
     decryptors::{Network, Protocol, max_owners},
     labels::LabelField,
     program::Program,
+    rules::Matmul,
 };
 
 /// Rounds that are tested together, at most.
@@ -48,30 +48,6 @@ pub struct Settings {
     pub always_skips: bool,
     /// Whether every coalition of every round is asked for, all at once: rounds may be tested together then.
     pub whole_rounds: bool,
-}
-
-/// How encrypted matrices are multiplied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
-pub enum Matmul {
-    /// Coefficient packing.
-    Packed,
-    /// The paper's Matrix Reducing.
-    Reducing,
-    /// The paper's Matrix Squaring.
-    Squaring,
-}
-
-impl Matmul {
-    /// The name on the command line and in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Packed => "packed",
-            Self::Reducing => "reducing",
-            Self::Squaring => "squaring",
-        }
-    }
 }
 
 impl Federation {

@@ -54,7 +54,7 @@ pub(super) fn shared<R: Ring>(
     let program = session.program();
     let (rows, samples) = (program.shared_size(address.step), context.places().len());
     // In SecretSV the auxiliary gets its share of a product behind that of the numbers.
-    let feeds = program.steps[address.step].feeds.filter(|_| ring.modulus() == 0);
+    let feeds = program.steps[address.step].feeds().filter(|_| ring.modulus() == 0);
     let (share, dealt) = match (share, feeds) {
         (ShareBody::Elements(elements), Some(operator)) => {
             let (numbers, product) = elements.split_at(packed_len(ring, rows * samples).min(elements.len()));
@@ -87,7 +87,7 @@ fn at_step(
     let mut entry = entry.of_model(context, 0, context.round);
     entry.about.step = Some(step);
     entry.about.time_step = time_step_of(session.program(), step);
-    entry.about.operator = session.program().steps[step].feeds;
+    entry.about.operator = session.program().steps[step].feeds();
     entry
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn scaled<R: Ring>(
         }
         return Ok(arrays);
     }
-    let bits = decryption.feeds.map_or(0, |operator| precision.operators[operator].input.fractional_bits());
+    let bits = decryption.feeds().map_or(0, |operator| precision.operators[operator].input.fractional_bits());
     let entry = Entry { scale: scale(bits), ..entry.clone() };
     Ok(by_owner(session, context, 0, matrix, &entry))
 }

@@ -56,7 +56,7 @@ fn samples(session: &Session, context: &UnitContext) -> Vec<(usize, Vec<usize>)>
 pub(crate) fn time_step_of(program: &Program, step: usize) -> Option<usize> {
     let decryption = program.steps.get(step)?;
     match (&decryption.then, decryption.receives.first()) {
-        (Then::FirstState, _) => Some(0),
+        (Then::FirstState { .. }, _) => Some(0),
         (Then::Gates { time_step }, _) => Some(*time_step),
         (_, Some(Receive::Update { gates, .. })) => match program.steps.get(*gates)?.then {
             Then::Gates { time_step } => Some(time_step),

@@ -129,10 +129,8 @@ impl Scheduler<HesvPrincipal> {
             effects.job(move |meter| {
                 meter.enter(Phase::Linear);
                 let parameters = session.parameters();
-                let ([z, u], [h]) = (&gates[..], &state[..]) else {
-                    return Err(Error::Local { what: "gates and a state" });
-                };
-                let [z, u, h] = [z, u, h].map(|slots| slots.expand(parameters));
+                // What was uploaded was checked to have as many.
+                let [z, u, h] = [&gates[0], &gates[1], &state[0]].map(|slots| slots.expand(parameters));
                 let mut sums = Vec::new();
                 for ((z, u), h) in z?.iter().zip(&u?).zip(&h?) {
                     let mut sum = keys.evaluation.multiply(parameters, z, h, &mut meter.operations)?;

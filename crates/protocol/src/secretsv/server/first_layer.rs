@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secsv_algebra::{Matrix, Ring64, Share};
 use secsv_federation::RoundId;
 
-use super::{FirstOutputs, Host, Masking, other_party, owners};
+use super::{FirstProduct, Masking, ShareHost, other_party, owners};
 use crate::{
     Error, PartyId,
     codec::{pack, unpack_matrix},
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The first layer of a round: local models on each owner's samples.
-pub(super) fn first_layer<H: Host>(
+pub(super) fn first_layer<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     round: RoundId,
@@ -33,7 +33,7 @@ pub(super) fn first_layer<H: Host>(
 }
 
 /// Opens the first layer of every model, masked for one owner's samples.
-fn mask_first<H: Host>(
+fn mask_first<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     round: RoundId,
@@ -73,7 +73,7 @@ fn mask_first<H: Host>(
 }
 
 /// This server's share of first-layer outputs on one owner's samples: E X + W and the biases.
-fn multiply_first<H: Host>(
+fn multiply_first<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     round: RoundId,
@@ -90,11 +90,11 @@ fn multiply_first<H: Host>(
         return effects;
     };
     let is_dealt = H::SERVER == Server::Principal || state.dealt.is_some();
-    if !is_dealt || !matches!(state.outputs, FirstOutputs::Factors) {
+    if !is_dealt || !matches!(state.outputs, FirstProduct::Factors) {
         return effects;
     }
     let Some(masked) = state.masking.opened().cloned() else { return effects };
-    state.outputs = FirstOutputs::Product;
+    state.outputs = FirstProduct::Product;
     let dealt = state.dealt.take();
     state.masking = Masking::Used;
     let (session, models) = (session.clone(), models.to_vec());
@@ -119,7 +119,7 @@ fn multiply_first<H: Host>(
         let outputs = Arc::new(Share::new(sum_with_biases(product.expose(), dealt.expose(), &biases)?));
         Ok(move |host: &mut H| {
             if let Some(state) = host.secret().rounds.get_mut(&round) {
-                state.owners.entry(owner).or_default().outputs = FirstOutputs::Known(outputs);
+                state.owners.entry(owner).or_default().outputs = FirstProduct::Known(outputs);
             }
             host.resume_all()
         })

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::{Matrix, Prg, Ring64, Share};
 
-use super::{FirstOutputs, Host, first_layer::sum_with_biases, other_party};
+use super::{FirstProduct, ShareHost, first_layer::sum_with_biases, other_party};
 use crate::{
     Error, PartyId,
     codec::pack,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Starts whatever a unit has everything for.
-pub(in crate::secretsv) fn advance<H: Host>(
+pub(in crate::secretsv) fn advance<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     unit: UnitId,
@@ -50,7 +50,7 @@ pub(in crate::secretsv) fn advance<H: Host>(
 }
 
 /// Sends a share of outputs to the client at a step, re-randomised, unless that is under way.
-fn send_outputs<H: Host>(
+fn send_outputs<H: ShareHost>(
     host: &mut H,
     context: &UnitContext,
     address: StepAddress,
@@ -82,7 +82,7 @@ fn send_outputs<H: Host>(
 }
 
 /// A coalition's first-layer outputs at some positions: sums of those of its members.
-fn first_outputs<H: Host>(
+fn first_outputs<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     context: &Arc<UnitContext>,
@@ -91,8 +91,8 @@ fn first_outputs<H: Host>(
 ) -> Effects<H> {
     let Some(round) = host.secret().rounds.get(&context.round) else { return Effects::default() };
     let known = |owner: usize| match &round.owners.get(&owner)?.outputs {
-        FirstOutputs::Known(outputs) => Some((owner, outputs.clone())),
-        FirstOutputs::Factors | FirstOutputs::Product => None,
+        FirstProduct::Known(outputs) => Some((owner, outputs.clone())),
+        FirstProduct::Factors | FirstProduct::Product => None,
     };
     let outputs: Option<BTreeMap<usize, _>> = context.owners(session).map(known).collect();
     let Some(outputs) = outputs else { return Effects::default() };
@@ -169,7 +169,7 @@ fn coalition_bias(
 }
 
 /// Biases alone: the hidden gates of a zero state.
-fn bias_outputs<H: Host>(
+fn bias_outputs<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     context: &Arc<UnitContext>,
@@ -186,7 +186,7 @@ fn bias_outputs<H: Host>(
 }
 
 /// Opens the coalition's model of every later layer, masked for this unit.
-fn mask_models<H: Host>(
+fn mask_models<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     context: &Arc<UnitContext>,
@@ -225,7 +225,7 @@ fn mask_models<H: Host>(
 }
 
 /// Shares of a later layer's outputs: E X + W and the biases.
-fn later_outputs<H: Host>(
+fn later_outputs<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     context: &Arc<UnitContext>,
@@ -237,12 +237,12 @@ fn later_outputs<H: Host>(
         let masked = unit.maskings.get(&operator).and_then(|masking| masking.opened().cloned());
         let shared = unit.inputs.get(&from).cloned();
         let (Some(masked), Some(shared)) = (masked, shared) else { continue };
+        let Some(dealt) = shared.product.clone() else { continue };
         let (session, of, models) = (session.clone(), context.clone(), models.to_vec());
         let address = StepAddress { item, ..StepAddress::new(context.id, step) };
         effects.and(send_outputs(host, context, address, move || {
             let columns = Share::new(session.program().operators[operator].arrange(shared.input.expose())?);
             let product = Share::new(masked.expose().product(columns.expose())?);
-            let dealt = shared.product.as_ref().ok_or(Error::Local { what: "a dealt product" })?;
             let bias = coalition_bias(&session, &of, &models, operator)?;
             sum_with_biases(product.expose(), dealt.expose(), bias.expose().elements())
         }));

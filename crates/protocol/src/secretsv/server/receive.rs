@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secsv_algebra::{Ring64, SeedShare, Share};
 use secsv_federation::RoundId;
 
-use super::{Host, SecretUnit, Shared, first_layer::first_layer, other_party, owners};
+use super::{SecretUnit, ShareHost, Shared, first_layer::first_layer, other_party, owners};
 use crate::{
     Error, PartyId,
     codec::{check_elements, packed_len, unpack_matrix},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Takes a message that is about no unit, or comes from the other server.
-pub(in crate::secretsv) fn take<H: Host>(
+pub(in crate::secretsv) fn take<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     message: &Incoming,
@@ -56,7 +56,7 @@ pub(in crate::secretsv) fn take<H: Host>(
 }
 
 /// A client's model of a round.
-fn take_model<H: Host>(
+fn take_model<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     owner: usize,
@@ -75,7 +75,7 @@ fn take_model<H: Host>(
 }
 
 /// What an owner deals for the first layer of a round.
-fn take_dealt<H: Host>(
+fn take_dealt<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     owner: usize,
@@ -92,7 +92,7 @@ fn take_dealt<H: Host>(
 }
 
 /// The other server's share of a round's first layers, masked for an owner's samples.
-fn take_masked_first_layer<H: Host>(
+fn take_masked_first_layer<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     message: &Incoming,
@@ -111,7 +111,7 @@ fn take_masked_first_layer<H: Host>(
 }
 
 /// The other server's share of a coalition's later layer, masked for a unit.
-fn take_masked_layer<H: Host>(
+fn take_masked_layer<H: ShareHost>(
     host: &mut H,
     session: &Session,
     message: &Incoming,
@@ -127,7 +127,7 @@ fn take_masked_layer<H: Host>(
 }
 
 /// The other server's masked factors of a gated sum.
-fn take_masked_factors<H: Host>(
+fn take_masked_factors<H: ShareHost>(
     host: &mut H,
     session: &Session,
     message: &Incoming,
@@ -141,7 +141,7 @@ fn take_masked_factors<H: Host>(
 }
 
 /// A unit under way that a message is about.
-fn unit_of<'a, H: Host>(
+fn unit_of<'a, H: ShareHost>(
     host: &'a mut H,
     id: UnitId,
     message: &Incoming,
@@ -150,7 +150,7 @@ fn unit_of<'a, H: Host>(
 }
 
 /// Takes what a decryptor shares in a unit, or a dealer. It was checked that this is the client's part.
-pub(in crate::secretsv) fn take_share<H: Host>(
+pub(in crate::secretsv) fn take_share<H: ShareHost>(
     host: &mut H,
     session: &Arc<Session>,
     id: UnitId,
@@ -198,7 +198,7 @@ fn shared_len(session: &Session, step: usize, samples: usize) -> usize {
         let operator = &program.operators[operator];
         packed_len(Ring64, operator.shape.d_out * operator.positions * samples)
     };
-    packed_len(Ring64, program.shared_size(step) * samples) + program.steps[step].feeds.map_or(0, product)
+    packed_len(Ring64, program.shared_size(step) * samples) + program.steps[step].feeds().map_or(0, product)
 }
 
 /// A server's share of what a client shared at a step, with its share of the product that the client deals for.
@@ -211,7 +211,7 @@ fn shared(
 ) -> Result<Shared, CodecError> {
     let program = session.program();
     let rows = program.shared_size(address.step);
-    let Some(operator) = program.steps[address.step].feeds else {
+    let Some(operator) = program.steps[address.step].feeds() else {
         return Ok(Shared { input: own_share(rows, samples, share)?, product: None });
     };
     let (shape, columns) =
@@ -225,7 +225,7 @@ fn shared(
             (ShareBody::Elements(input), product)
         }
     };
-    Ok(Shared { input: own_share(rows, samples, input)?, product: Some(product) })
+    Ok(Shared { input: own_share(rows, samples, input)?, product: Some(Arc::new(product)) })
 }
 
 /// A share as a server gets it: the principal a seed, the auxiliary the elements.
@@ -237,7 +237,7 @@ fn own_share(rows: usize, columns: usize, share: ShareBody<'_>) -> Result<Share<
 }
 
 /// Goes on with whatever waited for masks or samples.
-fn prepared<H: Host>(host: &mut H, session: &Arc<Session>) -> Result<Effects<H>, Error> {
+fn prepared<H: ShareHost>(host: &mut H, session: &Arc<Session>) -> Result<Effects<H>, Error> {
     let mut effects = host.prepared()?;
     let rounds: Vec<RoundId> = host.secret().rounds.keys().copied().collect();
     for round in rounds {

@@ -6,8 +6,9 @@ use secsv_he::Ciphertext;
 
 use super::SecSvPrincipal;
 use crate::{
-    Error, PartyId, check,
-    encrypted::{Replies, ciphertexts, member_terms, wanted_of},
+    Error, PartyId,
+    check::{self, wanted_of},
+    encrypted::{Replies, ciphertexts, member_terms},
     error::CodecError,
     message::{LayerHalf, StepAddress},
     role::{Effects, Incoming},
