@@ -118,21 +118,23 @@ impl Auxiliary {
     }
 
     /// Takes the session, and what came before it: this is where the engine of its protocol is chosen.
-    fn begin(&mut self, message: &Incoming, early: Vec<Incoming>) -> Result<Effects<Self>, Error> {
+    fn begin(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
         let session = Session::accept(&self.federation, &message.content);
         let session = Arc::new(session.map_err(|why| message.malformed(why))??);
         let common = self.seed.derive("zero sharing", 0);
         let told = Outgoing::of(PartyId::Principal, &CommonSeed { seed: common.clone() });
         let seed = self.seed.clone();
-        self.stage = AuxiliaryStage::Session(match session.agreed() {
+        let running: Box<dyn AnyFollower> = match session.agreed() {
             Agreed::SecSv(session) => Box::new(Follower::new(SecSvAuxiliary::new(session, common), seed)),
             Agreed::SecretSv(session) => {
                 Box::new(Follower::new(SecretSvAuxiliary::new(session, common), seed))
             }
-            Agreed::Hesv(_) => return Err(message.unexpected("hesv has one server")),
-        });
+            Agreed::Hesv(_) => return Err(message.unexpected("there is one server")),
+        };
+        let before = std::mem::replace(&mut self.stage, AuxiliaryStage::Session(running));
         let mut effects = Effects::send(told);
-        for message in early {
+        let AuxiliaryStage::Proposal(mut early) = before else { return Ok(effects) };
+        for message in early.take(|_| true) {
             // It was kept before it could be judged: if it is at fault, it has no effect.
             effects.and(self.handle(message).or_else(Error::unless_of_peer)?);
         }
@@ -149,9 +151,8 @@ impl Role for Auxiliary {
             return Ok(Effects::default());
         }
         match &mut self.stage {
-            AuxiliaryStage::Proposal(early) if message.kind == Kind::Session && is_of_principal => {
-                let kept = early.take(|_| true);
-                self.begin(&message, kept)
+            AuxiliaryStage::Proposal(_) if message.kind == Kind::Session && is_of_principal => {
+                self.begin(&message)
             }
             AuxiliaryStage::Proposal(early) => {
                 early.keep(message, "the session has not begun")?;

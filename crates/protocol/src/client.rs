@@ -241,14 +241,9 @@ impl Role for Client {
     }
 
     fn handle(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
-        if (message.kind, message.from) == (Kind::Values, PartyId::Principal) && self.values.is_none() {
-            let PublishedResult { values } = message.read(&())?;
-            self.values = Some(values.to_vec());
-            return Ok(Effects::default());
-        }
         match (&mut self.stage, message.kind, message.from) {
             (ClientStage::Proposal { digest }, Kind::Session, PartyId::Principal) => {
-                let digest = digest.take();
+                let digest = *digest;
                 self.begin(&message, digest)
             }
             (ClientStage::Proposal { digest }, Kind::PublicKeyDigest, PartyId::Auxiliary)
@@ -259,6 +254,11 @@ impl Role for Client {
                 Ok(Effects::default())
             }
             (ClientStage::Proposal { .. }, ..) => Err(message.unexpected("the session has not begun")),
+            (ClientStage::Session(_), Kind::Values, PartyId::Principal) if self.values.is_none() => {
+                let PublishedResult { values } = message.read(&())?;
+                self.values = Some(values.to_vec());
+                Ok(Effects::default())
+            }
             (ClientStage::Session(running), ..) => running.handle(message),
         }
     }

@@ -9,6 +9,7 @@ use secsv_federation::SampleSet;
 
 use crate::{
     Error, PartyId,
+    disclosure::Disclosure,
     labels::{self, Packed},
     message::{
         COMMITMENT, Counted, DifferenceShare, Kind, LabelBody, LabelShare, Message as _, OpenedSeeds,
@@ -117,7 +118,7 @@ impl PrincipalLabels {
         Some(whole)
     }
 
-    /// Whether everything has come that clients send.
+    /// Whether both servers' shares have come.
     pub(crate) fn is_comparing(&self) -> bool {
         matches!(self, Self::Comparing)
     }
@@ -178,8 +179,7 @@ fn differences(
     }
     let mut differences = context.arranged(session, &truths)?;
     labels::subtract(&mut differences, predicted.expose());
-    labels::subtract(&mut differences, other);
-    Ok(differences)
+    Ok(session.opening(Disclosure::RightOrWrong)?.differences(differences, other))
 }
 
 /// For each round and coalition of a unit, the samples whose labels do not differ.

@@ -1,7 +1,11 @@
-//! Who learns what: everything a party sees in the clear beyond its own input, in one list. Whatever opens a value
-//! names the entry it stands on.
+//! Who learns what: everything a party sees in the clear beyond its own input, in one list. Whatever opens a number names the entry it
+//! stands on (`opening.rs`).
 
-use crate::{Program, decryptors::Protocol};
+use crate::{
+    Program,
+    program::{DecryptionStep, Receive, Then},
+    rules::Protocol,
+};
 
 /// One thing that somebody learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +32,32 @@ pub enum Disclosure {
     Schedule,
     /// The values.
     Values,
+}
+
+impl Disclosure {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Published,
+        Self::RightOrWrong,
+        Self::Counts,
+        Self::SlotsRightOrWrong,
+        Self::LayerOutputs,
+        Self::Gates,
+        Self::HiddenStates,
+        Self::Predictions,
+        Self::MaskedFactors,
+        Self::Schedule,
+        Self::Values,
+    ];
+
+    /// What the decryptor of a step reads in one of the things that the step receives.
+    pub(crate) fn of_receive(step: &DecryptionStep, receive: &Receive) -> Self {
+        match (&step.then, receive) {
+            (Then::Gates { .. }, _) => Self::Gates,
+            (_, Receive::Outputs { .. } | Receive::Bias { .. }) => Self::LayerOutputs,
+            (_, Receive::Update { .. }) => Self::HiddenStates,
+        }
+    }
 }
 
 /// One line of the list.

@@ -1,4 +1,4 @@
-//! What the protocols that encrypt have in common encrypted models, keys, and replies to decryptors.
+//! What the protocols that encrypt have in common: encrypted models, keys, and replies to decryptors.
 
 mod models;
 mod received;
@@ -8,19 +8,15 @@ mod upload;
 pub(crate) use models::{LocalModel, Models, RoundModels, member_terms};
 pub(crate) use received::{check_reply, expected_parts, first_outputs, receive};
 pub(crate) use replies::{FirstOutputs, Replies, RoundOutputs, UnitReplies, ciphertexts};
-pub(crate) use upload::upload_models;
+pub(crate) use upload::{check_key, upload_models};
 
 use std::sync::Arc;
 
-use secsv_algebra::Seed;
-use secsv_he::{PublicKey, SecretKey, WireError};
-
 use crate::{
-    Error, PartyId,
-    error::KeyDefect,
-    message::{Kind, Message},
+    PartyId,
+    message::Message,
     role::{Effects, Outgoing},
-    session::{EncryptedSession, Session},
+    session::Session,
 };
 
 /// Tells clients which public key a server holds; the leader made it.
@@ -31,17 +27,4 @@ pub(crate) fn tell_key<'a, R, M: Message<'a>>(session: &Session, key: &M) -> Eff
     let told = others.map(|to| Outgoing::new(PartyId::Client(to), M::KIND, key.clone()));
     effects.outbox.extend(told);
     effects
-}
-
-/// Checks that a public key that servers hold is that of the clients' key, whose seed is `key`.
-pub(crate) fn check_key(session: &EncryptedSession, key: &Seed, public: &[u8]) -> Result<(), Error> {
-    let leader = PartyId::Client(session.leader);
-    let malformed = |why: WireError| Error::Malformed {
-        from: PartyId::Principal,
-        kind: Kind::PublicKey,
-        why: why.into(),
-    };
-    let public = PublicKey::from_bytes(session.parameters(), public).map_err(malformed)?;
-    let secret = SecretKey::from_seed(session.parameters(), key.clone());
-    secret.check_public_key(&public).map_err(|_| Error::BadKey { leader, why: KeyDefect::Another })
 }

@@ -3,7 +3,7 @@
 use secsv_algebra::AlgebraError;
 use secsv_he::{HeError, WireError};
 
-use crate::{PartyId, kind::Kind};
+use crate::{PartyId, disclosure::Disclosure, kind::Kind};
 
 /// Why a role cannot go on.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -107,6 +107,12 @@ pub enum Error {
         leader: PartyId,
         /// What does not fit.
         why: KeyDefect,
+    },
+    /// Something that the session's protocol does not list as read by anybody.
+    #[error("nothing of the kind {disclosure:?} is read under this protocol")]
+    Undisclosed {
+        /// The disclosure it would stand on.
+        disclosure: Disclosure,
     },
     /// The party's own state is not what its own steps left.
     #[error("internal: {what}")]

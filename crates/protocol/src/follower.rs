@@ -16,13 +16,11 @@ use crate::{
     decryptors::knowing,
     early::Early,
     error::CodecError,
-    message::{
-        Counted, Head, Kind, OpenedSeeds, OwnCount, Recount, RoundFinished, TestFinished, TestPlan, UnitId,
-    },
+    message::{Counted, Head, Kind, OwnCount, Recount, RoundFinished, TestFinished, TestPlan, UnitId},
     role::{Effects, Incoming, Phase, waits_for},
     scope::Scope,
     session::Session,
-    unit::{UnitContext, check_plan, may_send},
+    unit::{UnitContext, check_plan, may_send, server_address},
 };
 
 /// Units under way, and the engine that works on them.
@@ -106,11 +104,9 @@ impl<E: AuxiliaryEngine> Follower<E> {
                 Ok(Effects::default())
             }
             (Kind::OpenedSeeds, PartyId::Principal) => {
-                let OpenedSeeds { address, .. } = message.read(&())?;
                 let session = self.session.clone();
-                let unit = self.unit(address.unit, &message)?;
-                let context = unit.context().clone();
-                unit.labels().count(&session, &context, &message)?;
+                let (address, context) = server_address(&session, &message, |id| self.context(id))?;
+                self.unit(address.unit, &message)?.labels().count(&session, &context, &message)?;
                 Ok(Effects::default())
             }
             (Kind::OwnCount, PartyId::Client(owner)) => {
@@ -124,6 +120,11 @@ impl<E: AuxiliaryEngine> Follower<E> {
             ) => self.take_share(client, message),
             _ => E::on_message(self, message),
         }
+    }
+
+    /// What a unit under way is about.
+    pub(crate) fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>> {
+        self.units.get(&unit).map(|unit| unit.context().clone())
     }
 
     /// A unit under way that a message is about.
@@ -227,8 +228,7 @@ impl<E: AuxiliaryEngine> Follower<E> {
     /// A test has ended: what was counted in it stays.
     fn end_test(&mut self, TestFinished { test }: TestFinished) {
         let mut found = Recount::default();
-        for unit in self.units.extract_if(.., |id, _| id.test == test).map(|(_, unit)| unit) {
-            let mut unit = unit;
+        for (_, mut unit) in self.units.extract_if(.., |id, _| id.test == test) {
             if let Some(counted) = unit.labels().counted() {
                 found.merge(counted);
             }

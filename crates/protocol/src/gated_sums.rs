@@ -8,6 +8,7 @@ use secsv_algebra::{Matrix, Prg, Ring, Seed, Share};
 use crate::{
     Error, PartyId,
     codec::{check_elements, pack, unpack_matrix},
+    disclosure::Disclosure,
     error::CodecError,
     message::{Kind, MaskedFactors, OutputShare, Server, StepAddress, TripleShare},
     role::Outgoing,
@@ -36,6 +37,8 @@ enum GatedSum<R: Ring> {
 pub(crate) struct GatedSums<R: Ring> {
     ring: R,
     server: Server,
+    /// What the servers' sharings of zero are derived for.
+    purpose: &'static str,
     sums: BTreeMap<usize, GatedSum<R>>,
     /// The other server's masked factors.
     others: BTreeMap<usize, Vec<u8>>,
@@ -43,8 +46,8 @@ pub(crate) struct GatedSums<R: Ring> {
 
 impl<R: Ring> GatedSums<R> {
     /// No gated sums yet at a server.
-    pub(crate) fn new(ring: R, server: Server) -> Self {
-        Self { ring, server, sums: BTreeMap::new(), others: BTreeMap::new() }
+    pub(crate) fn new(ring: R, server: Server, purpose: &'static str) -> Self {
+        Self { ring, server, purpose, sums: BTreeMap::new(), others: BTreeMap::new() }
     }
 
     /// Takes a share of a triple: all of it the stream of a seed, but for the auxiliary's product.
@@ -102,8 +105,9 @@ impl<R: Ring> GatedSums<R> {
                 sum = GatedSum::OtherServer { triple, masked };
             }
             if let (GatedSum::OtherServer { triple, masked }, Some(other)) = (&sum, self.others.get(&step)) {
-                let zero = address.seed(common, "gated sum").covering(&context.digest);
-                let share = triple.gated_sum(gates, (masked, other), self.server, &zero)?;
+                let zero = address.seed(common, self.purpose).covering(&context.digest);
+                let opened = triple.opened_factors(session, (masked, other), self.server)?;
+                let share = triple.gated_sum(gates, &opened, self.server, &zero)?;
                 let to = PartyId::Client(context.decryptor(step));
                 let elements = &pack(self.ring, share.elements());
                 outbox.push(Outgoing::of(to, &OutputShare { address, elements }));
@@ -141,28 +145,38 @@ impl<R: Ring> Triple<R> {
         Ok((z.sub(self.a.expose())?, state.expose().sub(self.b.expose())?))
     }
 
+    /// d = z - a and e = h - b, opened between the servers.
+    fn opened_factors(
+        &self,
+        session: &Session,
+        ((own_d, own_e), other): (&(Matrix<R>, Matrix<R>), &[u8]),
+        server: Server,
+    ) -> Result<(Matrix<R>, Matrix<R>), Error> {
+        let (rows, columns) = own_d.shape();
+        let from = server.other().party();
+        let other = unpack_matrix(own_d.ring(), 2 * rows, columns, other);
+        let other = other.map_err(|why| Error::Malformed { from, kind: Kind::MaskedFactors, why })?;
+        let d = session.opening(Disclosure::MaskedFactors)?.sum(own_d, &other.row_range(0..rows))?;
+        let e = session.opening(Disclosure::MaskedFactors)?.sum(own_e, &other.row_range(rows..2 * rows))?;
+        Ok((d, e))
+    }
+
     /// One server's share of u + z h, re-randomised: d b + e a + c, and d e at one of the two.
     fn gated_sum(
         &self,
         gates: &Share<R>,
-        ((own_d, own_e), other): (&(Matrix<R>, Matrix<R>), &[u8]),
+        (d, e): &(Matrix<R>, Matrix<R>),
         server: Server,
         zero: &Seed,
     ) -> Result<Matrix<R>, Error> {
         let ring = gates.expose().ring();
-        let (rows, columns) = own_d.shape();
-        let from = server.other().party();
-        let other = unpack_matrix(ring, 2 * rows, columns, other);
-        let other = other.map_err(|why| Error::Malformed { from, kind: Kind::MaskedFactors, why })?;
-        let d = own_d.add(&other.row_range(0..rows))?;
-        let e = own_e.add(&other.row_range(rows..2 * rows))?;
+        let (rows, columns) = d.shape();
         let u = gates.expose().row_range(rows..2 * rows);
         let mask = Matrix::uniform(ring, rows, columns, &mut Prg::new(zero));
         let is_principal = server == Server::Principal;
         let entries = (0..rows * columns).map(|i| {
             let [d, e, a, b, c, u, r] =
-                [&d, &e, self.a.expose(), self.b.expose(), self.c.expose(), &u, &mask]
-                    .map(|m| m.elements()[i]);
+                [d, e, self.a.expose(), self.b.expose(), self.c.expose(), &u, &mask].map(|m| m.elements()[i]);
             let product = ring.add(ring.mul(d, b), ring.mul(e, a));
             let product = ring.add(product, if is_principal { ring.mul(d, e) } else { 0 });
             let sum = ring.add(ring.add(product, c), u);

@@ -18,6 +18,7 @@ use crate::{
     activation::Handed,
     error::CodecError,
     message::{EncryptedActivations, EncryptedPredictions, Kind, Parts, StepAddress},
+    opening::Opening,
     role::{Incoming, Meter, Outgoing, Phase},
     session::{EncryptedSession, Encryption},
     unit::slots_of,
@@ -171,6 +172,7 @@ fn planned_slots(degree: usize, elements: usize) -> Vec<bool> {
 
 /// Decrypts so many elements.
 pub(crate) fn open_slots(
+    opening: &Opening,
     session: &EncryptedSession,
     elements: usize,
     key: &SecretKey,
@@ -191,7 +193,7 @@ pub(crate) fn open_slots(
         meter.enter(Phase::Decrypt);
         let left = (elements - opened.expose().len()).min(degree);
         let planned = planned_slots(degree, left);
-        let slots = key.decrypt_reply(Packing::Slots, &planned, &reply, &mut meter.operations)?;
+        let slots = opening.reply(key, Packing::Slots, &planned, &reply, &mut meter.operations)?;
         opened.expose_mut().extend_from_slice(&slots.expose()[..left]);
     }
     Ok(opened)

@@ -208,7 +208,8 @@ impl<E: ClientEngine> Testing<E> {
             return Err(message.unexpected("not this client's step"));
         }
         let part = (address.item, share.map_or(Source::Chunk(address.chunk), Source::Share));
-        if !self.engine.expected_parts(&unit.context, address.step).contains(&part) {
+        let is_only = share.is_none() || address.chunk == 0;
+        if !is_only || !self.engine.expected_parts(&unit.context, address.step).contains(&part) {
             return Err(malformed(CodecError::Value { what: "item or chunk" }));
         }
         let checked = self.engine.check_part(&unit.context, address.step, part, &message.content);

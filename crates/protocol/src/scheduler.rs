@@ -7,7 +7,7 @@ mod persistence;
 mod results;
 pub(crate) mod split;
 
-pub(crate) use attempts::plan_of;
+pub(crate) use attempts::{base_test, plan_of};
 pub(crate) use engine::{Engine, PrincipalUnit};
 pub use persistence::Assignment;
 pub use results::{TestRequest, TestResult};
@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use attempts::{Roles, base_test};
+use attempts::Roles;
 use results::TestState;
 use secsv_algebra::Seed;
 use secsv_federation::{Coalition, RoundId};
@@ -136,6 +136,11 @@ impl<E: Engine> Scheduler<E> {
             return Err(message.unexpected("the envelope was sent on"));
         }
         Ok(Effects::send(Outgoing::of(PartyId::Client(sealed.client), &sealed)))
+    }
+
+    /// What a unit under way is about.
+    pub(crate) fn context(&self, unit: UnitId) -> Option<Arc<UnitContext>> {
+        self.units.get(&unit).map(|unit| unit.context().clone())
     }
 
     /// A unit under way that a message is about.

@@ -11,7 +11,7 @@ pub use packings::typical_costs;
 pub use settings::SettingsConflict;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
     ops::{Deref, Range},
     sync::Arc,
@@ -27,6 +27,7 @@ use secsv_he::{
 use crate::{
     Error,
     decryptors::{Network, OwnerGroups, Planner, Protocol},
+    disclosure::{Disclosure, disclosures},
     error::CodecError,
     labels::{self, LabelField, Labels, Packed},
     message::{ClientHello, Message as _, ProposalShape, SessionProposal},
@@ -88,6 +89,8 @@ pub struct Session {
     pub shares: BTreeMap<RoundId, Vec<f64>>,
     /// Rounds whose models are encrypted and tested together, by the first of them.
     pub round_batches: BTreeMap<RoundId, Vec<RoundId>>,
+    /// Everything that its parties may read.
+    pub(crate) disclosures: BTreeSet<Disclosure>,
     /// Samples of a chunk, at most.
     per_chunk: usize,
 }
@@ -181,7 +184,7 @@ const MODEL_MEMORY: usize = 96 << 20;
 /// First-layer batches of one chunk: few enough to work on several chunks at once ...
 const CHUNK_BATCHES: usize = 16;
 /// ... and fewer where rounds are taken together, so that there are few round batches to work on.
-const CHUNK_BATCHES_OF_STRETCH: usize = 4;
+const CHUNK_BATCHES_OF_MANY_ROUNDS: usize = 4;
 
 impl Session {
     /// The agreement that a principal proposes, with the proposal: packings are chosen by what operations cost.
@@ -260,10 +263,12 @@ impl Session {
         let mixes_owners = federation.settings.protocol.rules().batching().mixes_owners;
         let most = if mixes_owners { samples_in_batch } else { NonZeroUsize::MIN };
         let owner_groups = OwnerGroups::new(&sizes, network(program)?, most)?;
-        let batches = if longest(&round_batches) > 1 { CHUNK_BATCHES_OF_STRETCH } else { CHUNK_BATCHES };
+        let batches = if longest(&round_batches) > 1 { CHUNK_BATCHES_OF_MANY_ROUNDS } else { CHUNK_BATCHES };
         let per_chunk = (batches * batch / positions).max(1);
         let (groups, chunks) = arrange(&owner_groups, &sizes, per_chunk);
         let shares = federation.rounds.iter().map(|(&round, sizes)| (round, shares(sizes))).collect();
+        let listed = disclosures(federation.settings.protocol, program, true);
+        let disclosures = listed.iter().map(|line| line.disclosure).collect();
         let federation = federation.clone();
         Ok(Self {
             federation,
@@ -276,6 +281,7 @@ impl Session {
             chunks,
             shares,
             round_batches,
+            disclosures,
             per_chunk,
         })
     }

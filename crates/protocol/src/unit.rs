@@ -8,15 +8,15 @@ use std::{
 use secsv_federation::{Coalition, RoundId};
 
 use crate::{
-    Error,
+    Error, PartyId,
     combinations::{Combinations, Selection},
     decryptors::knowing,
     error::CodecError,
     first_layer_batch::FirstLayerBatch,
     labels::{self, Packed},
-    message::{Kind, Message as _, StepAddress, TestPlan, UnitId, UnitPlan},
+    message::{Head, Kind, Message as _, StepAddress, TestPlan, UnitId, UnitPlan},
     program::{DecryptorSlot, Input, Receive, Then},
-    role::Digest,
+    role::{Digest, Incoming},
     session::{EncryptedSession, Session},
 };
 
@@ -301,6 +301,50 @@ pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = (usize, usiz
             Receive::Update { gates, state } => Some((step, item, *gates, *state)),
             _ => None,
         })
+}
+
+/// Whether an address is the one of something that servers send each other about a unit: every place has one.
+pub(crate) fn is_server_address(
+    session: &Session,
+    context: &UnitContext,
+    kind: Kind,
+    address: StepAddress,
+) -> bool {
+    let is_at = |step, item| address == StepAddress { item, ..StepAddress::new(context.id, step) };
+    match kind {
+        Kind::LayerHalf => products_of(session).any(|(step, item, ..)| is_at(step, item)),
+        Kind::MaskedFactors => updates_of(session).any(|(step, item, ..)| is_at(step, item)),
+        Kind::MaskedLayer => products_of(session).any(|(_, _, operator, _)| is_at(0, operator)),
+        Kind::DifferenceShare | Kind::OpenedSeeds => is_at(0, 0),
+        _ => false,
+    }
+}
+
+/// The address of something that servers send each other about a unit under way: `context` finds the unit.
+pub(crate) fn server_address(
+    session: &Session,
+    message: &Incoming,
+    context: impl Fn(UnitId) -> Option<Arc<UnitContext>>,
+) -> Result<(StepAddress, Arc<UnitContext>), Error> {
+    let address = Head::step(message.kind, &message.content);
+    let address = address.ok_or_else(|| message.malformed(CodecError::Truncated))?;
+    let context = context(address.unit).ok_or_else(|| message.unexpected("no such test"))?;
+    if !is_server_address(session, &context, message.kind, address) {
+        return Err(message.malformed(CodecError::Value { what: "step, item or chunk" }));
+    }
+    Ok((address, context))
+}
+
+/// The first step but the last that nothing was shared at, in words.
+pub(crate) fn missing_input(
+    session: &Session,
+    context: &UnitContext,
+    has_come: impl Fn(usize) -> bool,
+) -> Option<String> {
+    let (test, group) = (context.id.test, context.id.group);
+    let step = (0..session.program().steps.len() - 1).find(|&step| !has_come(step))?;
+    let client = PartyId::Client(context.decryptor(step));
+    Some(format!("{} of test {test} group {group} step {step} from {client}", Kind::ActivationShare))
 }
 
 /// Whether a client is the one to send this, the one at the step's slot, an owner, the dealer, and whether there is such an address: of

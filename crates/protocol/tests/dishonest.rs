@@ -162,11 +162,18 @@ mod tests {
             }
         }
 
-        /// Until nothing moves. A party that has failed is gone.
+        /// Until nothing moves.
         fn run(&mut self) {
-            while let Some((from, Outgoing { to, kind, content })) = self.mail.pop_front() {
+            while !self.mail.is_empty() {
+                self.deliver_first();
+            }
+        }
+
+        /// Delivers the first message. A party that has failed is gone.
+        fn deliver_first(&mut self) {
+            if let Some((from, Outgoing { to, kind, content })) = self.mail.pop_front() {
                 if self.failed.contains_key(&to) {
-                    continue;
+                    return;
                 }
                 let content = content.to_vec();
                 fn take<R: Role>(
@@ -444,6 +451,94 @@ mod tests {
             assert!(matches!(refused, Error::Ranges { .. }), "{refused}");
             assert_eq!(refused.or_blamed().unwrap().0, from);
             assert!(room.failed.is_empty());
+        }
+    }
+
+    /// Hands a party something beside its mail. What it says to that.
+    fn slip(room: &mut Room<'_>, to: PartyId, message: Incoming) -> Result<(), Error> {
+        match to {
+            PartyId::Principal => room.principal.handle(message).map(drop),
+            PartyId::Auxiliary => room.auxiliary.handle(message).map(drop),
+            PartyId::Client(i) => room.clients[i].handle(message).map(drop),
+        }
+    }
+
+    /// Delivers all mail; `before` sees each message first.
+    fn run_with(room: &mut Room<'_>, mut before: impl FnMut(&mut Room<'_>, PartyId, &Outgoing)) {
+        while let Some((from, message)) = room.mail.front().cloned() {
+            before(room, from, &message);
+            room.deliver_first();
+        }
+    }
+
+    /// What servers send each other about a unit has one address each: the same content for another chunk is refused at once, so no
+    /// place is filled twice.
+    #[test]
+    fn a_place_of_a_unit_has_one_address() {
+        // Test, group, part, step, item: the chunk stands behind them.
+        const CHUNK: usize = 16;
+        for (protocol, expected) in [
+            (Protocol::SecSv, [Kind::LayerHalf, Kind::DifferenceShare, Kind::OpenedSeeds]),
+            (Protocol::SecretSv, [Kind::MaskedLayer, Kind::DifferenceShare, Kind::OpenedSeeds]),
+        ] {
+            let federation = federation_of(protocol, 2);
+            let mut room = Room::new(&federation, Box::new(|_, _| {}));
+            room.ask(Coalition::first(2));
+            let mut refused = Vec::new();
+            run_with(&mut room, |room, from, message| {
+                if expected.contains(&message.kind) {
+                    let mut content = message.content.to_vec();
+                    content[CHUNK] = 1;
+                    let found = slip(room, message.to, Incoming::new(from, message.kind, content));
+                    assert!(matches!(found, Err(Error::Malformed { .. })), "{}: {found:?}", message.kind);
+                    refused.push(message.kind);
+                }
+            });
+            assert!(expected.iter().all(|kind| refused.contains(kind)), "{refused:?}");
+            assert!(room.failed.is_empty(), "{:?}", room.failed);
+            assert_eq!(room.principal.take_results().len(), 1);
+        }
+    }
+
+    /// A principal whose first proposal is refused has cost nobody what had come before: the right one begins the session.
+    #[test]
+    fn a_refused_proposal_loses_nothing_that_came_before() {
+        let federation = federation(Protocol::SecSv);
+        let mut room = Room::new(&federation, Box::new(|_, _| {}));
+        room.ask(Coalition::first(2));
+        run_with(&mut room, |room, from, message| {
+            if message.kind == Kind::Session {
+                let mut content = message.content.to_vec();
+                content[0] ^= 1;
+                let found = slip(room, message.to, Incoming::new(from, Kind::Session, content));
+                assert!(matches!(found, Err(Error::Malformed { .. })), "another leader: {found:?}");
+            }
+            // Nobody takes values before there is a session.
+            if let (Kind::Session, PartyId::Client(_)) = (message.kind, message.to) {
+                let found = slip(room, message.to, Incoming::new(from, Kind::Values, vec![1]));
+                assert!(matches!(found, Err(Error::Unexpected { .. })), "{found:?}");
+            }
+        });
+        assert!(room.failed.is_empty(), "{:?}", room.failed);
+        assert_eq!(room.principal.take_results().len(), 1);
+    }
+
+    /// Bytes that are no public key are refused when they come, as the principal's fault, and nobody else's.
+    #[test]
+    fn bytes_that_are_no_public_key_are_refused_when_they_come() {
+        for protocol in [Protocol::SecSv, Protocol::Hesv] {
+            let federation = federation(protocol);
+            let mut room = Room::new(&federation, Box::new(|_, _| {}));
+            room.ask(Coalition::first(2));
+            run_with(&mut room, |room, from, message| {
+                if message.kind == Kind::PublicKey {
+                    let content = vec![0xff; message.content.len()];
+                    let found = slip(room, message.to, Incoming::new(from, Kind::PublicKey, content));
+                    assert!(matches!(found, Err(Error::Malformed { .. })), "{found:?}");
+                }
+            });
+            assert!(room.failed.is_empty(), "{:?}", room.failed);
+            assert_eq!(room.principal.take_results().len(), 1);
         }
     }
 }

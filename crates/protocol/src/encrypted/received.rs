@@ -7,8 +7,10 @@ use crate::{
     Error, PartyId,
     check::{self, wanted_batches, wanted_of},
     combinations::Selection,
+    disclosure::Disclosure,
     error::CodecError,
     message::{Kind, Message as _, OutputReply, Parts},
+    opening::Opening,
     participant::{Matrices, PartId, ReceivedParts, Source, part_of},
     program::{Input, Receive},
     role::{Meter, Phase},
@@ -76,23 +78,26 @@ pub(crate) fn receive(
     step: usize,
     key: &SecretKey,
     parts: &ReceivedParts,
-    sum: impl Fn(usize, &mut Meter<'_>) -> Result<Matrix<Field>, Error>,
+    sum: impl Fn(Opening, usize, &mut Meter<'_>) -> Result<Matrix<Field>, Error>,
     meter: &mut Meter<'_>,
 ) -> Result<Secret<Matrices<Field>>, Error> {
     let count = context.places().len();
     let mut received = Secret::new(Matrices(Vec::new()));
     for (item, receive) in session.program().steps[step].receives.iter().enumerate() {
+        let opening = session.opening(Disclosure::of_receive(&session.program().steps[step], receive))?;
         let only = || part_of(parts, (item, Source::Chunk(0)));
         let matrix = match *receive {
             Receive::Outputs { operator, input: Input::Data, first, count: positions } => {
                 let (selection, outputs) = (&context.selections[0], (operator, (first, positions)));
-                first_outputs(session, context, outputs, (item, selection), parts, key, meter)?
+                first_outputs(&opening, session, context, outputs, (item, selection), parts, key, meter)?
             }
             Receive::Outputs { operator, count: positions, .. } => {
-                decrypt(session, operator, positions * count, |_| true, key, only()?, meter)?
+                decrypt(&opening, session, operator, positions * count, |_| true, key, only()?, meter)?
             }
-            Receive::Bias { operator } => decrypt(session, operator, count, |_| true, key, only()?, meter)?,
-            Receive::Update { .. } => sum(item, meter)?,
+            Receive::Bias { operator } => {
+                decrypt(&opening, session, operator, count, |_| true, key, only()?, meter)?
+            }
+            Receive::Update { .. } => sum(opening, item, meter)?,
         };
         received.expose_mut().0.push(matrix);
     }
@@ -100,7 +105,9 @@ pub(crate) fn receive(
 }
 
 /// First-layer outputs on some samples, column by column of a position after the other: an operator's, at `positions` from `first`.
+#[expect(clippy::too_many_arguments, reason = "which outputs, of which samples, and how to read them")]
 pub(crate) fn first_outputs(
+    opening: &Opening,
     session: &EncryptedSession,
     context: &UnitContext,
     (operator, (first, positions)): (usize, (usize, usize)),
@@ -117,7 +124,7 @@ pub(crate) fn first_outputs(
         let length = context.layer_batch.length(chunk);
         let columns = session.program().operators[operator].positions * length;
         let wants = context.layer_batch.wants(&selection.samples, chunk, (first, positions));
-        let outputs = Secret::new(decrypt(session, operator, columns, wants, key, bytes, meter)?);
+        let outputs = Secret::new(decrypt(opening, session, operator, columns, wants, key, bytes, meter)?);
         // Both ascend.
         let mut wanted = selection.places.iter().enumerate().peekable();
         for (k, place) in context.layer_batch.places(chunk).enumerate() {
@@ -135,7 +142,9 @@ pub(crate) fn first_outputs(
 }
 
 /// Decrypts the batches that hold wanted columns.
+#[expect(clippy::too_many_arguments, reason = "which outputs, of which samples, and how to read them")]
 fn decrypt(
+    opening: &Opening,
     session: &EncryptedSession,
     operator: usize,
     columns: usize,
@@ -161,7 +170,7 @@ fn decrypt(
         let reply = reply.map_err(|e| malformed(e.into()))?;
         meter.enter(Phase::Decrypt);
         let planned = layout.planned(row, &wanted)?;
-        let elements = key.decrypt_reply(layout.packing(), &planned, &reply, &mut meter.operations)?;
+        let elements = opening.reply(key, layout.packing(), &planned, &reply, &mut meter.operations)?;
         layout.read(row, batch, elements.expose(), &mut product)?;
     }
     Ok(product)

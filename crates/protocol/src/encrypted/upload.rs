@@ -1,17 +1,17 @@
-//! Encrypted models, as clients give them to servers.
+//! Clients under encryption: their models as servers get them, and the public key that servers hold.
 
 use std::sync::Arc;
 
 use secsv_algebra::{Prg, Secret, Seed};
 use secsv_federation::{RoundId, Weights};
 use secsv_he::{
-    SecretKey,
+    PublicKey, SecretKey, WireError,
     linear::{EncryptedBias, EncryptedMatrix},
 };
 
 use crate::{
     Error, PartyId,
-    error::CodecError,
+    error::{CodecError, KeyDefect},
     message::{Kind, ModelBuilder},
     model::EncodedModel,
     participant::{ClientEngine, Testing},
@@ -80,4 +80,17 @@ fn encrypt_models<'a>(
         message.add(&bias.to_bytes(session.parameters()));
     }
     Ok(message.finish())
+}
+
+/// Checks that a public key that servers hold is that of the clients' key, whose seed is `key`.
+pub(crate) fn check_key(session: &EncryptedSession, key: &Seed, public: &[u8]) -> Result<(), Error> {
+    let leader = PartyId::Client(session.leader);
+    let malformed = |why: WireError| Error::Malformed {
+        from: PartyId::Principal,
+        kind: Kind::PublicKey,
+        why: why.into(),
+    };
+    let public = PublicKey::from_bytes(session.parameters(), public).map_err(malformed)?;
+    let secret = SecretKey::from_seed(session.parameters(), key.clone());
+    secret.check_public_key(&public).map_err(|_| Error::BadKey { leader, why: KeyDefect::Another })
 }

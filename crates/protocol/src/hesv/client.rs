@@ -5,13 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::{Field, Matrix, Prg, Secret, Seed};
 use secsv_federation::{Coalition, RoundId, SampleSet};
-use secsv_he::SecretKey;
+use secsv_he::{PublicKey, SecretKey};
 
 use super::{Upload, encrypt_batches, open_slots, rotation_steps};
 use crate::{
     Error, PartyId,
     activation::{Activator, Handed},
     check,
+    disclosure::Disclosure,
     encrypted::{check_key, check_reply, expected_parts, receive, upload_models},
     error::CodecError,
     ideal::columns_of,
@@ -20,6 +21,7 @@ use crate::{
         OutputReply, OwnResultCounts, Parts, Recount, StepAddress, UnitId,
     },
     model::sample_values,
+    opening::Opening,
     participant::{
         ClientEngine, ClientReading, ClientSecrets, Identity, KeyCheck, Matrices, PartId, ReceivedParts,
         Source, Testing, part_of,
@@ -72,6 +74,11 @@ impl ClientEngine for HesvClient {
         let evaluation = secret.evaluation_key(&rotation_steps(&session.encryption), &mut rng);
         let evaluation = &evaluation.to_bytes(secret.parameters());
         vec![Outgoing::of(PartyId::Principal, &EvaluationKeys { public, evaluation })]
+    }
+
+    fn check_key_bytes(session: &EncryptedSession, public: &[u8]) -> Result<(), CodecError> {
+        PublicKey::from_bytes(session.parameters(), public)?;
+        Ok(())
     }
 
     fn check_public_key(
@@ -177,13 +184,13 @@ impl ClientEngine for HesvClient {
         parts: &ReceivedParts,
         meter: &mut Meter<'_>,
     ) -> Result<Secret<Matrices<Field>>, Error> {
-        let sum = |item: usize, meter: &mut Meter<'_>| {
+        let sum = |opening: Opening, item: usize, meter: &mut Meter<'_>| {
             let malformed = |why| Error::Malformed { from: PartyId::Principal, kind: Kind::Reply, why };
             let reply = part_of(parts, (item, Source::Chunk(0)))?;
             let OutputReply { replies, .. } = OutputReply::decode(reply, &()).map_err(malformed)?;
             let (hidden, samples) = (self.session.program().hidden(), context.places().len());
-            let opened =
-                open_slots(&self.session, hidden * samples, &self.key, Kind::Reply, &replies, meter)?;
+            let (session, elements) = (&self.session, hidden * samples);
+            let opened = open_slots(&opening, session, elements, &self.key, Kind::Reply, &replies, meter)?;
             Ok(Matrix::new(self.session.field(), hidden, samples, opened.expose().clone())?)
         };
         receive(&self.session, context, step, &self.key, parts, sum, meter)
@@ -229,8 +236,9 @@ impl ClientEngine for HesvClient {
         contexts: &BTreeMap<UnitId, UnitContext>,
     ) -> Result<(), Error> {
         reading.differences(contexts, |replies, count, meter| {
-            let (kind, key) = (Kind::BlindedDifferences, &self.key);
-            let opened = open_slots(&self.session, count, key, kind, replies, meter)?;
+            let (session, kind, key) = (&self.session, Kind::BlindedDifferences, &self.key);
+            let opening = session.opening(Disclosure::SlotsRightOrWrong)?;
+            let opened = open_slots(&opening, session, count, key, kind, replies, meter)?;
             Ok(Matrix::new(self.session.field(), 1, count, opened.expose().clone())?)
         })
     }
@@ -247,7 +255,9 @@ impl HesvClient {
     fn count_right(&mut self, message: Incoming) -> Result<Effects<Testing<Self>>, Error> {
         let malformed = |why| message.malformed(why);
         let BlindedDifferences { address, replies } = message.read(&())?;
-        let Some(context) = self.counting.get(&address.unit).cloned() else {
+        let last = self.session.program().steps.len() - 1;
+        let context = self.counting.get(&address.unit).cloned();
+        let Some(context) = context.filter(|_| address == StepAddress::new(address.unit, last)) else {
             return Err(malformed(CodecError::Value { what: "unit to count" }));
         };
         check::slot_replies(&self.session, context.places().len(), &replies).map_err(malformed)?;
@@ -257,7 +267,8 @@ impl HesvClient {
         effects.job(move |meter| {
             let samples = context.places().len();
             let BlindedDifferences { replies, .. } = message.read(&())?;
-            let differences = open_slots(&session, samples, &key, message.kind, &replies, meter)?;
+            let opening = session.opening(Disclosure::SlotsRightOrWrong)?;
+            let differences = open_slots(&opening, &session, samples, &key, message.kind, &replies, meter)?;
             let right = differences.expose().iter().filter(|&&difference| difference == 0).count();
             let count = Count { address: StepAddress::new(context.id, 0), right: right as u64 };
             let message = Outgoing::of(PartyId::Principal, &count);

@@ -28,12 +28,12 @@ use crate::{
         FirstLayerBatchId, Head, Kind, ServerPublicKey, UnitId,
     },
     role::{Digest, Effects, Incoming, Phase},
-    scheduler::{Engine, MAX_ACTIVE, PrincipalUnit, Scheduler, TestResult},
+    scheduler::{Engine, MAX_ACTIVE, PrincipalUnit, Scheduler, TestResult, base_test},
     session::{EncryptedSession, Session},
     unit::{UnitContext, may_send},
 };
 
-/// Bytes of such weights and of what clients encrypt again, over all tests under way.
+/// Bytes of coalitions' weights that are kept, and of what clients encrypt again, over all tests under way.
 const KEPT_BY_ALL: usize = 4 << 30;
 /// How often what a client encrypts again is in memory: as it is sent, as it came, and decoded.
 const COPIES: usize = 3;
@@ -203,7 +203,7 @@ impl Engine for HesvPrincipal {
     }
 
     fn forget_test(&mut self, test: u64) {
-        self.coalitions.retain(|(of, _), _| *of != test);
+        self.coalitions.retain(|(of, _), _| *of != base_test(test));
     }
 
     fn missing(scheduler: &Scheduler<Self>) -> Vec<String> {

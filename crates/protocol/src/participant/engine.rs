@@ -17,6 +17,7 @@ use crate::{
     codec::{check_elements, unpack_matrix},
     error::CodecError,
     message::{Kind, Message as _, OutputShare, Recount, Server, UnitId},
+    opening::Opening,
     program::{Program, Receive},
     role::{Effects, Incoming, Meter, Outgoing},
     session::Session,
@@ -90,6 +91,9 @@ pub(crate) trait ClientEngine: Sized + Send + 'static {
 
     /// Keys that the leader makes for the servers. `key` is the seed of the clients' key.
     fn leader_keys(session: &Self::Session, key: &Seed, own: &Seed) -> Vec<Outgoing>;
+
+    /// Checks that bytes are a public key.
+    fn check_key_bytes(session: &Self::Session, public: &[u8]) -> Result<(), CodecError>;
 
     /// Whether the public key that a server holds is the one of these secrets.
     fn check_public_key(session: &Self::Session, secrets: &ClientSecrets, public: &[u8])
@@ -190,6 +194,7 @@ pub(crate) fn check_output_share<R: Ring>(
 
 /// Adds up both servers' shares of an item that a step receives.
 pub(crate) fn open_shares<R: Ring>(
+    opening: Opening,
     ring: R,
     (rows, columns): (usize, usize),
     item: usize,
@@ -201,7 +206,7 @@ pub(crate) fn open_shares<R: Ring>(
         let OutputShare { elements, .. } = OutputShare::decode(bytes, &()).map_err(malformed)?;
         unpack_matrix(ring, rows, columns, elements).map_err(malformed)
     };
-    Ok(open(Server::Principal)?.add(&open(Server::Auxiliary)?)?)
+    opening.sum(&open(Server::Principal)?, &open(Server::Auxiliary)?)
 }
 
 /// A part of a step that has come.

@@ -84,7 +84,6 @@ impl<E: ClientEngine> KeyExchange<E> {
 
     /// Takes a message; the secrets, once the servers' public key is known to be theirs.
     pub(crate) fn take(&mut self, message: Incoming) -> Result<Option<ClientSecrets>, Error> {
-        let has_digest = self.digest.is_some();
         match (message.kind, message.from) {
             (Kind::SealedClientKeys, PartyId::Principal) if self.secrets.is_none() => {
                 self.secrets = Some(self.open_envelope(&message)?);
@@ -94,19 +93,23 @@ impl<E: ClientEngine> KeyExchange<E> {
                     return Err(message.unexpected("its public key is known"));
                 }
                 let ServerPublicKey { public } = message.read(&())?;
+                E::check_key_bytes(&self.session, public).map_err(|why| message.malformed(why))?;
                 self.public = Some(public.to_vec());
             }
             (Kind::PublicKeyDigest, PartyId::Auxiliary) if E::KEY_CHECK == KeyCheck::BothServers => {
-                if has_digest {
+                if self.digest.is_some() {
                     return Err(message.unexpected("its public key is known"));
                 }
                 let PublicKeyDigest { digest } = message.read(&())?;
                 self.digest = Some(digest);
             }
             (Kind::Session | Kind::SealedClientKeys | Kind::PublicKey | Kind::PublicKeyDigest, _) => {
-                return Err(message.unexpected("there is none to check"));
+                return Err(message.unexpected("keys are exchanged once"));
             }
-            _ => self.early.keep(message, "the clients' key has not come")?,
+            _ => {
+                self.early.keep(message, "the clients' key has not come")?;
+                return Ok(None);
+            }
         }
         self.sound_secrets()
     }

@@ -116,15 +116,14 @@ impl<E: ClientEngine> ClientReading<'_, E> {
         messages: Vec<usize>,
     ) -> Entry {
         let kind = messages.first().map_or(Kind::Reply, |&number| self.received[number].kind);
-        let (what, disclosure) = match receive {
-            Receive::Outputs { .. } => ("outputs", Disclosure::LayerOutputs),
-            Receive::Bias { .. } => ("biases", Disclosure::LayerOutputs),
-            Receive::Update { .. } => ("gated sum", Disclosure::HiddenStates),
+        let what = match receive {
+            Receive::Outputs { .. } => "outputs",
+            Receive::Bias { .. } => "biases",
+            Receive::Update { .. } => "gated sum",
         };
-        let is_gates = matches!(self.session().program().steps[step].then, Then::Gates { .. });
         let from = if kind == Kind::Reply { Some(PartyId::Principal) } else { None };
         let mut entry = Entry::new(kind, what, from, messages).of_unit(context);
-        entry.disclosure = Some(if is_gates { Disclosure::Gates } else { disclosure });
+        entry.disclosure = Some(Disclosure::of_receive(&self.session().program().steps[step], receive));
         entry.about.step = Some(step);
         entry.about.time_step = time_step_of(self.session().program(), step);
         match *receive {

@@ -21,7 +21,7 @@ const ALONE: usize = 1 << 8;
 const _: () = assert!(ALONE > MAX_CLIENTS && ALONE + MAX_TOGETHER <= u16::MAX as usize);
 
 /// The test that was asked for, whatever the attempt.
-pub(super) fn base_test(test: u64) -> u64 {
+pub(crate) fn base_test(test: u64) -> u64 {
     test & ((1 << ATTEMPT) - 1)
 }
 

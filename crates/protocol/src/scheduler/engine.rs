@@ -18,7 +18,7 @@ pub(crate) trait PrincipalUnit: Send + 'static {
     /// What it is about.
     fn context(&self) -> &Arc<UnitContext>;
 
-    /// Whether everything has come that clients send: nobody is awaited any more.
+    /// Whether everything has come: nobody is awaited any more.
     fn is_whole(&self) -> bool;
 }
 
@@ -86,7 +86,7 @@ pub(crate) trait Engine: Sized + Send + 'static {
     fn forget_round(&mut self, round: RoundId);
 
     /// Forgets a test that has ended.
-    fn forget_test(&mut self, test: u64);
+    fn forget_test(&mut self, _test: u64) {}
 
     /// What has not come, and from whom, in words.
     fn missing(scheduler: &Scheduler<Self>) -> Vec<String>;

@@ -11,6 +11,7 @@ use super::{Engine, Scheduler, attempts::base_test};
 use crate::{
     Error,
     comparison::WholeLabels,
+    disclosure::Disclosure,
     error::CodecError,
     message::{Head, OwnResult, OwnResultCounts, TestFinished},
     role::{Effects, Incoming, Outgoing},
@@ -118,10 +119,13 @@ impl<E: Engine> Scheduler<E> {
     /// Which of its own samples models predict right that the owner knows.
     pub(super) fn own_result(&mut self, client: usize, message: &Incoming) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let (offset, own) = (self.session.offset(client), self.session.hellos[client].samples as usize);
+        let opening = self.session.opening(Disclosure::RightOrWrong)?;
+        let session = self.session.clone();
         let (test, state) = self.own_test(message).map_err(malformed)?;
         let models = state.own_models(client).map_err(malformed)?;
+        let (offset, own) = (session.offset(client), session.hellos[client].samples as usize);
         let OwnResult { right: found, .. } = message.read(&models.len())?;
+        let found = opening.told(found);
         if found.iter().any(|right| right.total() != own) {
             return Err(malformed(CodecError::Value { what: "samples" }));
         }
@@ -138,11 +142,14 @@ impl<E: Engine> Scheduler<E> {
     /// How many of its own samples models predict right that the owner knows.
     pub(super) fn own_count(&mut self, client: usize, message: &Incoming) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let first = self.session.offset(client);
-        let own = first..first + self.session.hellos[client].samples as usize;
+        let opening = self.session.opening(Disclosure::Counts)?;
+        let session = self.session.clone();
         let (test, state) = self.own_test(message).map_err(malformed)?;
         let models = state.own_models(client).map_err(malformed)?;
+        let first = session.offset(client);
+        let own = first..first + session.hellos[client].samples as usize;
         let OwnResultCounts { right: found, .. } = message.read(&models.len())?;
+        let found = opening.told(found);
         let expected = own.filter(|&sample| state.request.samples.contains(sample)).count() as u64;
         if let Some(&found) = found.iter().find(|&&found| found > expected) {
             return Err(malformed(CodecError::TooLarge { what: "right predictions", expected, found }));

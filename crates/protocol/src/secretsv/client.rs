@@ -12,6 +12,7 @@ use super::{
 use crate::{
     Error, PartyId,
     activation::Activator,
+    disclosure::Disclosure,
     error::CodecError,
     message::{MaskSeed, OwnCount, OwnResult, Recount, StepAddress},
     participant::{
@@ -65,6 +66,10 @@ impl ClientEngine for SecretSvClient {
 
     fn leader_keys(_: &Arc<Session>, _: &Seed, _: &Seed) -> Vec<Outgoing> {
         Vec::new()
+    }
+
+    fn check_key_bytes(_: &Arc<Session>, _: &[u8]) -> Result<(), CodecError> {
+        Ok(())
     }
 
     fn check_public_key(_: &Arc<Session>, _: &ClientSecrets, _: &[u8]) -> Result<(), Error> {
@@ -151,8 +156,9 @@ impl ClientEngine for SecretSvClient {
         let (program, samples) = (self.session.program(), context.places().len());
         let mut received = Secret::new(Matrices(Vec::new()));
         for (item, receive) in program.steps[step].receives.iter().enumerate() {
+            let opening = self.session.opening(Disclosure::of_receive(&program.steps[step], receive))?;
             let shape = output_shape(program, receive, samples);
-            received.expose_mut().0.push(open_shares(Ring64, shape, item, parts)?);
+            received.expose_mut().0.push(open_shares(opening, Ring64, shape, item, parts)?);
         }
         Ok(received)
     }

@@ -15,7 +15,7 @@ use crate::{
     role::{Effects, Incoming},
     scheduler::{Engine, PrincipalUnit, Scheduler, max_tests},
     session::Session,
-    unit::{UnitContext, may_send},
+    unit::{UnitContext, may_send, server_address},
 };
 
 /// SecretSV at the principal.
@@ -126,10 +126,9 @@ impl Engine for SecretSvPrincipal {
                 scheduler.pump()
             }
             (Kind::DifferenceShare, PartyId::Auxiliary) => {
-                let address = Head::step(message.kind, &message.content);
-                let address = address.ok_or_else(|| message.malformed(CodecError::Truncated))?;
+                let (address, context) = server_address(&session, &message, |id| scheduler.context(id))?;
                 let unit = scheduler.unit(address.unit, &message)?;
-                unit.labels.take_differences(&session, &unit.unit.context, &message)?;
+                unit.labels.take_differences(&session, &context, &message)?;
                 Self::advance(scheduler, address.unit)
             }
             (
@@ -170,8 +169,6 @@ impl Engine for SecretSvPrincipal {
     fn forget_round(&mut self, round: RoundId) {
         self.secret.forget_round(round);
     }
-
-    fn forget_test(&mut self, _test: u64) {}
 
     fn missing(scheduler: &Scheduler<Self>) -> Vec<String> {
         let (session, engine) = (&scheduler.session, &scheduler.engine);

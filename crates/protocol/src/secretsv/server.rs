@@ -9,18 +9,19 @@ use std::{
     sync::Arc,
 };
 
-use secsv_algebra::{Ring64, Seed, Share};
+use secsv_algebra::{Matrix, Ring64, Seed, Share};
 use secsv_federation::RoundId;
 
 use super::{Masks, SharedModel};
 use crate::{
     Error, PartyId,
     codec::unpack_matrix,
+    disclosure::Disclosure,
     gated_sums::GatedSums,
     message::{Kind, Server, UnitId},
     role::Effects,
     session::Session,
-    unit::UnitContext,
+    unit::{UnitContext, missing_input},
 };
 pub(super) use outputs::advance;
 pub(super) use receive::{take, take_share};
@@ -100,7 +101,7 @@ enum Masking {
     /// The other server's share.
     OtherServer(Share<Ring64>),
     /// Nothing: it is known.
-    Open(Arc<Share<Ring64>>),
+    Open(Arc<Matrix<Ring64>>),
     /// Nothing: it was used.
     Used,
 }
@@ -120,33 +121,49 @@ impl Masking {
     }
 
     /// Takes the own share.
-    fn take_own<H: ShareHost>(&mut self, own: Share<Ring64>, kind: Kind) -> Result<(), Error> {
+    fn take_own<H: ShareHost>(
+        &mut self,
+        session: &Session,
+        own: Share<Ring64>,
+        kind: Kind,
+    ) -> Result<(), Error> {
         let Self::Own { other } = self else { return Ok(()) };
         *self = match other.take() {
-            Some(other) => Self::open::<H>(&own, &other, kind)?,
+            Some(other) => Self::open::<H>(session, &own, &other, kind)?,
             None => Self::OtherServer(own),
         };
         Ok(())
     }
 
     /// Takes the other server's share, whose length was checked.
-    fn take_other<H: ShareHost>(&mut self, elements: &[u8], kind: Kind) -> Result<(), Error> {
+    fn take_other<H: ShareHost>(
+        &mut self,
+        session: &Session,
+        elements: &[u8],
+        kind: Kind,
+    ) -> Result<(), Error> {
         match self {
             Self::Models { other } | Self::Own { other } => *other = Some(elements.to_vec()),
-            Self::OtherServer(own) => *self = Self::open::<H>(own, elements, kind)?,
+            Self::OtherServer(own) => *self = Self::open::<H>(session, own, elements, kind)?,
             Self::Open(_) | Self::Used => {}
         }
         Ok(())
     }
 
-    fn open<H: ShareHost>(own: &Share<Ring64>, other: &[u8], kind: Kind) -> Result<Self, Error> {
+    fn open<H: ShareHost>(
+        session: &Session,
+        own: &Share<Ring64>,
+        other: &[u8],
+        kind: Kind,
+    ) -> Result<Self, Error> {
         let (rows, columns) = own.expose().shape();
         let malformed = |why| Error::Malformed { from: other_party::<H>(), kind, why };
         let other = unpack_matrix(Ring64, rows, columns, other).map_err(malformed)?;
-        Ok(Self::Open(Arc::new(own.add(&Share::new(other))?)))
+        let opened = session.opening(Disclosure::MaskedFactors)?.sum(own.expose(), &other)?;
+        Ok(Self::Open(Arc::new(opened)))
     }
 
-    fn opened(&self) -> Option<&Arc<Share<Ring64>>> {
+    fn opened(&self) -> Option<&Arc<Matrix<Ring64>>> {
         if let Self::Open(opened) = self { Some(opened) } else { None }
     }
 
@@ -171,17 +188,12 @@ pub(super) struct SecretUnit {
 impl SecretUnit {
     pub(super) fn new(context: Arc<UnitContext>, server: Server) -> Self {
         let (inputs, maskings, begun) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { context, inputs, maskings, begun, sums: GatedSums::new(Ring64, server) }
+        Self { context, inputs, maskings, begun, sums: GatedSums::new(Ring64, server, "outputs of a test") }
     }
 
     /// What has not come, and from whom, in words.
     pub(super) fn missing(&self, session: &Session) -> Vec<String> {
-        let UnitId { test, group, .. } = self.context.id;
-        let steps = 0..session.program().steps.len() - 1;
-        let input = steps.into_iter().find(|step| !self.inputs.contains_key(step)).map(|step| {
-            let client = PartyId::Client(self.context.decryptor(step));
-            format!("{} of test {test} group {group} step {step} from {client}", Kind::ActivationShare)
-        });
+        let input = missing_input(session, &self.context, |step| self.inputs.contains_key(&step));
         input.into_iter().chain(self.sums.missing(session, &self.context)).collect()
     }
 }

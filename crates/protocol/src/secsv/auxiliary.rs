@@ -9,10 +9,7 @@ use secsv_algebra::{Field, Prg, Seed, Share};
 use secsv_federation::RoundId;
 use secsv_he::{Ciphertext, PublicKey};
 
-use super::{
-    principal::missing_input,
-    server::{ModelHost, SharedInput, SharedInputs, Store, coalition_model, first_products, products},
-};
+use super::server::{ModelHost, SharedInput, SharedInputs, Store, coalition_model, first_products, products};
 use crate::{
     Error, PartyId,
     codec::unpack_matrix,
@@ -22,12 +19,12 @@ use crate::{
     follower::{AuxiliaryEngine, AuxiliaryUnit, Follower},
     gated_sums::GatedSums,
     message::{
-        ActivationShare, DataShare, FirstLayerBatchId, FirstLayerHalf, Kind, LayerHalf, MaskedFactors, Parts,
+        ActivationShare, DataShare, FirstLayerBatchId, FirstLayerHalf, Kind, LayerHalf, Parts,
         PublicKeyDigest, Server, ServerKeys, ShareBody, StepAddress, UnitId,
     },
     role::{Effects, Incoming, Meter, Outgoing, Phase},
     session::{EncryptedSession, Session},
-    unit::{UnitContext, products_of},
+    unit::{UnitContext, missing_input, products_of, server_address},
 };
 
 /// Keys, shares and models at the auxiliary.
@@ -98,7 +95,7 @@ impl AuxiliaryEngine for SecSvAuxiliary {
             context,
             inputs: SharedInputs::new(),
             begun: BTreeSet::new(),
-            sums: GatedSums::new(self.session.field(), Server::Auxiliary),
+            sums: GatedSums::new(self.session.field(), Server::Auxiliary, "gated sum"),
             labels: AuxiliaryLabels::default(),
         }
     }
@@ -120,12 +117,11 @@ impl AuxiliaryEngine for SecSvAuxiliary {
             }
             (Kind::Model, PartyId::Client(owner)) => follower.take_model(owner, message),
             (Kind::MaskedFactors, PartyId::Principal) => {
-                let factors: MaskedFactors<'_> = message.read(&())?;
-                let id = factors.address.unit;
-                let unit = follower.unit(id, &message)?;
-                let taken = unit.sums.take_masked(&session, &unit.context, factors);
+                let (address, context) = server_address(&session, &message, |id| follower.context(id))?;
+                let unit = follower.unit(address.unit, &message)?;
+                let taken = unit.sums.take_masked(&session, &context, message.read(&())?);
                 taken.map_err(|why| message.malformed(why))?;
-                follower.advance(id)
+                follower.advance(address.unit)
             }
             _ => Err(message.unexpected("testing")),
         }
@@ -229,6 +225,7 @@ impl Follower<SecSvAuxiliary> {
         let digest = *blake3::hash(public).as_bytes();
         let mut effects = tell_key(&self.session, &PublicKeyDigest { digest });
         effects.and(self.first_layers());
+        effects.and(self.advance_all(|_| true)?);
         Ok(effects)
     }
 
@@ -253,7 +250,9 @@ impl Follower<SecSvAuxiliary> {
             Ok(move |role: &mut Self| {
                 role.engine.store.models.insert(round, owner, model);
                 role.engine.waiting.insert(round);
-                Ok(role.first_layers())
+                let mut effects = role.first_layers();
+                effects.and(role.advance_all(|_| true)?);
+                Ok(effects)
             })
         });
         Ok(effects)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use secsv_algebra::{Field, Prg, Secret, Seed};
 use secsv_federation::{RoundId, SampleSet};
-use secsv_he::SecretKey;
+use secsv_he::{PublicKey, SecretKey};
 
 use super::together::{DecryptorSecrets, hand_on_together, view_together};
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     encrypted::{check_key, check_reply, expected_parts, receive, upload_models},
     error::CodecError,
     message::{OwnCount, OwnResult, Recount, ServerKeys, StepAddress},
+    opening::Opening,
     participant::{
         ClientEngine, ClientReading, ClientSecrets, KeyCheck, Matrices, PartId, ReceivedParts, Source,
         StepParts, Testing, check_output_share,
@@ -60,6 +61,11 @@ impl ClientEngine for SecSvClient {
         let public = secret.public_key(&mut Prg::new(&own.derive("public key", 0))).to_bytes();
         let servers = [PartyId::Principal, PartyId::Auxiliary];
         servers.iter().map(|&to| Outgoing::of(to, &ServerKeys { public: &public })).collect()
+    }
+
+    fn check_key_bytes(session: &EncryptedSession, public: &[u8]) -> Result<(), CodecError> {
+        PublicKey::from_bytes(session.parameters(), public)?;
+        Ok(())
     }
 
     fn check_public_key(
@@ -112,7 +118,9 @@ impl ClientEngine for SecSvClient {
         meter: &mut Meter<'_>,
     ) -> Result<Secret<Matrices<Field>>, Error> {
         let shape = (self.0.session.program().hidden(), context.places().len());
-        let sum = |item: usize, _: &mut Meter<'_>| open_shares(self.ring(), shape, item, parts);
+        let sum = |opening: Opening, item: usize, _: &mut Meter<'_>| {
+            open_shares(opening, self.ring(), shape, item, parts)
+        };
         receive(&self.0.session, context, step, &self.0.key, parts, sum, meter)
     }
 

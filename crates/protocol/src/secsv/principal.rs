@@ -28,7 +28,7 @@ use crate::{
     role::{Digest, Effects, Incoming},
     scheduler::{Engine, PrincipalUnit, Scheduler, max_tests},
     session::{EncryptedSession, Session},
-    unit::{UnitContext, may_send},
+    unit::{UnitContext, may_send, missing_input, server_address},
 };
 use first_layer::FirstLayerRound;
 
@@ -45,7 +45,7 @@ pub(crate) struct SecSvPrincipal {
 pub(crate) struct PrincipalHalf {
     context: Arc<UnitContext>,
     inputs: SharedInputs,
-    /// Steps, items and chunks of replies that are on their way.
+    /// Steps, items and chunks of replies, and steps and items of own halves, that are computed.
     begun: BTreeSet<(usize, usize, usize)>,
     /// Halves of later layers, by step and item.
     halves: PendingHalves<(usize, usize), Vec<Ciphertext>>,
@@ -144,7 +144,7 @@ impl Engine for SecSvPrincipal {
             inputs: SharedInputs::new(),
             begun: BTreeSet::new(),
             halves: PendingHalves::default(),
-            sums: GatedSums::new(self.session.field(), Server::Principal),
+            sums: GatedSums::new(self.session.field(), Server::Principal, "gated sum"),
             labels: PrincipalLabels::default(),
         }
     }
@@ -187,8 +187,7 @@ impl Engine for SecSvPrincipal {
             (Kind::FirstLayerHalf, PartyId::Auxiliary) => scheduler.take_first_half(message),
             (Kind::LayerHalf, PartyId::Auxiliary) => scheduler.take_layer_half(message),
             (Kind::MaskedFactors | Kind::DifferenceShare, PartyId::Auxiliary) => {
-                let address = Head::step(message.kind, &message.content);
-                let address = address.ok_or_else(|| message.malformed(CodecError::Truncated))?;
+                let (address, _) = server_address(&session, &message, |id| scheduler.context(id))?;
                 let unit = scheduler.unit(address.unit, &message)?;
                 if message.kind == Kind::DifferenceShare {
                     unit.labels.take_differences(&session, &unit.context, &message)?;
@@ -278,18 +277,6 @@ impl PrincipalHalf {
         missing.extend(self.labels.missing(session, &self.context));
         missing
     }
-}
-
-/// The first step but the last that nothing was shared at, in words.
-pub(super) fn missing_input(
-    session: &Session,
-    context: &UnitContext,
-    has_come: impl Fn(usize) -> bool,
-) -> Option<String> {
-    let (test, group) = (context.id.test, context.id.group);
-    let step = (0..session.program().steps.len() - 1).find(|&step| !has_come(step))?;
-    let client = PartyId::Client(context.decryptor(step));
-    Some(format!("{} of test {test} group {group} step {step} from {client}", Kind::ActivationShare))
 }
 
 impl Scheduler<SecSvPrincipal> {

@@ -10,6 +10,7 @@ use crate::{
     Error, PartyId,
     activation::{Activator, Handed, last_scores},
     combinations::{Derivation, Outputs},
+    disclosure::Disclosure,
     encrypted::first_outputs,
     labels::{self, Labels, Packed, Wiped},
     message::{Kind, StepAddress},
@@ -44,10 +45,12 @@ pub(crate) fn receive_together(
 ) -> Result<Secret<Matrices<Field>>, Error> {
     // A single layer, at all its positions.
     let positions = (0, session.program().operators[0].positions);
+    let opening = session.opening(Disclosure::LayerOutputs)?;
     let mut received = Secret::new(Matrices(Vec::new()));
     for (item, &number) in context.combinations(session).sent.iter().enumerate() {
         let (selection, outputs) = (&context.selections[number], (0, positions));
-        let outputs = first_outputs(session, context, outputs, (item, selection), parts, key, meter)?;
+        let outputs =
+            first_outputs(&opening, session, context, outputs, (item, selection), parts, key, meter)?;
         received.expose_mut().0.push(outputs);
     }
     Ok(received)

@@ -27,7 +27,7 @@ const UPLOAD_TRANSPORT: f64 = 15.0;
 /// Owners whose best partition is looked for while a packing is chosen, at most.
 const FEW_OWNERS: usize = 6;
 /// What outputs of rounds that are taken together may take.
-const STRETCH_MEMORY: usize = 1 << 30;
+const ROUND_BATCH_MEMORY: usize = 1 << 30;
 
 /// How many rounds are taken together and the packing of every operator: the cheapest for the groups at hand, or the method
 /// that was asked for.
@@ -148,7 +148,8 @@ impl<'a> PackingSearch<'a> {
                 if is_first {
                     groups = self.groups((layout.batch() / operator.positions).max(1))?;
                 }
-                if rounds > 1 && outputs_memory(&layout, models, operator.positions, &groups) > STRETCH_MEMORY
+                if rounds > 1
+                    && outputs_memory(&layout, models, operator.positions, &groups) > ROUND_BATCH_MEMORY
                 {
                     continue;
                 }

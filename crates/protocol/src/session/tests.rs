@@ -15,6 +15,15 @@ pub(crate) fn federation(protocol: Protocol, matmul: Matmul) -> Federation {
     one_layer(4, 1, 3, settings)
 }
 
+/// A session of four clients with two samples each.
+pub(crate) fn session(protocol: Protocol, matmul: Matmul) -> Session {
+    let federation = Arc::new(federation(protocol, matmul));
+    let ranges = Ranges { norms: vec![1], inputs: vec![1] };
+    let hello = ClientHello { samples: 2, ranges, public_key: vec![1; 32] };
+    let costs = typical_costs(Preset::Standard);
+    Session::propose(&federation, federation.leader(), &vec![hello; 4], Some(&costs)).unwrap().0
+}
+
 /// So many clients, all of which took part in so many rounds, and one layer of so many inputs and two classes.
 fn one_layer(clients: usize, rounds: u32, inputs: usize, settings: Settings) -> Federation {
     let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];

@@ -8,6 +8,7 @@ use secsv_he::{EncryptedSlots, Flooding, NoiseBound};
 use super::{EncryptedComparison, HesvPrincipal, Keys, label_slots};
 use crate::{
     Error, PartyId,
+    disclosure::Disclosure,
     error::CodecError,
     hesv::slot_replies,
     message::{BlindedDifferences, Count, Kind, Parts, StepAddress},
@@ -78,6 +79,7 @@ impl Scheduler<HesvPrincipal> {
             let why = CodecError::TooLarge { what: "right predictions", expected, found };
             return Err(message.malformed(why));
         }
+        let found = self.session.opening(Disclosure::Counts)?.told(found);
         self.settle_count(&context, found as usize)
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     hesv::{KEPT, slot_replies},
     message::{OutputReply, Parts, StepAddress},
     role::{Effects, Meter, Outgoing, Phase},
-    scheduler::Scheduler,
+    scheduler::{Scheduler, base_test},
     unit::{UnitContext, products_of, updates_of},
 };
 
@@ -89,7 +89,7 @@ impl Scheduler<HesvPrincipal> {
         models: &RoundModels<EncryptedMatrix>,
         effects: &mut Effects<Self>,
     ) -> Option<Arc<ExtendedMatrix>> {
-        let test = context.id.test;
+        let test = base_test(context.id.test);
         if let Some(known) = self.engine.coalitions.get(&(test, operator)) {
             return known.clone();
         }
@@ -104,7 +104,7 @@ impl Scheduler<HesvPrincipal> {
                 if let Some(room) = role.engine.coalitions.get_mut(&(test, operator)) {
                     *room = Some(Arc::new(extended));
                 }
-                role.advance_all(|id| id.test == test)
+                role.advance_all(|id| base_test(id.test) == test)
             })
         });
         None

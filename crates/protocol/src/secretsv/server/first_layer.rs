@@ -63,7 +63,7 @@ fn mask_first<H: ShareHost>(
             let mut effects = Effects::send(message);
             if let Some(state) = host.secret().rounds.get_mut(&round) {
                 let masking = &mut state.owners.entry(owner).or_default().masking;
-                masking.take_own::<H>(own, Kind::MaskedFirstLayer)?;
+                masking.take_own::<H>(&session, own, Kind::MaskedFirstLayer)?;
                 effects.and(first_layer(host, &session, round)?);
             }
             Ok(effects)
@@ -101,7 +101,7 @@ fn multiply_first<H: ShareHost>(
     effects.job(move |meter| {
         meter.enter(Phase::Linear);
         let columns = Share::new(session.program().operators[0].arrange(data.expose())?);
-        let product = Share::new(masked.expose().product(columns.expose())?);
+        let product = Share::new(masked.product(columns.expose())?);
         let (rows, width) = product.expose().shape();
         let from = PartyId::Client(owner);
         let dealt = match dealt {

@@ -214,7 +214,7 @@ fn mask_models<H: ShareHost>(
                 let mut effects = Effects::send(message);
                 if let Some(unit) = host.secret_unit(id) {
                     let masking = unit.maskings.entry(operator).or_default();
-                    masking.take_own::<H>(own, Kind::MaskedLayer)?;
+                    masking.take_own::<H>(&session, own, Kind::MaskedLayer)?;
                     effects.and(host.resume(id)?);
                 }
                 Ok(effects)
@@ -242,7 +242,7 @@ fn later_outputs<H: ShareHost>(
         let address = StepAddress { item, ..StepAddress::new(context.id, step) };
         effects.and(send_outputs(host, context, address, move || {
             let columns = Share::new(session.program().operators[operator].arrange(shared.input.expose())?);
-            let product = Share::new(masked.expose().product(columns.expose())?);
+            let product = Share::new(masked.product(columns.expose())?);
             let bias = coalition_bias(&session, &of, &models, operator)?;
             sum_with_biases(product.expose(), dealt.expose(), bias.expose().elements())
         }));

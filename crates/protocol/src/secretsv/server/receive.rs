@@ -11,12 +11,13 @@ use crate::{
     codec::{check_elements, packed_len, unpack_matrix},
     error::CodecError,
     message::{
-        ActivationShare, DataShare, DealtProduct, Kind, MaskSeed, MaskedFactors, MaskedFirstLayer,
-        MaskedLayer, ModelShare, Server, ShareBody, StepAddress, UnitId,
+        ActivationShare, DataShare, DealtProduct, Head, Kind, MaskSeed, MaskedFirstLayer, MaskedLayer,
+        ModelShare, Server, ShareBody, StepAddress, UnitId,
     },
     role::{Effects, Incoming, Phase},
     secretsv::{Masks, SharedModel},
     session::Session,
+    unit::server_address,
 };
 
 /// Takes a message that is about no unit, or comes from the other server.
@@ -106,7 +107,7 @@ fn take_masked_first_layer<H: ShareHost>(
     check_elements(Ring64, count, elements).map_err(malformed)?;
     let state = host.secret().rounds.entry(round).or_default();
     let masking = &mut state.owners.entry(owner).or_default().masking;
-    masking.take_other::<H>(elements, message.kind)?;
+    masking.take_other::<H>(session, elements, message.kind)?;
     first_layer(host, session, round)
 }
 
@@ -117,12 +118,12 @@ fn take_masked_layer<H: ShareHost>(
     message: &Incoming,
 ) -> Result<Effects<H>, Error> {
     let malformed = |why| message.malformed(why);
-    let MaskedLayer { address, elements } = message.read(&())?;
-    let operator = session.program().operators.get(address.item);
-    let shape = operator.ok_or(malformed(CodecError::Value { what: "step" }))?.shape;
+    let MaskedLayer { elements, .. } = message.read(&())?;
+    let address = address_of(host, session, message)?;
+    let shape = session.program().operators[address.item].shape;
     check_elements(Ring64, shape.d_out.checked_mul(shape.d_in), elements).map_err(malformed)?;
     let unit = unit_of(host, address.unit, message)?;
-    unit.maskings.entry(address.item).or_default().take_other::<H>(elements, message.kind)?;
+    unit.maskings.entry(address.item).or_default().take_other::<H>(session, elements, message.kind)?;
     host.resume(address.unit)
 }
 
@@ -132,12 +133,22 @@ fn take_masked_factors<H: ShareHost>(
     session: &Session,
     message: &Incoming,
 ) -> Result<Effects<H>, Error> {
-    let factors: MaskedFactors<'_> = message.read(&())?;
-    let id = factors.address.unit;
+    let id = address_of(host, session, message)?.unit;
     let unit = unit_of(host, id, message)?;
-    let taken = unit.sums.take_masked(session, &unit.context, factors);
+    let taken = unit.sums.take_masked(session, &unit.context, message.read(&())?);
     taken.map_err(|why| message.malformed(why))?;
     host.resume(id)
+}
+
+/// The address of something that the other server sends about a unit under way.
+fn address_of<H: ShareHost>(
+    host: &mut H,
+    session: &Session,
+    message: &Incoming,
+) -> Result<StepAddress, Error> {
+    let unit = Head::step(message.kind, &message.content).map(|address| address.unit);
+    let context = unit.and_then(|id| host.secret_unit(id)).map(|unit| unit.context.clone());
+    Ok(server_address(session, message, |_| context.clone())?.0)
 }
 
 /// A unit under way that a message is about.

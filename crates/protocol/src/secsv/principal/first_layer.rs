@@ -20,6 +20,7 @@ use crate::{
     role::{Effects, Incoming, Phase},
     scheduler::Scheduler,
     secsv::server::first_products,
+    session::EncryptedSession,
 };
 
 /// A chunk of a first-layer batch.
@@ -100,9 +101,14 @@ impl Scheduler<SecSvPrincipal> {
     pub(super) fn gather(&mut self, round: RoundId) {
         let Some(state) = self.rounds.get_mut(&round) else { return };
         let batches = self.units.values().filter(|unit| unit.context.round == round);
-        for batch in batches.map(|unit| &unit.context.layer_batch) {
-            if batch.id != FirstLayerBatchId::All {
-                state.gathered.entry(batch.id).or_insert_with(|| batch.clone());
+        let batches = batches.map(|unit| &unit.context.layer_batch);
+        for batch in batches.filter(|batch| batch.id != FirstLayerBatchId::All) {
+            if state.gathered.insert(batch.id, batch.clone()).is_none() {
+                // Halves that came before it was known what they should be are judged now.
+                let session = &self.engine.session;
+                state.halves.other.retain(|(id, chunk), half| {
+                    *id != batch.id || is_half_of(session, round, batch, *chunk, half)
+                });
             }
         }
     }
@@ -183,4 +189,20 @@ impl Scheduler<SecSvPrincipal> {
         });
         effects
     }
+}
+
+/// Whether a message has the ciphertexts that a chunk of a first-layer batch takes.
+fn is_half_of(
+    session: &EncryptedSession,
+    round: RoundId,
+    batch: &FirstLayerBatch,
+    chunk: usize,
+    half: &Incoming,
+) -> bool {
+    let models = session.federation.participants(round).len();
+    let columns = session.program().operators[0].positions * batch.length(chunk);
+    let count = models * session.layout(0).batches(columns) * session.layout(0).rows();
+    let ciphertexts = half.read(&()).map(|FirstLayerHalf { ciphertexts, .. }| ciphertexts);
+    batch.numbers().contains(&chunk)
+        && ciphertexts.is_ok_and(|parts| check::ciphertexts(session, count, &parts).is_ok())
 }

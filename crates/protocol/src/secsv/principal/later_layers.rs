@@ -14,7 +14,7 @@ use crate::{
     role::{Effects, Incoming},
     scheduler::{Engine as _, Scheduler},
     secsv::server::{coalition_model, products},
-    unit::{UnitContext, products_of},
+    unit::{UnitContext, products_of, server_address},
 };
 
 impl Scheduler<SecSvPrincipal> {
@@ -51,13 +51,13 @@ impl Scheduler<SecSvPrincipal> {
     /// The auxiliary's halves of a later layer's outputs.
     pub(super) fn take_layer_half(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
-        let LayerHalf { address, ciphertexts } = message.read(&())?;
+        let LayerHalf { ciphertexts, .. } = message.read(&())?;
         let session = self.engine.session.clone();
-        let unit = self.unit(address.unit, &message)?;
-        let context = unit.context.clone();
+        let (address, context) = server_address(&session, &message, |id| self.context(id))?;
         let mut products = products_of(&session);
         let found = products.find(|(step, item, ..)| (*step, *item) == (address.step, address.item));
         let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "step" }))?;
+        let unit = self.unit(address.unit, &message)?;
         let columns = session.program().operators[operator].positions * context.places().len();
         let layout = session.layout(operator);
         check::ciphertexts(&session, layout.batches(columns) * layout.rows(), &ciphertexts)
