@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use secsv_federation::FederationSpec;
 use secsv_protocol::{
-    PartyId, Preset, Principal, decryptors::Planner, disclosure::disclosures, exposure::Exposure,
-    message::Kind, role::Phase, session::Session,
+    PartyId, Preset, Principal, decryptors::Planner, exposure::Exposure, message::Kind, role::Phase,
+    session::Session,
 };
 
 use crate::{
@@ -122,7 +122,7 @@ pub(crate) fn security(
     skips: bool,
 ) -> SecurityResult {
     let settings = session.federation.settings;
-    let lines = disclosures(settings.protocol, session.program(), skips);
+    let lines = settings.protocol.disclosures(session.program(), skips);
     // What cannot be planned is refused long before; a result without rows would say so.
     let exposure = Exposure::new(&session.federation).map(|exposure| exposure.with(planner));
     let floodings = session.encryption().map(|encryption| &encryption.floodings);

@@ -4,7 +4,6 @@
 use crate::{
     Program,
     program::{DecryptionStep, Receive, Then},
-    rules::Protocol,
 };
 
 /// One thing that somebody learns.
@@ -73,37 +72,6 @@ pub struct Line {
     pub why: &'static str,
 }
 
-/// Everything that is learned under a protocol.
-pub fn disclosures(protocol: Protocol, program: &Program, skips: bool) -> Vec<Line> {
-    use Disclosure as D;
-    let rules = protocol.rules();
-    let mut lines = vec![line(
-        D::Published,
-        "everybody",
-        "the model's architecture, training and test set sizes, who took part in which round, and for each layer and client one power of two that bounds its weights and one that bounds its activations",
-        "fixed-point formats that cannot overflow are chosen from them",
-    )];
-    lines.extend(rules.disclosures(program));
-    if rules.deals(program.gru.is_some()) {
-        lines.push(line(
-            D::MaskedFactors,
-            "both servers",
-            "factors of products under one-time masks that a client dealt",
-            "multiplication of shares; uniform to whoever does not hold the masks",
-        ));
-    }
-    if skips {
-        lines.push(line(D::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition or may still be on larger ones: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
-    }
-    lines.push(line(
-        D::Values,
-        "everybody",
-        "every client's contribution and the utility of each tested coalition",
-        "the purpose",
-    ));
-    lines
-}
-
 /// Lines about clients that decrypt.
 pub(crate) fn of_decryptors(program: &Program) -> Vec<Line> {
     use Disclosure as D;
@@ -140,30 +108,4 @@ pub(crate) fn of_decryptors(program: &Program) -> Vec<Line> {
 /// One line of the list.
 pub(crate) fn line(disclosure: Disclosure, who: &'static str, what: &'static str, why: &'static str) -> Line {
     Line { disclosure, who, what, why }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::program::GruShape;
-
-    #[test]
-    fn every_protocol_lists_what_its_server_learns() {
-        let program = Program {
-            input_size: 1,
-            classes: 2,
-            prelude: Vec::new(),
-            operators: Vec::new(),
-            steps: Vec::new(),
-            gru: Some(GruShape { steps: 1, hidden: 1, hidden_operator: 0 }),
-        };
-        for protocol in Protocol::ALL {
-            let lines = disclosures(protocol, &program, false);
-            assert!(lines.iter().any(|line| line.disclosure == Disclosure::Values));
-            let has = |disclosure| lines.iter().any(|line| line.disclosure == disclosure);
-            let learns_each = protocol.rules().learns_each_prediction();
-            assert_eq!(has(Disclosure::RightOrWrong), learns_each);
-            assert_eq!(has(Disclosure::Counts), !learns_each, "samples stay hidden where counts suffice");
-        }
-    }
 }

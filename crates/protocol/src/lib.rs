@@ -38,6 +38,7 @@ mod first_layer_batch;
 mod follower;
 mod gated_sums;
 mod hesv;
+#[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod hostile;
 pub mod ideal;

@@ -61,7 +61,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use crate::{
-        disclosure::{Disclosure, disclosures},
+        disclosure::Disclosure,
         rules::Protocol,
         session::{Matmul, tests::session},
     };
@@ -72,7 +72,7 @@ mod tests {
         for protocol in Protocol::ALL {
             let matmul = if protocol == Protocol::Hesv { Matmul::Squaring } else { Matmul::Packed };
             let session = session(protocol, matmul);
-            let listed = disclosures(protocol, session.program(), true);
+            let listed = protocol.disclosures(session.program(), true);
             for disclosure in Disclosure::ALL {
                 let is_listed = listed.iter().any(|line| line.disclosure == disclosure);
                 assert_eq!(session.opening(disclosure).is_ok(), is_listed, "{protocol:?}: {disclosure:?}");

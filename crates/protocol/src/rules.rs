@@ -13,7 +13,11 @@ use std::{fmt, sync::Arc};
 use secsv_he::{NoiseBound, Parameters, Preset, linear::Layout};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, PartyId, Program, disclosure::Line, message::Kind};
+use crate::{
+    Error, PartyId, Program,
+    disclosure::{Disclosure, Line, line},
+    message::Kind,
+};
 
 /// The secure protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,6 +48,36 @@ impl Protocol {
     /// The name on the command line, in files and in results.
     pub fn name(self) -> &'static str {
         self.rules().name()
+    }
+
+    /// Everything that is learned under it. `skips` says whether samples may be skipped.
+    pub fn disclosures(self, program: &Program, skips: bool) -> Vec<Line> {
+        let rules = self.rules();
+        let mut lines = vec![line(
+            Disclosure::Published,
+            "everybody",
+            "the model's architecture, training and test set sizes, who took part in which round, and for each layer and client one power of two that bounds its weights and one that bounds its activations",
+            "fixed-point formats that cannot overflow are chosen from them",
+        )];
+        lines.extend(rules.disclosures(program));
+        if rules.deals(program.gru.is_some()) {
+            lines.push(line(
+                Disclosure::MaskedFactors,
+                "both servers",
+                "factors of products under one-time masks that a client dealt",
+                "multiplication of shares; uniform to whoever does not hold the masks",
+            ));
+        }
+        if skips {
+            lines.push(line(Disclosure::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition or may still be on larger ones: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
+        }
+        lines.push(line(
+            Disclosure::Values,
+            "everybody",
+            "every client's contribution and the utility of each tested coalition",
+            "the purpose",
+        ));
+        lines
     }
 }
 

@@ -27,7 +27,7 @@ use secsv_he::{
 use crate::{
     Error,
     decryptors::{Network, OwnerGroups, Planner, Protocol},
-    disclosure::{Disclosure, disclosures},
+    disclosure::Disclosure,
     error::CodecError,
     labels::{self, LabelField, Labels, Packed},
     message::{ClientHello, Message as _, ProposalShape, SessionProposal},
@@ -267,7 +267,7 @@ impl Session {
         let per_chunk = (batches * batch / positions).max(1);
         let (groups, chunks) = arrange(&owner_groups, &sizes, per_chunk);
         let shares = federation.rounds.iter().map(|(&round, sizes)| (round, shares(sizes))).collect();
-        let listed = disclosures(federation.settings.protocol, program, true);
+        let listed = federation.settings.protocol.disclosures(program, true);
         let disclosures = listed.iter().map(|line| line.disclosure).collect();
         let federation = federation.clone();
         Ok(Self {

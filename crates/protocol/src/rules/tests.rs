@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use secsv_federation::skip::SkipMode;
 
 use super::*;
-use crate::session::Settings;
+use crate::{program::GruShape, session::Settings};
 
 fn all() -> impl Iterator<Item = (Protocol, &'static dyn ProtocolRules)> {
     Protocol::ALL.into_iter().map(|protocol| (protocol, protocol.rules()))
@@ -72,5 +72,25 @@ fn usual_settings_go_together() {
                 assert_eq!(is_accepted, encryption.parameters(preset).is_ok(), "{preset:?}");
             }
         }
+    }
+}
+
+#[test]
+fn every_protocol_lists_what_its_server_learns() {
+    let program = Program {
+        input_size: 1,
+        classes: 2,
+        prelude: Vec::new(),
+        operators: Vec::new(),
+        steps: Vec::new(),
+        gru: Some(GruShape { steps: 1, hidden: 1, hidden_operator: 0 }),
+    };
+    for protocol in Protocol::ALL {
+        let lines = protocol.disclosures(&program, false);
+        assert!(lines.iter().any(|line| line.disclosure == Disclosure::Values));
+        let has = |disclosure| lines.iter().any(|line| line.disclosure == disclosure);
+        let learns_each = protocol.rules().learns_each_prediction();
+        assert_eq!(has(Disclosure::RightOrWrong), learns_each);
+        assert_eq!(has(Disclosure::Counts), !learns_each, "samples stay hidden where counts suffice");
     }
 }
