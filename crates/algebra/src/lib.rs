@@ -23,6 +23,7 @@ mod prg;
 mod ring;
 mod secret;
 pub mod share;
+mod stream;
 mod words;
 
 pub use error::AlgebraError;
@@ -34,3 +35,5 @@ pub use prg::{Prg, Seed};
 pub use ring::{Ring, Ring64};
 pub use secret::{Secret, wipe};
 pub use share::{SeedShare, Share};
+pub use stream::{Stream, StreamKernel};
+pub use words::WordKernel;

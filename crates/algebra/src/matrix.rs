@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use zeroize::Zeroize;
 
-use crate::{AlgebraError, Prg, Ring, wipe};
+use crate::{AlgebraError, Prg, Ring, Seed, wipe};
 
 /// A matrix whose elements belong to `ring`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,13 @@ impl<R: Ring> Matrix<R> {
     pub fn uniform(ring: R, rows: usize, columns: usize, prg: &mut Prg) -> Self {
         let mut matrix = Self::zero(ring, rows, columns);
         ring.fill_uniform(prg, &mut matrix.elements);
+        matrix
+    }
+
+    /// The uniform matrix that a seed stands for.
+    pub fn seeded(ring: R, rows: usize, columns: usize, seed: &Seed) -> Self {
+        let mut matrix = Self::zero(ring, rows, columns);
+        ring.fill_seeded(seed, &mut matrix.elements);
         matrix
     }
 

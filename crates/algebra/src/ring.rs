@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use crate::Prg;
+use crate::{Prg, Seed, Stream};
 
 /// A finite ring with word-sized elements. Elements are plain words; the ring travels with the matrix that
 /// holds them, so elements of different rings cannot meet unnoticed.
@@ -25,6 +25,11 @@ pub trait Ring: Copy + Debug + PartialEq + Eq + Send + Sync + 'static {
     fn contains(self, x: u64) -> bool;
     /// Fills a slice with uniform elements.
     fn fill_uniform(self, prg: &mut Prg, out: &mut [u64]);
+
+    /// Fills a slice with the uniform elements that a seed stands for.
+    fn fill_seeded(self, seed: &Seed, out: &mut [u64]) {
+        self.fill_uniform(&mut Prg::new(seed), out);
+    }
 }
 
 /// The integers modulo 2^64.
@@ -61,5 +66,9 @@ impl Ring for Ring64 {
     }
     fn fill_uniform(self, prg: &mut Prg, out: &mut [u64]) {
         prg.fill_words(out);
+    }
+    /// The words of [`Stream`]: no element is thrown away, so a stream by AES serves.
+    fn fill_seeded(self, seed: &Seed, out: &mut [u64]) {
+        Stream::new(seed).fill_words(0, out);
     }
 }

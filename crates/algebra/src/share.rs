@@ -1,7 +1,7 @@
 //! Additive sharing between two parties: a secret matrix is the sum of two uniform ones, and one of the two
 //! is the stream of a seed, so it travels as 32 bytes (paper, "Additive secret sharing").
 
-use crate::{AlgebraError, Matrix, Prg, Ring, Secret, Seed};
+use crate::{AlgebraError, Matrix, Ring, Secret, Seed};
 
 /// One party's summand. Alone it is uniform.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl<R: Ring> SeedShare<R> {
 
     /// The whole summand.
     pub fn expand(&self) -> Share<R> {
-        Share::new(Matrix::uniform(self.ring, self.rows, self.columns, &mut Prg::new(&self.seed)))
+        Share::new(Matrix::seeded(self.ring, self.rows, self.columns, &self.seed))
     }
 }
 
@@ -72,7 +72,7 @@ pub fn reconstruct<R: Ring>(one: &Share<R>, other: &Share<R>) -> Result<Matrix<R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Field, Ring64};
+    use crate::{Field, Prg, Ring64};
     use proptest::prelude::*;
 
     fn round_trip<R: Ring>(ring: R, rows: usize, columns: usize, seed: [u8; 32]) {

@@ -8,7 +8,7 @@ use secsv_federation::RoundId;
 use secsv_protocol::{Scope, role::Digest};
 
 /// The version that this build speaks.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of a message in a packet, at most, on a network.
 pub const CHUNK: usize = 64 << 10;
 /// Bytes of a packet behind its length, at most, on a network: a chunk and what is around it.

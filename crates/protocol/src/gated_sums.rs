@@ -172,7 +172,7 @@ impl<R: Ring> Triple<R> {
         let ring = gates.expose().ring();
         let (rows, columns) = d.shape();
         let u = gates.expose().row_range(rows..2 * rows);
-        let mask = Matrix::uniform(ring, rows, columns, &mut Prg::new(zero));
+        let mask = Matrix::seeded(ring, rows, columns, zero);
         let is_principal = server == Server::Principal;
         let entries = (0..rows * columns).map(|i| {
             let [d, e, a, b, c, u, r] =

@@ -1,5 +1,7 @@
 //! `secsv bench linear`: this machine's multiply-accumulate rate and the matrix methods side by side.
 
+mod words;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Result;
@@ -39,6 +41,8 @@ enum What {
         #[arg(long, value_enum, default_value_t = Preset::Standard)]
         preset: Preset,
     },
+    /// Products of 64-bit words and streams of masks, beside other ways to compute them.
+    Words,
 }
 
 #[derive(Serialize)]
@@ -96,7 +100,10 @@ pub fn matmul(rounds: usize) -> Result<MatmulTimes> {
 
 /// Runs the benchmark and prints it.
 pub fn run(args: &BenchArgs, format: Format) -> Result<()> {
-    let What::Linear { preset } = args.what;
+    let preset = match args.what {
+        What::Words => return words::run(format),
+        What::Linear { preset } => preset,
+    };
     let parameters = Parameters::preset(preset)?;
     eprintln!("measuring this machine's unit costs");
     let bench = Bench::new(&parameters)?;

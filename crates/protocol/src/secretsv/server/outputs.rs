@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use secsv_algebra::{Matrix, Prg, Ring64, Share};
+use secsv_algebra::{Matrix, Ring64, Share};
 
 use super::{FirstProduct, ShareHost, first_layer::sum_with_biases, other_party};
 use crate::{
@@ -69,7 +69,7 @@ fn send_outputs<H: ShareHost>(
         let outputs = Share::new(outputs()?);
         meter.enter(Phase::Sanitise);
         let (rows, columns) = outputs.expose().shape();
-        let zero = Share::new(Matrix::uniform(Ring64, rows, columns, &mut Prg::new(&zero)));
+        let zero = Share::new(Matrix::seeded(Ring64, rows, columns, &zero));
         let outputs = Share::new(match H::SERVER {
             Server::Principal => outputs.expose().add(zero.expose())?,
             Server::Auxiliary => outputs.expose().sub(zero.expose())?,
