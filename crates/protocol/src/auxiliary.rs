@@ -1,5 +1,5 @@
 //! The second server (the paper's A): holds one share of everything, does its half of the work, and hands it to the principal. It
-//! learns who is tested when and, after each test, which predictions are right.
+//! learns who is tested when and, once the principal opens its shares of labels, which predictions are right.
 
 use std::{any::Any, sync::Arc};
 

@@ -27,7 +27,7 @@ pub enum Disclosure {
     Predictions,
     /// Factors under one-time masks.
     MaskedFactors,
-    /// Which samples are tested on which coalition.
+    /// The plan of a test: which coalitions are tested on which samples, and who decrypts.
     Schedule,
     /// The values.
     Values,

@@ -68,6 +68,12 @@ impl Protocol {
                 "multiplication of shares; uniform to whoever does not hold the masks",
             ));
         }
+        lines.push(line(
+            Disclosure::Schedule,
+            "owners, decryptors, dealers and counting clients of a test",
+            "its whole plan: which coalitions are tested on which samples, and who decrypts",
+            "a test is announced to all of them with all its units",
+        ));
         if skips {
             lines.push(line(Disclosure::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition or may still be on larger ones: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
         }

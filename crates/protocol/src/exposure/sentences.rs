@@ -17,7 +17,7 @@ pub const TAKEOVER: &str =
     "If a client that decrypts stays away, another takes over and can rebuild the same samples.";
 
 /// Who must not run a server.
-pub const NO_AGGREGATOR: &str = "No server may be run by whoever aggregated the training: it knows all models, and can recognise samples by which coalitions predict them right.";
+pub const NO_AGGREGATOR: &str = "No server may be run by whoever aggregated the training: it knows all models, and can recognise samples by what it learns of right predictions.";
 
 const TWO_CLIENTS: &str =
     "Any two clients together can rebuild whatever either of them can, and what follows from both.";

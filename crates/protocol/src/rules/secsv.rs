@@ -62,7 +62,7 @@ impl ProtocolRules for SecSv {
             together: [(Rebuild, Rebuild); 3],
             said: [
                 "Any client together with the principal can rebuild all samples and all models: clients share the key to what the principal holds.",
-                "Any client together with the auxiliary can rebuild all models, because clients share the key to them, the samples that this client reads about, and the labels.",
+                "Any client together with the auxiliary can rebuild all models, because clients share the key to them. They can also rebuild the samples that this client reads about, and the labels.",
                 "Both servers together can rebuild all samples, and all models from activations and from which predictions differ.",
             ],
             trust: "Two servers that must not collude: together they open all samples and activations and can rebuild all models. A client together with one server opens what that server holds, and can open labels, because clients share a key and the secret that masks labels.",

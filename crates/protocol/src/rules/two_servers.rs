@@ -30,7 +30,7 @@ pub(super) const KINDS: &[Kind] = &[
 /// The principal, the auxiliary.
 pub(super) const ALONE: [&str; 2] = [
     "The principal alone learns which samples each tested coalition predicts right, and has neither samples nor models.",
-    "The auxiliary alone learns which coalition is tested on which samples and when and, after each test, which samples are predicted right. It has neither samples nor models.",
+    "The auxiliary alone learns which coalition is tested on which samples and when and, once the principal has opened its shares of the labels, which of these samples are predicted right. It has neither samples nor models.",
 ];
 
 /// What servers and decryptors learn.
@@ -50,7 +50,7 @@ pub(super) fn disclosures(program: &Program) -> Vec<Line> {
         line(
             D::RightOrWrong,
             "the auxiliary",
-            "the same once a test is over, but of models that owners test themselves only how many are right",
+            "the same once the principal has opened its shares of the labels, but of models that owners test themselves only how many are right",
             "it counts for itself, to find a principal that reports other counts",
         ),
         line(
