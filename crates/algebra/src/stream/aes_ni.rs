@@ -56,23 +56,32 @@ pub(super) fn round_keys(key: &[u8; 32]) -> [__m128i; KEYS] {
         keys[0] = _mm_loadu_si128(key.as_ptr().cast());
         keys[1] = _mm_loadu_si128(key.as_ptr().add(16).cast());
     }
-    macro_rules! step {
-        ($round:literal, $constant:literal) => {
-            let assist = _mm_aeskeygenassist_si128::<$constant>(keys[2 * $round - 1]);
-            keys[2 * $round] = added(keys[2 * $round - 2], _mm_shuffle_epi32::<0xff>(assist));
-            if $round < 7 {
-                let assist = _mm_aeskeygenassist_si128::<0>(keys[2 * $round]);
-                keys[2 * $round + 1] = added(keys[2 * $round - 1], _mm_shuffle_epi32::<0xaa>(assist));
-            }
+    // The constant of a round is a part of its instruction.
+    macro_rules! even {
+        ($key:literal, $constant:literal) => {
+            let assist = _mm_aeskeygenassist_si128::<$constant>(keys[$key - 1]);
+            keys[$key] = added(keys[$key - 2], _mm_shuffle_epi32::<0xff>(assist));
         };
     }
-    step!(1, 0x01);
-    step!(2, 0x02);
-    step!(3, 0x04);
-    step!(4, 0x08);
-    step!(5, 0x10);
-    step!(6, 0x20);
-    step!(7, 0x40);
+    macro_rules! odd {
+        ($key:literal) => {
+            let assist = _mm_aeskeygenassist_si128::<0>(keys[$key - 1]);
+            keys[$key] = added(keys[$key - 2], _mm_shuffle_epi32::<0xaa>(assist));
+        };
+    }
+    even!(2, 0x01);
+    odd!(3);
+    even!(4, 0x02);
+    odd!(5);
+    even!(6, 0x04);
+    odd!(7);
+    even!(8, 0x08);
+    odd!(9);
+    even!(10, 0x10);
+    odd!(11);
+    even!(12, 0x20);
+    odd!(13);
+    even!(14, 0x40);
     keys
 }
 
