@@ -34,6 +34,7 @@ use crate::{
     message::{Head, Kind, RoundStart, Server, StepAddress, TestPlan, TripleShare, UnitId},
     role::{Digest, Effects, Incoming, Outgoing, Phase, waits_for},
     session::{Federation, Session},
+    test_id::TestId,
     unit::{UnitContext, check_plan, updates_of},
 };
 
@@ -259,7 +260,7 @@ impl<E: ClientEngine> Testing<E> {
     }
 
     /// Lets the units of a test go.
-    pub(crate) fn forget_test(&mut self, test: u64) {
+    pub(crate) fn forget_test(&mut self, test: TestId) {
         self.units.retain(|id, _| id.test != test);
         self.engine.forget_test(test);
     }

@@ -30,6 +30,7 @@ use crate::{
     role::{Digest, Effects, Incoming, Phase},
     scheduler::{Engine, MAX_ACTIVE, PrincipalUnit, Scheduler, TestResult},
     session::{EncryptedSession, Session},
+    test_id::TestId,
     unit::{UnitContext, may_send},
 };
 
@@ -53,7 +54,7 @@ pub(crate) struct HesvPrincipal {
     data: BTreeMap<usize, Arc<Vec<EncryptedBatch>>>,
     models: Models<EncryptedMatrix>,
     /// Weights of coalitions' models, by test and operator; none while they are computed.
-    coalitions: BTreeMap<(u64, usize), Option<Arc<ExtendedMatrix>>>,
+    coalitions: BTreeMap<(TestId, usize), Option<Arc<ExtendedMatrix>>>,
 }
 
 /// The first layer of an open round.
@@ -202,7 +203,7 @@ impl Engine for HesvPrincipal {
         self.models.forget_round(round);
     }
 
-    fn forget_test(&mut self, test: u64) {
+    fn forget_test(&mut self, test: TestId) {
         self.coalitions.retain(|(of, _), _| *of != test);
     }
 

@@ -5,13 +5,14 @@ use secsv_algebra::Seed;
 use crate::{
     codec::{Reader, Writer},
     error::CodecError,
+    test_id::TestId,
 };
 
 /// What one chain of decryptors does in a test, on the samples of one owner group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId {
-    /// The test, counted by the principal.
-    pub test: u64,
+    /// The test.
+    pub test: TestId,
     /// The owner group.
     pub group: usize,
     /// Which of the group's units, where models are tested together.
@@ -38,12 +39,12 @@ impl StepAddress {
     }
 
     pub(crate) fn write(&self, w: &mut Writer) {
-        w.u64(self.unit.test).u16(self.unit.group).u16(self.unit.part);
+        self.unit.test.write(w).u16(self.unit.group).u16(self.unit.part);
         w.u16(self.step).u16(self.item).index(self.chunk);
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let unit = UnitId { test: r.u64()?, group: r.u16()?, part: r.u16()? };
+        let unit = UnitId { test: TestId::read(r)?, group: r.u16()?, part: r.u16()? };
         Ok(Self { unit, step: r.u16()?, item: r.u16()?, chunk: r.index()? })
     }
 
@@ -56,7 +57,7 @@ impl StepAddress {
 
     /// A seed for one purpose at this address, from all its bytes.
     pub(crate) fn seed(&self, own: &Seed, purpose: &str) -> Seed {
-        own.derive(purpose, self.unit.test).covering(&self.to_bytes())
+        own.derive(purpose, self.unit.test.to_wire()).covering(&self.to_bytes())
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Kind, Message};
 use crate::{
     codec::{Reader, Writer},
     error::CodecError,
+    test_id::{RequestId, TestId},
 };
 
 /// Who does what in the test of one group, as it travels.
@@ -68,8 +69,8 @@ impl UnitPlan {
 /// Principal to those concerned: a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestPlan {
-    /// Its number.
-    pub test: u64,
+    /// Which.
+    pub test: TestId,
     /// The round, or the first of its round batch.
     pub round: RoundId,
     /// Its parts.
@@ -81,12 +82,12 @@ impl Message<'_> for TestPlan {
     type Context = ();
 
     fn write(&self, w: &mut Writer) {
-        w.u64(self.test).u32(self.round.0).u64(self.units.len() as u64);
+        self.test.write(w).u32(self.round.0).u64(self.units.len() as u64);
         self.units.iter().for_each(|unit| unit.write(w));
     }
 
     fn read(r: &mut Reader<'_>, (): &()) -> Result<Self, CodecError> {
-        let (test, round) = (r.u64()?, RoundId(r.u32()?));
+        let (test, round) = (TestId::read(r)?, RoundId(r.u32()?));
         let count = r.count("units", UnitPlan::LEAST)?;
         let units = (0..count).map(|_| UnitPlan::read(r)).collect::<Result<_, _>>()?;
         Ok(Self { test, round, units })
@@ -96,7 +97,7 @@ impl Message<'_> for TestPlan {
 /// Principal to an owner: a test of models it knows, of each in all of these rounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnTest {
-    pub test: u64,
+    pub request: RequestId,
     /// Of one round batch.
     pub rounds: Vec<RoundId>,
     /// Coalitions, each with the owner's samples that its models are tested on.
@@ -108,24 +109,24 @@ impl Message<'_> for OwnTest {
     type Context = ();
 
     fn write(&self, w: &mut Writer) {
-        w.u64(self.test).rounds(&self.rounds).u64(self.models.len() as u64);
+        self.request.write(w).rounds(&self.rounds).u64(self.models.len() as u64);
         for (coalition, samples) in &self.models {
             w.u128(coalition.bits()).samples(samples);
         }
     }
 
     fn read(r: &mut Reader<'_>, (): &()) -> Result<Self, CodecError> {
-        let (test, rounds) = (r.u64()?, r.rounds()?);
+        let (request, rounds) = (RequestId::read(r)?, r.rounds()?);
         let count = r.count("coalitions", size_of::<u128>() + size_of::<u64>())?;
         let model = |_| r.u128().and_then(|bits| Ok((Coalition::from_bits(bits), r.samples()?)));
-        Ok(Self { test, rounds, models: (0..count).map(model).collect::<Result<_, _>>()? })
+        Ok(Self { request, rounds, models: (0..count).map(model).collect::<Result<_, _>>()? })
     }
 }
 
 /// Principal to auxiliary: a test has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TestFinished {
-    pub test: u64,
+    pub test: TestId,
 }
 
 impl Message<'_> for TestFinished {
@@ -133,11 +134,11 @@ impl Message<'_> for TestFinished {
     type Context = ();
 
     fn write(&self, w: &mut Writer) {
-        w.u64(self.test);
+        self.test.write(w);
     }
 
     fn read(r: &mut Reader<'_>, (): &()) -> Result<Self, CodecError> {
-        Ok(Self { test: r.u64()? })
+        Ok(Self { test: TestId::read(r)? })
     }
 }
 

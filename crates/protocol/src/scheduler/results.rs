@@ -7,7 +7,7 @@ use std::{
 
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
-use super::{Engine, Scheduler, attempts::base_test};
+use super::{Engine, Scheduler};
 use crate::{
     Error,
     comparison::WholeLabels,
@@ -15,6 +15,7 @@ use crate::{
     message::{Head, OwnResult, OwnResultCounts, TestFinished},
     role::{Effects, Incoming, Outgoing},
     scope::Scope,
+    test_id::RequestId,
     unit::UnitContext,
 };
 
@@ -107,19 +108,19 @@ impl TestState {
 
 impl<E: Engine> Scheduler<E> {
     /// The test that an owner tells its own result of.
-    fn own_test(&mut self, message: &Incoming) -> Result<(u64, &mut TestState), CodecError> {
-        let Head::Test(test) = Head::of(message.kind, &message.content)?.0 else {
+    fn own_test(&mut self, message: &Incoming) -> Result<(RequestId, &mut TestState), CodecError> {
+        let Head::Request(id) = Head::of(message.kind, &message.content)?.0 else {
             return Err(CodecError::Value { what: "test" });
         };
-        let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
-        Ok((test, state))
+        let state = self.tests.get_mut(&id).ok_or(CodecError::Value { what: "test" })?;
+        Ok((id, state))
     }
 
     /// Which of its own samples models predict right that the owner knows.
     pub(super) fn own_result(&mut self, client: usize, message: &Incoming) -> Result<Effects<Self>, Error> {
         let malformed = |why| message.malformed(why);
         let (offset, own) = (self.session.offset(client), self.session.hellos[client].samples as usize);
-        let (test, state) = self.own_test(message).map_err(malformed)?;
+        let (id, state) = self.own_test(message).map_err(malformed)?;
         let models = state.own_models(client).map_err(malformed)?;
         let OwnResult { right: found, .. } = message.read(&models.len())?;
         if found.iter().any(|right| right.total() != own) {
@@ -132,7 +133,7 @@ impl<E: Engine> Scheduler<E> {
             asked.for_each(|k| all.insert(offset + k));
             state.found[model].add(&all);
         }
-        self.finish(test)
+        self.finish(id)
     }
 
     /// How many of its own samples models predict right that the owner knows.
@@ -140,7 +141,7 @@ impl<E: Engine> Scheduler<E> {
         let malformed = |why| message.malformed(why);
         let first = self.session.offset(client);
         let own = first..first + self.session.hellos[client].samples as usize;
-        let (test, state) = self.own_test(message).map_err(malformed)?;
+        let (id, state) = self.own_test(message).map_err(malformed)?;
         let models = state.own_models(client).map_err(malformed)?;
         let OwnResultCounts { right: found, .. } = message.read(&models.len())?;
         let expected = own.filter(|&sample| state.request.samples.contains(sample)).count() as u64;
@@ -151,7 +152,7 @@ impl<E: Engine> Scheduler<E> {
         for (model, found) in models.into_iter().zip(found) {
             state.found[model].correct += found as usize;
         }
-        self.finish(test)
+        self.finish(id)
     }
 
     /// Compares the labels of a unit, all of whose shares have come (Algorithm 4, steps 13 and 14).
@@ -189,8 +190,8 @@ impl<E: Engine> Scheduler<E> {
         unit: &UnitContext,
         add: impl FnOnce(&mut TestState, Vec<usize>),
     ) -> Result<Effects<Self>, Error> {
-        let test = base_test(unit.id.test);
-        let Some(state) = self.tests.get_mut(&test) else { return Ok(Effects::default()) };
+        let id = unit.id.test.request;
+        let Some(state) = self.tests.get_mut(&id) else { return Ok(Effects::default()) };
         let numbers =
             unit.plan.coalitions.iter().filter_map(|coalition| state.numbers.get(coalition).copied());
         let numbers: Vec<usize> = numbers.collect();
@@ -201,22 +202,21 @@ impl<E: Engine> Scheduler<E> {
             state.units_left.remove(&(unit.id.group, number));
         });
         add(state, models);
-        self.finish(test)
+        self.finish(id)
     }
 
     /// Ends a test that has everything.
-    pub(super) fn finish(&mut self, test: u64) -> Result<Effects<Self>, Error> {
+    pub(super) fn finish(&mut self, id: RequestId) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let ended =
-            self.tests.get(&test).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
-        let Some(state) = ended.then(|| self.tests.remove(&test)).flatten() else { return Ok(effects) };
-        for number in self.numbers(test, &state.request) {
-            self.finished.push(Scope::Test(number));
-            self.engine.forget_test(number);
-            let finished = TestFinished { test: number };
+        let ended = self.tests.get(&id).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
+        let Some(state) = ended.then(|| self.tests.remove(&id)).flatten() else { return Ok(effects) };
+        for test in self.tests_at(id, &state.request) {
+            self.finished.push(Scope::Test(test));
+            self.engine.forget_test(test);
+            let finished = TestFinished { test };
             effects.outbox.extend(E::AUXILIARY.map(|to| Outgoing::of(to, &finished)));
         }
-        self.results.push((test, state.found));
+        self.results.push((id, state.found));
         effects.and(self.pump()?);
         Ok(effects)
     }

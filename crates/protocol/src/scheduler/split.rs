@@ -10,6 +10,7 @@ use crate::{
     decryptors::knowing,
     message::{TestPlan, UnitPlan},
     session::Session,
+    test_id::TestId,
 };
 
 /// A test, cut.
@@ -25,7 +26,7 @@ pub(crate) struct SplitTest {
 /// Cuts a test. `roles` says who tests a coalition on a group's samples. Coalitions with the same decryptor share a unit.
 pub(crate) fn split_by_known_models(
     session: &Session,
-    test: u64,
+    test: TestId,
     request: &TestRequest,
     mut roles: impl FnMut(Coalition, usize) -> Result<UnitPlan, Error>,
 ) -> Result<SplitTest, Error> {

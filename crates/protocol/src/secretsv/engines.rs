@@ -15,6 +15,7 @@ use crate::{
     role::{Effects, Incoming},
     scheduler::{Engine, PrincipalUnit, Scheduler, max_tests},
     session::Session,
+    test_id::TestId,
     unit::{UnitContext, may_send},
 };
 
@@ -171,7 +172,7 @@ impl Engine for SecretSvPrincipal {
         self.secret.forget_round(round);
     }
 
-    fn forget_test(&mut self, _test: u64) {}
+    fn forget_test(&mut self, _test: TestId) {}
 
     fn missing(scheduler: &Scheduler<Self>) -> Vec<String> {
         let (session, engine) = (&scheduler.session, &scheduler.engine);

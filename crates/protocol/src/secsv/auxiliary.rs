@@ -27,6 +27,7 @@ use crate::{
     },
     role::{Effects, Incoming, Meter, Outgoing, Phase},
     session::{EncryptedSession, Session},
+    test_id::TestId,
     unit::{UnitContext, products_of},
 };
 
@@ -205,7 +206,7 @@ impl AuxiliaryEngine for SecSvAuxiliary {
         self.gathered.retain(|(of, _), _| *of != round);
     }
 
-    fn forget_test(&mut self, test: u64) {
+    fn forget_test(&mut self, test: TestId) {
         self.store.forget_test(test);
     }
 

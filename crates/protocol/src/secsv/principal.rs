@@ -28,6 +28,7 @@ use crate::{
     role::{Digest, Effects, Incoming},
     scheduler::{Engine, PrincipalUnit, Scheduler, max_tests},
     session::{EncryptedSession, Session},
+    test_id::TestId,
     unit::{UnitContext, may_send},
 };
 use first_layer::FirstLayerRound;
@@ -243,7 +244,7 @@ impl Engine for SecSvPrincipal {
         self.store.models.forget_round(round);
     }
 
-    fn forget_test(&mut self, test: u64) {
+    fn forget_test(&mut self, test: TestId) {
         self.store.forget_test(test);
     }
 

@@ -19,6 +19,7 @@ use crate::{
     message::{FirstLayerBatchId, Kind, UnitId},
     role::{Digest, Effects, Incoming, Meter, Phase},
     session::{EncryptedSession, Session},
+    test_id::TestId,
     unit::UnitContext,
 };
 
@@ -34,7 +35,7 @@ pub(crate) struct Store {
     data: DataShares,
     pub models: Models<PreparedMatrix>,
     /// Models of coalitions, by test and operator, while the test runs; none while one is computed.
-    coalitions: BTreeMap<(u64, usize), Option<Arc<PreparedMatrix>>>,
+    coalitions: BTreeMap<(TestId, usize), Option<Arc<PreparedMatrix>>>,
     /// Its share of the samples as the first layer needs it.
     pub encoded: Arc<EncodedChunks>,
 }
@@ -52,7 +53,7 @@ impl Store {
         owners.map(|owner| self.data.get(&owner).map(|share| (owner, share.clone()))).collect()
     }
 
-    pub(crate) fn forget_test(&mut self, test: u64) {
+    pub(crate) fn forget_test(&mut self, test: TestId) {
         self.coalitions.retain(|(of, _), _| *of != test);
     }
 

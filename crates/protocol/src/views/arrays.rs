@@ -43,7 +43,7 @@ impl Entry {
 
     /// About a unit.
     pub(crate) fn of_unit(mut self, context: &UnitContext) -> Self {
-        self.about.test = Some(context.id.test);
+        self.about.test = Some(context.id.test.to_wire());
         self.about.group = Some(context.id.group);
         self.about.part = Some(context.id.part);
         self

@@ -68,7 +68,7 @@ impl SeenMessage {
 /// What a message or an array is about, as far as that is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// The test.
+    /// The test, by its number in messages.
     pub test: Option<u64>,
     /// The group of owners.
     pub group: Option<usize>,
@@ -182,7 +182,7 @@ impl Opened {
 /// A test that the party was told of, or planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenPlan {
-    /// Its number.
+    /// Its number in messages.
     pub test: u64,
     /// The round, or the first of its round batch.
     pub round: RoundId,

@@ -30,7 +30,7 @@ pub(crate) fn announced(session: &Session, messages: &[SeenMessage]) -> Result<A
                 continue;
             }
             found.plans.push(SeenPlan {
-                test: plan.test,
+                test: plan.test.to_wire(),
                 round: plan.round,
                 rounds: context.rounds.clone(),
                 unit: context.plan.clone(),
