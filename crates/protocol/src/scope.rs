@@ -40,7 +40,7 @@ impl Federation {
             // A test's units may be announced one by one: roles see to it that none is announced twice.
             Kind::Test => {
                 let plan = TestPlan::decode(content, &()).ok()?;
-                let units = plan.units.iter().flat_map(|unit| [unit.group, unit.part]);
+                let units = plan.units.iter().flat_map(|unit| [unit.group, unit.part.to_wire()]);
                 let units = units.flat_map(|number| (number as u64).to_le_bytes());
                 Some(plan.test.to_wire().to_le_bytes().into_iter().chain(units).collect())
             }

@@ -82,7 +82,12 @@ macro_rules! message {
 }
 
 fn address() -> StepAddress {
-    StepAddress { unit: UnitId { test: TestId::first(9u32), group: 1, part: 2 }, step: 2, item: 1, chunk: 3 }
+    StepAddress {
+        unit: UnitId { test: TestId::first(9u32), group: 1, part: UnitPart::Decryptor(2) },
+        step: 2,
+        item: 1,
+        chunk: 3,
+    }
 }
 
 fn seed(of: u8) -> Seed {
@@ -107,7 +112,7 @@ fn hello(samples: u64) -> ClientHello {
 fn plan() -> TestPlan {
     let unit = |group, gru, dealer: Option<usize>| UnitPlan {
         group,
-        part: 3,
+        part: UnitPart::Decryptor(3),
         coalitions: vec![Coalition::from_bits(0b1011), Coalition::from_bits(0b11)],
         samples: set(),
         gathered: dealer.map(|_| set()),

@@ -12,8 +12,8 @@ mod result;
 mod test;
 mod upload;
 
-pub use address::UnitId;
 pub(crate) use address::{FirstLayerBatchId, StepAddress};
+pub use address::{UnitId, UnitPart};
 pub use agreement::ClientHello;
 pub(crate) use agreement::{ProposalShape, RoundStart, SessionProposal};
 pub(crate) use body::{LabelBody, Parts, Server, ShareBody};

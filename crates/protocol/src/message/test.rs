@@ -2,7 +2,7 @@
 
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
-use super::{Kind, Message};
+use super::{Kind, Message, UnitPart};
 use crate::{
     codec::{Reader, Writer},
     error::CodecError,
@@ -15,7 +15,7 @@ pub struct UnitPlan {
     /// The owner group.
     pub group: usize,
     /// Which of the group's units.
-    pub part: usize,
+    pub part: UnitPart,
     /// Whose aggregates. Several only where a model has one layer.
     pub coalitions: Vec<Coalition>,
     /// Which samples of the group; of each owner only for coalitions whose models it does not know.
@@ -37,7 +37,7 @@ impl UnitPlan {
     const LEAST: usize = 2 + 2 + 8 + 8 + 1 + 8 + 1 + 1 + 1;
 
     fn write(&self, w: &mut Writer) {
-        w.u16(self.group).u16(self.part).coalitions(&self.coalitions);
+        self.part.write(w.u16(self.group)).coalitions(&self.coalitions);
         w.samples(&self.samples).u8(self.gathered.is_some().into());
         if let Some(gathered) = &self.gathered {
             w.samples(gathered);
@@ -54,7 +54,8 @@ impl UnitPlan {
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let (group, part, coalitions, samples) = (r.u16()?, r.u16()?, r.coalitions()?, r.samples()?);
+        let (group, part) = (r.u16()?, UnitPart::read(r)?);
+        let (coalitions, samples) = (r.coalitions()?, r.samples()?);
         let gathered = r.flag("gathered samples")?.then(|| r.samples()).transpose()?;
         let chain = (0..r.count("decryptors", 2)?).map(|_| r.u16()).collect::<Result<_, _>>()?;
         let gru = r

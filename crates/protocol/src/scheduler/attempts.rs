@@ -3,22 +3,17 @@
 
 use std::sync::Arc;
 
-use secsv_federation::{Coalition, MAX_CLIENTS, RoundId, SampleSet};
+use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{Assignment, Engine, PrincipalUnit as _, Scheduler, TestRequest, TestState, split::part};
 use crate::{
     Error,
     decryptors::{PlanError, Planner, Unit, UnitRoles, knowing},
-    message::{Head, Kind, TestPlan, UnitId, UnitPlan},
+    message::{Head, Kind, TestPlan, UnitId, UnitPart, UnitPlan},
     role::Effects,
-    session::MAX_TOGETHER,
     test_id::{RequestId, TestId},
     unit::UnitContext,
 };
-
-/// Parts from here on are single coalitions that were to be tested together with others.
-const ALONE: usize = 1 << 8;
-const _: () = assert!(ALONE > MAX_CLIENTS && ALONE + MAX_TOGETHER <= u16::MAX as usize);
 
 /// Who does what in a unit, and who was to do it before.
 pub(super) struct Roles {
@@ -55,7 +50,7 @@ impl Roles {
 pub(crate) fn plan_of(roles: &UnitRoles) -> UnitPlan {
     UnitPlan {
         group: roles.unit().group,
-        part: 0,
+        part: UnitPart::WHOLE,
         coalitions: vec![roles.unit().coalition],
         samples: SampleSet::none(0),
         gathered: None,
@@ -149,7 +144,7 @@ impl<E: Engine> Scheduler<E> {
         coalition: Coalition,
     ) -> Option<TestPlan> {
         let number = request.coalitions.iter().position(|other| *other == coalition)?;
-        let part = if request.coalitions.len() == 1 { 0 } else { ALONE + number };
+        let part = if request.coalitions.len() == 1 { UnitPart::WHOLE } else { UnitPart::Alone(number) };
         let attempts = self.attempts_at(request.round, coalition, unit.group);
         let roles = attempts.get(usize::from(test.attempt))?.clone();
         let session = &self.session;
@@ -195,9 +190,9 @@ impl<E: Engine> Scheduler<E> {
             return false;
         }
         let attempts = |&coalition: &Coalition| self.attempts_at(request.round, coalition, unit.group);
-        let alone = match unit.part.checked_sub(ALONE) {
-            Some(number) => request.coalitions.get(number),
-            None => request.coalitions.first().filter(|_| request.coalitions.len() == 1),
+        let alone = match unit.part {
+            UnitPart::Alone(number) => request.coalitions.get(number),
+            UnitPart::Decryptor(_) => request.coalitions.first().filter(|_| request.coalitions.len() == 1),
         };
         match alone {
             Some(coalition) => usize::from(unit.test.attempt) + 1 < attempts(coalition).len(),

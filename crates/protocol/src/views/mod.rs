@@ -17,7 +17,7 @@ use zeroize::Zeroize;
 use crate::{
     PartyId,
     disclosure::Disclosure,
-    message::{Kind, UnitPlan},
+    message::{Kind, UnitPart, UnitPlan},
 };
 pub(crate) use arrays::{Entry, by_owner, outputs_scale};
 pub(crate) use labels::zeros;
@@ -73,7 +73,7 @@ pub struct About {
     /// The group of owners.
     pub group: Option<usize>,
     /// Which of the group's units.
-    pub part: Option<usize>,
+    pub part: Option<UnitPart>,
     /// The visit to a decryptor.
     pub step: Option<usize>,
     /// Which of the things received there.
