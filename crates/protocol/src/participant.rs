@@ -35,7 +35,7 @@ use crate::{
     role::{Digest, Effects, Incoming, Outgoing, Phase, waits_for},
     session::{Federation, Session},
     test_id::TestId,
-    unit::{UnitContext, check_plan, updates_of},
+    unit::{UnitContext, Update, check_plan, updates_of},
 };
 
 /// Who a client is, and what it brings.
@@ -175,7 +175,7 @@ impl<E: ClientEngine> Testing<E> {
 
     /// Multiplication triples for the gated sums: the principal's shares from a seed, the auxiliary's factors too.
     fn deal(&self, context: &Arc<UnitContext>, effects: &mut Effects<Self>) {
-        for (step, ..) in updates_of(self.session()) {
+        for Update { step, .. } in updates_of(self.session()) {
             let address = StepAddress::new(context.id, step);
             let seed = address.seed(&self.identity.seed, "triple").covering(&context.digest);
             let shape = (self.session().program().hidden(), context.places().len());

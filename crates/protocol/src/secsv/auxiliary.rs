@@ -23,12 +23,12 @@ use crate::{
     gated_sums::GatedSums,
     message::{
         ActivationShare, DataShare, FirstLayerBatchId, FirstLayerHalf, Kind, LayerHalf, MaskedFactors, Parts,
-        PublicKeyDigest, Server, ServerKeys, ShareBody, StepAddress, UnitId,
+        PublicKeyDigest, Server, ServerKeys, ShareBody, UnitId,
     },
     role::{Effects, Incoming, Meter, Outgoing, Phase},
     session::{EncryptedSession, Session},
     test_id::TestId,
-    unit::{UnitContext, products_of},
+    unit::{Product, UnitContext, products_of},
 };
 
 /// Keys, shares and models at the auxiliary.
@@ -163,7 +163,8 @@ impl AuxiliaryEngine for SecSvAuxiliary {
         let Follower { engine, units, seed, .. } = follower;
         let SecSvAuxiliary { session, public, store, common, .. } = engine;
         let (Some(unit), Some(public)) = (units.get_mut(&id), public) else { return Ok(effects) };
-        for (step, item, operator, from) in products_of(session) {
+        for product in products_of(session) {
+            let Product { step, item, operator, from } = product;
             let Some(input) = unit.inputs.get(&from).cloned() else { continue };
             if unit.begun.contains(&(step, item)) {
                 continue;
@@ -171,7 +172,7 @@ impl AuxiliaryEngine for SecSvAuxiliary {
             let model = coalition_model(store, session, &unit.context, operator, &mut effects);
             let Some(model) = model else { continue };
             unit.begun.insert((step, item));
-            let address = StepAddress { item, ..StepAddress::new(id, step) };
+            let address = product.address(id);
             let covered = [unit.context.digest, store.models.digest(unit.context.round), input.digest];
             let seed = address.seed(seed, "half").covering(covered.as_flattened());
             let (session, public) = (session.clone(), public.clone());

@@ -125,14 +125,15 @@ fn chunk_columns(
     let columns = layer_batch.length(chunk);
     let places: Vec<usize> = layer_batch.places(chunk).collect();
     let mut elements = vec![0; rows * columns];
-    for &(owner, first, count) in &group.parts {
+    for part in &group.parts {
         // Places ascend, and so do the parts of owners.
+        let first = part.places.start;
         let from = places.partition_point(|&place| place < first);
-        let to = places.partition_point(|&place| place < first + count);
+        let to = places.partition_point(|&place| place < part.places.end);
         if from == to {
             continue;
         }
-        let Some(share) = data.get(&owner).map(|share| share.expose()) else { continue };
+        let Some(share) = data.get(&part.owner).map(|share| share.expose()) else { continue };
         for row in 0..rows {
             let (source, target) = (share.row(row), &mut elements[row * columns..][from..to]);
             target.iter_mut().zip(&places[from..to]).for_each(|(to, place)| *to = source[place - first]);

@@ -247,8 +247,8 @@ impl ServerReading<'_> {
         let mut entry = Entry::new(message.kind, "count", Some(message.from), vec![number]);
         entry.disclosure = Some(Disclosure::Counts);
         let mut entry = entry.of_model(context, 0, context.round);
-        if let Some((owner, first, places)) = context.segments(self.session, 0).next() {
-            entry = entry.of_owner(owner, places.iter().map(|place| place - first).collect());
+        if let Some(segment) = context.segments(self.session, 0).next() {
+            entry = entry.of_owner(segment.owner, segment.samples().collect());
         }
         Ok(vec![entry.filled((1, 1), Numbers::Signed(vec![right as i64]))])
     }

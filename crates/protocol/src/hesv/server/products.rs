@@ -13,10 +13,10 @@ use crate::{
     Error, PartyId,
     encrypted::{Replies, RoundModels, member_terms},
     hesv::{KEPT, slot_replies},
-    message::{OutputReply, Parts, StepAddress},
+    message::{OutputReply, Parts},
     role::{Effects, Meter, Outgoing, Phase},
     scheduler::Scheduler,
-    unit::{UnitContext, products_of, updates_of},
+    unit::{Product, UnitContext, products_of, updates_of},
 };
 
 impl Scheduler<HesvPrincipal> {
@@ -29,7 +29,8 @@ impl Scheduler<HesvPrincipal> {
     ) -> Result<Effects<Self>, Error> {
         let (mut effects, id) = (Effects::default(), context.id);
         let session = self.engine.session.clone();
-        for (step, item, operator, from) in products_of(&session) {
+        for product in products_of(&session) {
+            let Product { step, item, operator, from } = product;
             let Some(unit) = self.units.get(&id) else { break };
             let has_come = unit.steps.get(&from).is_some_and(Option::is_some);
             if unit.begun.contains(&(step, item, 0)) || !has_come {
@@ -47,7 +48,7 @@ impl Scheduler<HesvPrincipal> {
             let uploaded = unit.uploaded(from);
             let batches = uploaded.and_then(|uploaded| Some((uploaded.batches.take()?, uploaded.digest)));
             let Some((batches, input)) = batches else { continue };
-            let address = StepAddress { item, ..StepAddress::new(id, step) };
+            let address = product.address(id);
             let to = PartyId::Client(context.decryptor(step));
             let seed = self.engine.replies(context, keys, &self.seed).seed(address, "full reply", &[input]);
             let (session, context, keys, models) =
@@ -115,14 +116,14 @@ impl Scheduler<HesvPrincipal> {
         let mut effects = Effects::default();
         let session = self.engine.session.clone();
         let Some(unit) = self.units.get_mut(&context.id) else { return effects };
-        for (step, item, gates, state) in updates_of(&session) {
-            let (gates, state) = (unit.slots(gates), unit.slots(state));
+        for update in updates_of(&session) {
+            let (gates, state) = (unit.slots(update.gates), unit.slots(update.state));
             let (Some((gates, of_gates)), Some((state, of_state))) = (gates, state) else { continue };
-            if !unit.begun.insert((step, item, 0)) {
+            if !unit.begun.insert((update.step, update.item, 0)) {
                 continue;
             }
-            let address = StepAddress { item, ..StepAddress::new(context.id, step) };
-            let to = PartyId::Client(context.decryptor(step));
+            let address = update.address(context.id);
+            let to = PartyId::Client(context.decryptor(update.step));
             let seed = address.seed(&self.seed, "gated sum");
             let seed = seed.covering([context.digest, of_gates, of_state].as_flattened());
             let (session, keys, samples) = (session.clone(), keys.clone(), context.places().len());

@@ -10,11 +10,11 @@ use crate::{
     check::{self, wanted_of},
     encrypted::{Replies, ciphertexts, member_terms},
     error::CodecError,
-    message::{LayerHalf, StepAddress},
+    message::LayerHalf,
     role::{Effects, Incoming},
     scheduler::{Engine as _, Scheduler},
     secsv::server::{coalition_model, products},
-    unit::{UnitContext, products_of},
+    unit::{Product, UnitContext, products_of},
 };
 
 impl Scheduler<SecSvPrincipal> {
@@ -23,7 +23,7 @@ impl Scheduler<SecSvPrincipal> {
         let mut effects = Effects::default();
         let session = self.engine.session.clone();
         let Some(unit) = self.units.get_mut(&context.id) else { return Ok(effects) };
-        for (step, item, operator, from) in products_of(&session) {
+        for Product { step, item, operator, from } in products_of(&session) {
             let Some(input) = unit.inputs.get(&from).cloned() else { continue };
             if unit.begun.contains(&(step, item, 0)) {
                 continue;
@@ -56,8 +56,8 @@ impl Scheduler<SecSvPrincipal> {
         let unit = self.unit(address.unit, &message)?;
         let context = unit.context.clone();
         let mut products = products_of(&session);
-        let found = products.find(|(step, item, ..)| (*step, *item) == (address.step, address.item));
-        let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "step" }))?;
+        let found = products.find(|product| (product.step, product.item) == (address.step, address.item));
+        let Product { operator, .. } = found.ok_or(malformed(CodecError::Value { what: "step" }))?;
         let columns = session.program().operators[operator].positions * context.places().len();
         let layout = session.layout(operator);
         check::ciphertexts(&session, layout.batches(columns) * layout.rows(), &ciphertexts)
@@ -79,16 +79,16 @@ impl Scheduler<SecSvPrincipal> {
         let mut effects = Effects::default();
         let engine = &self.engine;
         let session = engine.session.clone();
-        let product = products_of(&session).find(|(s, i, ..)| (*s, *i) == (step, item));
+        let product = products_of(&session).find(|product| (product.step, product.item) == (step, item));
         let unit = self.units.get(&context.id);
-        let input = product.and_then(|(.., from)| unit.and_then(|unit| unit.inputs.get(&from)));
+        let input = product.and_then(|product| unit.and_then(|unit| unit.inputs.get(&product.from)));
         let models = engine.store.models.all(&session, context.round);
-        let (Some((own, other)), Some((.., operator, _)), Some(input), Some(models), Some(replies)) =
+        let (Some((own, other)), Some(product), Some(input), Some(models), Some(replies)) =
             (both, product, input, models, engine.replies(context, &self.seed))
         else {
             return effects;
         };
-        let address = StepAddress { item, ..StepAddress::new(context.id, step) };
+        let (address, operator) = (product.address(context.id), product.operator);
         let seed = replies.seed(address, "later reply", &[input.digest, other.digest]);
         let (to, public) = (PartyId::Client(context.decryptor(step)), replies.public.clone());
         let context = context.clone();
