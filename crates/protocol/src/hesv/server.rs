@@ -25,7 +25,7 @@ use crate::{
     error::CodecError,
     message::{
         EncryptedActivations, EncryptedData, EncryptedLabels, EncryptedPredictions, EvaluationKeys,
-        FirstLayerBatchId, Head, Kind, ServerPublicKey, UnitId,
+        FirstLayerBatchId, Head, Kind, ServerPublicKey, StepAddress, UnitId,
     },
     role::{Digest, Effects, Incoming, Phase},
     scheduler::{Engine, MAX_ACTIVE, PrincipalUnit, Scheduler, TestResult},
@@ -67,8 +67,8 @@ pub(crate) struct HesvRound {
 /// A unit at the server.
 pub(crate) struct HesvUnit {
     context: Arc<UnitContext>,
-    /// Steps, items and chunks of replies that are on their way.
-    begun: BTreeSet<(usize, usize, usize)>,
+    /// Replies that are on their way.
+    begun: BTreeSet<StepAddress>,
     /// What clients made of each step; none while it is decoded.
     steps: BTreeMap<usize, Option<UploadedStep>>,
     labels: EncryptedComparison,

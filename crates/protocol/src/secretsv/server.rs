@@ -17,7 +17,7 @@ use crate::{
     Error, PartyId,
     codec::unpack_matrix,
     gated_sums::GatedSums,
-    message::{Kind, Server, UnitId},
+    message::{Kind, Server, StepAddress, UnitId},
     role::Effects,
     session::Session,
     unit::UnitContext,
@@ -163,8 +163,8 @@ pub(super) struct SecretUnit {
     inputs: BTreeMap<usize, Arc<Shared>>,
     /// Later operators' maskings.
     maskings: BTreeMap<usize, Masking>,
-    /// Steps and items whose outputs are computed.
-    begun: BTreeSet<(usize, usize)>,
+    /// Outputs that are computed.
+    begun: BTreeSet<StepAddress>,
     sums: GatedSums<Ring64>,
 }
 

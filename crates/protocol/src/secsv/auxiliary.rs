@@ -23,7 +23,7 @@ use crate::{
     gated_sums::GatedSums,
     message::{
         ActivationShare, DataShare, FirstLayerBatchId, FirstLayerHalf, Kind, LayerHalf, MaskedFactors, Parts,
-        PublicKeyDigest, Server, ServerKeys, ShareBody, UnitId,
+        PublicKeyDigest, Server, ServerKeys, ShareBody, StepAddress, UnitId,
     },
     role::{Effects, Incoming, Meter, Outgoing, Phase},
     session::{EncryptedSession, Session},
@@ -48,8 +48,8 @@ pub(crate) struct SecSvAuxiliary {
 pub(crate) struct AuxiliaryHalf {
     context: Arc<UnitContext>,
     inputs: SharedInputs,
-    /// Steps and items of halves that are computed.
-    begun: BTreeSet<(usize, usize)>,
+    /// Halves that are computed.
+    begun: BTreeSet<StepAddress>,
     sums: GatedSums<Field>,
     labels: AuxiliaryLabels,
 }
@@ -164,15 +164,14 @@ impl AuxiliaryEngine for SecSvAuxiliary {
         let SecSvAuxiliary { session, public, store, common, .. } = engine;
         let (Some(unit), Some(public)) = (units.get_mut(&id), public) else { return Ok(effects) };
         for product in products_of(session) {
-            let Product { step, item, operator, from } = product;
+            let (address, Product { operator, from, .. }) = (product.address(id), product);
             let Some(input) = unit.inputs.get(&from).cloned() else { continue };
-            if unit.begun.contains(&(step, item)) {
+            if unit.begun.contains(&address) {
                 continue;
             }
             let model = coalition_model(store, session, &unit.context, operator, &mut effects);
             let Some(model) = model else { continue };
-            unit.begun.insert((step, item));
-            let address = product.address(id);
+            unit.begun.insert(address);
             let covered = [unit.context.digest, store.models.digest(unit.context.round), input.digest];
             let seed = address.seed(seed, "half").covering(covered.as_flattened());
             let (session, public) = (session.clone(), public.clone());

@@ -22,7 +22,7 @@ use crate::{
     gated_sums::GatedSums,
     message::{
         ActivationShare, CommonSeed, DataShare, Head, Kind, Server, ServerKeys, ServerPublicKey, ShareBody,
-        UnitId,
+        StepAddress, UnitId,
     },
     program::DecryptorSlot,
     role::{Digest, Effects, Incoming},
@@ -46,10 +46,10 @@ pub(crate) struct SecSvPrincipal {
 pub(crate) struct PrincipalHalf {
     context: Arc<UnitContext>,
     inputs: SharedInputs,
-    /// Steps, items and chunks of replies that are on their way.
-    begun: BTreeSet<(usize, usize, usize)>,
-    /// Halves of later layers, by step and item.
-    halves: PendingHalves<(usize, usize), Vec<Ciphertext>>,
+    /// Replies that are on their way.
+    begun: BTreeSet<StepAddress>,
+    /// Halves of later layers.
+    halves: PendingHalves<StepAddress, Vec<Ciphertext>>,
     sums: GatedSums<Field>,
     labels: PrincipalLabels,
 }
@@ -161,7 +161,7 @@ impl Engine for SecSvPrincipal {
             Some(DecryptorSlot::Layer(place)) => place + before + 1,
             _ => 1,
         };
-        unit.begun.iter().map(|(step, ..)| stage(*step)).max().unwrap_or(0)
+        unit.begun.iter().map(|address| stage(address.step)).max().unwrap_or(0)
     }
 
     fn on_message(
@@ -270,7 +270,7 @@ impl PrincipalHalf {
     /// What has not come, and from whom, in words.
     fn missing(&self, session: &Session) -> Vec<String> {
         let (test, group) = (self.context.id.test, self.context.id.group);
-        let halves = self.halves.own.keys().map(|(step, _)| {
+        let halves = self.halves.own.keys().map(|StepAddress { step, .. }| {
             format!("{} of test {test} group {group} step {step} from auxiliary", Kind::LayerHalf)
         });
         let mut missing: Vec<String> = halves.collect();

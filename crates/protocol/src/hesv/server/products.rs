@@ -30,10 +30,10 @@ impl Scheduler<HesvPrincipal> {
         let (mut effects, id) = (Effects::default(), context.id);
         let session = self.engine.session.clone();
         for product in products_of(&session) {
-            let Product { step, item, operator, from } = product;
+            let (address, Product { step, operator, from, .. }) = (product.address(id), product);
             let Some(unit) = self.units.get(&id) else { break };
             let has_come = unit.steps.get(&from).is_some_and(Option::is_some);
-            if unit.begun.contains(&(step, item, 0)) || !has_come {
+            if unit.begun.contains(&address) || !has_come {
                 continue;
             }
             let mut kept = None;
@@ -44,11 +44,10 @@ impl Scheduler<HesvPrincipal> {
                 }
             }
             let Some(unit) = self.units.get_mut(&id) else { break };
-            unit.begun.insert((step, item, 0));
+            unit.begun.insert(address);
             let uploaded = unit.uploaded(from);
             let batches = uploaded.and_then(|uploaded| Some((uploaded.batches.take()?, uploaded.digest)));
             let Some((batches, input)) = batches else { continue };
-            let address = product.address(id);
             let to = PartyId::Client(context.decryptor(step));
             let seed = self.engine.replies(context, keys, &self.seed).seed(address, "full reply", &[input]);
             let (session, context, keys, models) =
@@ -119,10 +118,10 @@ impl Scheduler<HesvPrincipal> {
         for update in updates_of(&session) {
             let (gates, state) = (unit.slots(update.gates), unit.slots(update.state));
             let (Some((gates, of_gates)), Some((state, of_state))) = (gates, state) else { continue };
-            if !unit.begun.insert((update.step, update.item, 0)) {
+            let address = update.address(context.id);
+            if !unit.begun.insert(address) {
                 continue;
             }
-            let address = update.address(context.id);
             let to = PartyId::Client(context.decryptor(update.step));
             let seed = address.seed(&self.seed, "gated sum");
             let seed = seed.covering([context.digest, of_gates, of_state].as_flattened());

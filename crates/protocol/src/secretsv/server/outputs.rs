@@ -59,7 +59,7 @@ fn send_outputs<H: ShareHost>(
     let mut effects = Effects::default();
     let Some(common) = host.common() else { return effects };
     let unit = host.secret_unit(context.id);
-    if !unit.is_some_and(|unit| unit.begun.insert((address.step, address.item))) {
+    if !unit.is_some_and(|unit| unit.begun.insert(address)) {
         return effects;
     }
     let zero = address.seed(&common, "outputs of a test").covering(&context.digest);
