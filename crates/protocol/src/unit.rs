@@ -202,8 +202,7 @@ impl UnitContext {
 
     /// Everybody with a part in it beside owners.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = usize> + '_ {
-        let gru = self.plan.gru.into_iter().flat_map(|(a, b)| [a, b]);
-        self.plan.chain.iter().copied().chain(gru).chain(self.plan.dealer).chain(self.plan.counter)
+        self.plan.assigned()
     }
 }
 
@@ -245,8 +244,8 @@ fn selections(session: &Session, round: RoundId, unit: &UnitPlan) -> Vec<Arc<Sel
 fn decryptor(unit: &UnitPlan, slot: DecryptorSlot) -> Option<usize> {
     match slot {
         DecryptorSlot::Layer(place) => unit.chain.get(place).copied(),
-        DecryptorSlot::Resharer => unit.gru.map(|gru| gru.0),
-        DecryptorSlot::Gates => unit.gru.map(|gru| gru.1),
+        DecryptorSlot::Resharer => unit.gru.map(|gru| gru.resharer),
+        DecryptorSlot::Gates => unit.gru.map(|gru| gru.gates),
     }
 }
 
@@ -277,12 +276,10 @@ pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), Codec
         if gathered.is_some_and(|g| g.total() != group.size || !unit.samples.difference(g).is_empty()) {
             return bad("gathered samples");
         }
-        let decryptors = unit.chain.iter().copied().chain(unit.gru.into_iter().flat_map(|(a, b)| [a, b]));
-        let decryptors = decryptors.chain(unit.dealer).chain(unit.counter);
         if unit.chain.len() != program.chain() || unit.gru.is_some() != program.gru.is_some() {
             return bad("decryptors");
         }
-        if decryptors.into_iter().any(|client| client >= session.federation.clients) {
+        if unit.assigned().any(|client| client >= session.federation.clients) {
             return bad("decryptors");
         }
     }

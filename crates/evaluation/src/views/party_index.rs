@@ -179,7 +179,7 @@ fn plan(plan: &SeenPlan, names: &PartyNames) -> PlanEntry {
         coalitions: unit.coalitions.iter().map(|c| c.members().map(name).collect()).collect(),
         samples: plan.samples.iter().map(|(owner, samples)| (name(*owner), ranges(samples))).collect(),
         chain: unit.chain.iter().map(|&client| name(client)).collect(),
-        gru: unit.gru.map(|(resharer, gates)| [name(resharer), name(gates)]),
+        gru: unit.gru.map(|gru| [name(gru.resharer), name(gru.gates)]),
         dealer: unit.dealer.map(name),
         counter: unit.counter.map(name),
     }

@@ -121,7 +121,7 @@ fn plan() -> TestPlan {
         dealer,
         counter: None,
     };
-    let units = vec![unit(0, None, None), unit(1, Some((2, 3)), Some(1))];
+    let units = vec![unit(0, None, None), unit(1, Some(GruDecryptors { resharer: 2, gates: 3 }), Some(1))];
     TestPlan { test: TestId::first(5u32), round: RoundId(2), units }
 }
 

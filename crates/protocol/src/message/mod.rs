@@ -31,8 +31,8 @@ pub(crate) use layer::{
 };
 pub(crate) use result::{Count, OwnCount, OwnResult, OwnResultCounts, PublishedResult};
 pub use result::{Counted, Recount};
+pub use test::{GruDecryptors, TestPlan, UnitPlan};
 pub(crate) use test::{OwnTest, RoundFinished, TestFinished};
-pub use test::{TestPlan, UnitPlan};
 pub(crate) use upload::{DataShare, DealtProduct, EncryptedData, Model, ModelBuilder, ModelShare};
 
 pub use crate::kind::Kind;

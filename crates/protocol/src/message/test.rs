@@ -24,15 +24,30 @@ pub struct UnitPlan {
     pub gathered: Option<SampleSet>,
     /// Decryptors of the layers outside a recurrent unit.
     pub chain: Vec<usize>,
-    /// Who evaluates the recurrent unit: re-sharer and gates.
-    pub gru: Option<(usize, usize)>,
+    /// Decryptors of the recurrent unit.
+    pub gru: Option<GruDecryptors>,
     /// Who deals triples.
     pub dealer: Option<usize>,
     /// Who counts (HESV).
     pub counter: Option<usize>,
 }
 
+/// The decryptors of a recurrent unit, who may be the same client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GruDecryptors {
+    /// Who sees the first gates and every state.
+    pub resharer: usize,
+    /// Who sees the gates of all later steps.
+    pub gates: usize,
+}
+
 impl UnitPlan {
+    /// Everybody with a part in it beside owners.
+    pub(crate) fn assigned(&self) -> impl Iterator<Item = usize> + '_ {
+        let gru = self.gru.into_iter().flat_map(|gru| [gru.resharer, gru.gates]);
+        self.chain.iter().copied().chain(gru).chain(self.dealer).chain(self.counter)
+    }
+
     /// Bytes it takes at least.
     const LEAST: usize = 2 + 2 + 8 + 8 + 1 + 8 + 1 + 1 + 1;
 
@@ -47,7 +62,7 @@ impl UnitPlan {
             w.u16(client);
         });
         w.u8(self.gru.is_some().into());
-        if let Some((resharer, gates)) = self.gru {
+        if let Some(GruDecryptors { resharer, gates }) = self.gru {
             w.u16(resharer).u16(gates);
         }
         w.optional(self.dealer).optional(self.counter);
@@ -60,7 +75,7 @@ impl UnitPlan {
         let chain = (0..r.count("decryptors", 2)?).map(|_| r.u16()).collect::<Result<_, _>>()?;
         let gru = r
             .flag("recurrent unit")?
-            .then(|| r.u16().and_then(|resharer| Ok((resharer, r.u16()?))))
+            .then(|| r.u16().and_then(|resharer| Ok(GruDecryptors { resharer, gates: r.u16()? })))
             .transpose()?;
         let (dealer, counter) = (r.optional("dealer")?, r.optional("counting client")?);
         Ok(Self { group, part, coalitions, samples, gathered, chain, gru, dealer, counter })

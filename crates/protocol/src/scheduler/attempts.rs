@@ -9,7 +9,7 @@ use super::{Assignment, Engine, PrincipalUnit as _, Scheduler, TestRequest, Test
 use crate::{
     Error,
     decryptors::{PlanError, Planner, Unit, UnitRoles, knowing},
-    message::{Head, Kind, TestPlan, UnitId, UnitPart, UnitPlan},
+    message::{GruDecryptors, Head, Kind, TestPlan, UnitId, UnitPart, UnitPlan},
     role::Effects,
     test_id::{RequestId, TestId},
     unit::UnitContext,
@@ -55,7 +55,9 @@ pub(crate) fn plan_of(roles: &UnitRoles) -> UnitPlan {
         samples: SampleSet::none(0),
         gathered: None,
         chain: roles.decryptors().to_vec(),
-        gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
+        gru: roles
+            .gru()
+            .map(|gru| GruDecryptors { resharer: gru.resharer, gates: gru.gates.unwrap_or(gru.resharer) }),
         dealer: roles.dealer(),
         counter: roles.counter(),
     }
