@@ -11,7 +11,8 @@ use std::{
 };
 
 use secsv_protocol::{
-    Assignment, Auxiliary, Client, Error as RoleError, Operations, PartyId, Principal, Scope, TestResult,
+    Assignment, Auxiliary, Client, Error as RoleError, Operations, PartyId, Principal, RequestId, Scope,
+    TestId, TestResult,
     message::Kind,
     role::{Continuation, Effects, Job, Meter, Outgoing, Phase, Probe, Role},
 };
@@ -54,9 +55,9 @@ pub struct Harvest {
     /// Who decrypts what.
     pub assigned: Vec<Assignment>,
     /// Results of tests.
-    pub results: Vec<(u64, Vec<TestResult>)>,
+    pub results: Vec<(RequestId, Vec<TestResult>)>,
     /// Counts of an auxiliary, by test.
-    pub counted: Vec<(u64, Vec<u8>)>,
+    pub counted: Vec<(TestId, Vec<u8>)>,
 }
 
 /// A role that an executor may run.

@@ -11,7 +11,7 @@ use std::{
 
 use secsv_federation::RoundId;
 use secsv_protocol::{
-    Auxiliary, Client, ClientInput, PartyId, Principal, Seed, TestRequest, TestResult, UnitCosts,
+    Auxiliary, Client, ClientInput, PartyId, Principal, RequestId, Seed, TestRequest, TestResult, UnitCosts,
     role::{Continuation, Effects, Job},
     session::{Federation, Session},
 };
@@ -43,7 +43,7 @@ impl Interceptor for Honest {
 }
 
 /// Results of tests, by test.
-type Results = Vec<(u64, Vec<TestResult>)>;
+type Results = Vec<(RequestId, Vec<TestResult>)>;
 /// Jobs, and messages to be delivered.
 type HostedStep<R> = (Vec<Job<R>>, Vec<Envelope>);
 type MemoryRole<R> = RunningRole<R, MemoryLinks>;
@@ -245,7 +245,7 @@ impl InProcess {
         requests: Vec<TestRequest>,
         mut next: impl FnMut(&TestRequest, Vec<TestResult>) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
-        let mut open: BTreeMap<u64, TestRequest> = BTreeMap::new();
+        let mut open: BTreeMap<RequestId, TestRequest> = BTreeMap::new();
         self.ask(requests, &mut open)?;
         self.with_threads(|all| {
             all.serve(&mut open, &mut next)?;
@@ -274,7 +274,7 @@ impl InProcess {
 
     fn serve(
         &self,
-        open: &mut BTreeMap<u64, TestRequest>,
+        open: &mut BTreeMap<RequestId, TestRequest>,
         next: &mut impl FnMut(&TestRequest, Vec<TestResult>) -> Result<Vec<TestRequest>, Error>,
     ) -> Result<(), Error> {
         while !open.is_empty() {
@@ -290,7 +290,11 @@ impl InProcess {
     }
 
     /// Hands requests to the principal.
-    fn ask(&self, requests: Vec<TestRequest>, open: &mut BTreeMap<u64, TestRequest>) -> Result<(), Error> {
+    fn ask(
+        &self,
+        requests: Vec<TestRequest>,
+        open: &mut BTreeMap<RequestId, TestRequest>,
+    ) -> Result<(), Error> {
         for request in requests {
             let test = self.act(|principal| Ok(principal.request(request.clone())?))?;
             open.insert(test, request);

@@ -5,7 +5,7 @@
 //! a message that is missing, doubled or damaged is noticed. docs/PROTOCOL.md has the table of the fields.
 
 use secsv_federation::RoundId;
-use secsv_protocol::{Scope, role::Digest};
+use secsv_protocol::{Scope, TestId, role::Digest};
 
 /// The version that this build speaks.
 pub const VERSION: u32 = 4;
@@ -91,6 +91,9 @@ pub enum PacketError {
     /// The length is too large.
     #[error("length of a packet: expected at most {MAX_PACKET}, found {0}")]
     Length(usize),
+    /// A test's number is too large.
+    #[error("number of a test: found {0}, which none has")]
+    Test(u64),
     /// The length is not that of the bytes behind it.
     #[error("a packet of another length than it says")]
     OtherLength,
@@ -201,7 +204,7 @@ fn encode_scope(scope: Scope, out: &mut Vec<u8>) {
     match scope {
         Scope::Test(test) => {
             out.push(0);
-            out.extend(test.to_le_bytes());
+            out.extend(test.to_wire().to_le_bytes());
         }
         Scope::Round(round) => {
             out.push(1);
@@ -227,7 +230,10 @@ impl Fields<'_> {
 
     fn scope(&mut self) -> Result<Scope, PacketError> {
         match self.take()? {
-            [0] => self.number().map(Scope::Test),
+            [0] => {
+                let number = self.number()?;
+                TestId::from_wire(number).map(Scope::Test).map_err(|_| PacketError::Test(number))
+            }
             [1] => self.take().map(|round| Scope::Round(RoundId(u32::from_le_bytes(round)))),
             [other] => Err(PacketError::Type(other)),
         }
@@ -258,7 +264,7 @@ mod tests {
             Packet::Head(MessageHead { number, kind, length, digest, offset })
         });
         let scope = prop_oneof![
-            any::<u64>().prop_map(Scope::Test),
+            (0u64..1 << 56).prop_map(|number| Scope::Test(TestId::from_wire(number).unwrap())),
             any::<u32>().prop_map(|round| Scope::Round(RoundId(round))),
         ];
         let without_data = prop_oneof![

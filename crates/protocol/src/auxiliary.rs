@@ -16,6 +16,7 @@ use crate::{
     secretsv::SecretSvAuxiliary,
     secsv::SecSvAuxiliary,
     session::{Agreed, Federation, Session},
+    test_id::TestId,
     views::{SeenMessage, View, server_view},
 };
 
@@ -42,7 +43,7 @@ trait AnyFollower: Any + Send {
     fn session(&self) -> &Arc<Session>;
     fn handle(&mut self, message: Incoming) -> Result<Effects<Auxiliary>, Error>;
     fn recount(&self) -> Recount;
-    fn take_counted(&mut self) -> Vec<(u64, Vec<u8>)>;
+    fn take_counted(&mut self) -> Vec<(TestId, Vec<u8>)>;
     fn drain_finished(&mut self) -> Vec<Scope>;
     fn awaiting(&self) -> String;
 }
@@ -63,7 +64,7 @@ impl<E: AuxiliaryEngine> AnyFollower for Follower<E> {
         self.counts.all()
     }
 
-    fn take_counted(&mut self) -> Vec<(u64, Vec<u8>)> {
+    fn take_counted(&mut self) -> Vec<(TestId, Vec<u8>)> {
         std::mem::take(&mut self.counts.new)
     }
 
@@ -93,7 +94,7 @@ impl Auxiliary {
     }
 
     /// What it counted in tests that have ended since this was last called, by test, to be stored.
-    pub fn take_counted(&mut self) -> Vec<(u64, Vec<u8>)> {
+    pub fn take_counted(&mut self) -> Vec<(TestId, Vec<u8>)> {
         match &mut self.stage {
             AuxiliaryStage::Proposal(_) => Vec::new(),
             AuxiliaryStage::Session(running) => running.take_counted(),

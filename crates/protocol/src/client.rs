@@ -18,6 +18,7 @@ use crate::{
     secretsv::client::SecretSvClient,
     secsv::client::SecSvClient,
     session::{Agreed, Federation, Session},
+    test_id::TestId,
     views::{SeenMessage, View},
 };
 
@@ -42,7 +43,7 @@ trait AnyParticipant: Any + Send {
     fn session(&self) -> &Session;
     fn shared(&self) -> &Arc<Session>;
     fn handle(&mut self, message: Incoming) -> Result<Effects<Client>, Error>;
-    fn end_test(&mut self, test: u64);
+    fn end_test(&mut self, test: TestId);
     fn awaiting(&self) -> String;
     fn view(&self, received: &[SeenMessage]) -> Result<View, Error>;
 }
@@ -124,7 +125,7 @@ impl<E: ClientEngine> AnyParticipant for Participant<E> {
         self.on_message(message)
     }
 
-    fn end_test(&mut self, test: u64) {
+    fn end_test(&mut self, test: TestId) {
         if let Self::Tests(testing) = self {
             testing.forget_test(test);
         }

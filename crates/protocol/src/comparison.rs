@@ -17,7 +17,7 @@ use crate::{
     },
     role::{Incoming, Meter, Outgoing, Phase},
     session::Session,
-    unit::UnitContext,
+    unit::{Segment, UnitContext},
 };
 
 /// A client's commitment, for the auxiliary, to the seed that it gives to the principal. A seed is uniform, so its digest says
@@ -188,7 +188,7 @@ fn right(session: &Session, context: &UnitContext, differences: &[u8]) -> Vec<Sa
     let mut rest = differences;
     let of_coalition = |number: usize| {
         let mut right = SampleSet::none(session.samples());
-        for (owner, first, places) in context.segments(session, number) {
+        for Segment { owner, first, places } in context.segments(session, number) {
             let (segment, later) = rest.split_at(field.packed_len(places.len()));
             rest = later;
             let (offset, is_right) = (session.offset(owner), field.zeros(segment, places.len()));
@@ -350,7 +350,7 @@ fn count_zeros(session: &Session, context: &UnitContext, differences: &[u8]) -> 
     for &round in &context.rounds {
         for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
             let mut found = Counted::default();
-            for (.., places) in context.segments(session, number) {
+            for Segment { places, .. } in context.segments(session, number) {
                 let (segment, later) = rest.split_at(field.packed_len(places.len()));
                 rest = later;
                 found.tested += places.len();

@@ -35,6 +35,7 @@ use crate::{
     },
     sealed::EnvelopeKeys,
     session::{Agreed, Federation, Session},
+    test_id::{RequestId, TestId},
     unit::UnitContext,
 };
 pub use rehearsal::{rehearse_activation, rehearse_labels, rehearse_sharing, rehearse_sum};
@@ -82,11 +83,12 @@ pub fn predict(session: &Arc<Session>, tests: &[TestRequest], gathered: usize) -
     agreement(&mut tally);
     engine.prepare(&mut tally)?;
     // The principal starts the earliest round's tests first, in the order they were asked for.
-    let mut queue: Vec<(u64, &TestRequest)> = (0..).zip(tests).collect();
+    let mut queue: Vec<(u32, &TestRequest)> = (0..).zip(tests).collect();
     queue.sort_by_key(|(number, request)| (request.round, *number));
     let mut planned = BTreeMap::new();
     let mut round_batches = BTreeSet::new();
-    for (test, request) in queue {
+    for (number, request) in queue {
+        let test = TestId::first(number);
         let mut plan = plan(&mut tally, &mut planner, &mut planned, test, request)?;
         if gathered > 0 {
             engine.gather(&mut plan);
@@ -180,7 +182,7 @@ fn plan(
     tally: &mut Tally<'_>,
     planner: &mut Planner,
     planned: &mut BTreeMap<(RoundId, u128, usize), UnitPlan>,
-    test: u64,
+    test: TestId,
     request: &TestRequest,
 ) -> Result<TestPlan, Error> {
     let (session, round) = (tally.session, request.round);
@@ -205,21 +207,22 @@ fn own_test(tally: &mut Tally<'_>, owner: usize, rounds: &[RoundId], tests: &[(u
     let owner = PartyId::Client(owner);
     let coalition = |number: usize| Coalition::from_bits(number as u128);
     let models = tests.iter().map(|(number, samples)| (coalition(*number), samples.clone())).collect();
-    let own_test = OwnTest { test: 0, rounds: rounds.to_vec(), models };
+    let request = RequestId::FIRST;
+    let own_test = OwnTest { request, rounds: rounds.to_vec(), models };
     tally.message(PartyId::Principal, owner, &own_test);
     let of_all = |samples: &SampleSet| (rounds.len() * samples.len()) as u64;
     tally.work.clear_samples += tests.iter().map(|(_, samples)| of_all(samples)).sum::<u64>();
     let Some(auxiliary) = tally.auxiliary() else {
         let right = vec![0; rounds.len() * tests.len()];
-        return tally.message(owner, PartyId::Principal, &OwnResultCounts { test: 0, right });
+        return tally.message(owner, PartyId::Principal, &OwnResultCounts { request, right });
     };
     let right = rounds.iter().flat_map(|_| tests.iter().map(|(_, samples)| samples.clone())).collect();
-    tally.message(owner, PartyId::Principal, &OwnResult { test: 0, right });
+    tally.message(owner, PartyId::Principal, &OwnResult { request, right });
     let mut counted = Recount::default();
     for &round in rounds {
         tests.iter().for_each(|(number, _)| counted.add((round, coalition(*number)), Counted::default()));
     }
-    tally.message(owner, auxiliary, &OwnCount { test: 0, counted });
+    tally.message(owner, auxiliary, &OwnCount { request, counted });
 }
 
 fn announce(tally: &mut Tally<'_>, plan: &TestPlan) -> Result<(), Error> {

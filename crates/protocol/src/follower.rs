@@ -20,6 +20,7 @@ use crate::{
     role::{Effects, Incoming, Phase, waits_for},
     scope::Scope,
     session::Session,
+    test_id::{RequestId, TestId},
     unit::{UnitContext, check_plan, may_send, server_address},
 };
 
@@ -41,9 +42,9 @@ pub(crate) struct Counts {
     /// In tests that have ended.
     ended: Recount,
     /// The same, by test, as far as it is not stored yet.
-    pub new: Vec<(u64, Vec<u8>)>,
+    pub new: Vec<(TestId, Vec<u8>)>,
     /// What owners counted themselves, by owner and test.
-    own: BTreeMap<(usize, u64), Recount>,
+    own: BTreeMap<(usize, RequestId), Recount>,
 }
 
 impl Counts {
@@ -55,7 +56,7 @@ impl Counts {
 
     /// Takes what an owner says of models that it knows.
     fn take_own(&mut self, session: &Session, owner: usize, message: OwnCount) -> Result<(), CodecError> {
-        let OwnCount { test, counted: found } = message;
+        let OwnCount { request, counted: found } = message;
         let own = Coalition::EMPTY.with(owner);
         let samples = session.hellos.get(owner).map_or(0, |hello| hello.samples as usize);
         let is_its_own = |(&(round, coalition), found): (&(RoundId, Coalition), &Counted)| {
@@ -63,12 +64,13 @@ impl Counts {
             found.tested <= samples && !knowing(own, coalition, participants).is_empty()
         };
         // Of each round it knows four models, and may be asked about each twice: nobody has this party keep more.
-        let known = self.own.range((owner, 0)..=(owner, u64::MAX)).map(|(_, own)| own.counts.len());
+        let all = (owner, RequestId::FIRST)..=(owner, RequestId::LAST);
+        let known = self.own.range(all).map(|(_, own)| own.counts.len());
         let is_too_much = known.sum::<usize>() + found.counts.len() > 8 * session.federation.rounds.len();
         if is_too_much || !found.disputed.is_empty() || !found.counts.iter().all(is_its_own) {
             return Err(CodecError::Value { what: "models" });
         }
-        self.own.entry((owner, test)).or_insert(found);
+        self.own.entry((owner, request)).or_insert(found);
         Ok(())
     }
 }

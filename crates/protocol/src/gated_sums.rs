@@ -10,7 +10,7 @@ use crate::{
     codec::{check_elements, pack, unpack_matrix},
     disclosure::Disclosure,
     error::CodecError,
-    message::{Kind, MaskedFactors, OutputShare, Server, StepAddress, TripleShare},
+    message::{Kind, MaskedFactors, OutputShare, Server, TripleShare},
     role::Outgoing,
     session::Session,
     unit::{UnitContext, updates_of},
@@ -93,9 +93,9 @@ impl<R: Ring> GatedSums<R> {
         inputs: impl Fn(usize) -> Option<&'a Share<R>>,
     ) -> Result<Vec<Outgoing>, Error> {
         let mut outbox = Vec::new();
-        for (step, item, gates, state) in updates_of(session) {
-            let (Some(gates), Some(state)) = (inputs(gates), inputs(state)) else { continue };
-            let address = StepAddress { item, ..StepAddress::new(context.id, step) };
+        for update in updates_of(session) {
+            let (Some(gates), Some(state)) = (inputs(update.gates), inputs(update.state)) else { continue };
+            let (address, step) = (update.address(context.id), update.step);
             let Some(mut sum) = self.sums.remove(&step) else { continue };
             if let GatedSum::Factors(triple) = sum {
                 let masked = triple.masked_factors(gates, state)?;
@@ -122,7 +122,7 @@ impl<R: Ring> GatedSums<R> {
     /// What is missing of the triple that is needed first, and of masked factors, in words.
     pub(crate) fn missing(&self, session: &Session, context: &UnitContext) -> Vec<String> {
         let (test, group) = (context.id.test, context.id.group);
-        let undealt = updates_of(session).map(|(step, ..)| step).find(|step| !self.sums.contains_key(step));
+        let undealt = updates_of(session).map(|sum| sum.step).find(|step| !self.sums.contains_key(step));
         let triple = undealt.zip(context.plan.dealer).map(|(step, dealer)| {
             let dealer = PartyId::Client(dealer);
             format!("{} of test {test} group {group} step {step} from {dealer}", Kind::Triple)
@@ -188,7 +188,7 @@ impl<R: Ring> Triple<R> {
 
 /// The shape of either factor of the gated sum at a step.
 fn factor_shape(session: &Session, context: &UnitContext, step: usize) -> Result<(usize, usize), CodecError> {
-    if !updates_of(session).any(|(of, ..)| of == step) {
+    if !updates_of(session).any(|sum| sum.step == step) {
         return Err(CodecError::Value { what: "step" });
     }
     Ok((session.program().hidden(), context.places().len()))

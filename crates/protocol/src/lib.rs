@@ -63,6 +63,7 @@ mod sealed;
 mod secretsv;
 mod secsv;
 pub mod session;
+mod test_id;
 mod unit;
 pub mod views;
 
@@ -78,6 +79,7 @@ pub use program::Program;
 pub use scheduler::{Assignment, TestRequest, TestResult};
 pub use scope::Scope;
 pub use sealed::EnvelopeKeys;
+pub use test_id::{RequestId, TestId};
 
 pub use secsv_algebra::{Field, Matrix, Ring, Ring64, Secret, Seed};
 pub use secsv_he::{Operations, Preset, UnitCosts};

@@ -34,7 +34,8 @@ use crate::{
     message::{Head, Kind, RoundStart, Server, StepAddress, TestPlan, TripleShare, UnitId},
     role::{Digest, Effects, Incoming, Outgoing, Phase, waits_for},
     session::{Federation, Session},
-    unit::{UnitContext, check_plan, updates_of},
+    test_id::TestId,
+    unit::{UnitContext, Update, check_plan, updates_of},
 };
 
 /// Who a client is, and what it brings.
@@ -174,7 +175,7 @@ impl<E: ClientEngine> Testing<E> {
 
     /// Multiplication triples for the gated sums: the principal's shares from a seed, the auxiliary's factors too.
     fn deal(&self, context: &Arc<UnitContext>, effects: &mut Effects<Self>) {
-        for (step, ..) in updates_of(self.session()) {
+        for Update { step, .. } in updates_of(self.session()) {
             let address = StepAddress::new(context.id, step);
             let seed = address.seed(&self.identity.seed, "triple").covering(&context.digest);
             let shape = (self.session().program().hidden(), context.places().len());
@@ -260,7 +261,7 @@ impl<E: ClientEngine> Testing<E> {
     }
 
     /// Lets the units of a test go.
-    pub(crate) fn forget_test(&mut self, test: u64) {
+    pub(crate) fn forget_test(&mut self, test: TestId) {
         self.units.retain(|id, _| id.test != test);
         self.engine.forget_test(test);
     }

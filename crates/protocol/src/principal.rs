@@ -21,6 +21,7 @@ use crate::{
     secretsv::SecretSvPrincipal,
     secsv::SecSvPrincipal,
     session::{Agreed, Federation, Session},
+    test_id::RequestId,
     views::{SeenMessage, View, server_view},
 };
 
@@ -44,9 +45,9 @@ trait AnyScheduler: Any + Send {
     fn session(&self) -> &Arc<Session>;
     fn planner(&self) -> &Planner;
     fn handle(&mut self, message: Incoming) -> Result<Effects<Principal>, Error>;
-    fn request_as(&mut self, test: u64, request: TestRequest) -> Result<Effects<Principal>, Error>;
-    fn next_test(&self) -> u64;
-    fn take_results(&mut self) -> Vec<(u64, Vec<TestResult>)>;
+    fn request_as(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Principal>, Error>;
+    fn next_request(&self) -> RequestId;
+    fn take_results(&mut self) -> Vec<(RequestId, Vec<TestResult>)>;
     fn end_round(&mut self, round: RoundId) -> Result<Effects<Principal>, Error>;
     fn is_open(&self, scope: Scope) -> bool;
     fn set_away(&mut self, away: Coalition) -> Result<Effects<Principal>, Error>;
@@ -77,15 +78,15 @@ impl<E: Engine> AnyScheduler for Scheduler<E> {
         lift(self.on_message(message))
     }
 
-    fn request_as(&mut self, test: u64, request: TestRequest) -> Result<Effects<Principal>, Error> {
-        lift(self.enqueue(test, request))
+    fn request_as(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Principal>, Error> {
+        lift(self.enqueue(id, request))
     }
 
-    fn next_test(&self) -> u64 {
-        self.next_test
+    fn next_request(&self) -> RequestId {
+        self.next_request
     }
 
-    fn take_results(&mut self) -> Vec<(u64, Vec<TestResult>)> {
+    fn take_results(&mut self) -> Vec<(RequestId, Vec<TestResult>)> {
         std::mem::take(&mut self.results)
     }
 
@@ -151,27 +152,27 @@ impl Principal {
     }
 
     /// Asks for a test; returns its number.
-    pub fn request(&mut self, request: TestRequest) -> Result<(u64, Effects<Self>), Error> {
-        let test = match &self.stage {
-            PrincipalStage::Introductions(introductions) => introductions.next_test(),
-            PrincipalStage::Session(running) => running.next_test(),
+    pub fn request(&mut self, request: TestRequest) -> Result<(RequestId, Effects<Self>), Error> {
+        let id = match &self.stage {
+            PrincipalStage::Introductions(introductions) => introductions.next_request(),
+            PrincipalStage::Session(running) => running.next_request(),
         };
-        Ok((test, self.request_as(test, request)?))
+        Ok((id, self.request_as(id, request)?))
     }
 
     /// Asks for a test under a number that an earlier process gave it, or the next one.
-    pub fn request_as(&mut self, test: u64, request: TestRequest) -> Result<Effects<Self>, Error> {
+    pub fn request_as(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Self>, Error> {
         match &mut self.stage {
             PrincipalStage::Introductions(introductions) => {
-                introductions.enqueue(test, request);
+                introductions.enqueue(id, request)?;
                 Ok(Effects::default())
             }
-            PrincipalStage::Session(running) => running.request_as(test, request),
+            PrincipalStage::Session(running) => running.request_as(id, request),
         }
     }
 
     /// Tests that ended, with what they found for each coalition.
-    pub fn take_results(&mut self) -> Vec<(u64, Vec<TestResult>)> {
+    pub fn take_results(&mut self) -> Vec<(RequestId, Vec<TestResult>)> {
         match &mut self.stage {
             PrincipalStage::Introductions(_) => Vec::new(),
             PrincipalStage::Session(running) => running.take_results(),
@@ -213,9 +214,9 @@ impl Principal {
     }
 
     /// Takes up what an earlier process had assigned, and its count of tests, before anything else happens.
-    pub fn remember(&mut self, assignments: Vec<Assignment>, next_test: u64) {
+    pub fn remember(&mut self, assignments: Vec<Assignment>, next: RequestId) {
         if let PrincipalStage::Introductions(introductions) = &mut self.stage {
-            introductions.remember(assignments, next_test);
+            introductions.remember(assignments, next);
         }
     }
 

@@ -7,7 +7,7 @@ mod persistence;
 mod results;
 pub(crate) mod split;
 
-pub(crate) use attempts::{base_test, plan_of};
+pub(crate) use attempts::plan_of;
 pub(crate) use engine::{Engine, PrincipalUnit};
 pub use persistence::Assignment;
 pub use results::{TestRequest, TestResult};
@@ -34,6 +34,7 @@ use crate::{
     round_memory::open_rounds,
     scope::Scope,
     session::Session,
+    test_id::{RequestId, TestId},
     unit::UnitContext,
 };
 
@@ -65,8 +66,8 @@ pub(crate) struct Scheduler<E: Engine> {
     /// Round batches that are open, by their first rounds, as everything here that is about a round.
     pub rounds: BTreeMap<RoundId, E::Round>,
     /// The earliest round first, so that few rounds are open at a time.
-    pub(crate) queue: BTreeMap<(RoundId, u64), TestRequest>,
-    tests: BTreeMap<u64, TestState>,
+    pub(crate) queue: BTreeMap<(RoundId, RequestId), TestRequest>,
+    tests: BTreeMap<RequestId, TestState>,
     pub units: BTreeMap<UnitId, E::Unit>,
     roles: BTreeMap<(RoundId, Coalition, usize), Roles>,
     /// Rounds and groups in which others have taken somebody's place.
@@ -75,8 +76,8 @@ pub(crate) struct Scheduler<E: Engine> {
     pub(crate) away: Coalition,
     /// Clients without whom something cannot go on.
     pub(crate) awaited: Coalition,
-    pub(crate) next_test: u64,
-    pub(crate) results: Vec<(u64, Vec<TestResult>)>,
+    pub(crate) next_request: RequestId,
+    pub(crate) results: Vec<(RequestId, Vec<TestResult>)>,
     pub(crate) finished: Vec<Scope>,
     /// Assignments that are not stored yet.
     pub(crate) assigned: Vec<Assignment>,
@@ -100,7 +101,7 @@ impl<E: Engine> Scheduler<E> {
             replaced: BTreeSet::new(),
             away: Coalition::EMPTY,
             awaited: Coalition::EMPTY,
-            next_test: 0,
+            next_request: RequestId::FIRST,
             results: Vec::new(),
             finished: Vec::new(),
             assigned: Vec::new(),
@@ -161,9 +162,9 @@ impl<E: Engine> Scheduler<E> {
     /// What has not come, and from whom, in words.
     pub(crate) fn missing(&self) -> String {
         let mut missing = E::missing(self);
-        for (test, state) in &self.tests {
+        for (id, state) in &self.tests {
             let owners = state.owners_left.keys().map(|&owner| PartyId::Client(owner));
-            missing.extend(owners.map(|owner| format!("the result of test {test} from {owner}")));
+            missing.extend(owners.map(|owner| format!("the result of test {id} from {owner}")));
         }
         waits_for(PartyId::Principal, &missing)
     }
@@ -175,12 +176,12 @@ impl<E: Engine> Scheduler<E> {
         }
         let mut effects = Effects::default();
         while self.tests.len() < self.engine.max_active() {
-            let Some((round, test)) = self.next_queued() else { break };
-            let Some(request) = self.queue.remove(&(round, test)) else { break };
-            match self.start(test, request.clone()) {
+            let Some((round, id)) = self.next_queued() else { break };
+            let Some(request) = self.queue.remove(&(round, id)) else { break };
+            match self.start(id, request.clone()) {
                 Err(Error::Plan(PlanError::Awaiting { clients, .. })) => {
                     // It waits until one of them is back.
-                    self.queue.insert((round, test), request);
+                    self.queue.insert((round, id), request);
                     self.awaited = self.awaited.union(clients);
                     break;
                 }
@@ -207,21 +208,23 @@ impl<E: Engine> Scheduler<E> {
 
     /// The earliest test that waits: of any round if there is memory for one more, else of those that are open. Should
     /// none of these be under way, somebody still looks at the last results: more tests follow, or a round is closed.
-    fn next_queued(&self) -> Option<(RoundId, u64)> {
+    fn next_queued(&self) -> Option<(RoundId, RequestId)> {
         if self.rounds.len() < open_rounds(&self.session) {
             return self.queue.first_key_value().map(|(&key, _)| key);
         }
-        let of_round = |&round: &RoundId| self.queue.range((round, 0)..=(round, u64::MAX)).next();
+        let all_of = |round| (round, RequestId::FIRST)..=(round, RequestId::LAST);
+        let of_round = |&round: &RoundId| self.queue.range(all_of(round)).next();
         self.rounds.keys().find_map(of_round).map(|(&key, _)| key)
     }
 
-    fn start(&mut self, test: u64, request: TestRequest) -> Result<Effects<Self>, Error> {
+    fn start(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Self>, Error> {
         let (session, mut effects) = (self.session.clone(), Effects::default());
         let round = request.round;
         let participants = session.federation.participants(round);
         let unit = |coalition, group| Unit { round, participants, group, coalition };
         let roles = |coalition, group| self.first_roles(unit(coalition, group));
-        let SplitTest { own, secure, mut plan } = split_by_known_models(&session, test, &request, roles)?;
+        let SplitTest { own, secure, mut plan } =
+            split_by_known_models(&session, TestId::first(id), &request, roles)?;
         if request.samples.difference(&request.candidate_samples).is_empty() {
             let (candidates, participants) = (&request.candidate_samples, participants.len());
             for unit in &mut plan.units {
@@ -238,20 +241,20 @@ impl<E: Engine> Scheduler<E> {
             state.owners_left.insert(owner, tests.iter().map(|(number, _)| *number).collect());
             let model = |(number, samples): (usize, _)| (state.request.coalitions[number], samples);
             let models = tests.into_iter().map(model).collect();
-            let own_test = OwnTest { test, rounds: state.request.rounds.clone(), models };
+            let own_test = OwnTest { request: id, rounds: state.request.rounds.clone(), models };
             effects.outbox.push(Outgoing::of(PartyId::Client(owner), &own_test));
         }
         let attempts = self.attempts(&state.request, plan);
-        self.tests.insert(test, state);
+        self.tests.insert(id, state);
         if attempts.iter().any(|plan| !plan.units.is_empty()) {
             effects.and(self.open_round(round));
             for plan in attempts {
                 effects.and(self.announce(&plan)?);
             }
             // Its roles may be older than somebody's absence.
-            effects.and(self.replace_absent(|unit| base_test(unit.test) == test)?);
+            effects.and(self.replace_absent(|unit| unit.test.request == id)?);
         }
-        effects.and(self.finish(test)?);
+        effects.and(self.finish(id)?);
         Ok(effects)
     }
 
@@ -312,9 +315,9 @@ impl<E: Engine> Scheduler<E> {
     }
 
     /// Adds a test to the queue.
-    pub(crate) fn enqueue(&mut self, test: u64, request: TestRequest) -> Result<Effects<Self>, Error> {
-        self.next_test = self.next_test.max(test + 1);
-        self.queue.insert((request.round, test), request);
+    pub(crate) fn enqueue(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Self>, Error> {
+        self.next_request = self.next_request.max(id.next()?);
+        self.queue.insert((request.round, id), request);
         self.pump()
     }
 
@@ -323,7 +326,7 @@ impl<E: Engine> Scheduler<E> {
         match scope {
             Scope::Session => true,
             Scope::Round(round) => self.rounds.contains_key(&round),
-            Scope::Test(test) => self.tests.contains_key(&base_test(test)),
+            Scope::Test(test) => self.tests.contains_key(&test.request),
         }
     }
 }

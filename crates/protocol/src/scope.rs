@@ -6,6 +6,7 @@ use crate::{
     error::CodecError,
     message::{Head, Kind, Message, TestPlan},
     session::Federation,
+    test_id::TestId,
 };
 
 /// What a message is about.
@@ -15,18 +16,15 @@ pub enum Scope {
     Session,
     /// A round, until it is closed. It may be opened again.
     Round(RoundId),
-    /// A test, by its number. No number is given twice.
-    Test(u64),
+    /// An attempt at a test.
+    Test(TestId),
 }
 
-/// Where the attempt stands in a test's number.
-pub(crate) const ATTEMPT: u32 = 40;
-
 impl Scope {
-    /// The test that was asked for, whatever the attempt at it.
+    /// The same at the first attempt.
     pub fn whole(self) -> Self {
         match self {
-            Self::Test(test) => Self::Test(test & ((1 << ATTEMPT) - 1)),
+            Self::Test(test) => Self::Test(TestId::first(test.request)),
             other => other,
         }
     }
@@ -42,9 +40,9 @@ impl Federation {
             // A test's units may be announced one by one: roles see to it that none is announced twice.
             Kind::Test => {
                 let plan = TestPlan::decode(content, &()).ok()?;
-                let units = plan.units.iter().flat_map(|unit| [unit.group, unit.part]);
+                let units = plan.units.iter().flat_map(|unit| [unit.group, unit.part.to_wire()]);
                 let units = units.flat_map(|number| (number as u64).to_le_bytes());
-                Some(plan.test.to_le_bytes().into_iter().chain(units).collect())
+                Some(plan.test.to_wire().to_le_bytes().into_iter().chain(units).collect())
             }
             _ => Head::of(kind, content).ok().map(|(_, bytes)| bytes.to_vec()),
         }
@@ -55,10 +53,11 @@ impl Federation {
         Ok(match Head::of(kind, content)?.0 {
             Head::Session | Head::Client(_) | Head::Chunk(_) => Scope::Session,
             // It may come after the test has ended elsewhere.
-            Head::Test(_) if kind == Kind::OwnCount => Scope::Session,
+            Head::Request(_) if kind == Kind::OwnCount => Scope::Session,
             Head::Round(round) | Head::FirstLayer { round, .. } | Head::Owner { round, .. } => {
                 Scope::Round(round)
             }
+            Head::Request(request) => Scope::Test(TestId::first(request)),
             Head::Test(test) | Head::Plan { test, .. } => Scope::Test(test),
             Head::Step(address) => Scope::Test(address.unit.test),
         })

@@ -44,8 +44,8 @@ pub struct Group {
     pub owners: Coalition,
     /// How many.
     pub size: usize,
-    /// Where each owner's samples begin: owner, first place in the group, how many.
-    pub parts: Vec<(usize, usize, usize)>,
+    /// The samples of each owner.
+    pub parts: Vec<OwnerPart>,
     /// Its chunks, among all.
     pub chunks: Range<usize>,
 }
@@ -53,9 +53,17 @@ pub struct Group {
 impl Group {
     /// The places of one owner's samples.
     pub fn places(&self, owner: usize) -> Range<usize> {
-        let part = self.parts.iter().find(|(client, ..)| *client == owner);
-        part.map_or(0..0, |&(_, first, count)| first..first + count)
+        self.parts.iter().find(|part| part.owner == owner).map_or(0..0, |part| part.places.clone())
     }
+}
+
+/// The samples of one owner in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerPart {
+    /// Whose.
+    pub owner: usize,
+    /// Places in the group, in the owner's order.
+    pub places: Range<usize>,
 }
 
 /// Samples whose first-layer outputs are computed together.
@@ -409,9 +417,9 @@ impl Session {
     pub fn in_group(&self, group: usize, samples: &SampleSet) -> SampleSet {
         let group = &self.groups[group];
         let mut places = SampleSet::none(group.size);
-        for &(owner, first, count) in &group.parts {
-            let offset = self.offset(owner);
-            (0..count).filter(|k| samples.contains(offset + k)).for_each(|k| places.insert(first + k));
+        for part in &group.parts {
+            let asked = (self.offset(part.owner)..).zip(part.places.clone());
+            asked.filter(|(k, _)| samples.contains(*k)).for_each(|(_, place)| places.insert(place));
         }
         places
     }
@@ -516,9 +524,9 @@ fn arrange(owner_groups: &OwnerGroups, sizes: &[u64], per_chunk: usize) -> (Vec<
             .owners()
             .members()
             .map(|owner| {
-                let part = (owner, size, sizes[owner] as usize);
+                let first = size;
                 size += sizes[owner] as usize;
-                part
+                OwnerPart { owner, places: first..size }
             })
             .collect();
         let first = chunks.len();

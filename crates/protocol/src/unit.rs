@@ -17,7 +17,7 @@ use crate::{
     message::{Head, Kind, Message as _, StepAddress, TestPlan, UnitId, UnitPlan},
     program::{DecryptorSlot, Input, Receive, Then},
     role::{Digest, Incoming},
-    session::{EncryptedSession, Session},
+    session::{EncryptedSession, OwnerPart, Session},
 };
 
 /// A test's facts beside its unit's.
@@ -103,24 +103,22 @@ impl UnitContext {
     /// Owners with samples in the unit.
     pub(crate) fn owners<'a>(&'a self, session: &'a Session) -> impl Iterator<Item = usize> + 'a {
         let parts = session.groups[self.plan.group].parts.iter();
-        parts
-            .filter(|(_, first, count)| {
-                (*first..first + count).any(|place| self.plan.samples.contains(place))
-            })
-            .map(|(owner, ..)| *owner)
+        let is_tested = |part: &&OwnerPart| part.places.clone().any(|p| self.plan.samples.contains(p));
+        parts.filter(is_tested).map(|part| part.owner)
     }
 
-    /// The segments of one coalition's labels in a round: whose samples, where they begin, and which.
+    /// The segments of one coalition's labels in a round.
     pub(crate) fn segments<'a>(
         &'a self,
         session: &'a Session,
         number: usize,
-    ) -> impl Iterator<Item = (usize, usize, &'a [usize])> {
+    ) -> impl Iterator<Item = Segment<'a>> {
         let parts = session.groups[self.plan.group].parts.iter();
-        let of = move |&(owner, first, count): &_| {
-            (owner, first, self.selections[number].within(&(first..first + count)))
+        let of = move |part: &OwnerPart| {
+            let places = self.selections[number].within(&part.places);
+            Segment { owner: part.owner, first: part.places.start, places }
         };
-        parts.map(of).filter(|(.., places)| !places.is_empty())
+        parts.map(of).filter(|segment| !segment.places.is_empty())
     }
 
     /// Where the segments of each owner's samples begin among all labels of a round, for each coalition; 0 where it has none.
@@ -129,7 +127,7 @@ impl UnitContext {
         let mut begins: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let mut begin = 0;
         for number in 0..self.selections.len() {
-            for (owner, _, places) in self.segments(session, number) {
+            for Segment { owner, places, .. } in self.segments(session, number) {
                 let of_owner = begins.entry(owner).or_insert_with(|| vec![0; self.selections.len()]);
                 of_owner[number] = begin;
                 begin += field.packed_len(places.len());
@@ -141,9 +139,8 @@ impl UnitContext {
     /// Bytes of all labels that are compared.
     pub(crate) fn label_bytes(&self, session: &Session) -> usize {
         let field = session.label_field();
-        let bytes =
-            |number| self.segments(session, number).map(|(.., places)| field.packed_len(places.len()));
-        self.rounds.len() * (0..self.selections.len()).flat_map(bytes).sum::<usize>()
+        let segments = (0..self.selections.len()).flat_map(|number| self.segments(session, number));
+        self.rounds.len() * segments.map(|segment| field.packed_len(segment.places.len())).sum::<usize>()
     }
 
     /// The rounds and coalitions that an owner shares true labels for: without factors they are the same for all.
@@ -178,7 +175,7 @@ impl UnitContext {
         let mut all = labels::empty(self.label_bytes(session));
         let models = self.rounds.iter().flat_map(|_| 0..self.selections.len());
         for number in models {
-            for (owner, _, places) in self.segments(session, number) {
+            for Segment { owner, places, .. } in self.segments(session, number) {
                 let length = field.packed_len(places.len());
                 let missing = Error::Local { what: "labels of every owner" };
                 let labels = rest.get_mut(&owner).ok_or(missing.clone())?;
@@ -205,8 +202,24 @@ impl UnitContext {
 
     /// Everybody with a part in it beside owners.
     pub(crate) fn assigned(&self) -> impl Iterator<Item = usize> + '_ {
-        let gru = self.plan.gru.into_iter().flat_map(|(a, b)| [a, b]);
-        self.plan.chain.iter().copied().chain(gru).chain(self.plan.dealer).chain(self.plan.counter)
+        self.plan.assigned()
+    }
+}
+
+/// One owner's samples among those that a coalition is tested on. Their labels are packed by themselves.
+#[derive(Clone, Copy)]
+pub(crate) struct Segment<'a> {
+    pub owner: usize,
+    /// Where the owner's samples begin in the group.
+    pub first: usize,
+    /// The places in the group, ascending.
+    pub places: &'a [usize],
+}
+
+impl<'a> Segment<'a> {
+    /// Which of the owner's samples.
+    pub(crate) fn samples(self) -> impl Iterator<Item = usize> + 'a {
+        self.places.iter().map(move |place| place - self.first)
     }
 }
 
@@ -231,8 +244,8 @@ fn selections(session: &Session, round: RoundId, unit: &UnitPlan) -> Vec<Arc<Sel
 fn decryptor(unit: &UnitPlan, slot: DecryptorSlot) -> Option<usize> {
     match slot {
         DecryptorSlot::Layer(place) => unit.chain.get(place).copied(),
-        DecryptorSlot::Resharer => unit.gru.map(|gru| gru.0),
-        DecryptorSlot::Gates => unit.gru.map(|gru| gru.1),
+        DecryptorSlot::Resharer => unit.gru.map(|gru| gru.resharer),
+        DecryptorSlot::Gates => unit.gru.map(|gru| gru.gates),
     }
 }
 
@@ -263,44 +276,78 @@ pub(crate) fn check_plan(session: &Session, plan: &TestPlan) -> Result<(), Codec
         if gathered.is_some_and(|g| g.total() != group.size || !unit.samples.difference(g).is_empty()) {
             return bad("gathered samples");
         }
-        let decryptors = unit.chain.iter().copied().chain(unit.gru.into_iter().flat_map(|(a, b)| [a, b]));
-        let decryptors = decryptors.chain(unit.dealer).chain(unit.counter);
         if unit.chain.len() != program.chain() || unit.gru.is_some() != program.gru.is_some() {
             return bad("decryptors");
         }
-        if decryptors.into_iter().any(|client| client >= session.federation.clients) {
+        if unit.assigned().any(|client| client >= session.federation.clients) {
             return bad("decryptors");
         }
     }
     Ok(())
 }
 
-/// Receives of a program that are products with what a client shared at a step.
-pub(crate) fn products_of(session: &Session) -> impl Iterator<Item = (usize, usize, usize, usize)> + '_ {
-    let steps = session.program().steps.iter().enumerate();
-    steps
-        .flat_map(|(step, decryption)| {
-            decryption.receives.iter().enumerate().map(move |(item, receive)| (step, item, receive))
-        })
-        .filter_map(|(step, item, receive)| match receive {
-            Receive::Outputs { operator, input: Input::Step(from), .. } => {
-                Some((step, item, *operator, *from))
-            }
-            _ => None,
-        })
+/// A product of an operator with what a client shared at a step.
+#[derive(Clone, Copy)]
+pub(crate) struct Product {
+    /// Where it is received.
+    pub step: usize,
+    /// Which of the things received there.
+    pub item: usize,
+    pub operator: usize,
+    /// Where its input was shared.
+    pub from: usize,
 }
 
-/// Gated sums of a program: step, item, step of the gates, step of the state.
-pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = (usize, usize, usize, usize)> + '_ {
-    let steps = session.program().steps.iter().enumerate();
-    steps
-        .flat_map(|(step, decryption)| {
-            decryption.receives.iter().enumerate().map(move |(item, receive)| (step, item, receive))
-        })
-        .filter_map(|(step, item, receive)| match receive {
-            Receive::Update { gates, state } => Some((step, item, *gates, *state)),
-            _ => None,
-        })
+impl Product {
+    /// Where messages about it belong.
+    pub(crate) fn address(self, unit: UnitId) -> StepAddress {
+        StepAddress { item: self.item, ..StepAddress::new(unit, self.step) }
+    }
+}
+
+/// Products of a program with what clients shared.
+pub(crate) fn products_of(session: &Session) -> impl Iterator<Item = Product> + '_ {
+    received(session).filter_map(|(step, item, receive)| match *receive {
+        Receive::Outputs { operator, input: Input::Step(from), .. } => {
+            Some(Product { step, item, operator, from })
+        }
+        _ => None,
+    })
+}
+
+/// A gated sum.
+#[derive(Clone, Copy)]
+pub(crate) struct Update {
+    /// Where it is received.
+    pub step: usize,
+    /// Which of the things received there.
+    pub item: usize,
+    /// Where the gates were shared.
+    pub gates: usize,
+    /// Where the state was shared.
+    pub state: usize,
+}
+
+impl Update {
+    /// Where messages about it belong.
+    pub(crate) fn address(self, unit: UnitId) -> StepAddress {
+        StepAddress { item: self.item, ..StepAddress::new(unit, self.step) }
+    }
+}
+
+/// Gated sums of a program.
+pub(crate) fn updates_of(session: &Session) -> impl Iterator<Item = Update> + '_ {
+    received(session).filter_map(|(step, item, receive)| match *receive {
+        Receive::Update { gates, state } => Some(Update { step, item, gates, state }),
+        _ => None,
+    })
+}
+
+/// Everything that is received under a program, by step and number there.
+fn received(session: &Session) -> impl Iterator<Item = (usize, usize, &Receive)> + '_ {
+    session.program().steps.iter().enumerate().flat_map(|(step, decryption)| {
+        decryption.receives.iter().enumerate().map(move |(item, receive)| (step, item, receive))
+    })
 }
 
 /// Whether an address is the one of something that servers send each other about a unit: every place has one.
@@ -312,9 +359,9 @@ pub(crate) fn is_server_address(
 ) -> bool {
     let is_at = |step, item| address == StepAddress { item, ..StepAddress::new(context.id, step) };
     match kind {
-        Kind::LayerHalf => products_of(session).any(|(step, item, ..)| is_at(step, item)),
-        Kind::MaskedFactors => updates_of(session).any(|(step, item, ..)| is_at(step, item)),
-        Kind::MaskedLayer => products_of(session).any(|(_, _, operator, _)| is_at(0, operator)),
+        Kind::LayerHalf => products_of(session).any(|product| product.address(context.id) == address),
+        Kind::MaskedFactors => updates_of(session).any(|update| update.address(context.id) == address),
+        Kind::MaskedLayer => products_of(session).any(|product| is_at(0, product.operator)),
         Kind::DifferenceShare | Kind::OpenedSeeds => is_at(0, 0),
         _ => false,
     }
@@ -366,7 +413,7 @@ pub(crate) fn may_send(
                 step == 0 && context.owners(session).any(|owner| owner == client)
             }
             Kind::Triple => {
-                context.plan.dealer == Some(client) && updates_of(session).any(|(dealt, ..)| dealt == step)
+                context.plan.dealer == Some(client) && updates_of(session).any(|sum| sum.step == step)
             }
             Kind::Count => step == 0 && context.plan.counter == Some(client),
             _ => false,
@@ -378,6 +425,6 @@ pub(crate) fn slots_of(session: &Session, step: usize, samples: usize) -> (usize
     let elements = session.program().hidden() * samples;
     match session.program().steps[step].then {
         Then::Gates { .. } => (2, elements),
-        _ => (usize::from(updates_of(session).any(|(.., state)| state == step)), elements),
+        _ => (usize::from(updates_of(session).any(|sum| sum.state == step)), elements),
     }
 }

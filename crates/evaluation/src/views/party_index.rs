@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use secsv_federation::RoundId;
-use secsv_protocol::views::{About, Opened, Seen, SeenPlan};
+use secsv_protocol::{
+    message::UnitPart,
+    views::{About, Opened, Seen, SeenPlan},
+};
 use serde::Serialize;
 
 use super::{PartyNames, PartyView};
@@ -119,6 +122,7 @@ impl<'a> PartyIndex<'a> {
 
 fn message(number: usize, seen: &Seen, names: &PartyNames) -> MessageEntry {
     let About { test, group, part, step: hop, item, chunk, client, round, owner, .. } = seen.about;
+    let part = part.map(UnitPart::to_wire);
     let client = client.map(|client| names.client(client));
     let owner = owner.map(|owner| names.client(owner));
     MessageEntry {
@@ -146,7 +150,7 @@ fn array(opened: &Opened, name: &str, names: &PartyNames) -> ArrayEntry {
         disclosure: opened.disclosure.map(|disclosure| format!("{disclosure:?}")),
         test: about.test,
         group: about.group,
-        part: about.part,
+        part: about.part.map(UnitPart::to_wire),
         hop: about.step,
         item: about.item,
         client: about.client.map(|client| names.client(client)),
@@ -171,11 +175,11 @@ fn plan(plan: &SeenPlan, names: &PartyNames) -> PlanEntry {
         round: plan.round,
         rounds: plan.rounds.clone(),
         group: unit.group,
-        part: unit.part,
+        part: unit.part.to_wire(),
         coalitions: unit.coalitions.iter().map(|c| c.members().map(name).collect()).collect(),
         samples: plan.samples.iter().map(|(owner, samples)| (name(*owner), ranges(samples))).collect(),
         chain: unit.chain.iter().map(|&client| name(client)).collect(),
-        gru: unit.gru.map(|(resharer, gates)| [name(resharer), name(gates)]),
+        gru: unit.gru.map(|gru| [name(gru.resharer), name(gru.gates)]),
         dealer: unit.dealer.map(name),
         counter: unit.counter.map(name),
     }

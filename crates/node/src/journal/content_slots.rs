@@ -80,6 +80,7 @@ impl ContentSlots {
 #[cfg(test)]
 mod tests {
     use secsv_federation::RoundId;
+    use secsv_protocol::TestId;
 
     use super::*;
 
@@ -90,7 +91,7 @@ mod tests {
             slot: ContentSlot { way, peer: PartyId::Client(1), kind, head: head.to_vec() },
             digest: [digest; 32],
         };
-        let (test, round) = (Scope::Test(7), Scope::Round(RoundId(2)));
+        let (test, round) = (Scope::Test(TestId::first(7u32)), Scope::Round(RoundId(2)));
         let mut slots = ContentSlots::default();
         let share = |digest| filled(test, Way::In, Kind::ActivationShare, &[7], digest);
         let model = |digest| filled(round, Way::In, Kind::Model, &[2], digest);

@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-use secsv_protocol::{PartyId, Scope, Seed, message::Kind};
+use secsv_protocol::{PartyId, Scope, Seed, TestId, message::Kind};
 
 pub use blob_store::{BlobRef, BlobStore};
 pub use content_slots::{Claim, ContentSlots, Filled, Way};
@@ -128,8 +128,8 @@ pub struct Outbound {
 /// A test the principal was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestRecord {
-    /// Its number.
-    pub test: u64,
+    /// Which.
+    pub test: TestId,
     /// What was asked, in the principal's words.
     pub request: Vec<u8>,
     /// What was found, if it has ended.
@@ -209,7 +209,7 @@ pub struct Journal {
     /// What an earlier process said, and how often: not to be said again.
     said: BTreeMap<(PartyId, Kind, Digest), (Scope, usize)>,
     outbound: BTreeMap<(PartyId, u64), Option<Arc<BlobRef>>>,
-    finished: BTreeSet<u64>,
+    finished: BTreeSet<TestId>,
     /// Ciphertexts that others were to decrypt, those of earlier processes included.
     replies: u64,
     next_row: u64,
@@ -276,7 +276,7 @@ impl Journal {
     }
 
     /// Tests that are over.
-    pub fn finished(&self) -> &BTreeSet<u64> {
+    pub fn finished(&self) -> &BTreeSet<TestId> {
         &self.finished
     }
 

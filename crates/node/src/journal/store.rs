@@ -7,7 +7,7 @@ use std::{
 
 use redb::{Database, Key, ReadableDatabase as _, ReadableTable as _, TableDefinition, Value};
 use secsv_federation::rename_durably;
-use secsv_protocol::{PartyId, Scope, message::Kind};
+use secsv_protocol::{PartyId, Scope, TestId, message::Kind};
 
 use super::{
     ContentSlots, Digest, Filled, Inbound, JournalError, Outbound, Owner, TestRecord, Way,
@@ -35,7 +35,7 @@ pub(super) struct Loaded {
     pub acknowledged: BTreeMap<PartyId, u64>,
     pub inbound_rows: Vec<u64>,
     pub emitted: Vec<(u64, (PartyId, Kind, Digest), Scope)>,
-    pub finished: BTreeSet<u64>,
+    pub finished: BTreeSet<TestId>,
     pub replies: u64,
     pub next_row: u64,
 }
@@ -182,7 +182,7 @@ impl JournalStore {
             let way = if is_in { Way::In } else { Way::Out };
             let (peer, kind) = (PartyId::from_wire(peer), self.kind(kind)?);
             let slot = content_slots::ContentSlot { way, peer, kind, head: head.to_vec() };
-            Ok(Filled { scope: scope_of((kind_of_scope, number)), slot, digest: *digest })
+            Ok(Filled { scope: self.scope((kind_of_scope, number))?, slot, digest: *digest })
         })?;
         let mut slots = ContentSlots::default();
         filled.iter().for_each(|filled| slots.fill(filled));
@@ -217,9 +217,9 @@ impl JournalStore {
             acknowledged: numbers(ACKNOWLEDGED)?,
             inbound_rows: self.rows(INBOUND, |row, _| Ok(row))?,
             emitted: self.rows(EMITTED, |row, (to, kind, scope, digest)| {
-                Ok((row, (PartyId::from_wire(to), self.kind(kind)?, *digest), scope_of(scope)))
+                Ok((row, (PartyId::from_wire(to), self.kind(kind)?, *digest), self.scope(scope)?))
             })?,
-            finished: self.rows(FINISHED, |test, ()| Ok(test))?.into_iter().collect(),
+            finished: self.rows(FINISHED, |test, ()| self.test(test))?.into_iter().collect(),
             replies: self.rows(REPLIES, |(), replies| Ok(replies))?.into_iter().sum(),
             next_row: 0,
         };
@@ -230,8 +230,19 @@ impl JournalStore {
     }
 
     fn kind(&self, byte: u8) -> Result<Kind, JournalError> {
-        let damaged = || JournalError::Damaged { path: self.path.clone(), what: "a kind of message" };
-        Kind::from_wire(byte).ok_or_else(damaged)
+        Kind::from_wire(byte).ok_or_else(|| self.damaged("a kind of message"))
+    }
+
+    fn test(&self, number: u64) -> Result<TestId, JournalError> {
+        TestId::from_wire(number).map_err(|_| self.damaged("the number of a test"))
+    }
+
+    fn scope(&self, key: ScopeKey) -> Result<Scope, JournalError> {
+        scope_of(key).map_err(|_| self.damaged("the number of a test"))
+    }
+
+    fn damaged(&self, what: &'static str) -> JournalError {
+        JournalError::Damaged { path: self.path.clone(), what }
     }
 
     pub fn inbound(&self, blobs: &BlobStore) -> Result<Vec<Inbound>, JournalError> {
@@ -240,7 +251,7 @@ impl JournalStore {
                 from: PartyId::from_wire(from),
                 number,
                 kind: self.kind(kind)?,
-                scope: scope_of(scope),
+                scope: self.scope(scope)?,
                 digest: *body.0,
                 length: body.1,
                 body: body_of(blobs.received(), body)?,
@@ -267,7 +278,8 @@ impl JournalStore {
 
     pub fn tests(&self) -> Result<Vec<TestRecord>, JournalError> {
         self.rows(TESTS, |test, (request, result)| {
-            Ok(TestRecord { test, request: request.to_vec(), result: result.map(<[u8]>::to_vec) })
+            let (test, result) = (self.test(test)?, result.map(<[u8]>::to_vec));
+            Ok(TestRecord { test, request: request.to_vec(), result })
         })
     }
 

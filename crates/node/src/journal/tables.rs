@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use redb::{Table, TableDefinition, WriteTransaction};
 use secsv_federation::RoundId;
-use secsv_protocol::{PartyId, Scope};
+use secsv_protocol::{CodecError, PartyId, Scope, TestId};
 
 use super::{
     Body, Digest, Filled, Inbound, JournalError, Outbound, TestRecord, Way, blob_store::BlobFile,
@@ -43,16 +43,16 @@ pub(super) fn scope_key(scope: Scope) -> ScopeKey {
     match scope {
         Scope::Session => (0, 0),
         Scope::Round(round) => (1, round.0.into()),
-        Scope::Test(test) => (2, test),
+        Scope::Test(test) => (2, test.to_wire()),
     }
 }
 
-pub(super) fn scope_of((kind, number): ScopeKey) -> Scope {
-    match kind {
+pub(super) fn scope_of((kind, number): ScopeKey) -> Result<Scope, CodecError> {
+    Ok(match kind {
         0 => Scope::Session,
         1 => Scope::Round(RoundId(number as u32)),
-        _ => Scope::Test(number),
-    }
+        _ => Scope::Test(TestId::from_wire(number)?),
+    })
 }
 
 pub(super) fn body_row<'a>(body: &'a Body, digest: &'a Digest, length: u64) -> BodyRow<'a> {
@@ -158,11 +158,11 @@ impl<'t> Tables<'t> {
 
     pub fn test(&mut self, test: &TestRecord) -> Result<(), JournalError> {
         let value = (test.request.as_slice(), test.result.as_deref());
-        self.tests.insert(test.test, value).map(drop).map_err(store)
+        self.tests.insert(test.test.to_wire(), value).map(drop).map_err(store)
     }
 
-    pub fn finished(&mut self, test: u64) -> Result<(), JournalError> {
-        self.finished.insert(test, ()).map(drop).map_err(store)
+    pub fn finished(&mut self, test: TestId) -> Result<(), JournalError> {
+        self.finished.insert(test.to_wire(), ()).map(drop).map_err(store)
     }
 
     pub fn filled(&mut self, filled: &Filled) -> Result<(), JournalError> {
@@ -172,14 +172,11 @@ impl<'t> Tables<'t> {
         self.places.insert(key, &filled.digest).map(drop).map_err(store)
     }
 
-    pub fn forget_places(&mut self, test: u64) -> Result<(), JournalError> {
+    pub fn forget_places(&mut self, test: TestId) -> Result<(), JournalError> {
         let (kind, number) = scope_key(Scope::Test(test));
         let first: PlaceKey<'_> = (kind, number, false, 0, 0, &[]);
-        match number.checked_add(1) {
-            Some(next) => self.places.retain_in(first..(kind, next, false, 0, 0, &[][..]), |_, _| false),
-            None => self.places.retain_in(first.., |_, _| false),
-        }
-        .map_err(store)
+        let next: PlaceKey<'_> = (kind, number + 1, false, 0, 0, &[]);
+        self.places.retain_in(first..next, |_, _| false).map_err(store)
     }
 
     pub fn forget_inbound(&mut self, row: u64) -> Result<(), JournalError> {

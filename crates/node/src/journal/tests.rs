@@ -12,6 +12,11 @@ pub(super) fn open(path: &Path) -> Journal {
     Journal::open(path, &owner(), || [5; 48]).unwrap()
 }
 
+/// The first attempt at a test.
+pub(super) fn first_of(number: u32) -> Scope {
+    Scope::Test(TestId::first(number))
+}
+
 pub(super) fn emission(journal: &Journal, content: &[u8], scope: Scope) -> Emission {
     let digest = *blake3::hash(content).as_bytes();
     let length = content.len() as u64;
@@ -33,7 +38,7 @@ fn what_was_said_is_not_said_again_and_keeps_its_number() {
     let (small, large) = (vec![1; 10], vec![2; INLINE + 1]);
     let mut journal = open(directory.path());
     assert!(matches!(Journal::open(directory.path(), &owner(), || [6; 48]), Err(JournalError::InUse { .. })));
-    let sent = vec![emission(&journal, &small, Scope::Test(1)), emission(&journal, &large, Scope::Test(1))];
+    let sent = vec![emission(&journal, &small, first_of(1)), emission(&journal, &large, first_of(1))];
     let out = journal.commit([Batch { sent, ..Batch::default() }]).unwrap();
     assert_eq!(out.iter().map(|m| m.number).collect::<Vec<_>>(), [0, 1]);
     drop(journal);
@@ -42,7 +47,7 @@ fn what_was_said_is_not_said_again_and_keeps_its_number() {
     assert_eq!(journal.seed().expose(), &[5; 32]);
     assert_eq!(journal.unacknowledged().unwrap().len(), 2);
     // In another order, with one more: the third is new, and so is the first said a second time.
-    let again = [&large, &small, &vec![3; 4], &small].map(|c| emission(&journal, c, Scope::Test(1)));
+    let again = [&large, &small, &vec![3; 4], &small].map(|c| emission(&journal, c, first_of(1)));
     let out = journal.commit([Batch { sent: again.into(), ..Batch::default() }]).unwrap();
     assert_eq!(out.iter().map(|m| (m.number, m.length)).collect::<Vec<_>>(), [(2, 4), (3, 10)]);
     let acknowledged = vec![(PartyId::Principal, 3)];
@@ -62,8 +67,8 @@ fn what_was_received_is_replayed_in_order_until_it_is_over() {
     let large = vec![9; 3 * INLINE];
     let received = vec![
         inbound(&journal, 0, b"keys", Scope::Session),
-        inbound(&journal, 1, &large, Scope::Test(4)),
-        inbound(&journal, 2, b"more", Scope::Test(4)),
+        inbound(&journal, 1, &large, first_of(4)),
+        inbound(&journal, 2, b"more", first_of(4)),
     ];
     journal.commit([Batch { received, ..Batch::default() }]).unwrap();
     drop(journal);
@@ -73,7 +78,7 @@ fn what_was_received_is_replayed_in_order_until_it_is_over() {
     let replayed = journal.replay().unwrap();
     assert_eq!(replayed.iter().map(|m| m.number).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(journal.blobs().read(&replayed[1].body, &replayed[1].digest).unwrap(), large);
-    journal.commit([Batch { over: vec![Scope::Test(4)], ..Batch::default() }]).unwrap();
+    journal.commit([Batch { over: vec![first_of(4)], ..Batch::default() }]).unwrap();
     drop(replayed);
     assert_eq!(journal.blobs().held(), 0);
     drop(journal);
@@ -82,7 +87,7 @@ fn what_was_received_is_replayed_in_order_until_it_is_over() {
     let journal = open(directory.path());
     assert_eq!(journal.replay().unwrap().len(), 1);
     assert_eq!(journal.next_in(PartyId::Principal), 3);
-    assert!(journal.is_finished(Scope::Test(4)) && !journal.is_finished(Scope::Test(5)));
+    assert!(journal.is_finished(first_of(4)) && !journal.is_finished(first_of(5)));
 }
 
 #[test]
@@ -122,16 +127,16 @@ fn replies_count_once_and_messages_in_turn() {
     let directory = tempfile::tempdir().unwrap();
     let mut journal = open(directory.path());
     let large = vec![4; INLINE + 1];
-    let sent = vec![emission(&journal, &large, Scope::Test(1)), emission(&journal, b"b", Scope::Test(1))];
+    let sent = vec![emission(&journal, &large, first_of(1)), emission(&journal, b"b", first_of(1))];
     journal.commit([Batch { sent, ..Batch::default() }]).unwrap();
     assert_eq!(journal.replies(), 4);
     drop(journal);
     let mut journal = open(directory.path());
-    let again = vec![emission(&journal, &large, Scope::Test(1)), emission(&journal, b"c", Scope::Test(1))];
+    let again = vec![emission(&journal, &large, first_of(1)), emission(&journal, b"c", first_of(1))];
     journal.commit([Batch { sent: again, ..Batch::default() }]).unwrap();
     assert_eq!(journal.replies(), 6);
-    journal.commit([Batch { over: vec![Scope::Test(1)], ..Batch::default() }]).unwrap();
-    let late = vec![emission(&journal, &large, Scope::Test(1))];
+    journal.commit([Batch { over: vec![first_of(1)], ..Batch::default() }]).unwrap();
+    let late = vec![emission(&journal, &large, first_of(1))];
     assert!(journal.commit([Batch { sent: late, ..Batch::default() }]).unwrap().is_empty());
     assert_eq!(journal.replies(), 6, "nobody needs it");
 
@@ -307,10 +312,10 @@ fn places_stay_filled_over_restarts_until_their_test_is_over() {
         digest: [4; 32],
     };
     let round = Scope::Round(secsv_federation::RoundId(1));
-    let all = [filled(round, &[1]), filled(Scope::Test(1), &[1, 2]), filled(Scope::Test(2), &[])];
+    let all = [filled(round, &[1]), filled(first_of(1), &[1, 2]), filled(first_of(2), &[])];
     let mut journal = open(directory.path());
     journal.commit([Batch { filled: all.to_vec(), ..Batch::default() }]).unwrap();
-    journal.commit([Batch { over: vec![round, Scope::Test(1)], ..Batch::default() }]).unwrap();
+    journal.commit([Batch { over: vec![round, first_of(1)], ..Batch::default() }]).unwrap();
     drop(journal);
     let places = open(directory.path()).content_slots().unwrap();
     let claims = all.map(|filled| places.claim(&filled));

@@ -11,7 +11,7 @@ use redb::{
 use super::{
     private_files::{ENDED, JOURNAL},
     tables::*,
-    tests::{emission, inbound, open, owner},
+    tests::{emission, first_of, inbound, open, owner},
     *,
 };
 use crate::{
@@ -133,31 +133,31 @@ fn write(state: &Path) {
     let mut journal = Journal::open(state, &owner(), || random).unwrap();
     let round = Scope::Round(secsv_federation::RoundId(3));
     journal.meet(PartyId::Principal, [9; 16]).unwrap();
-    let test = |test, result: Option<&[u8]>| TestRecord {
-        test,
+    let record = |number: u32, result: Option<&[u8]>| TestRecord {
+        test: TestId::first(number),
         request: vec![1, 2],
         result: result.map(<[u8]>::to_vec),
     };
     let first = Batch {
         received: vec![inbound(&journal, 0, b"keys", Scope::Session), inbound(&journal, 1, &large(5), round)],
-        skipped: vec![inbound(&journal, 2, b"late", Scope::Test(1))],
+        skipped: vec![inbound(&journal, 2, b"late", first_of(1))],
         sent: vec![
             emission(&journal, b"a", Scope::Session),
-            emission(&journal, b"b", Scope::Test(0x0102_0304_0506)),
-            emission(&journal, &large(6), Scope::Test(1)),
+            emission(&journal, b"b", Scope::Test(TestId::from_wire(0x0102_0304_0506).unwrap())),
+            emission(&journal, &large(6), first_of(1)),
         ],
         assigned: vec![vec![7, 8], vec![9]],
-        tests: vec![test(1, Some(&[6])), test(2, None)],
+        tests: vec![record(1, Some(&[6])), record(2, None)],
         filled: vec![
             filled(round, Way::In, 1),
-            filled(Scope::Test(1), Way::In, 2),
-            filled(Scope::Test(2), Way::Out, 3),
+            filled(first_of(1), Way::In, 2),
+            filled(first_of(2), Way::Out, 3),
         ],
         ..Batch::default()
     };
     let second = Batch {
         acknowledged: vec![(PartyId::Principal, 1), (PartyId::Client(2), 0)],
-        over: vec![Scope::Test(1)],
+        over: vec![first_of(1)],
         ..Batch::default()
     };
     journal.commit([first]).unwrap();
@@ -186,7 +186,7 @@ fn a_frozen_journal_is_read_as_it_was_written() {
     let numbers =
         (journal.next_in(principal), journal.next_out(principal), journal.acknowledged_by(principal));
     assert_eq!((numbers, journal.replies()), ((3, 3, 1), 6));
-    assert_eq!(journal.finished().iter().copied().collect::<Vec<_>>(), [1]);
+    assert_eq!(journal.finished().iter().map(|test| test.to_wire()).collect::<Vec<_>>(), [1]);
     let content = |body: &Body, digest: &Digest| journal.blobs().read(body, digest).unwrap();
     let received: Vec<_> = journal
         .replay()
@@ -216,11 +216,11 @@ fn a_frozen_journal_is_read_as_it_was_written() {
         ]
     );
     assert_eq!(journal.assignments().unwrap(), [vec![7, 8], vec![9]]);
-    let tests: Vec<_> = journal.tests().unwrap().into_iter().map(|t| (t.test, t.request, t.result)).collect();
+    let tests: Vec<_> =
+        journal.tests().unwrap().into_iter().map(|t| (t.test.to_wire(), t.request, t.result)).collect();
     assert_eq!(tests, [(1, vec![1, 2], Some(vec![6])), (2, vec![1, 2], None)]);
     let slots = journal.content_slots().unwrap();
-    let all =
-        [filled(round, Way::In, 1), filled(Scope::Test(1), Way::In, 2), filled(Scope::Test(2), Way::Out, 3)];
+    let all = [filled(round, Way::In, 1), filled(first_of(1), Way::In, 2), filled(first_of(2), Way::Out, 3)];
     assert_eq!(all.map(|filled| slots.claim(&filled)), [Claim::Same, Claim::New, Claim::Same]);
     assert_eq!(journal.meet(principal, [8; 16]).unwrap(), [9; 16]);
 }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use secsv_protocol::{PartyId, TestResult};
+use secsv_protocol::{PartyId, RequestId, TestResult};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
@@ -57,7 +57,7 @@ pub(crate) struct JournalWriter {
     pub journal: Journal,
     pub peers: Arc<BTreeMap<PartyId, Arc<PeerLink>>>,
     pub audit: Option<Box<dyn AuditSink>>,
-    pub results: Option<Sender<(u64, Vec<TestResult>)>>,
+    pub results: Option<Sender<(RequestId, Vec<TestResult>)>>,
     /// Ciphertexts that others were to decrypt, as the journal counts them.
     pub replies: Arc<AtomicU64>,
 }
@@ -118,8 +118,8 @@ impl JournalWriter {
         let received: Vec<Inbound> = received.collect();
         let due: BTreeSet<PartyId> = received.iter().map(|message| message.from).collect();
         let tests = batches.iter().flat_map(|batch| &batch.tests);
-        let ended: Vec<(u64, Vec<u8>)> =
-            tests.filter_map(|test| Some((test.test, test.result.clone()?))).collect();
+        let ended: Vec<(RequestId, Vec<u8>)> =
+            tests.filter_map(|test| Some((test.test.request, test.result.clone()?))).collect();
         // What was received is audited first: should this process be killed now, it comes again, and is known. What is
         // sent has no number before it is kept, and nobody has it before it is audited.
         // What the journal lets go of it cannot tell the audit again.
@@ -147,13 +147,13 @@ impl JournalWriter {
                 peer.post(message);
             }
         }
-        for (test, result) in ended {
+        for (request, result) in ended {
             let what = "a test's result that decodes";
             let local = |_| Error::Role(secsv_protocol::Error::Local { what });
             let result = TestResult::decode(&result).map_err(local)?;
             if let Some(results) = &self.results {
                 // The evaluation may have ended.
-                let _ = results.send((test, result));
+                let _ = results.send((request, result));
             }
         }
         Ok(())
@@ -164,7 +164,7 @@ impl JournalWriter {
 mod tests {
     use std::sync::Mutex;
 
-    use secsv_protocol::{Scope, message::Kind};
+    use secsv_protocol::{Scope, TestId, message::Kind};
 
     use super::*;
     use crate::journal::{Body, Owner};
@@ -227,7 +227,7 @@ mod tests {
         let kept = ["received", "write out", "write out", "kept after"];
         assert_eq!(asked(Batch { received, ..Batch::default() }), kept);
         let lets_go = [
-            Batch { over: vec![Scope::Test(1)], ..Batch::default() },
+            Batch { over: vec![Scope::Test(TestId::first(1u32))], ..Batch::default() },
             Batch { acknowledged: vec![(PartyId::Principal, 0)], ..Batch::default() },
             Batch { skipped: vec![message(1)], ..Batch::default() },
         ];

@@ -23,7 +23,8 @@ use secsv_evaluation::{
     executor::{HostedRole, RoleExecutor, Signal},
 };
 use secsv_protocol::{
-    Error as RoleError, PartyId, Scope, TestResult, message::Kind, role::Effects, session::Federation,
+    Error as RoleError, PartyId, RequestId, Scope, TestResult, message::Kind, role::Effects,
+    session::Federation,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -69,7 +70,7 @@ impl<R: HostedRole> Party<R> {
         kit: Arc<Kit>,
         state: &Path,
         files: Option<BTreeMap<String, Digest>>,
-        results: Option<Sender<(u64, Vec<TestResult>)>>,
+        results: Option<Sender<(RequestId, Vec<TestResult>)>>,
         build: impl FnOnce(&Arc<Federation>, &Journal) -> Result<Begun<R>, Error>,
     ) -> Result<Arc<Self>, Error> {
         let federation = Arc::new(kit.session()?);

@@ -13,7 +13,7 @@ use secsv_evaluation::{
     executor::{HostedRole, RoleHost, RunningRole},
 };
 use secsv_protocol::{
-    Error as RoleError, PartyId, Scope, TestRequest,
+    Error as RoleError, PartyId, RequestId, Scope, TestId, TestRequest,
     message::Kind,
     role::{Continuation, Effects, Job},
     session::{Federation, Session},
@@ -54,13 +54,13 @@ pub(crate) enum NodeEvent<R> {
 pub(crate) struct NodeState {
     /// The number due from each peer.
     pub due: BTreeMap<PartyId, u64>,
-    pub finished: BTreeSet<u64>,
+    pub finished: BTreeSet<TestId>,
     /// What an earlier process had open and this one has not yet.
     pub resuming: BTreeSet<Scope>,
     /// Messages for then: the journal has them.
     pub held: Vec<Inbound>,
     /// Requests of tests under way.
-    pub requests: BTreeMap<u64, Vec<u8>>,
+    pub requests: BTreeMap<RequestId, Vec<u8>>,
     /// The traffic.
     pub accounts: Accounts,
     /// What fills the content slots of the session.
@@ -110,7 +110,7 @@ impl<R: HostedRole> RoleHost<R> for NodeHost {
             NodeEvent::Replay(message) => self.on_replay(running, &message)?,
             NodeEvent::Act(act) => {
                 let (effects, tests) = act(&mut running.role)?;
-                let requests = tests.iter().map(|test| (test.test, test.request.clone()));
+                let requests = tests.iter().map(|test| (test.test.request, test.request.clone()));
                 running.state.requests.extend(requests);
                 entry.batch.tests = tests;
                 effects
@@ -237,6 +237,6 @@ impl NodeHost {
 }
 
 /// A request as it is remembered.
-pub(crate) fn record(test: u64, request: &TestRequest) -> TestRecord {
-    TestRecord { test, request: request.encode(), result: None }
+pub(crate) fn record(id: RequestId, request: &TestRequest) -> TestRecord {
+    TestRecord { test: TestId::first(id), request: request.encode(), result: None }
 }

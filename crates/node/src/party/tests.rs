@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use secsv_protocol::{
-    CodecError,
+    CodecError, TestId,
     role::{Incoming, Outgoing, Role},
     session::Session,
 };
@@ -90,7 +90,7 @@ fn kit(directory: &TempDir) -> Arc<Kit> {
 fn open(directory: &TempDir, is_open: bool) -> Arc<Party<Clerk>> {
     let clerk = Clerk { taken: Vec::new(), ended: Vec::new(), is_open };
     let state = directory.path().join("state");
-    let build = |_: &_, _: &_| Ok((clerk, Effects::default(), vec![Scope::Test(7)]));
+    let build = |_: &_, _: &_| Ok((clerk, Effects::default(), vec![Scope::Test(TestId::first(7u32))]));
     Party::open(kit(directory), &state, None, None, build).unwrap()
 }
 
@@ -165,15 +165,15 @@ fn what_has_ended_is_let_go_of() {
     let directory = tempfile::tempdir().unwrap();
     let party = open(&directory, true);
     arrive(&party, 0, 5);
-    party.finished(PartyId::Auxiliary, vec![Scope::Test(3)], None);
-    party.finished(PartyId::Principal, vec![Scope::Test(7)], None);
+    party.finished(PartyId::Auxiliary, vec![Scope::Test(TestId::first(3u32))], None);
+    party.finished(PartyId::Principal, vec![Scope::Test(TestId::first(7u32))], None);
     arrive(&party, 1, 6);
     party.act(Box::new(|clerk| {
         clerk.taken.push(9);
         Ok((Effects::default(), Vec::new()))
     }));
     await_taken(&party, &[5, 9]);
-    assert_eq!(party.look(|clerk| clerk.ended.clone()), [Scope::Test(7)]);
+    assert_eq!(party.look(|clerk| clerk.ended.clone()), [Scope::Test(TestId::first(7u32))]);
     party.stop();
     let kit = kit(&directory);
     let owner = Owner { party: kit.own, federation: kit.digest, files: None };

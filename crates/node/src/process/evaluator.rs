@@ -10,7 +10,7 @@ use std::{
 
 use secsv_federation::RoundId;
 use secsv_protocol::{
-    Principal, TestRequest, TestResult,
+    Principal, RequestId, TestRequest, TestResult,
     session::{Federation, Session},
 };
 
@@ -30,10 +30,10 @@ pub(super) struct NetworkEvaluator<'a> {
     pub party: &'a Arc<Party<Principal>>,
     pub network: &'a PartyNetwork,
     pub session: Arc<Session>,
-    pub results: Receiver<(u64, Vec<TestResult>)>,
+    pub results: Receiver<(RequestId, Vec<TestResult>)>,
     /// Tests of an earlier process, by what was asked.
     pub known: BTreeMap<Vec<u8>, VecDeque<Asked>>,
-    pub next_test: u64,
+    pub next_request: RequestId,
     /// Rounds that an earlier process opened and did not close.
     pub left_open: BTreeSet<RoundId>,
     /// Looks after parties that stay away.
@@ -41,20 +41,20 @@ pub(super) struct NetworkEvaluator<'a> {
 }
 
 /// Tests by what was asked, and the number of the next one.
-pub(super) type KnownTest = (BTreeMap<Vec<u8>, VecDeque<Asked>>, u64);
+pub(super) type KnownTest = (BTreeMap<Vec<u8>, VecDeque<Asked>>, RequestId);
 
 /// A test's number, and what it found.
-type Asked = (u64, Option<Vec<TestResult>>);
+type Asked = (RequestId, Option<Vec<TestResult>>);
 
 /// What an earlier process asked for and found.
 pub(super) fn known_tests(tests: Vec<TestRecord>) -> Result<KnownTest, Error> {
     let mut known: BTreeMap<Vec<u8>, VecDeque<_>> = BTreeMap::new();
-    let mut next = 0;
+    let mut next = RequestId::FIRST;
     for TestRecord { test, request, result } in tests {
         let result = result.map(|bytes| TestResult::decode(&bytes)).transpose();
         let result = result.map_err(|_| local("a result that decodes"))?;
-        known.entry(request).or_default().push_back((test, result));
-        next = next.max(test + 1);
+        known.entry(request).or_default().push_back((test.request, result));
+        next = next.max(test.request.next()?);
     }
     Ok((known, next))
 }
@@ -62,34 +62,35 @@ pub(super) fn known_tests(tests: Vec<TestRecord>) -> Result<KnownTest, Error> {
 /// Tests under way.
 #[derive(Default)]
 struct Open {
-    asked: BTreeMap<u64, TestRequest>,
+    asked: BTreeMap<RequestId, TestRequest>,
     /// Found by an earlier process.
-    found: VecDeque<(u64, Vec<TestResult>)>,
+    found: VecDeque<(RequestId, Vec<TestResult>)>,
 }
 
 impl NetworkEvaluator<'_> {
-    fn ask(&mut self, request: TestRequest, open: &mut Open) {
+    fn ask(&mut self, request: TestRequest, open: &mut Open) -> Result<(), Error> {
         let known = self.known.get_mut(&request.encode()).and_then(VecDeque::pop_front);
-        let number = known.as_ref().map_or(self.next_test, |(number, _)| *number);
-        self.next_test = self.next_test.max(number + 1);
+        let id = known.as_ref().map_or(self.next_request, |(id, _)| *id);
+        self.next_request = self.next_request.max(id.next()?);
         for (round, test) in tests_of(&request) {
             self.party.board().asked(round, test.coalition);
         }
-        open.asked.insert(number, request.clone());
+        open.asked.insert(id, request.clone());
         if let Some((_, Some(result))) = known {
             for (round, test) in tests_of(&request) {
                 self.party.board().was_done(round, test.coalition);
             }
-            open.found.push_back((number, result));
-            return;
+            open.found.push_back((id, result));
+            return Ok(());
         }
         self.party.act(Box::new(move |role| {
-            let record = record(number, &request);
-            Ok((role.request_as(number, request)?, vec![record]))
+            let record = record(id, &request);
+            Ok((role.request_as(id, request)?, vec![record]))
         }));
+        Ok(())
     }
 
-    fn wait(&mut self, open: &mut Open) -> Result<(u64, Vec<TestResult>), Error> {
+    fn wait(&mut self, open: &mut Open) -> Result<(RequestId, Vec<TestResult>), Error> {
         loop {
             if let Some(found) = open.found.pop_front() {
                 return Ok(found);
@@ -127,7 +128,7 @@ impl RoleEvaluator for NetworkEvaluator<'_> {
         let mut open = Open::default();
         let session = self.session.clone();
         for request in requests(&session, tests) {
-            self.ask(request, &mut open);
+            self.ask(request, &mut open)?;
         }
         while !open.asked.is_empty() {
             let (number, found) = self.wait(&mut open)?;
@@ -138,7 +139,7 @@ impl RoleEvaluator for NetworkEvaluator<'_> {
                 more.extend(next(round, &test, found)?);
             }
             for request in requests(&session, more) {
-                self.ask(request, &mut open);
+                self.ask(request, &mut open)?;
             }
             if open.asked.values().all(|other| other.round != round) {
                 let left_open = self.left_open.remove(&round);

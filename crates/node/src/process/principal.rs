@@ -10,7 +10,7 @@ use std::{
 use secsv_evaluation::executor::HostedRole;
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{
-    Assignment, PartyId, Principal, Scope, TestRequest, TestResult,
+    Assignment, PartyId, Principal, RequestId, Scope, TestId, TestRequest, TestResult,
     role::Effects,
     session::{Session, typical_costs},
 };
@@ -65,7 +65,7 @@ pub fn run_principal(
     let network = PartyNetwork::start(&party, &kit, &options.node, &[])?;
     let finished: Vec<_> = known.iter().filter(|t| t.result.is_some()).map(|t| t.test).collect();
     remind(&party, &finished);
-    let (known, next_test) = known_tests(known)?;
+    let (known, next_request) = known_tests(known)?;
     let outcome = (|| {
         let session = await_session(&party, &network)?;
         party.board().phase(ProcessPhase::Running);
@@ -78,7 +78,7 @@ pub fn run_principal(
             session,
             results: found,
             known,
-            next_test,
+            next_request,
             left_open,
             watch: &mut watch,
         };
@@ -109,7 +109,7 @@ struct Resumed {
 fn open(
     kit: &Arc<Kit>,
     options: &PrincipalOptions,
-    results: mpsc::Sender<(u64, Vec<TestResult>)>,
+    results: mpsc::Sender<(RequestId, Vec<TestResult>)>,
 ) -> Result<(Arc<Party<Principal>>, Resumed), Error> {
     let mut resumed = Resumed::default();
     let (state, files) = (&options.node.state, Some(BTreeMap::new()));
@@ -126,7 +126,8 @@ fn open(
         let assigned = journal.assignments()?;
         let assigned: Result<Vec<_>, _> = assigned.iter().map(|bytes| Assignment::decode(bytes)).collect();
         let assigned = assigned.map_err(|_| local("assignments that decode"))?;
-        let next = known.iter().map(|test| test.test + 1).max().unwrap_or(0);
+        let last = known.iter().map(|test| test.test.request).max();
+        let next = last.map_or(Ok(RequestId::FIRST), RequestId::next)?;
         principal.remember(assigned, next);
         Ok((principal, Effects::default(), open_scopes(known)?))
     })?;
@@ -259,7 +260,7 @@ fn names(party: &Party<Principal>, parties: impl Iterator<Item = PartyId>) -> St
 }
 
 /// Clients that were away when tests ended learn it now.
-fn remind(party: &Party<Principal>, finished: &[u64]) {
+fn remind(party: &Party<Principal>, finished: &[TestId]) {
     let over: Vec<_> = finished.iter().map(|&test| Scope::Test(test)).collect();
     party.send_finished(&over);
 }

@@ -335,7 +335,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use secsv_federation::RoundId;
-    use secsv_protocol::message::Kind;
+    use secsv_protocol::{TestId, message::Kind};
 
     use super::*;
     use crate::status::board;
@@ -418,7 +418,8 @@ mod tests {
     fn what_has_ended_is_told_on_every_stream() {
         let (peer, ends) = (peer(), MAX_SCOPES + 3);
         peer.say_goodbye();
-        peer.finished.add(&(0..ends as u64).map(Scope::Test).collect::<Vec<_>>());
+        let tests: Vec<_> = (0..ends as u32).map(|test| Scope::Test(TestId::first(test))).collect();
+        peer.finished.add(&tests);
         for _ in 0..2 {
             let (mut sent, mut told) = (Sent::default(), Vec::new());
             while let Some(OutboundItem::Finished(scopes)) = peer.try_next_outbound(sent) {
@@ -426,7 +427,7 @@ mod tests {
                 told.push(scopes);
             }
             assert_eq!(told.iter().map(Vec::len).collect::<Vec<_>>(), [MAX_SCOPES, 3]);
-            assert!(told.concat().into_iter().eq((0..ends as u64).map(Scope::Test)));
+            assert_eq!(told.concat(), tests);
             assert!(matches!(peer.try_next_outbound(sent), Some(OutboundItem::Goodbye)));
         }
     }

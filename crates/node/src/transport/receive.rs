@@ -128,6 +128,8 @@ impl<H: StreamHost> Assembly<H> {
 
 #[cfg(test)]
 mod tests {
+    use secsv_protocol::TestId;
+
     use super::*;
     use crate::{
         status::board,
@@ -224,9 +226,14 @@ mod tests {
 
     #[test]
     fn finished_tests_come_in_packets_of_some_size() {
-        let over = |tests: u64| -> Said {
+        let over = |tests: u32| -> Said {
             let round = Scope::Round(secsv_federation::RoundId(1));
-            (Packet::Finished((0..tests).map(Scope::Test).chain([round]).collect()), b"")
+            (
+                Packet::Finished(
+                    (0..tests).map(|test| Scope::Test(TestId::first(test))).chain([round]).collect(),
+                ),
+                b"",
+            )
         };
         assert_eq!(arrived(0, 0, vec![over(4095), over(1)]), (vec![], 4098, None));
         let (_, count, error) = arrived(0, 0, vec![over(4096)]);

@@ -16,7 +16,7 @@ use secsv_node::{
     kit::Kit,
     transport::{ALPN, client_config},
 };
-use secsv_protocol::{Scope, message::Kind};
+use secsv_protocol::{Scope, TestId, message::Kind};
 
 use crate::{
     address::free_address,
@@ -258,7 +258,8 @@ fn a_server_that_takes_nothing_is_left() {
     let (kit, instance) = (fixture.kit("principal"), fixture.instance("principal"));
     let mut clients = vec![fixture.start_client("a")];
     // Tests that the run does not have: the client would believe that they are over.
-    let over = |tests: usize| Packet::Finished((1 << 40..).take(tests).map(Scope::Test).collect());
+    let test = |number: u32| Scope::Test(TestId { attempt: 1, request: number.into() });
+    let over = |tests: u32| Packet::Finished((0..tests).map(test).collect());
     let greeting = || Packet::Handshake(greeting(&kit, instance));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {

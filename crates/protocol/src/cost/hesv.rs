@@ -16,7 +16,7 @@ use crate::{
     message::{EncryptedData, EvaluationKeys, Kind, Parts, TestPlan},
     round_memory::first_batches,
     session::EncryptedSession,
-    unit::{UnitContext, products_of, slots_of, updates_of},
+    unit::{Product, UnitContext, Update, products_of, slots_of, updates_of},
 };
 
 /// HESV's costs.
@@ -117,7 +117,7 @@ fn sums(
 fn test(tally: &mut Tally<'_>, session: &EncryptedSession, plan: &TestPlan) -> Result<(), Error> {
     let contexts = UnitContext::of(session, plan)?;
     let members = contexts.first().map_or(0, |context| context.members(session, 0)) as u64;
-    let operators: BTreeSet<usize> = products_of(session).map(|(_, _, operator, _)| operator).collect();
+    let operators: BTreeSet<usize> = products_of(session).map(|product| product.operator).collect();
     for operator in operators {
         let layout = session.layout(operator);
         if layout.extended_bytes()? <= KEPT {
@@ -140,7 +140,7 @@ fn unit(
         let truth = slots(tally, session, samples);
         tally.send_about_unit(PartyId::Client(owner), PartyId::Principal, Kind::EncryptedLabels, truth);
     }
-    for (_, _, operator, _) in products_of(session) {
+    for Product { operator, .. } in products_of(session) {
         let columns = session.program().operators[operator].positions * samples;
         let layout = session.layout(operator);
         if layout.extended_bytes()? > KEPT {
@@ -154,7 +154,7 @@ fn unit(
         tally.work.layers[operator].full += batches;
     }
     replies(tally, session, context);
-    for (step, ..) in updates_of(session) {
+    for Update { step, .. } in updates_of(session) {
         let to = PartyId::Client(context.decryptor(step));
         let hidden = session.program().hidden() * samples;
         let count = EncryptedSlots::ciphertexts(session.parameters(), hidden);

@@ -106,7 +106,7 @@ fn unit(tally: &mut Tally<'_>, context: &UnitContext) {
     let members = context.members(session, 0);
     let program = session.program();
     labels(tally, context);
-    let operators: BTreeSet<usize> = products_of(session).map(|(_, _, operator, _)| operator).collect();
+    let operators: BTreeSet<usize> = products_of(session).map(|product| product.operator).collect();
     for operator in operators {
         let shape = program.operators[operator].shape;
         let weights = shape.d_out * shape.d_in;

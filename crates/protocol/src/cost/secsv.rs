@@ -18,7 +18,7 @@ use crate::{
     scheduler::max_tests,
     secsv::keeps_encoded_samples,
     session::EncryptedSession,
-    unit::{UnitContext, products_of, updates_of},
+    unit::{Product, UnitContext, Update, products_of, updates_of},
 };
 
 /// SecSV's costs.
@@ -157,7 +157,7 @@ fn unit(tally: &mut Tally<'_>, session: &EncryptedSession, context: &UnitContext
     let samples = context.places().len();
     let layouts = &session.encryption.layouts;
     labels(tally, context);
-    for (_, _, operator, _) in products_of(session) {
+    for Product { operator, .. } in products_of(session) {
         let layout = &layouts[operator];
         let batches = layout.batches(session.program().operators[operator].positions * samples) as u64;
         encode(tally, session, operator, batches);
@@ -166,7 +166,7 @@ fn unit(tally: &mut Tally<'_>, session: &EncryptedSession, context: &UnitContext
         tally.send_about_unit(PartyId::Auxiliary, PartyId::Principal, Kind::LayerHalf, halves);
     }
     replies(tally, session, context);
-    for (step, ..) in updates_of(session) {
+    for Update { step, .. } in updates_of(session) {
         update(tally, session, context, step);
     }
     let last = session.program().steps.len() - 1;

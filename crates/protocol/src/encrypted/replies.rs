@@ -92,11 +92,11 @@ impl UnitReplies<'_> {
         seed.covering([&[self.context.digest, self.inputs], covered].concat().as_flattened())
     }
 
-    /// Replies with first-layer outputs, chunk by chunk. `sent` are the steps, items and chunks of replies that are on their way.
+    /// Replies with first-layer outputs, chunk by chunk. `sent` are the addresses of replies that are on their way.
     pub(crate) fn first_layer<R: 'static>(
         &self,
         outputs: &RoundOutputs,
-        sent: &mut BTreeSet<(usize, usize, usize)>,
+        sent: &mut BTreeSet<StepAddress>,
     ) -> Effects<R> {
         let mut effects = Effects::default();
         let context = self.context;
@@ -110,8 +110,8 @@ impl UnitReplies<'_> {
                 };
                 for chunk in context.layer_batch.wanted_chunks(&context.selections[model].samples) {
                     let Some(outputs) = outputs.get(&(context.layer_batch.id, chunk)) else { continue };
-                    if sent.insert((step, item, chunk)) {
-                        let address = StepAddress { unit: context.id, step, item, chunk };
+                    let address = StepAddress { unit: context.id, step, item, chunk };
+                    if sent.insert(address) {
                         let part = FirstLayerPart { operator, positions: (first, count), model };
                         self.first_layer_chunk(&mut effects, address, part, outputs.clone());
                     }
@@ -158,16 +158,16 @@ impl UnitReplies<'_> {
     pub(crate) fn biases<R: 'static, W: Send + Sync + 'static>(
         &self,
         models: &RoundModels<W>,
-        sent: &mut BTreeSet<(usize, usize, usize)>,
+        sent: &mut BTreeSet<StepAddress>,
     ) -> Effects<R> {
         let mut effects = Effects::default();
         for (step, decryption) in self.session.program().steps.iter().enumerate() {
             for (item, receive) in decryption.receives.iter().enumerate() {
                 let &Receive::Bias { operator } = receive else { continue };
-                if !sent.insert((step, item, 0)) {
+                let address = StepAddress { item, ..StepAddress::new(self.context.id, step) };
+                if !sent.insert(address) {
                     continue;
                 }
-                let address = StepAddress { item, ..StepAddress::new(self.context.id, step) };
                 let to = PartyId::Client(self.context.decryptor(step));
                 let seed = self.seed(address, "bias reply", &[]);
                 let (session, context, public) =

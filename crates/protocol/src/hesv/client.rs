@@ -28,6 +28,7 @@ use crate::{
     },
     role::{Effects, Incoming, Meter, Outgoing, Phase},
     session::{EncryptedSession, Session},
+    test_id::{RequestId, TestId},
     unit::UnitContext,
 };
 
@@ -157,9 +158,9 @@ impl ClientEngine for HesvClient {
         }
     }
 
-    fn own_result(test: u64, right: Vec<SampleSet>, _: Recount) -> Vec<Outgoing> {
+    fn own_result(request: RequestId, right: Vec<SampleSet>, _: Recount) -> Vec<Outgoing> {
         let right = right.iter().map(|right| right.len() as u64).collect();
-        vec![Outgoing::of(PartyId::Principal, &OwnResultCounts { test, right })]
+        vec![Outgoing::of(PartyId::Principal, &OwnResultCounts { request, right })]
     }
 
     fn expected_parts(&self, context: &UnitContext, step: usize) -> Vec<PartId> {
@@ -226,7 +227,7 @@ impl ClientEngine for HesvClient {
         effects
     }
 
-    fn forget_test(&mut self, test: u64) {
+    fn forget_test(&mut self, test: TestId) {
         self.counting.retain(|id, _| id.test != test);
     }
 

@@ -25,11 +25,12 @@ use crate::{
     error::CodecError,
     message::{
         EncryptedActivations, EncryptedData, EncryptedLabels, EncryptedPredictions, EvaluationKeys,
-        FirstLayerBatchId, Head, Kind, ServerPublicKey, UnitId,
+        FirstLayerBatchId, Head, Kind, ServerPublicKey, StepAddress, UnitId,
     },
     role::{Digest, Effects, Incoming, Phase},
-    scheduler::{Engine, MAX_ACTIVE, PrincipalUnit, Scheduler, TestResult, base_test},
+    scheduler::{Engine, MAX_ACTIVE, PrincipalUnit, Scheduler, TestResult},
     session::{EncryptedSession, Session},
+    test_id::{RequestId, TestId},
     unit::{UnitContext, may_send},
 };
 
@@ -53,7 +54,7 @@ pub(crate) struct HesvPrincipal {
     data: BTreeMap<usize, Arc<Vec<EncryptedBatch>>>,
     models: Models<EncryptedMatrix>,
     /// Weights of coalitions' models, by test and operator; none while they are computed.
-    coalitions: BTreeMap<(u64, usize), Option<Arc<ExtendedMatrix>>>,
+    coalitions: BTreeMap<(RequestId, usize), Option<Arc<ExtendedMatrix>>>,
 }
 
 /// The first layer of an open round.
@@ -66,8 +67,8 @@ pub(crate) struct HesvRound {
 /// A unit at the server.
 pub(crate) struct HesvUnit {
     context: Arc<UnitContext>,
-    /// Steps, items and chunks of replies that are on their way.
-    begun: BTreeSet<(usize, usize, usize)>,
+    /// Replies that are on their way.
+    begun: BTreeSet<StepAddress>,
     /// What clients made of each step; none while it is decoded.
     steps: BTreeMap<usize, Option<UploadedStep>>,
     labels: EncryptedComparison,
@@ -202,8 +203,8 @@ impl Engine for HesvPrincipal {
         self.models.forget_round(round);
     }
 
-    fn forget_test(&mut self, test: u64) {
-        self.coalitions.retain(|(of, _), _| *of != base_test(test));
+    fn forget_test(&mut self, test: TestId) {
+        self.coalitions.retain(|(of, _), _| *of != test.request);
     }
 
     fn missing(scheduler: &Scheduler<Self>) -> Vec<String> {

@@ -4,7 +4,12 @@ use secsv_algebra::Seed;
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::linear::{BlockShape, MatrixMethod};
 
-use crate::{CodecError, message::*, precision::Ranges};
+use crate::{
+    CodecError,
+    message::*,
+    precision::Ranges,
+    test_id::{RequestId, TestId},
+};
 
 /// A fixed message, its decoder, and faults.
 pub struct Sample {
@@ -77,7 +82,12 @@ macro_rules! message {
 }
 
 fn address() -> StepAddress {
-    StepAddress { unit: UnitId { test: 9, group: 1, part: 2 }, step: 2, item: 1, chunk: 3 }
+    StepAddress {
+        unit: UnitId { test: TestId::first(9u32), group: 1, part: UnitPart::Decryptor(2) },
+        step: 2,
+        item: 1,
+        chunk: 3,
+    }
 }
 
 fn seed(of: u8) -> Seed {
@@ -102,7 +112,7 @@ fn hello(samples: u64) -> ClientHello {
 fn plan() -> TestPlan {
     let unit = |group, gru, dealer: Option<usize>| UnitPlan {
         group,
-        part: 3,
+        part: UnitPart::Decryptor(3),
         coalitions: vec![Coalition::from_bits(0b1011), Coalition::from_bits(0b11)],
         samples: set(),
         gathered: dealer.map(|_| set()),
@@ -111,8 +121,8 @@ fn plan() -> TestPlan {
         dealer,
         counter: None,
     };
-    let units = vec![unit(0, None, None), unit(1, Some((2, 3)), Some(1))];
-    TestPlan { test: 5, round: RoundId(2), units }
+    let units = vec![unit(0, None, None), unit(1, Some(GruDecryptors { resharer: 2, gates: 3 }), Some(1))];
+    TestPlan { test: TestId::first(5u32), round: RoundId(2), units }
 }
 
 fn recount() -> Recount {
@@ -199,8 +209,8 @@ fn tests() -> Vec<Sample> {
     ];
     vec![
         sample("", &plan(), |bytes| TestPlan::decode(bytes, &()).map(|m| m.encode()), &[EXACT, flags]),
-        sample!("", OwnTest, (), &[EXACT, rounds], { test: 4, rounds: vec![RoundId(1), RoundId(2)], models: models() }),
-        sample!("", TestFinished, (), &[EXACT], { test: 4 }),
+        sample!("", OwnTest, (), &[EXACT, rounds], { request: RequestId::from(4), rounds: vec![RoundId(1), RoundId(2)], models: models() }),
+        sample!("", TestFinished, (), &[EXACT], { test: TestId::first(4u32) }),
         sample!("", RoundFinished, (), &[EXACT], { round: RoundId(4) }),
     ]
 }
@@ -253,9 +263,9 @@ fn results() -> Vec<Sample> {
     let counts: &[Rejection] = &[("more right than tested", |bytes| bytes[44] = 9)];
     let padding: &[Rejection] = &[("samples", |bytes| bytes[18] = 0xff)];
     vec![
-        sample!("", OwnResult, 2, &[EXACT, padding], { test: 4, right: vec![set(), SampleSet::all(21)] }),
-        sample!("", OwnResultCounts, 2, &[EXACT], { test: 4, right: vec![3, 0] }),
-        sample!("", OwnCount, (), &[EXACT, counts], { test: 4, counted: recount() }),
+        sample!("", OwnResult, 2, &[EXACT, padding], { request: RequestId::from(4), right: vec![set(), SampleSet::all(21)] }),
+        sample!("", OwnResultCounts, 2, &[EXACT], { request: RequestId::from(4), right: vec![3, 0] }),
+        sample!("", OwnCount, (), &[EXACT, counts], { request: RequestId::from(4), counted: recount() }),
         sample!("", Count, (), &[EXACT, ADDRESS], { address: address(), right: 5 }),
         sample!("", PublishedResult, (), &[FREE], { values: b"values" }),
     ]

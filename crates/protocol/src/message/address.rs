@@ -1,21 +1,62 @@
 //! Units, and the addresses of messages about units and first layers.
 
 use secsv_algebra::Seed;
+use secsv_federation::MAX_CLIENTS;
 
 use crate::{
     codec::{Reader, Writer},
     error::CodecError,
+    session::MAX_TOGETHER,
+    test_id::TestId,
 };
 
 /// What one chain of decryptors does in a test, on the samples of one owner group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId {
-    /// The test, counted by the principal.
-    pub test: u64,
+    /// The test.
+    pub test: TestId,
     /// The owner group.
     pub group: usize,
-    /// Which of the group's units, where models are tested together.
-    pub part: usize,
+    /// Which of the group's units.
+    pub part: UnitPart,
+}
+
+/// Which of a group's units, where models are tested together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UnitPart {
+    /// Coalitions that the same client is first to decrypt for.
+    Decryptor(usize),
+    /// A coalition by itself that was to be tested together with others, by its number in the request.
+    Alone(usize),
+}
+
+/// The number of the first coalition by itself, above those of all clients.
+const ALONE: usize = 1 << 8;
+const _: () = assert!(ALONE > MAX_CLIENTS && ALONE + MAX_TOGETHER <= u16::MAX as usize);
+
+impl UnitPart {
+    /// The one unit of a group in a test of one coalition, whoever decrypts.
+    pub(crate) const WHOLE: Self = Self::Decryptor(0);
+
+    /// The number, below 2^16.
+    pub fn to_wire(self) -> usize {
+        match self {
+            Self::Decryptor(client) => client,
+            Self::Alone(number) => ALONE + number,
+        }
+    }
+
+    fn from_wire(number: usize) -> Self {
+        number.checked_sub(ALONE).map_or(Self::Decryptor(number), Self::Alone)
+    }
+
+    pub(crate) fn write(self, w: &mut Writer) -> &mut Writer {
+        w.u16(self.to_wire())
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, CodecError> {
+        r.u16().map(Self::from_wire)
+    }
 }
 
 /// Head of messages about one unit: the unit, the step, and which of the things sent at the step.
@@ -38,12 +79,12 @@ impl StepAddress {
     }
 
     pub(crate) fn write(&self, w: &mut Writer) {
-        w.u64(self.unit.test).u16(self.unit.group).u16(self.unit.part);
+        self.unit.part.write(self.unit.test.write(w).u16(self.unit.group));
         w.u16(self.step).u16(self.item).index(self.chunk);
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let unit = UnitId { test: r.u64()?, group: r.u16()?, part: r.u16()? };
+        let unit = UnitId { test: TestId::read(r)?, group: r.u16()?, part: UnitPart::read(r)? };
         Ok(Self { unit, step: r.u16()?, item: r.u16()?, chunk: r.index()? })
     }
 
@@ -56,7 +97,7 @@ impl StepAddress {
 
     /// A seed for one purpose at this address, from all its bytes.
     pub(crate) fn seed(&self, own: &Seed, purpose: &str) -> Seed {
-        own.derive(purpose, self.unit.test).covering(&self.to_bytes())
+        own.derive(purpose, self.unit.test.to_wire()).covering(&self.to_bytes())
     }
 }
 
@@ -94,5 +135,18 @@ impl FirstLayerBatchId {
         let mut w = Writer::default();
         self.write(&mut w);
         of_round.covering(&w.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_known_by_their_numbers_and_in_their_order() {
+        let parts: Vec<UnitPart> = (0..u16::MAX.into()).map(UnitPart::from_wire).collect();
+        assert!(parts.iter().map(|part| part.to_wire()).eq(0..u16::MAX.into()));
+        assert!(parts.is_sorted());
+        assert_eq!(parts[ALONE - 1..=ALONE], [UnitPart::Decryptor(ALONE - 1), UnitPart::Alone(0)]);
     }
 }

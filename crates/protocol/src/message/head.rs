@@ -3,7 +3,11 @@
 use secsv_federation::RoundId;
 
 use super::{FirstLayerBatchId, Kind, StepAddress};
-use crate::{codec::Reader, error::CodecError};
+use crate::{
+    codec::Reader,
+    error::CodecError,
+    test_id::{RequestId, TestId},
+};
 
 /// What the first bytes of a message name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +24,12 @@ pub(crate) enum Head {
     FirstLayer { round: RoundId, batch: FirstLayerBatchId, chunk: usize },
     /// An owner's samples in a round.
     Owner { round: RoundId, owner: usize },
-    /// A test.
-    Test(u64),
-    /// A test, and the round of it.
-    Plan { test: u64, round: RoundId },
+    /// A test that was asked for.
+    Request(RequestId),
+    /// An attempt at a test.
+    Test(TestId),
+    /// An attempt at a test, and the round of it.
+    Plan { test: TestId, round: RoundId },
     /// A step of a unit.
     Step(StepAddress),
 }
@@ -59,10 +65,11 @@ impl Head {
                 chunk: r.index()?,
             },
             Kind::MaskedFirstLayer => Self::Owner { round: RoundId(r.u32()?), owner: r.u16()? },
-            Kind::Test => Self::Plan { test: r.u64()?, round: RoundId(r.u32()?) },
-            Kind::OwnTest | Kind::OwnResult | Kind::OwnResultCounts | Kind::OwnCount | Kind::TestFinished => {
-                Self::Test(r.u64()?)
+            Kind::Test => Self::Plan { test: TestId::read(r)?, round: RoundId(r.u32()?) },
+            Kind::OwnTest | Kind::OwnResult | Kind::OwnResultCounts | Kind::OwnCount => {
+                Self::Request(RequestId::read(r)?)
             }
+            Kind::TestFinished => Self::Test(TestId::read(r)?),
             Kind::LayerHalf
             | Kind::Reply
             | Kind::ActivationShare

@@ -12,8 +12,8 @@ mod result;
 mod test;
 mod upload;
 
-pub use address::UnitId;
 pub(crate) use address::{FirstLayerBatchId, StepAddress};
+pub use address::{UnitId, UnitPart};
 pub use agreement::ClientHello;
 pub(crate) use agreement::{ProposalShape, RoundStart, SessionProposal};
 pub(crate) use body::{LabelBody, Parts, Server, ShareBody};
@@ -31,8 +31,8 @@ pub(crate) use layer::{
 };
 pub(crate) use result::{Count, OwnCount, OwnResult, OwnResultCounts, PublishedResult};
 pub use result::{Counted, Recount};
+pub use test::{GruDecryptors, TestPlan, UnitPlan};
 pub(crate) use test::{OwnTest, RoundFinished, TestFinished};
-pub use test::{TestPlan, UnitPlan};
 pub(crate) use upload::{DataShare, DealtProduct, EncryptedData, Model, ModelBuilder, ModelShare};
 
 pub use crate::kind::Kind;

@@ -8,12 +8,13 @@ use super::{Kind, Message, StepAddress};
 use crate::{
     codec::{Reader, Writer},
     error::CodecError,
+    test_id::RequestId,
 };
 
 /// Owner to principal: which of its samples models predict right that it knows, round by round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnResult {
-    pub test: u64,
+    pub request: RequestId,
     /// Of the owner's samples.
     pub right: Vec<SampleSet>,
 }
@@ -24,22 +25,22 @@ impl Message<'_> for OwnResult {
     type Context = usize;
 
     fn write(&self, w: &mut Writer) {
-        w.u64(self.test);
+        self.request.write(w);
         self.right.iter().for_each(|right| {
             w.samples(right);
         });
     }
 
     fn read(r: &mut Reader<'_>, models: &usize) -> Result<Self, CodecError> {
-        let test = r.u64()?;
-        Ok(Self { test, right: (0..*models).map(|_| r.samples()).collect::<Result<_, _>>()? })
+        let request = RequestId::read(r)?;
+        Ok(Self { request, right: (0..*models).map(|_| r.samples()).collect::<Result<_, _>>()? })
     }
 }
 
 /// Owner to the server of HESV: how many of its samples models predict right that it knows, round by round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnResultCounts {
-    pub test: u64,
+    pub request: RequestId,
     pub right: Vec<u64>,
 }
 
@@ -49,15 +50,15 @@ impl Message<'_> for OwnResultCounts {
     type Context = usize;
 
     fn write(&self, w: &mut Writer) {
-        w.u64(self.test);
+        self.request.write(w);
         self.right.iter().for_each(|&right| {
             w.u64(right);
         });
     }
 
     fn read(r: &mut Reader<'_>, models: &usize) -> Result<Self, CodecError> {
-        let test = r.u64()?;
-        Ok(Self { test, right: (0..*models).map(|_| r.u64()).collect::<Result<_, _>>()? })
+        let request = RequestId::read(r)?;
+        Ok(Self { request, right: (0..*models).map(|_| r.u64()).collect::<Result<_, _>>()? })
     }
 }
 
@@ -146,7 +147,7 @@ impl Recount {
 /// Owner to auxiliary: how many of its samples models predict right that it knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnCount {
-    pub test: u64,
+    pub request: RequestId,
     pub counted: Recount,
 }
 
@@ -155,11 +156,11 @@ impl Message<'_> for OwnCount {
     type Context = ();
 
     fn write(&self, w: &mut Writer) {
-        self.counted.write(w.u64(self.test));
+        self.counted.write(self.request.write(w));
     }
 
     fn read(r: &mut Reader<'_>, (): &()) -> Result<Self, CodecError> {
-        Ok(Self { test: r.u64()?, counted: Recount::read(r)? })
+        Ok(Self { request: RequestId::read(r)?, counted: Recount::read(r)? })
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     program::{Program, Receive},
     role::{Effects, Incoming, Meter, Outgoing},
     session::Session,
+    test_id::{RequestId, TestId},
     unit::UnitContext,
 };
 
@@ -117,7 +118,7 @@ pub(crate) trait ClientEngine: Sized + Send + 'static {
     }
 
     /// What an owner tells of models that it tested itself: which samples are right, and how many.
-    fn own_result(test: u64, right: Vec<SampleSet>, counted: Recount) -> Vec<Outgoing>;
+    fn own_result(request: RequestId, right: Vec<SampleSet>, counted: Recount) -> Vec<Outgoing>;
 
     /// Which parts a step is made of.
     fn expected_parts(&self, context: &UnitContext, step: usize) -> Vec<PartId>;
@@ -150,7 +151,7 @@ pub(crate) trait ClientEngine: Sized + Send + 'static {
     ) -> Effects<Testing<Self>>;
 
     /// Forgets a test that has ended.
-    fn forget_test(&mut self, _test: u64) {}
+    fn forget_test(&mut self, _test: TestId) {}
 
     /// Adds what a step received, and what became of it, to a client's view.
     fn view_step(

@@ -18,7 +18,7 @@ impl<E: ClientEngine> Testing<E> {
     /// Tests models this client knows on its own samples, in the clear.
     pub(crate) fn own_test(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
         let bad = |what| message.malformed(CodecError::Value { what });
-        let OwnTest { test, rounds, models: tests } = message.read(&())?;
+        let OwnTest { request, rounds, models: tests } = message.read(&())?;
         let (session, identity) = (self.session(), self.identity.clone());
         // Of one round batch: what is answered is as long as rounds times tests.
         let batch = rounds.first().map(|&round| session.rounds_of(session.round_batch_of(round)));
@@ -48,7 +48,7 @@ impl<E: ClientEngine> Testing<E> {
                 counted.add((round, *coalition), found);
                 rights.push(right);
             }
-            let outbox = E::own_result(test, rights, counted);
+            let outbox = E::own_result(request, rights, counted);
             Ok(move |_: &mut Self| Ok(Effects { outbox, jobs: Vec::new() }))
         });
         Ok(effects)

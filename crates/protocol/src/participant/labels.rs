@@ -15,7 +15,7 @@ use crate::{
     message::{ActivationShare, Kind, LabelBody, LabelShare, PredictionShare, ShareBody, StepAddress},
     role::{Effects, Outgoing, Phase},
     session::Session,
-    unit::UnitContext,
+    unit::{Segment, UnitContext},
 };
 
 /// Shares the true labels of a unit's samples that are this client's.
@@ -32,9 +32,9 @@ pub(crate) fn share_labels<E: ClientEngine>(
         let position = identity.position;
         let mut packed = labels::empty(context.truth_bytes(&session, position));
         for (round, number) in context.shared_truths(&session, position) {
-            for segment in context.segments(&session, number).filter(|(owner, ..)| *owner == position) {
-                let label = |&place: &usize| identity.input.test_set.labels()[place - segment.1] as u16;
-                let labels = Labels::new(Wiped(segment.2.iter().map(label).collect()));
+            for segment in context.segments(&session, number).filter(|segment| segment.owner == position) {
+                let label = |sample| identity.input.test_set.labels()[sample] as u16;
+                let labels = Labels::new(Wiped(segment.samples().map(label).collect()));
                 let model = (round, context.plan.coalitions[number]);
                 blind(&session, &secret, model, segment, labels.expose(), &mut packed);
             }
@@ -140,7 +140,7 @@ fn blind_all(
 ) {
     let mut rest = labels;
     for segment in context.segments(session, number) {
-        let (labels, later) = rest.split_at(segment.2.len());
+        let (labels, later) = rest.split_at(segment.places.len());
         blind(session, secret, (round, context.plan.coalitions[number]), segment, labels, packed);
         rest = later;
     }
@@ -151,7 +151,7 @@ fn blind(
     session: &Session,
     secret: &Seed,
     model: (RoundId, Coalition),
-    segment: (usize, usize, &[usize]),
+    segment: Segment<'_>,
     labels: &[u16],
     packed: &mut Packed,
 ) {
@@ -170,19 +170,19 @@ pub(crate) fn hide(
     session: &Session,
     secret: &Seed,
     model: (RoundId, Coalition),
-    (owner, first, places): (usize, usize, &[usize]),
-    segment: &mut [u8],
+    segment: Segment<'_>,
+    packed: &mut [u8],
 ) {
-    let (field, samples) = (session.label_field(), session.hellos[owner].samples as usize);
-    let mut masks = session.label_masks(secret, model, owner);
-    if places.len() != samples {
+    let (field, samples) = (session.label_field(), session.hellos[segment.owner].samples as usize);
+    let mut masks = session.label_masks(secret, model, segment.owner);
+    if segment.places.len() != samples {
         let all = field.unpack(masks.expose(), samples);
-        let chosen = places.iter().map(|&place| all.expose()[place - first]);
+        let chosen = segment.samples().map(|sample| all.expose()[sample]);
         let chosen = Labels::new(Wiped(chosen.collect()));
-        masks = labels::empty(segment.len());
+        masks = labels::empty(packed.len());
         field.pack(chosen.expose(), &mut masks);
     }
-    labels::add(segment, masks.expose());
+    labels::add(packed, masks.expose());
 }
 
 /// The blinding factors of a segment.
@@ -190,11 +190,11 @@ pub(crate) fn factors(
     session: &Session,
     secret: &Seed,
     (round, coalition): (RoundId, Coalition),
-    (owner, first, places): (usize, usize, &[usize]),
+    segment: Segment<'_>,
 ) -> Labels {
-    let blinds = session.blinds(secret, round, coalition, owner);
-    if places.len() == blinds.expose().len() {
+    let blinds = session.blinds(secret, round, coalition, segment.owner);
+    if segment.places.len() == blinds.expose().len() {
         return blinds;
     }
-    Labels::new(Wiped(places.iter().map(|&place| blinds.expose()[place - first]).collect()))
+    Labels::new(Wiped(segment.samples().map(|sample| blinds.expose()[sample]).collect()))
 }

@@ -223,12 +223,11 @@ impl<E: ClientEngine> ClientReading<'_, E> {
         let mut entry = entry.derived("classes", "classes");
         entry.scale = None;
         entry.disclosure = Some(Disclosure::Predictions);
-        for (owner, first, places) in context.segments(self.engine.session(), number) {
-            let (now, later) = rest.split_at(places.len().min(rest.len()));
+        for segment in context.segments(self.engine.session(), number) {
+            let (now, later) = rest.split_at(segment.places.len().min(rest.len()));
             rest = later;
-            let samples = places.iter().map(|place| place - first).collect();
             let of_owner = Labels::new(Wiped(now.to_vec()));
-            let entry = entry.clone().of_owner(owner, samples);
+            let entry = entry.clone().of_owner(segment.owner, segment.samples().collect());
             self.arrays.push(entry.labels(&of_owner, self.session().program().classes));
         }
     }

@@ -16,6 +16,7 @@ use crate::{
     scheduler::{Assignment, Engine, Scheduler, TestRequest},
     scope::Scope,
     session::{Federation, Session, formats},
+    test_id::RequestId,
 };
 
 /// Numbers that the samples of one client may have in all, 2 GiB as words: a seed stands for as many at the principal.
@@ -28,8 +29,8 @@ pub(super) struct Introductions {
     costs: Option<UnitCosts>,
     hellos: BTreeMap<usize, ClientHello>,
     /// Tests that were asked for.
-    pub queue: BTreeMap<(RoundId, u64), TestRequest>,
-    pub next_test: u64,
+    pub queue: BTreeMap<(RoundId, RequestId), TestRequest>,
+    pub next_request: RequestId,
     /// Assignments of an earlier process.
     pub earlier: Vec<Assignment>,
     pub away: Coalition,
@@ -44,25 +45,26 @@ impl Introductions {
             costs,
             hellos: BTreeMap::new(),
             queue: BTreeMap::new(),
-            next_test: 0,
+            next_request: RequestId::FIRST,
             earlier: Vec::new(),
             away: Coalition::EMPTY,
             finished: Vec::new(),
         }
     }
 
-    pub(super) fn next_test(&self) -> u64 {
-        self.next_test
+    pub(super) fn next_request(&self) -> RequestId {
+        self.next_request
     }
 
-    pub(super) fn enqueue(&mut self, test: u64, request: TestRequest) {
-        self.next_test = self.next_test.max(test + 1);
-        self.queue.insert((request.round, test), request);
+    pub(super) fn enqueue(&mut self, id: RequestId, request: TestRequest) -> Result<(), Error> {
+        self.next_request = self.next_request.max(id.next()?);
+        self.queue.insert((request.round, id), request);
+        Ok(())
     }
 
-    pub(super) fn remember(&mut self, assignments: Vec<Assignment>, next_test: u64) {
+    pub(super) fn remember(&mut self, assignments: Vec<Assignment>, next: RequestId) {
         self.earlier = assignments;
-        self.next_test = next_test;
+        self.next_request = next;
     }
 
     pub(super) fn set_away(&mut self, away: Coalition) {
@@ -136,7 +138,7 @@ impl Introductions {
     /// A scheduler with what waited for the session.
     pub(super) fn begin<E: Engine>(&mut self, engine: E) -> Result<Scheduler<E>, Error> {
         let mut scheduler = Scheduler::new(engine, self.seed.clone())?;
-        scheduler.next_test = self.next_test;
+        scheduler.next_request = self.next_request;
         scheduler.queue = std::mem::take(&mut self.queue);
         scheduler.away = self.away;
         scheduler.finished = std::mem::take(&mut self.finished);

@@ -3,35 +3,17 @@
 
 use std::sync::Arc;
 
-use secsv_federation::{Coalition, MAX_CLIENTS, RoundId, SampleSet};
+use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{Assignment, Engine, PrincipalUnit as _, Scheduler, TestRequest, TestState, split::part};
 use crate::{
     Error,
     decryptors::{PlanError, Planner, Unit, UnitRoles, knowing},
-    message::{Head, Kind, TestPlan, UnitId, UnitPlan},
+    message::{GruDecryptors, Head, Kind, TestPlan, UnitId, UnitPart, UnitPlan},
     role::Effects,
-    scope::ATTEMPT,
-    session::MAX_TOGETHER,
+    test_id::{RequestId, TestId},
     unit::UnitContext,
 };
-
-/// Parts from here on are single coalitions that were to be tested together with others.
-const ALONE: usize = 1 << 8;
-const _: () = assert!(ALONE > MAX_CLIENTS && ALONE + MAX_TOGETHER <= u16::MAX as usize);
-
-/// The test that was asked for, whatever the attempt.
-pub(crate) fn base_test(test: u64) -> u64 {
-    test & ((1 << ATTEMPT) - 1)
-}
-
-fn attempt_of(test: u64) -> usize {
-    (test >> ATTEMPT) as usize
-}
-
-fn numbered(test: u64, attempt: usize) -> u64 {
-    test | (attempt as u64) << ATTEMPT
-}
 
 /// Who does what in a unit, and who was to do it before.
 pub(super) struct Roles {
@@ -44,6 +26,11 @@ impl Roles {
     pub fn new(current: UnitRoles) -> Self {
         let attempts = vec![plan_of(&current)];
         Self { current, attempts }
+    }
+
+    /// How many attempts there were: at most as many as numbers of tests have room for.
+    pub fn tried(&self) -> u16 {
+        u16::try_from(self.attempts.len()).unwrap_or(u16::MAX)
     }
 
     pub fn replace(
@@ -63,12 +50,14 @@ impl Roles {
 pub(crate) fn plan_of(roles: &UnitRoles) -> UnitPlan {
     UnitPlan {
         group: roles.unit().group,
-        part: 0,
+        part: UnitPart::WHOLE,
         coalitions: vec![roles.unit().coalition],
         samples: SampleSet::none(0),
         gathered: None,
         chain: roles.decryptors().to_vec(),
-        gru: roles.gru().map(|gru| (gru.resharer, gru.gates.unwrap_or(gru.resharer))),
+        gru: roles
+            .gru()
+            .map(|gru| GruDecryptors { resharer: gru.resharer, gates: gru.gates.unwrap_or(gru.resharer) }),
         dealer: roles.dealer(),
         counter: roles.counter(),
     }
@@ -124,13 +113,13 @@ impl<E: Engine> Scheduler<E> {
             return Ok(effects);
         }
         self.units.remove(&context.id);
-        let test = base_test(context.id.test);
-        let Some(request) = self.tests.get(&test).map(|state| state.request.clone()) else {
+        let id = context.id.test.request;
+        let Some(request) = self.tests.get(&id).map(|state| state.request.clone()) else {
             return Ok(effects);
         };
         let alone = context.plan.coalitions.iter().filter_map(|&coalition| {
-            let last = self.attempts_at(round, coalition, group).len().saturating_sub(1);
-            self.alone(&request, test, &context.plan, coalition, last)
+            let attempt = self.tried(round, coalition, group).saturating_sub(1);
+            self.alone(&request, TestId { attempt, request: id }, &context.plan, coalition)
         });
         let plans: Vec<TestPlan> = alone.collect();
         for plan in plans {
@@ -143,68 +132,72 @@ impl<E: Engine> Scheduler<E> {
         self.roles.get(&(round, coalition, group)).map_or(&[], |roles| &roles.attempts)
     }
 
+    /// How many attempts there were.
+    fn tried(&self, round: RoundId, coalition: Coalition, group: usize) -> u16 {
+        self.roles.get(&(round, coalition, group)).map_or(0, Roles::tried)
+    }
+
     /// One coalition of a unit by itself, at an attempt.
     fn alone(
         &self,
         request: &TestRequest,
-        test: u64,
+        test: TestId,
         unit: &UnitPlan,
         coalition: Coalition,
-        attempt: usize,
     ) -> Option<TestPlan> {
         let number = request.coalitions.iter().position(|other| *other == coalition)?;
-        let part = if request.coalitions.len() == 1 { 0 } else { ALONE + number };
-        let roles = self.attempts_at(request.round, coalition, unit.group).get(attempt)?.clone();
+        let part = if request.coalitions.len() == 1 { UnitPart::WHOLE } else { UnitPart::Alone(number) };
+        let attempts = self.attempts_at(request.round, coalition, unit.group);
+        let roles = attempts.get(usize::from(test.attempt))?.clone();
         let session = &self.session;
         let participants = session.federation.participants(request.round);
         let knowing = knowing(session.groups[unit.group].owners, coalition, participants);
         let samples = session.without_owners(unit.group, &unit.samples, knowing);
         let units = vec![UnitPlan { part, samples, gathered: unit.gathered.clone(), ..roles }];
-        Some(TestPlan { test: numbered(test, attempt), round: request.round, units })
+        Some(TestPlan { test, round: request.round, units })
     }
 
     /// A test as it is announced: all its units, then each coalition of those that others had to take over.
     pub(super) fn attempts(&self, request: &TestRequest, plan: TestPlan) -> Vec<TestPlan> {
         let mut later = Vec::new();
         for unit in &plan.units {
-            let tried = |coalition| self.attempts_at(plan.round, coalition, unit.group).len();
+            let tried = |coalition| self.tried(plan.round, coalition, unit.group);
             if unit.coalitions.iter().all(|&coalition| tried(coalition) <= 1) {
                 continue;
             }
             for &coalition in &unit.coalitions {
-                let first = usize::from(tried(coalition) > 1);
-                let attempts = (first..tried(coalition))
-                    .filter_map(|attempt| self.alone(request, plan.test, unit, coalition, attempt));
-                later.extend(attempts);
+                let first = u16::from(tried(coalition) > 1);
+                let tests = (first..tried(coalition)).map(|attempt| TestId { attempt, ..plan.test });
+                later.extend(tests.filter_map(|test| self.alone(request, test, unit, coalition)));
             }
         }
         [plan].into_iter().chain(later).collect()
     }
 
-    /// Every number that a test has had.
-    pub(super) fn numbers(&self, test: u64, request: &TestRequest) -> Vec<u64> {
+    /// Every attempt at a test.
+    pub(super) fn tests_at(&self, id: RequestId, request: &TestRequest) -> Vec<TestId> {
         let attempts = |&coalition: &Coalition| {
             let of = |group| (request.round, coalition, group);
-            self.roles.range(of(0)..=of(usize::MAX)).map(|(_, roles)| roles.attempts.len()).max()
+            self.roles.range(of(0)..=of(usize::MAX)).map(|(_, roles)| roles.tried()).max()
         };
         let most = request.coalitions.iter().filter_map(attempts).max().unwrap_or(1);
-        (0..most.max(1)).map(|attempt| numbered(test, attempt)).collect()
+        (0..most.max(1)).map(|attempt| TestId { attempt, request: id }).collect()
     }
 
     /// Whether others have taken a unit over, or a part of it.
     pub(super) fn is_stale(&self, unit: UnitId) -> bool {
-        let Some(TestState { request, .. }) = self.tests.get(&base_test(unit.test)) else { return false };
+        let Some(TestState { request, .. }) = self.tests.get(&unit.test.request) else { return false };
         // Asked about every message, and a unit may have many coalitions.
         if !self.replaced.contains(&(request.round, unit.group)) {
             return false;
         }
         let attempts = |&coalition: &Coalition| self.attempts_at(request.round, coalition, unit.group);
-        let alone = match unit.part.checked_sub(ALONE) {
-            Some(number) => request.coalitions.get(number),
-            None => request.coalitions.first().filter(|_| request.coalitions.len() == 1),
+        let alone = match unit.part {
+            UnitPart::Alone(number) => request.coalitions.get(number),
+            UnitPart::Decryptor(_) => request.coalitions.first().filter(|_| request.coalitions.len() == 1),
         };
         match alone {
-            Some(coalition) => attempt_of(unit.test) + 1 < attempts(coalition).len(),
+            Some(coalition) => usize::from(unit.test.attempt) + 1 < attempts(coalition).len(),
             None => request.coalitions.iter().map(attempts).any(|attempts| {
                 attempts.len() > 1 && attempts.first().is_some_and(|first| part(request, first) == unit.part)
             }),

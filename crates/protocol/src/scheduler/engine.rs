@@ -10,6 +10,7 @@ use crate::{
     message::UnitId,
     role::{Effects, Incoming},
     session::Session,
+    test_id::TestId,
     unit::UnitContext,
 };
 
@@ -86,7 +87,7 @@ pub(crate) trait Engine: Sized + Send + 'static {
     fn forget_round(&mut self, round: RoundId);
 
     /// Forgets a test that has ended.
-    fn forget_test(&mut self, _test: u64) {}
+    fn forget_test(&mut self, _test: TestId) {}
 
     /// What has not come, and from whom, in words.
     fn missing(scheduler: &Scheduler<Self>) -> Vec<String>;

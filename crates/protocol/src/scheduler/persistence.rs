@@ -116,12 +116,12 @@ impl<E: Engine> Scheduler<E> {
                 vacant.insert(roles);
                 plan
             }
-            (Some(sent), Entry::Occupied(mut roles)) => {
+            (Some(sent), Entry::Occupied(mut roles)) if roles.get().tried() < u16::MAX => {
                 let plan = roles.get_mut().replace(&mut self.planner, sent, assignment.away)?;
                 self.replaced.insert((round, group));
                 plan
             }
-            _ => return Err(Error::Local { what: "a unit that is assigned once and then replaced" }),
+            _ => return Err(Error::Local { what: "a unit assigned once and replaced below 2^16 times" }),
         };
         self.assigned.push(assignment);
         Ok(plan)

@@ -7,7 +7,7 @@ use std::{
 
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
-use super::{Engine, Scheduler, attempts::base_test};
+use super::{Engine, Scheduler};
 use crate::{
     Error,
     comparison::WholeLabels,
@@ -16,6 +16,7 @@ use crate::{
     message::{Head, OwnResult, OwnResultCounts, TestFinished},
     role::{Effects, Incoming, Outgoing},
     scope::Scope,
+    test_id::RequestId,
     unit::UnitContext,
 };
 
@@ -108,12 +109,12 @@ impl TestState {
 
 impl<E: Engine> Scheduler<E> {
     /// The test that an owner tells its own result of.
-    fn own_test(&mut self, message: &Incoming) -> Result<(u64, &mut TestState), CodecError> {
-        let Head::Test(test) = Head::of(message.kind, &message.content)?.0 else {
+    fn own_test(&mut self, message: &Incoming) -> Result<(RequestId, &mut TestState), CodecError> {
+        let Head::Request(id) = Head::of(message.kind, &message.content)?.0 else {
             return Err(CodecError::Value { what: "test" });
         };
-        let state = self.tests.get_mut(&test).ok_or(CodecError::Value { what: "test" })?;
-        Ok((test, state))
+        let state = self.tests.get_mut(&id).ok_or(CodecError::Value { what: "test" })?;
+        Ok((id, state))
     }
 
     /// Which of its own samples models predict right that the owner knows.
@@ -121,7 +122,7 @@ impl<E: Engine> Scheduler<E> {
         let malformed = |why| message.malformed(why);
         let opening = self.session.opening(Disclosure::RightOrWrong)?;
         let session = self.session.clone();
-        let (test, state) = self.own_test(message).map_err(malformed)?;
+        let (id, state) = self.own_test(message).map_err(malformed)?;
         let models = state.own_models(client).map_err(malformed)?;
         let (offset, own) = (session.offset(client), session.hellos[client].samples as usize);
         let OwnResult { right: found, .. } = message.read(&models.len())?;
@@ -136,7 +137,7 @@ impl<E: Engine> Scheduler<E> {
             asked.for_each(|k| all.insert(offset + k));
             state.found[model].add(&all);
         }
-        self.finish(test)
+        self.finish(id)
     }
 
     /// How many of its own samples models predict right that the owner knows.
@@ -144,7 +145,7 @@ impl<E: Engine> Scheduler<E> {
         let malformed = |why| message.malformed(why);
         let opening = self.session.opening(Disclosure::Counts)?;
         let session = self.session.clone();
-        let (test, state) = self.own_test(message).map_err(malformed)?;
+        let (id, state) = self.own_test(message).map_err(malformed)?;
         let models = state.own_models(client).map_err(malformed)?;
         let first = session.offset(client);
         let own = first..first + session.hellos[client].samples as usize;
@@ -158,7 +159,7 @@ impl<E: Engine> Scheduler<E> {
         for (model, found) in models.into_iter().zip(found) {
             state.found[model].correct += found as usize;
         }
-        self.finish(test)
+        self.finish(id)
     }
 
     /// Compares the labels of a unit, all of whose shares have come (Algorithm 4, steps 13 and 14).
@@ -196,8 +197,8 @@ impl<E: Engine> Scheduler<E> {
         unit: &UnitContext,
         add: impl FnOnce(&mut TestState, Vec<usize>),
     ) -> Result<Effects<Self>, Error> {
-        let test = base_test(unit.id.test);
-        let Some(state) = self.tests.get_mut(&test) else { return Ok(Effects::default()) };
+        let id = unit.id.test.request;
+        let Some(state) = self.tests.get_mut(&id) else { return Ok(Effects::default()) };
         let numbers =
             unit.plan.coalitions.iter().filter_map(|coalition| state.numbers.get(coalition).copied());
         let numbers: Vec<usize> = numbers.collect();
@@ -208,22 +209,21 @@ impl<E: Engine> Scheduler<E> {
             state.units_left.remove(&(unit.id.group, number));
         });
         add(state, models);
-        self.finish(test)
+        self.finish(id)
     }
 
     /// Ends a test that has everything.
-    pub(super) fn finish(&mut self, test: u64) -> Result<Effects<Self>, Error> {
+    pub(super) fn finish(&mut self, id: RequestId) -> Result<Effects<Self>, Error> {
         let mut effects = Effects::default();
-        let ended =
-            self.tests.get(&test).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
-        let Some(state) = ended.then(|| self.tests.remove(&test)).flatten() else { return Ok(effects) };
-        for number in self.numbers(test, &state.request) {
-            self.finished.push(Scope::Test(number));
-            self.engine.forget_test(number);
-            let finished = TestFinished { test: number };
+        let ended = self.tests.get(&id).is_some_and(|t| t.units_left.is_empty() && t.owners_left.is_empty());
+        let Some(state) = ended.then(|| self.tests.remove(&id)).flatten() else { return Ok(effects) };
+        for test in self.tests_at(id, &state.request) {
+            self.finished.push(Scope::Test(test));
+            self.engine.forget_test(test);
+            let finished = TestFinished { test };
             effects.outbox.extend(E::AUXILIARY.map(|to| Outgoing::of(to, &finished)));
         }
-        self.results.push((test, state.found));
+        self.results.push((id, state.found));
         effects.and(self.pump()?);
         Ok(effects)
     }

@@ -8,8 +8,9 @@ use super::TestRequest;
 use crate::{
     Error,
     decryptors::knowing,
-    message::{TestPlan, UnitPlan},
+    message::{TestPlan, UnitPart, UnitPlan},
     session::Session,
+    test_id::TestId,
 };
 
 /// A test, cut.
@@ -25,7 +26,7 @@ pub(crate) struct SplitTest {
 /// Cuts a test. `roles` says who tests a coalition on a group's samples. Coalitions with the same decryptor share a unit.
 pub(crate) fn split_by_known_models(
     session: &Session,
-    test: u64,
+    test: TestId,
     request: &TestRequest,
     mut roles: impl FnMut(Coalition, usize) -> Result<UnitPlan, Error>,
 ) -> Result<SplitTest, Error> {
@@ -35,7 +36,7 @@ pub(crate) fn split_by_known_models(
     let mut cut = SplitTest { own: BTreeMap::new(), secure: Vec::new(), plan };
     for (index, group) in session.groups.iter().enumerate() {
         let asked = session.in_group(index, &request.samples);
-        let mut units: BTreeMap<usize, UnitPlan> = BTreeMap::new();
+        let mut units: BTreeMap<UnitPart, UnitPlan> = BTreeMap::new();
         for (number, &coalition) in coalitions.iter().enumerate() {
             // Models an owner knows it tests itself (SECURITY.md, who decrypts what).
             let knowing = knowing(group.owners, coalition, participants);
@@ -82,6 +83,7 @@ pub(super) fn is_secure(session: &Session, request: &TestRequest) -> bool {
 }
 
 /// Which of a group's units a coalition is in.
-pub(super) fn part(request: &TestRequest, unit: &UnitPlan) -> usize {
-    if request.coalitions.len() == 1 { 0 } else { unit.chain.first().copied().unwrap_or(0) }
+pub(super) fn part(request: &TestRequest, unit: &UnitPlan) -> UnitPart {
+    let first = unit.chain.first().filter(|_| request.coalitions.len() > 1);
+    first.map_or(UnitPart::WHOLE, |&client| UnitPart::Decryptor(client))
 }

@@ -23,6 +23,7 @@ use crate::{
     },
     role::{Effects, Meter, Outgoing, Phase},
     session::Session,
+    test_id::RequestId,
     unit::UnitContext,
 };
 
@@ -126,9 +127,9 @@ impl ClientEngine for SecretSvClient {
         share_labels(testing, context)
     }
 
-    fn own_result(test: u64, right: Vec<SampleSet>, counted: Recount) -> Vec<Outgoing> {
-        let result = Outgoing::of(PartyId::Principal, &OwnResult { test, right });
-        vec![result, Outgoing::of(PartyId::Auxiliary, &OwnCount { test, counted })]
+    fn own_result(request: RequestId, right: Vec<SampleSet>, counted: Recount) -> Vec<Outgoing> {
+        let result = Outgoing::of(PartyId::Principal, &OwnResult { request, right });
+        vec![result, Outgoing::of(PartyId::Auxiliary, &OwnCount { request, counted })]
     }
 
     fn expected_parts(&self, _: &UnitContext, step: usize) -> Vec<PartId> {

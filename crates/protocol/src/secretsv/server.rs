@@ -18,7 +18,7 @@ use crate::{
     codec::unpack_matrix,
     disclosure::Disclosure,
     gated_sums::GatedSums,
-    message::{Kind, Server, UnitId},
+    message::{Kind, Server, StepAddress, UnitId},
     role::Effects,
     session::Session,
     unit::{UnitContext, missing_input},
@@ -180,8 +180,8 @@ pub(super) struct SecretUnit {
     inputs: BTreeMap<usize, Arc<Shared>>,
     /// Later operators' maskings.
     maskings: BTreeMap<usize, Masking>,
-    /// Steps and items whose outputs are computed.
-    begun: BTreeSet<(usize, usize)>,
+    /// Outputs that are computed.
+    begun: BTreeSet<StepAddress>,
     sums: GatedSums<Ring64>,
 }
 

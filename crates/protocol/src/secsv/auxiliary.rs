@@ -24,7 +24,8 @@ use crate::{
     },
     role::{Effects, Incoming, Meter, Outgoing, Phase},
     session::{EncryptedSession, Session},
-    unit::{UnitContext, missing_input, products_of, server_address},
+    test_id::TestId,
+    unit::{Product, UnitContext, missing_input, products_of, server_address},
 };
 
 /// Keys, shares and models at the auxiliary.
@@ -44,8 +45,8 @@ pub(crate) struct SecSvAuxiliary {
 pub(crate) struct AuxiliaryHalf {
     context: Arc<UnitContext>,
     inputs: SharedInputs,
-    /// Steps and items of halves that are computed.
-    begun: BTreeSet<(usize, usize)>,
+    /// Halves that are computed.
+    begun: BTreeSet<StepAddress>,
     sums: GatedSums<Field>,
     labels: AuxiliaryLabels,
 }
@@ -158,15 +159,15 @@ impl AuxiliaryEngine for SecSvAuxiliary {
         let Follower { engine, units, seed, .. } = follower;
         let SecSvAuxiliary { session, public, store, common, .. } = engine;
         let (Some(unit), Some(public)) = (units.get_mut(&id), public) else { return Ok(effects) };
-        for (step, item, operator, from) in products_of(session) {
+        for product in products_of(session) {
+            let (address, Product { operator, from, .. }) = (product.address(id), product);
             let Some(input) = unit.inputs.get(&from).cloned() else { continue };
-            if unit.begun.contains(&(step, item)) {
+            if unit.begun.contains(&address) {
                 continue;
             }
             let model = coalition_model(store, session, &unit.context, operator, &mut effects);
             let Some(model) = model else { continue };
-            unit.begun.insert((step, item));
-            let address = StepAddress { item, ..StepAddress::new(id, step) };
+            unit.begun.insert(address);
             let covered = [unit.context.digest, store.models.digest(unit.context.round), input.digest];
             let seed = address.seed(seed, "half").covering(covered.as_flattened());
             let (session, public) = (session.clone(), public.clone());
@@ -201,7 +202,7 @@ impl AuxiliaryEngine for SecSvAuxiliary {
         self.gathered.retain(|(of, _), _| *of != round);
     }
 
-    fn forget_test(&mut self, test: u64) {
+    fn forget_test(&mut self, test: TestId) {
         self.store.forget_test(test);
     }
 

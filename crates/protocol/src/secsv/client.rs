@@ -22,6 +22,7 @@ use crate::{
     },
     role::{Effects, Meter, Outgoing, Phase},
     session::{EncryptedSession, Session},
+    test_id::RequestId,
     unit::UnitContext,
 };
 
@@ -88,9 +89,9 @@ impl ClientEngine for SecSvClient {
         share_labels(testing, context)
     }
 
-    fn own_result(test: u64, right: Vec<SampleSet>, counted: Recount) -> Vec<Outgoing> {
-        let result = Outgoing::of(PartyId::Principal, &OwnResult { test, right });
-        vec![result, Outgoing::of(PartyId::Auxiliary, &OwnCount { test, counted })]
+    fn own_result(request: RequestId, right: Vec<SampleSet>, counted: Recount) -> Vec<Outgoing> {
+        let result = Outgoing::of(PartyId::Principal, &OwnResult { request, right });
+        vec![result, Outgoing::of(PartyId::Auxiliary, &OwnCount { request, counted })]
     }
 
     fn expected_parts(&self, context: &UnitContext, step: usize) -> Vec<PartId> {

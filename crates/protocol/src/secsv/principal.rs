@@ -22,12 +22,13 @@ use crate::{
     gated_sums::GatedSums,
     message::{
         ActivationShare, CommonSeed, DataShare, Head, Kind, Server, ServerKeys, ServerPublicKey, ShareBody,
-        UnitId,
+        StepAddress, UnitId,
     },
     program::DecryptorSlot,
     role::{Digest, Effects, Incoming},
     scheduler::{Engine, PrincipalUnit, Scheduler, max_tests},
     session::{EncryptedSession, Session},
+    test_id::TestId,
     unit::{UnitContext, may_send, missing_input, server_address},
 };
 use first_layer::FirstLayerRound;
@@ -45,10 +46,10 @@ pub(crate) struct SecSvPrincipal {
 pub(crate) struct PrincipalHalf {
     context: Arc<UnitContext>,
     inputs: SharedInputs,
-    /// Steps, items and chunks of replies, and steps and items of own halves, that are computed.
-    begun: BTreeSet<(usize, usize, usize)>,
-    /// Halves of later layers, by step and item.
-    halves: PendingHalves<(usize, usize), Vec<Ciphertext>>,
+    /// Replies and own halves that are computed.
+    begun: BTreeSet<StepAddress>,
+    /// Halves of later layers.
+    halves: PendingHalves<StepAddress, Vec<Ciphertext>>,
     sums: GatedSums<Field>,
     labels: PrincipalLabels,
 }
@@ -160,7 +161,7 @@ impl Engine for SecSvPrincipal {
             Some(DecryptorSlot::Layer(place)) => place + before + 1,
             _ => 1,
         };
-        unit.begun.iter().map(|(step, ..)| stage(*step)).max().unwrap_or(0)
+        unit.begun.iter().map(|address| stage(address.step)).max().unwrap_or(0)
     }
 
     fn on_message(
@@ -242,7 +243,7 @@ impl Engine for SecSvPrincipal {
         self.store.models.forget_round(round);
     }
 
-    fn forget_test(&mut self, test: u64) {
+    fn forget_test(&mut self, test: TestId) {
         self.store.forget_test(test);
     }
 
@@ -268,7 +269,7 @@ impl PrincipalHalf {
     /// What has not come, and from whom, in words.
     fn missing(&self, session: &Session) -> Vec<String> {
         let (test, group) = (self.context.id.test, self.context.id.group);
-        let halves = self.halves.own.keys().map(|(step, _)| {
+        let halves = self.halves.own.keys().map(|StepAddress { step, .. }| {
             format!("{} of test {test} group {group} step {step} from auxiliary", Kind::LayerHalf)
         });
         let mut missing: Vec<String> = halves.collect();

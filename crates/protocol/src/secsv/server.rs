@@ -19,6 +19,7 @@ use crate::{
     message::{FirstLayerBatchId, Kind, UnitId},
     role::{Digest, Effects, Incoming, Meter, Phase},
     session::{EncryptedSession, Session},
+    test_id::TestId,
     unit::UnitContext,
 };
 
@@ -34,7 +35,7 @@ pub(crate) struct Store {
     data: DataShares,
     pub models: Models<PreparedMatrix>,
     /// Models of coalitions, by test and operator, while the test runs; none while one is computed.
-    coalitions: BTreeMap<(u64, usize), Option<Arc<PreparedMatrix>>>,
+    coalitions: BTreeMap<(TestId, usize), Option<Arc<PreparedMatrix>>>,
     /// Its share of the samples as the first layer needs it.
     pub encoded: Arc<EncodedChunks>,
 }
@@ -52,7 +53,7 @@ impl Store {
         owners.map(|owner| self.data.get(&owner).map(|share| (owner, share.clone()))).collect()
     }
 
-    pub(crate) fn forget_test(&mut self, test: u64) {
+    pub(crate) fn forget_test(&mut self, test: TestId) {
         self.coalitions.retain(|(of, _), _| *of != test);
     }
 
@@ -124,15 +125,16 @@ fn chunk_columns(
     let columns = layer_batch.length(chunk);
     let places: Vec<usize> = layer_batch.places(chunk).collect();
     let mut elements = vec![0; rows * columns];
-    for &(owner, first, count) in &group.parts {
+    for part in &group.parts {
         // Places ascend, and so do the parts of owners.
+        let first = part.places.start;
         let from = places.partition_point(|&place| place < first);
-        let to = places.partition_point(|&place| place < first + count);
+        let to = places.partition_point(|&place| place < part.places.end);
         if from == to {
             continue;
         }
         // Nobody multiplies before every owner's share has come.
-        let share = data[&owner].expose();
+        let share = data[&part.owner].expose();
         for row in 0..rows {
             let (source, target) = (share.row(row), &mut elements[row * columns..][from..to]);
             target.iter_mut().zip(&places[from..to]).for_each(|(to, place)| *to = source[place - first]);

@@ -22,7 +22,7 @@ use crate::{
     program::{DecryptionStep, Then},
     role::{Effects, Meter, Phase},
     session::{EncryptedSession, Session},
-    unit::UnitContext,
+    unit::{Segment, UnitContext},
     views::by_owner,
 };
 
@@ -138,7 +138,7 @@ fn found_together(
             last_scores(program, &session.precision, total, outputs.expose()).labels(program.classes);
         let labels = Labels::new(Wiped(labels));
         let mut labels = labels.expose().as_slice();
-        for (.., places) in context.segments(session, number) {
+        for Segment { places, .. } in context.segments(session, number) {
             let (of_segment, later) = labels.split_at(places.len());
             field.pack_into(of_segment, &mut rest[..field.packed_len(places.len())]);
             rest = &mut rest[field.packed_len(places.len())..];
@@ -160,7 +160,7 @@ fn blind_together(
     let mut rest = packed.expose_mut().as_mut_slice();
     for (number, &coalition) in context.plan.coalitions.iter().enumerate() {
         for segment in context.segments(session, number) {
-            let (now, later) = rest.split_at_mut(field.packed_len(segment.2.len()));
+            let (now, later) = rest.split_at_mut(field.packed_len(segment.places.len()));
             if field.has_factors() {
                 field.blind(now, factors(session, secret, (round, coalition), segment).expose());
             }

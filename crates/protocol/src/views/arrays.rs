@@ -43,7 +43,7 @@ impl Entry {
 
     /// About a unit.
     pub(crate) fn of_unit(mut self, context: &UnitContext) -> Self {
-        self.about.test = Some(context.id.test);
+        self.about.test = Some(context.id.test.to_wire());
         self.about.group = Some(context.id.group);
         self.about.part = Some(context.id.part);
         self
@@ -94,12 +94,12 @@ pub(crate) fn by_owner<R: Ring>(
     let positions = matrix.columns().checked_div(count).unwrap_or(0);
     let mut first = 0;
     let mut arrays = Vec::new();
-    for (owner, begin, places) in context.segments(session, number) {
-        let of_owner: Vec<usize> = (first..first + places.len()).collect();
-        first += places.len();
+    for segment in context.segments(session, number) {
+        let of_owner: Vec<usize> = (first..first + segment.places.len()).collect();
+        first += of_owner.len();
         let (shape, numbers) = columns(matrix, positions, &of_owner);
-        let samples = places.iter().map(|place| place - begin).collect();
-        arrays.push(entry.clone().of_owner(owner, samples).filled(shape, numbers));
+        let entry = entry.clone().of_owner(segment.owner, segment.samples().collect());
+        arrays.push(entry.filled(shape, numbers));
     }
     arrays
 }

@@ -48,10 +48,11 @@ pub(super) fn about(message: &SeenMessage) -> About {
         Head::Round(round) => about.round = Some(round),
         Head::FirstLayer { round, chunk, .. } => (about.round, about.chunk) = (Some(round), Some(chunk)),
         Head::Owner { round, owner } => (about.round, about.owner) = (Some(round), Some(owner)),
-        Head::Test(test) => about.test = Some(test),
-        Head::Plan { test, round } => (about.test, about.round) = (Some(test), Some(round)),
+        Head::Request(request) => about.test = Some(request.to_wire()),
+        Head::Test(test) => about.test = Some(test.to_wire()),
+        Head::Plan { test, round } => (about.test, about.round) = (Some(test.to_wire()), Some(round)),
         Head::Step(address) => {
-            about.test = Some(address.unit.test);
+            about.test = Some(address.unit.test.to_wire());
             about.group = Some(address.unit.group);
             about.part = Some(address.unit.part);
             about.step = Some(address.step);

@@ -165,13 +165,14 @@ fn segments(
     let mut arrays = Vec::new();
     for &round in &context.rounds {
         for number in 0..context.selections.len() {
-            for (owner, first, places) in context.segments(session, number) {
+            for segment in context.segments(session, number) {
+                let count = segment.places.len();
                 let (now, later) =
-                    rest.split_at_checked(field.packed_len(places.len())).ok_or(CodecError::Truncated)?;
+                    rest.split_at_checked(field.packed_len(count)).ok_or(CodecError::Truncated)?;
                 rest = later;
-                let samples = places.iter().map(|place| place - first).collect();
-                let entry = entry.clone().of_model(context, number, round).of_owner(owner, samples);
-                arrays.push(entry.labels(&field.unpack(now, places.len()), classes));
+                let entry = entry.clone().of_model(context, number, round);
+                let entry = entry.of_owner(segment.owner, segment.samples().collect());
+                arrays.push(entry.labels(&field.unpack(now, count), classes));
             }
         }
     }

@@ -17,7 +17,7 @@ use zeroize::Zeroize;
 use crate::{
     PartyId,
     disclosure::Disclosure,
-    message::{Kind, UnitPlan},
+    message::{Kind, UnitPart, UnitPlan},
 };
 pub(crate) use arrays::{Entry, by_owner, outputs_scale};
 pub(crate) use labels::zeros;
@@ -68,12 +68,12 @@ impl SeenMessage {
 /// What a message or an array is about, as far as that is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// The test.
+    /// The test, by its number in messages.
     pub test: Option<u64>,
     /// The group of owners.
     pub group: Option<usize>,
     /// Which of the group's units.
-    pub part: Option<usize>,
+    pub part: Option<UnitPart>,
     /// The visit to a decryptor.
     pub step: Option<usize>,
     /// Which of the things received there.
@@ -182,7 +182,7 @@ impl Opened {
 /// A test that the party was told of, or planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenPlan {
-    /// Its number.
+    /// Its number in messages.
     pub test: u64,
     /// The round, or the first of its round batch.
     pub round: RoundId,

@@ -21,6 +21,7 @@ use crate::{
         Message as _, ModelShare, OwnResult, OwnResultCounts, OwnTest, Server,
     },
     session::Session,
+    test_id::RequestId,
 };
 
 /// Messages of a session, read by a server.
@@ -189,8 +190,10 @@ impl ServerReading<'_> {
         (number, message): (usize, &SeenMessage),
         owner: usize,
     ) -> Result<Vec<Opened>, CodecError> {
-        let Head::Test(test) = Head::of(message.kind, message.content())?.0 else { return Ok(Vec::new()) };
-        let asked = self.base_test(test, owner)?;
+        let Head::Request(request) = Head::of(message.kind, message.content())?.0 else {
+            return Ok(Vec::new());
+        };
+        let asked = self.own_test(request, owner)?;
         let (counts, rights) = if message.kind == Kind::OwnResultCounts {
             (OwnResultCounts::decode(message.content(), &asked.len())?.right, Vec::new())
         } else {
@@ -199,7 +202,7 @@ impl ServerReading<'_> {
         let mut arrays = Vec::new();
         for (model, (round, coalition, samples)) in asked.into_iter().enumerate() {
             let mut entry = Entry::new(message.kind, "right or wrong", Some(message.from), vec![number]);
-            entry.about.test = Some(test);
+            entry.about.test = Some(request.to_wire());
             entry.about.round = Some(round);
             entry.about.coalition = Some(coalition);
             entry = entry.of_owner(owner, samples.iter().collect());
@@ -216,12 +219,16 @@ impl ServerReading<'_> {
     }
 
     /// What an owner was asked to test itself.
-    fn base_test(&self, test: u64, owner: usize) -> Result<Vec<(RoundId, Coalition, SampleSet)>, CodecError> {
+    fn own_test(
+        &self,
+        request: RequestId,
+        owner: usize,
+    ) -> Result<Vec<(RoundId, Coalition, SampleSet)>, CodecError> {
         let mut asked = Vec::new();
         let to = PartyId::Client(owner);
         for message in self.sent.iter().filter(|message| message.kind == Kind::OwnTest && message.to == to) {
             let sent = OwnTest::decode(message.content(), &())?;
-            if sent.test != test {
+            if sent.request != request {
                 continue;
             }
             for round in sent.rounds {
@@ -240,8 +247,8 @@ impl ServerReading<'_> {
         let mut entry = Entry::new(message.kind, "count", Some(message.from), vec![number]);
         entry.disclosure = Some(Disclosure::Counts);
         let mut entry = entry.of_model(context, 0, context.round);
-        if let Some((owner, first, places)) = context.segments(self.session, 0).next() {
-            entry = entry.of_owner(owner, places.iter().map(|place| place - first).collect());
+        if let Some(segment) = context.segments(self.session, 0).next() {
+            entry = entry.of_owner(segment.owner, segment.samples().collect());
         }
         Ok(vec![entry.filled((1, 1), Numbers::Signed(vec![right as i64]))])
     }

@@ -163,7 +163,7 @@ pub(super) fn gated_factors<R: Ring>(
     let read = |content| MaskedFactors::decode(content, &()).map_err(malformed);
     let MaskedFactors { address, elements } = read(message.content())?;
     let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
-    if !updates_of(session).any(|(step, ..)| step == address.step) {
+    if !updates_of(session).any(|sum| sum.step == address.step) {
         return Err(malformed(CodecError::Value { what: "step" }));
     }
     let (rows, columns) = (session.program().gru.map_or(0, |gru| 2 * gru.hidden), context.places().len());

@@ -7,7 +7,7 @@ use crate::{
     Error,
     message::{Kind, Message as _, TestPlan, UnitId},
     program::{Program, Receive, Then},
-    session::Session,
+    session::{OwnerPart, Session},
     unit::{UnitContext, check_plan},
 };
 
@@ -30,7 +30,7 @@ pub(crate) fn announced(session: &Session, messages: &[SeenMessage]) -> Result<A
                 continue;
             }
             found.plans.push(SeenPlan {
-                test: plan.test,
+                test: plan.test.to_wire(),
                 round: plan.round,
                 rounds: context.rounds.clone(),
                 unit: context.plan.clone(),
@@ -45,9 +45,9 @@ pub(crate) fn announced(session: &Session, messages: &[SeenMessage]) -> Result<A
 /// A unit's samples by owner.
 fn samples(session: &Session, context: &UnitContext) -> Vec<(usize, Vec<usize>)> {
     let parts = session.groups[context.plan.group].parts.iter();
-    let of_owner = |&(owner, first, count): &(usize, usize, usize)| {
-        let places = (first..first + count).filter(|place| context.plan.samples.contains(*place));
-        (owner, places.map(|place| place - first).collect::<Vec<_>>())
+    let of_owner = |part: &OwnerPart| {
+        let places = part.places.clone().filter(|place| context.plan.samples.contains(*place));
+        (part.owner, places.map(|place| place - part.places.start).collect::<Vec<_>>())
     };
     parts.map(of_owner).filter(|(_, samples)| !samples.is_empty()).collect()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use secsv_evaluation::executor::HostedRole;
 use secsv_protocol::{
-    Assignment, Error as RoleError, PartyId, Scope, TestResult,
+    Assignment, Error as RoleError, PartyId, Scope, TestId, TestResult,
     message::{Kind, replies_in},
     role::{Effects, Job, Outgoing},
 };
@@ -34,9 +34,10 @@ impl NodeHost {
         }
         let harvest = running.role.harvest();
         batch.assigned = harvest.assigned.iter().map(Assignment::encode).collect();
-        for (test, result) in harvest.results {
-            let request = running.state.requests.remove(&test).unwrap_or_default();
-            batch.tests.push(TestRecord { test, request, result: Some(TestResult::encode(&result)) });
+        for (id, result) in harvest.results {
+            let request = running.state.requests.remove(&id).unwrap_or_default();
+            let (test, result) = (TestId::first(id), Some(TestResult::encode(&result)));
+            batch.tests.push(TestRecord { test, request, result });
         }
         let counted = harvest.counted.into_iter();
         batch.tests.extend(counted.map(|(test, request)| TestRecord { test, request, result: None }));

@@ -13,10 +13,10 @@ use crate::{
     Error, PartyId,
     encrypted::{Replies, RoundModels, member_terms},
     hesv::{KEPT, slot_replies},
-    message::{OutputReply, Parts, StepAddress},
+    message::{OutputReply, Parts},
     role::{Effects, Meter, Outgoing, Phase},
-    scheduler::{Scheduler, base_test},
-    unit::{UnitContext, products_of, updates_of},
+    scheduler::Scheduler,
+    unit::{Product, UnitContext, products_of, updates_of},
 };
 
 impl Scheduler<HesvPrincipal> {
@@ -29,10 +29,11 @@ impl Scheduler<HesvPrincipal> {
     ) -> Result<Effects<Self>, Error> {
         let (mut effects, id) = (Effects::default(), context.id);
         let session = self.engine.session.clone();
-        for (step, item, operator, from) in products_of(&session) {
+        for product in products_of(&session) {
+            let (address, Product { step, operator, from, .. }) = (product.address(id), product);
             let Some(unit) = self.units.get(&id) else { break };
             let has_come = unit.steps.get(&from).is_some_and(Option::is_some);
-            if unit.begun.contains(&(step, item, 0)) || !has_come {
+            if unit.begun.contains(&address) || !has_come {
                 continue;
             }
             let mut kept = None;
@@ -43,11 +44,10 @@ impl Scheduler<HesvPrincipal> {
                 }
             }
             let Some(unit) = self.units.get_mut(&id) else { break };
-            unit.begun.insert((step, item, 0));
+            unit.begun.insert(address);
             let uploaded = unit.uploaded(from);
             let batches = uploaded.and_then(|uploaded| Some((uploaded.batches.take()?, uploaded.digest)));
             let Some((batches, input)) = batches else { continue };
-            let address = StepAddress { item, ..StepAddress::new(id, step) };
             let to = PartyId::Client(context.decryptor(step));
             let seed = self.engine.replies(context, keys, &self.seed).seed(address, "full reply", &[input]);
             let (session, context, keys, models) =
@@ -89,7 +89,7 @@ impl Scheduler<HesvPrincipal> {
         models: &RoundModels<EncryptedMatrix>,
         effects: &mut Effects<Self>,
     ) -> Option<Arc<ExtendedMatrix>> {
-        let test = base_test(context.id.test);
+        let test = context.id.test.request;
         if let Some(known) = self.engine.coalitions.get(&(test, operator)) {
             return known.clone();
         }
@@ -104,7 +104,7 @@ impl Scheduler<HesvPrincipal> {
                 if let Some(room) = role.engine.coalitions.get_mut(&(test, operator)) {
                     *room = Some(Arc::new(extended));
                 }
-                role.advance_all(|id| base_test(id.test) == test)
+                role.advance_all(|id| id.test.request == test)
             })
         });
         None
@@ -115,14 +115,14 @@ impl Scheduler<HesvPrincipal> {
         let mut effects = Effects::default();
         let session = self.engine.session.clone();
         let Some(unit) = self.units.get_mut(&context.id) else { return effects };
-        for (step, item, gates, state) in updates_of(&session) {
-            let (gates, state) = (unit.slots(gates), unit.slots(state));
+        for update in updates_of(&session) {
+            let (gates, state) = (unit.slots(update.gates), unit.slots(update.state));
             let (Some((gates, of_gates)), Some((state, of_state))) = (gates, state) else { continue };
-            if !unit.begun.insert((step, item, 0)) {
+            let address = update.address(context.id);
+            if !unit.begun.insert(address) {
                 continue;
             }
-            let address = StepAddress { item, ..StepAddress::new(context.id, step) };
-            let to = PartyId::Client(context.decryptor(step));
+            let to = PartyId::Client(context.decryptor(update.step));
             let seed = address.seed(&self.seed, "gated sum");
             let seed = seed.covering([context.digest, of_gates, of_state].as_flattened());
             let (session, keys, samples) = (session.clone(), keys.clone(), context.places().len());

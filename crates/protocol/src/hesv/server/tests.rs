@@ -7,11 +7,12 @@ use super::*;
 use crate::{
     Principal,
     hesv::encrypt_batches,
-    message::{ClientHello, Count, Message as _, Parts, StepAddress},
+    message::{ClientHello, Count, Message as _, Parts, StepAddress, UnitPart},
     precision::Ranges,
     role::{Meter, Probe, Role as _},
     sealed::EnvelopeKeys,
     session::{Agreed, Matmul, tests::federation, typical_costs},
+    test_id::TestId,
 };
 
 struct Nobody;
@@ -62,7 +63,7 @@ fn what_a_peer_may_not_say_is_an_error_that_names_it() {
         let named = matches!(&found, Err(Error::Unexpected { from: f, .. }) if *f == from);
         assert!(named, "{kind}: {found:?}");
     };
-    let address = StepAddress::new(UnitId { test: 0, group: 0, part: 0 }, 0);
+    let address = StepAddress::new(UnitId { test: TestId::first(0u32), group: 0, part: UnitPart::WHOLE }, 0);
     for kind in [Kind::LayerHalf, Kind::CommonSeed, Kind::DifferenceShare, Kind::Count] {
         unexpected(PartyId::Auxiliary, kind, address.to_bytes());
     }

@@ -1,6 +1,6 @@
 //! Shares of what a unit's clients are to see: outputs of layers and gated sums.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use secsv_algebra::{Matrix, Ring64, Share};
 
@@ -12,8 +12,8 @@ use crate::{
     program::{Input, Receive},
     role::{Effects, Outgoing, Phase},
     secretsv::SharedModel,
-    session::Session,
-    unit::{UnitContext, products_of},
+    session::{OwnerPart, Session},
+    unit::{Product, UnitContext, products_of},
 };
 
 /// Starts whatever a unit has everything for.
@@ -59,7 +59,7 @@ fn send_outputs<H: ShareHost>(
     let mut effects = Effects::default();
     let Some(common) = host.common() else { return effects };
     let unit = host.secret_unit(context.id);
-    if !unit.is_some_and(|unit| unit.begun.insert((address.step, address.item))) {
+    if !unit.is_some_and(|unit| unit.begun.insert(address)) {
         return effects;
     }
     let zero = address.seed(&common, "outputs of a test").covering(&context.digest);
@@ -121,17 +121,17 @@ fn weighted_outputs(
                 let mut part = None;
                 for (sum, &place) in target.iter_mut().zip(context.places()) {
                     // Places ascend, and so do parts.
-                    while part.is_none_or(|(_, _, end)| place >= end)
-                        && let Some(&(owner, start, count)) = parts.next()
+                    while part.is_none_or(|(_, places): (_, &Range<usize>)| place >= places.end)
+                        && let Some(OwnerPart { owner, places }) = parts.next()
                     {
-                        let source = outputs.get(&owner).map(|outputs| {
+                        let source = outputs.get(owner).map(|outputs| {
                             let row = outputs.expose().row(model * rows + row);
-                            &row[(first + position) * count..][..count]
+                            &row[(first + position) * places.len()..][..places.len()]
                         });
-                        part = Some((source, start, start + count));
+                        part = Some((source, places));
                     }
-                    if let Some((Some(source), start, _)) = part {
-                        *sum = sum.wrapping_add(source[place - start]);
+                    if let Some((Some(source), places)) = part {
+                        *sum = sum.wrapping_add(source[place - places.start]);
                     }
                 }
             }
@@ -194,7 +194,7 @@ fn mask_models<H: ShareHost>(
 ) -> Effects<H> {
     let mut effects = Effects::default();
     let id = context.id;
-    for (_, _, operator, from) in products_of(session) {
+    for Product { operator, from, .. } in products_of(session) {
         let Some(masks) = host.secret().masks.get(&context.decryptor(from)).cloned() else { continue };
         let Some(unit) = host.secret_unit(id) else { break };
         if !unit.maskings.entry(operator).or_default().begin() {
@@ -232,15 +232,15 @@ fn later_outputs<H: ShareHost>(
     models: &[(usize, Arc<SharedModel>)],
 ) -> Effects<H> {
     let mut effects = Effects::default();
-    for (step, item, operator, from) in products_of(session) {
+    for product in products_of(session) {
+        let Product { operator, from, .. } = product;
         let Some(unit) = host.secret_unit(context.id) else { break };
         let masked = unit.maskings.get(&operator).and_then(|masking| masking.opened().cloned());
         let shared = unit.inputs.get(&from).cloned();
         let (Some(masked), Some(shared)) = (masked, shared) else { continue };
         let Some(dealt) = shared.product.clone() else { continue };
         let (session, of, models) = (session.clone(), context.clone(), models.to_vec());
-        let address = StepAddress { item, ..StepAddress::new(context.id, step) };
-        effects.and(send_outputs(host, context, address, move || {
+        effects.and(send_outputs(host, context, product.address(context.id), move || {
             let columns = Share::new(session.program().operators[operator].arrange(shared.input.expose())?);
             let product = Share::new(masked.product(columns.expose())?);
             let bias = coalition_bias(&session, &of, &models, operator)?;

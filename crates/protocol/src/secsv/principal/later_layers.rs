@@ -10,11 +10,11 @@ use crate::{
     check::{self, wanted_of},
     encrypted::{Replies, ciphertexts, member_terms},
     error::CodecError,
-    message::{LayerHalf, StepAddress},
+    message::LayerHalf,
     role::{Effects, Incoming},
     scheduler::{Engine as _, Scheduler},
     secsv::server::{coalition_model, products},
-    unit::{UnitContext, products_of, server_address},
+    unit::{Product, UnitContext, products_of, server_address},
 };
 
 impl Scheduler<SecSvPrincipal> {
@@ -23,25 +23,26 @@ impl Scheduler<SecSvPrincipal> {
         let mut effects = Effects::default();
         let session = self.engine.session.clone();
         let Some(unit) = self.units.get_mut(&context.id) else { return Ok(effects) };
-        for (step, item, operator, from) in products_of(&session) {
+        for product in products_of(&session) {
+            let (address, Product { operator, from, .. }) = (product.address(context.id), product);
             let Some(input) = unit.inputs.get(&from).cloned() else { continue };
-            if unit.begun.contains(&(step, item, 0)) {
+            if unit.begun.contains(&address) {
                 continue;
             }
             let store = &mut self.engine.store;
             let model = coalition_model(store, &session, context, operator, &mut effects);
             let Some(model) = model else { continue };
-            unit.begun.insert((step, item, 0));
-            let (session, id) = (session.clone(), context.id);
+            unit.begun.insert(address);
+            let session = session.clone();
             effects.job(move |meter| {
                 let columns = session.program().operators[operator].arrange(input.share.expose())?;
                 let outputs = products(session.layout(operator), &[&model], &columns, meter)?;
                 let outputs: Vec<Ciphertext> = outputs.into_iter().flatten().collect();
                 Ok(move |role: &mut Self| {
-                    let Some(unit) = role.units.get_mut(&id) else { return Ok(Effects::default()) };
+                    let Some(unit) = role.units.get_mut(&address.unit) else { return Ok(Effects::default()) };
                     let context = unit.context.clone();
-                    let both = unit.halves.take_own((step, item), outputs);
-                    Ok(role.reply(&context, (step, item), both))
+                    let both = unit.halves.take_own(address, outputs);
+                    Ok(role.reply(&context, product, both))
                 })
             });
         }
@@ -55,16 +56,16 @@ impl Scheduler<SecSvPrincipal> {
         let session = self.engine.session.clone();
         let (address, context) = server_address(&session, &message, |id| self.context(id))?;
         let mut products = products_of(&session);
-        let found = products.find(|(step, item, ..)| (*step, *item) == (address.step, address.item));
-        let (.., operator, _) = found.ok_or(malformed(CodecError::Value { what: "step" }))?;
+        let product = products.find(|product| product.address(context.id) == address);
+        let product = product.ok_or(malformed(CodecError::Value { what: "step" }))?;
+        let operator = product.operator;
         let unit = self.unit(address.unit, &message)?;
         let columns = session.program().operators[operator].positions * context.places().len();
         let layout = session.layout(operator);
         check::ciphertexts(&session, layout.batches(columns) * layout.rows(), &ciphertexts)
             .map_err(malformed)?;
-        let key = (address.step, address.item);
-        let both = unit.halves.take_other(key, message);
-        let mut effects = self.reply(&context, key, both);
+        let both = unit.halves.take_other(address, message);
+        let mut effects = self.reply(&context, product, both);
         effects.and(SecSvPrincipal::advance(self, context.id)?);
         Ok(effects)
     }
@@ -73,24 +74,22 @@ impl Scheduler<SecSvPrincipal> {
     fn reply(
         &mut self,
         context: &Arc<UnitContext>,
-        (step, item): (usize, usize),
+        product: Product,
         both: Option<(Vec<Ciphertext>, Incoming)>,
     ) -> Effects<Self> {
         let mut effects = Effects::default();
         let engine = &self.engine;
         let session = engine.session.clone();
-        let product = products_of(&session).find(|(s, i, ..)| (*s, *i) == (step, item));
-        let unit = self.units.get(&context.id);
-        let input = product.and_then(|(.., from)| unit.and_then(|unit| unit.inputs.get(&from)));
+        let input = self.units.get(&context.id).and_then(|unit| unit.inputs.get(&product.from));
         let models = engine.store.models.all(&session, context.round);
-        let (Some((own, other)), Some((.., operator, _)), Some(input), Some(models), Some(replies)) =
-            (both, product, input, models, engine.replies(context, &self.seed))
+        let (Some((own, other)), Some(input), Some(models), Some(replies)) =
+            (both, input, models, engine.replies(context, &self.seed))
         else {
             return effects;
         };
-        let address = StepAddress { item, ..StepAddress::new(context.id, step) };
+        let (address, operator) = (product.address(context.id), product.operator);
         let seed = replies.seed(address, "later reply", &[input.digest, other.digest]);
-        let (to, public) = (PartyId::Client(context.decryptor(step)), replies.public.clone());
+        let (to, public) = (PartyId::Client(context.decryptor(product.step)), replies.public.clone());
         let context = context.clone();
         effects.job(move |meter| {
             let layout = session.layout(operator);
