@@ -30,7 +30,7 @@ use crate::{
     disclosure::Disclosure,
     error::CodecError,
     labels::{self, LabelField, Labels, Packed},
-    message::{ClientHello, Message as _, ProposalShape, SessionProposal},
+    message::{ClientHello, MAX_TOGETHER, Message as _, ProposalShape, SessionProposal},
     precision::{Precision, Ranges, shares},
     program::Program,
 };
@@ -183,9 +183,7 @@ pub struct Encryption {
     pub floodings: Vec<Flooding>,
 }
 
-/// Models of a round that are tested together, at most: their predictions travel in one message ...
-pub(crate) const MAX_TOGETHER: usize = 1024;
-/// ... of no more bytes than this, for all rounds and samples.
+/// Bytes of the message with the predictions of models that are tested together, for all rounds and samples.
 const MAX_LABEL_BYTES: usize = 1 << 25;
 /// Bytes that one model's weights may take at a server, ready to multiply.
 const MODEL_MEMORY: usize = 96 << 20;

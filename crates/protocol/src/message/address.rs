@@ -6,7 +6,6 @@ use secsv_federation::MAX_CLIENTS;
 use crate::{
     codec::{Reader, Writer},
     error::CodecError,
-    session::MAX_TOGETHER,
     test_id::TestId,
 };
 
@@ -29,6 +28,9 @@ pub enum UnitPart {
     /// A coalition by itself that was to be tested together with others, by its number in the request.
     Alone(usize),
 }
+
+/// Models of a round that are tested together, at most: their predictions travel in one message.
+pub(crate) const MAX_TOGETHER: usize = 1024;
 
 /// The number of the first coalition by itself, above those of all clients.
 const ALONE: usize = 1 << 8;

@@ -12,7 +12,7 @@ mod result;
 mod test;
 mod upload;
 
-pub(crate) use address::{FirstLayerBatchId, StepAddress};
+pub(crate) use address::{FirstLayerBatchId, MAX_TOGETHER, StepAddress};
 pub use address::{UnitId, UnitPart};
 pub use agreement::ClientHello;
 pub(crate) use agreement::{ProposalShape, RoundStart, SessionProposal};

@@ -8,14 +8,12 @@ use secsv_he::{
     planner::{LayerTask, PlannedWork, packed_layouts, predict},
 };
 
-use super::{
-    Federation, MAX_LABEL_BYTES, MAX_TOGETHER, MODEL_MEMORY, Matmul, longest, network, of_rounds, sum_bits,
-};
+use super::{Federation, MAX_LABEL_BYTES, MODEL_MEMORY, Matmul, longest, network, of_rounds, sum_bits};
 use crate::{
     Error,
     decryptors::{Network, OwnerGroups, max_owners},
     labels::LabelField,
-    message::ClientHello,
+    message::{ClientHello, MAX_TOGETHER},
 };
 
 /// What it takes to hand over a ciphertext at full modulus, and a reply, beside making them: packing, tags, unpacking.
