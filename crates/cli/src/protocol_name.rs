@@ -14,6 +14,8 @@ pub enum ProtocolName {
 }
 
 impl ProtocolName {
+    /// BlindSV.
+    pub const BLINDSV: Self = Self::Secure(Protocol::BlindSv);
     /// SecSV, the default.
     pub const SECSV: Self = Self::Secure(Protocol::SecSv);
     /// HESV.
@@ -55,7 +57,7 @@ impl ProtocolName {
 
 impl ValueEnum for ProtocolName {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Nssv, Self::SECSV, Self::HESV, Self::SECRETSV]
+        &[Self::Nssv, Self::BLINDSV, Self::SECSV, Self::HESV, Self::SECRETSV]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {

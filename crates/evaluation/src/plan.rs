@@ -159,7 +159,7 @@ impl Plan {
             security: security(
                 run.spec(),
                 &self.session,
-                &self.at_most.planner,
+                self.at_most.planner.as_ref(),
                 self.at_most.operations.decrypt,
                 skips,
             ),

@@ -32,7 +32,7 @@ pub fn disclosed(
     replies: u64,
     skips: bool,
 ) -> Option<(Option<EncryptionParameters>, SecurityResult)> {
-    let (session, planner) = (principal.session()?, principal.planner()?);
+    let (session, planner) = (principal.session()?, principal.planner());
     Some((parameters(session), security(spec, session, planner, replies, skips)))
 }
 
@@ -117,14 +117,17 @@ pub(crate) fn parameters(session: &Session) -> Option<EncryptionParameters> {
 pub(crate) fn security(
     spec: &FederationSpec,
     session: &Session,
-    planner: &Planner,
+    planner: Option<&Planner>,
     replies: u64,
     skips: bool,
 ) -> SecurityResult {
     let settings = session.federation.settings;
     let lines = settings.protocol.disclosures(session.program(), skips);
     // What cannot be planned is refused long before; a result without rows would say so.
-    let exposure = Exposure::new(&session.federation).map(|exposure| exposure.with(planner));
+    let exposure = Exposure::new(&session.federation).map(|exposure| match planner {
+        Some(planner) => exposure.with(planner),
+        None => exposure,
+    });
     let floodings = session.encryption().map(|encryption| &encryption.floodings);
     SecurityResult {
         trust: settings.protocol.rules().exposure().trust.to_owned(),

@@ -7,6 +7,7 @@ use secsv_algebra::Seed;
 
 use crate::{
     Error, PartyId,
+    blindsv::auxiliary::BlindAuxiliary,
     early::Early,
     error::CodecError,
     follower::{AuxiliaryEngine, Follower},
@@ -48,16 +49,48 @@ trait AnyFollower: Any + Send {
     fn awaiting(&self) -> String;
 }
 
+/// Effects of a follower as effects of its auxiliary.
+fn lift<S: 'static>(effects: Effects<S>) -> Effects<Auxiliary> {
+    effects.lift(|auxiliary: &mut Auxiliary| match &mut auxiliary.stage {
+        AuxiliaryStage::Session(running) => (&mut **running as &mut dyn Any).downcast_mut(),
+        AuxiliaryStage::Proposal(_) => None,
+    })
+}
+
+impl AnyFollower for BlindAuxiliary {
+    fn session(&self) -> &Arc<Session> {
+        self.session().shared()
+    }
+
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Auxiliary>, Error> {
+        self.on_message(message).map(lift)
+    }
+
+    /// It learns no count.
+    fn recount(&self) -> Recount {
+        Recount::default()
+    }
+
+    fn take_counted(&mut self) -> Vec<(TestId, Vec<u8>)> {
+        Vec::new()
+    }
+
+    fn drain_finished(&mut self) -> Vec<Scope> {
+        self.drain_finished()
+    }
+
+    fn awaiting(&self) -> String {
+        self.awaiting()
+    }
+}
+
 impl<E: AuxiliaryEngine> AnyFollower for Follower<E> {
     fn session(&self) -> &Arc<Session> {
         &self.session
     }
 
     fn handle(&mut self, message: Incoming) -> Result<Effects<Auxiliary>, Error> {
-        Ok(self.on_message(message)?.lift(|auxiliary: &mut Auxiliary| match &mut auxiliary.stage {
-            AuxiliaryStage::Session(running) => (&mut **running as &mut dyn Any).downcast_mut(),
-            AuxiliaryStage::Proposal(_) => None,
-        }))
+        self.on_message(message).map(lift)
     }
 
     fn recount(&self) -> Recount {
@@ -124,16 +157,18 @@ impl Auxiliary {
         let session = Arc::new(session.map_err(|why| message.malformed(why))??);
         let common = self.seed.derive("zero sharing", 0);
         let told = Outgoing::of(PartyId::Principal, &CommonSeed { seed: common.clone() });
+        let is_told = Kind::CommonSeed.is_of(self.federation.settings.protocol);
         let seed = self.seed.clone();
         let running: Box<dyn AnyFollower> = match session.agreed() {
             Agreed::SecSv(session) => Box::new(Follower::new(SecSvAuxiliary::new(session, common), seed)),
             Agreed::SecretSv(session) => {
                 Box::new(Follower::new(SecretSvAuxiliary::new(session, common), seed))
             }
+            Agreed::BlindSv(session) => Box::new(BlindAuxiliary::new(session)),
             Agreed::Hesv(_) => return Err(message.unexpected("there is one server")),
         };
         let before = std::mem::replace(&mut self.stage, AuxiliaryStage::Session(running));
-        let mut effects = Effects::send(told);
+        let mut effects = Effects { outbox: is_told.then_some(told).into_iter().collect(), jobs: Vec::new() };
         let AuxiliaryStage::Proposal(mut early) = before else { return Ok(effects) };
         for message in early.take(|_| true) {
             // It was kept before it could be judged: if it is at fault, it has no effect.

@@ -8,6 +8,7 @@ use secsv_federation::Weights;
 
 use crate::{
     Error, PartyId, Scope,
+    blindsv::client::{BlindKeys, BlindTesting},
     error::CodecError,
     hesv::client::HesvClient,
     message::{ClientHello, Kind, PublicKeyDigest, PublishedResult},
@@ -17,7 +18,7 @@ use crate::{
     sealed::EnvelopeKeys,
     secretsv::client::SecretSvClient,
     secsv::client::SecSvClient,
-    session::{Agreed, Federation, Session},
+    session::{Agreed, BlindSession, Federation, Session},
     test_id::TestId,
     views::{SeenMessage, View},
 };
@@ -52,6 +53,97 @@ trait AnyParticipant: Any + Send {
 enum Participant<E: ClientEngine> {
     Keys(Box<KeyExchange<E>>),
     Tests(Box<Testing<E>>),
+}
+
+/// A client in a session of BlindSV, by what it waits for.
+enum BlindParticipant {
+    Keys(Box<KeyExchange<BlindKeys>>),
+    Tests(Box<BlindTesting>),
+}
+
+/// Effects of tests of BlindSV as effects of their client.
+fn lift_blind(effects: Effects<BlindTesting>) -> Effects<Client> {
+    effects.lift(|client: &mut Client| {
+        let ClientStage::Session(running) = &mut client.stage else { return None };
+        match (&mut **running as &mut dyn Any).downcast_mut::<BlindParticipant>()? {
+            BlindParticipant::Keys(_) => None,
+            BlindParticipant::Tests(testing) => Some(&mut **testing),
+        }
+    })
+}
+
+impl BlindParticipant {
+    /// Begins with a session that was just agreed on.
+    fn begin(
+        identity: Identity,
+        envelopes: &EnvelopeKeys,
+        session: BlindSession,
+    ) -> Result<(Self, Effects<Client>), Error> {
+        if session.leader != identity.position {
+            let exchange = KeyExchange::new(identity, envelopes.clone(), session, None);
+            return Ok((Self::Keys(Box::new(exchange)), Effects::default()));
+        }
+        let (secrets, outbox) = lead::<BlindKeys>(&identity, envelopes, &session)?;
+        let mut effects = Effects { outbox, jobs: Vec::new() };
+        let (testing, begun) = BlindTesting::begin(identity, session, &secrets)?;
+        effects.and(lift_blind(begun));
+        Ok((Self::Tests(Box::new(testing)), effects))
+    }
+
+    fn on_message(&mut self, message: Incoming) -> Result<Effects<Client>, Error> {
+        let exchange = match self {
+            Self::Tests(testing) => return testing.on_message(&message).map(lift_blind),
+            Self::Keys(exchange) => exchange,
+        };
+        let Some(secrets) = exchange.take(message)? else { return Ok(Effects::default()) };
+        let early = exchange.take_early();
+        let (identity, session) = (exchange.identity.clone(), exchange.session.clone());
+        let (mut testing, mut effects) = BlindTesting::begin(identity, session, &secrets)?;
+        for message in early {
+            // It was kept before it could be judged: if it is at fault, it has no effect.
+            effects.and(testing.on_message(&message).or_else(Error::unless_of_peer)?);
+        }
+        *self = Self::Tests(Box::new(testing));
+        Ok(lift_blind(effects))
+    }
+}
+
+impl AnyParticipant for BlindParticipant {
+    fn session(&self) -> &Session {
+        self.shared()
+    }
+
+    fn shared(&self) -> &Arc<Session> {
+        match self {
+            Self::Keys(exchange) => exchange.session.shared(),
+            Self::Tests(testing) => testing.session(),
+        }
+    }
+
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Client>, Error> {
+        if !message.kind.is_of(self.shared().federation.settings.protocol) {
+            return Err(message.unexpected("another protocol"));
+        }
+        self.on_message(message)
+    }
+
+    fn end_test(&mut self, _: TestId) {}
+
+    fn awaiting(&self) -> String {
+        match self {
+            Self::Keys(exchange) => exchange.awaiting(),
+            Self::Tests(testing) => testing.awaiting(),
+        }
+    }
+
+    /// What came, and nothing that could be read of it.
+    fn view(&self, received: &[SeenMessage]) -> Result<View, Error> {
+        let party = match self {
+            Self::Keys(exchange) => exchange.identity.party(),
+            Self::Tests(testing) => testing.identity().party(),
+        };
+        Ok(View::new(party, received, Vec::new(), Vec::new()))
+    }
 }
 
 /// Effects of tests as effects of their client.
@@ -221,6 +313,10 @@ impl Client {
             }
             Agreed::SecretSv(session) => {
                 let begun = Participant::<SecretSvClient>::begin(identity, &self.envelopes, session, digest)?;
+                (Box::new(begun.0), begun.1)
+            }
+            Agreed::BlindSv(session) => {
+                let begun = BlindParticipant::begin(identity, &self.envelopes, session)?;
                 (Box::new(begun.0), begun.1)
             }
             Agreed::Hesv(session) => {

@@ -4,6 +4,7 @@
 //! Without SampleSkip nothing depends on anybody's data, so operations and traffic are exact. [`Work`] is what seconds
 //! are estimated from.
 
+mod blindsv;
 mod hesv;
 mod memory;
 mod rehearsal;
@@ -53,8 +54,8 @@ pub struct Prediction {
     pub work: Work,
     /// Memory of all parties in one process, estimated.
     pub memory: u64,
-    /// Who decrypts what, and what that leaves to be known.
-    pub planner: Planner,
+    /// Who decrypts what, and what that leaves to be known; none where nobody does.
+    pub planner: Option<Planner>,
 }
 
 /// The agreement that clients with these inputs will come to.
@@ -74,10 +75,15 @@ pub fn session(
     Ok(Arc::new(Session::propose(federation, federation.leader(), &hellos, costs)?.0))
 }
 
-/// What these tests will cost if all are asked for at once, in this order, and rounds are closed after their last one.
+/// What these tests will cost, by the engine of the session, if all are asked for at once, in this order, and rounds are closed after their last one.
 /// If samples of a round may be gathered so many times: what they cost at most.
 pub fn predict(session: &Arc<Session>, tests: &[TestRequest], gathered: usize) -> Result<Prediction, Error> {
-    let engine = engine_costs(session);
+    let engine = match session.agreed() {
+        Agreed::SecSv(session) => Box::new(secsv::SecSvCosts(session)) as Box<dyn EngineCosts>,
+        Agreed::SecretSv(session) => Box::new(secretsv::SecretSvCosts(session)),
+        Agreed::Hesv(session) => Box::new(hesv::HesvCosts(session)),
+        Agreed::BlindSv(blind) => return blindsv::predict(session, &blind, tests),
+    };
     let mut planner = session.planner()?;
     let mut tally = Tally { gathered, ..Tally::new(session) };
     agreement(&mut tally);
@@ -109,7 +115,7 @@ pub fn predict(session: &Arc<Session>, tests: &[TestRequest], gathered: usize) -
     round_batches.iter().for_each(|&round| finished(&mut tally, &RoundFinished { round }));
     let Tally { operations, traffic, work, .. } = tally;
     let memory = memory::estimate(session, &*engine);
-    Ok(Prediction { operations, traffic, work, memory, planner })
+    Ok(Prediction { operations, traffic, work, memory, planner: Some(planner) })
 }
 
 /// What the engine of a protocol costs.
@@ -135,15 +141,6 @@ trait EngineCosts {
     fn memory(&self) -> usize;
 }
 
-/// What the engine of a session costs: this is where it is chosen.
-fn engine_costs(session: &Arc<Session>) -> Box<dyn EngineCosts> {
-    match session.agreed() {
-        Agreed::SecSv(session) => Box::new(secsv::SecSvCosts(session)),
-        Agreed::SecretSv(session) => Box::new(secretsv::SecretSvCosts(session)),
-        Agreed::Hesv(session) => Box::new(hesv::HesvCosts(session)),
-    }
-}
-
 /// Until everybody knows the session and clients have their secrets.
 fn agreement(tally: &mut Tally<'_>) {
     let session = tally.session;
@@ -161,7 +158,8 @@ fn agreement(tally: &mut Tally<'_>) {
         let client = PartyId::Client(client);
         tally.send(PartyId::Principal, client, Kind::SealedClientKeys, SealedClientKeys::LENGTH);
     }
-    if let Some(auxiliary) = tally.auxiliary() {
+    let has_common = Kind::CommonSeed.is_of(session.federation.settings.protocol);
+    if let Some(auxiliary) = tally.auxiliary().filter(|_| has_common) {
         let seed = Seed::from_bytes([0; 32]);
         tally.message(auxiliary, PartyId::Principal, &CommonSeed { seed });
     }

@@ -67,6 +67,9 @@ impl Exposure {
     /// Of a session in which everybody is there, if every coalition is asked for and every client has samples.
     pub fn new(federation: &Federation) -> Result<Self, Error> {
         let (clients, program) = (federation.clients, &federation.program);
+        if !federation.settings.protocol.rules().has_decryptors() {
+            return Ok(Self::empty(federation.settings.protocol, program, clients));
+        }
         let network = network(program)?;
         let groups = OwnerGroups::of_blocks(clients, network)?;
         let mut planner = Planner::new(groups, federation.settings.protocol, network)?;

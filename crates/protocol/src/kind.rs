@@ -20,7 +20,7 @@ pub enum Kind {
     RoundStart = 5,
     /// Client to the servers (SecSV, HESV): its model of a round, encrypted.
     Model = 6,
-    /// Client to the servers (SecSV, SecretSV): its share of its samples.
+    /// Client to the servers (SecSV, SecretSV, BlindSV): its share of its samples.
     DataShare = 7,
     /// Principal to those concerned: a test.
     Test = 8,
@@ -81,21 +81,33 @@ pub enum Kind {
     EncryptedPredictions = 35,
     /// Owner to the server (HESV): how many of its samples models predict right that it knows.
     OwnResultCounts = 36,
-    /// Client to the servers (SecretSV): the seed of what it deals.
+    /// Client to the servers (SecretSV, BlindSV): the seed of what it deals.
     MaskSeed = 37,
     /// Client to the servers (SecretSV): its share of its model of a round.
     ModelShare = 38,
-    /// Owner to auxiliary (SecretSV): its share of a round's masks times the owner's samples.
+    /// Owner to auxiliary (SecretSV, BlindSV): its share of a round's masks times the owner's samples.
     DealtProduct = 39,
     /// Server to server (SecretSV): its share of a round's first layers, masked for one owner's samples.
     MaskedFirstLayer = 40,
     /// Server to server (SecretSV): its share of a coalition's later layer, masked for a unit.
     MaskedLayer = 41,
+    /// Leader to a server (BlindSV): the seed of its masks of models.
+    ModelMaskSeed = 42,
+    /// Client to the servers (BlindSV): its model of a round, under both servers' masks.
+    MaskedModel = 43,
+    /// Principal to the auxiliary and to owners (BlindSV): coalitions that are tested in a round.
+    BlindTest = 44,
+    /// Owner to auxiliary (BlindSV): its share of everything that the owner deals for a test.
+    Dealing = 45,
+    /// Server to server (BlindSV): its share of what is opened at a stage, under its mask.
+    MaskedOpening = 46,
+    /// Auxiliary to principal (BlindSV): its shares of how many predictions are right, over all owners.
+    TotalShare = 47,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 47] = [
         Self::ClientHello,
         Self::Session,
         Self::ServerKeys,
@@ -137,6 +149,12 @@ impl Kind {
         Self::DealtProduct,
         Self::MaskedFirstLayer,
         Self::MaskedLayer,
+        Self::ModelMaskSeed,
+        Self::MaskedModel,
+        Self::BlindTest,
+        Self::Dealing,
+        Self::MaskedOpening,
+        Self::TotalShare,
     ];
 
     /// From the byte it has in frames.
@@ -193,6 +211,12 @@ impl Kind {
             Self::DealtProduct => "dealt product",
             Self::MaskedFirstLayer => "masked first layer",
             Self::MaskedLayer => "masked layer",
+            Self::ModelMaskSeed => "model mask seed",
+            Self::MaskedModel => "masked model",
+            Self::BlindTest => "blind test",
+            Self::Dealing => "dealing",
+            Self::MaskedOpening => "masked opening",
+            Self::TotalShare => "total share",
         }
     }
 }

@@ -10,15 +10,17 @@ use secsv_he::{
 
 use crate::{
     MAX_EARLY_BYTES, PartyId,
+    blindsv::{principal::max_tests as blind_tests, shape::Widths},
     codec::packed_len,
     hesv::rotation_steps,
     message::{
-        COMMITMENT, Count, DealtProduct, EncryptedData, EvaluationKeys, FirstLayerBatchId, FirstLayerHalf,
-        Kind, MaskedFirstLayer, Model, ModelShare, OpenedSeeds, Parts, SealedClientKeys, StepAddress,
+        COMMITMENT, Count, Dealing, DealtProduct, EncryptedData, EvaluationKeys, FirstLayerBatchId,
+        FirstLayerHalf, Kind, MaskedFirstLayer, MaskedModel, MaskedOpening, Model, ModelShare, OpenedSeeds,
+        Parts, SealedClientKeys, StepAddress, TotalShare,
     },
     round_memory::open_rounds,
     scheduler::max_tests,
-    session::{Encryption, Federation, Session},
+    session::{Agreed, Encryption, Federation, Session},
     unit::slots_of,
 };
 
@@ -52,9 +54,11 @@ impl Session {
         if !kind.is_of(self.federation.settings.protocol) {
             return REFUSED as u64;
         }
-        let length = match from {
-            PartyId::Client(client) => self.client_len(client, to, kind),
-            PartyId::Principal | PartyId::Auxiliary => self.server_len(kind),
+        let length = match (self.blind_widths(), from) {
+            (Some(widths), PartyId::Client(client)) => self.blind_client_len(widths, client, to, kind),
+            (Some(widths), _) => self.blind_server_len(widths, kind),
+            (None, PartyId::Client(client)) => self.client_len(client, to, kind),
+            (None, _) => self.server_len(kind),
         };
         length.unwrap_or(REFUSED) as u64
     }
@@ -72,6 +76,9 @@ impl Session {
             let kinds = kinds.iter().filter(|kind| kind.is_of(self.federation.settings.protocol));
             kinds.map(|&kind| length(kind)).sum::<u64>()
         };
+        if let Some(widths) = self.blind_widths() {
+            return self.blind_held(widths, client, server);
+        }
         let of_test = steps * of_protocol(&[Kind::ActivationShare, Kind::EncryptedActivations, Kind::Triple])
             + of_protocol(&[Kind::LabelShare, Kind::EncryptedLabels])
             + of_protocol(&[Kind::PredictionShare, Kind::EncryptedPredictions]);
@@ -87,6 +94,69 @@ impl Session {
         let largest = Kind::ALL.into_iter().map(length).max().unwrap_or(0);
         let expanded = 8 * self.expanded(client) as u64;
         (disk, 3 * (session + rounds + tests) + expanded + 2 * MAX_EARLY_BYTES as u64 + 2 * largest)
+    }
+
+    /// BlindSV: what a client sends is exact but for the number of coalitions in a test.
+    fn blind_client_len(&self, widths: Widths, client: usize, to: PartyId, kind: Kind) -> Option<usize> {
+        let samples = self.hellos.get(client)?.samples as usize;
+        let (shape, bytes) = (self.blind_shape(widths, samples), widths.word as usize / 8);
+        let is_principal = to == PartyId::Principal;
+        let rounds = self.federation.rounds.keys();
+        let rows = rounds.map(|round| self.stacked_rows(*round)).max().unwrap_or(0);
+        let labels = if shape.is_single() { 0 } else { self.program().operators[0].shape.d_out };
+        Some(match kind {
+            Kind::MaskSeed | Kind::ModelMaskSeed => SEED,
+            Kind::SealedClientKeys if is_principal => SealedClientKeys::LENGTH,
+            Kind::MaskedModel => MaskedModel::HEAD + bytes * self.program().model_size(),
+            Kind::DataShare if !is_principal => {
+                bytes * samples * (self.program().operators[0].shape.d_in + labels)
+            }
+            Kind::DealtProduct if !is_principal => DealtProduct::HEAD + bytes * rows * samples,
+            Kind::Dealing if !is_principal => {
+                Dealing::HEAD + self.coalitions_together() * shape.dealt_len().max(widths.count)
+            }
+            _ => return None,
+        })
+    }
+
+    /// BlindSV: what servers send.
+    fn blind_server_len(&self, widths: Widths, kind: Kind) -> Option<usize> {
+        let samples = self.hellos.iter().map(|hello| hello.samples as usize).max().unwrap_or(0);
+        let shape = self.blind_shape(widths, samples);
+        let opened = (0..shape.stages()).map(|stage| shape.opened_len(stage)).max().unwrap_or(0);
+        Some(match kind {
+            Kind::TestFinished => 8,
+            Kind::RoundFinished | Kind::RoundStart => 4,
+            Kind::SealedClientKeys => SealedClientKeys::LENGTH,
+            Kind::BlindTest => 8 + 4 + 8 + 16 * self.coalitions_together(),
+            Kind::MaskedOpening => MaskedOpening::HEAD + self.coalitions_together() * opened,
+            Kind::TotalShare => TotalShare::HEAD + self.coalitions_together() * widths.count,
+            _ => return None,
+        })
+    }
+
+    /// Coalitions of one test, at most.
+    fn coalitions_together(&self) -> usize {
+        let coalitions = 1usize.checked_shl(self.federation.clients as u32).unwrap_or(usize::MAX);
+        self.most_together().min(coalitions)
+    }
+
+    /// BlindSV: what one client can make a server hold.
+    fn blind_held(self: &Arc<Self>, widths: Widths, client: usize, server: PartyId) -> (u64, u64) {
+        let length = |kind| self.blind_client_len(widths, client, server, kind).unwrap_or(0) as u64;
+        let Agreed::BlindSv(session) = self.agreed() else { return (0, 0) };
+        let session_kinds = [Kind::MaskSeed, Kind::ModelMaskSeed, Kind::DataShare];
+        let of_session = session_kinds.into_iter().map(length).sum::<u64>()
+            + self.hellos.len() as u64 * length(Kind::SealedClientKeys);
+        // The auxiliary is not told which rounds are open.
+        let rounds = self.federation.rounds.len() as u64;
+        let of_rounds = rounds * (length(Kind::MaskedModel) + length(Kind::DealtProduct));
+        let tests = blind_tests(&session) as u64 * length(Kind::Dealing);
+        let disk = of_session + of_rounds + tests + 2 * MAX_EARLY_BYTES as u64;
+        let samples = self.hellos.get(client).map_or(0, |hello| hello.samples);
+        let expanded = 8 * samples * (self.program().input_size + self.program().classes) as u64;
+        let largest = Kind::ALL.into_iter().map(length).max().unwrap_or(0);
+        (disk, 3 * (of_session + of_rounds + tests) + expanded + 2 * MAX_EARLY_BYTES as u64 + 2 * largest)
     }
 
     /// Elements that the principal's seeds of a client stand for.

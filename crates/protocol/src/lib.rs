@@ -22,6 +22,7 @@
 
 pub mod activation;
 mod auxiliary;
+mod blindsv;
 mod check;
 mod client;
 mod codec;

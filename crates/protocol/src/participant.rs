@@ -9,8 +9,8 @@ mod samples;
 mod view;
 
 pub(crate) use engine::{
-    ClientEngine, Matrices, PartId, ReceivedParts, Source, check_output_share, open_shares, output_shape,
-    part_of,
+    ClientEngine, KeyHolder, Matrices, PartId, ReceivedParts, Source, check_output_share, open_shares,
+    output_shape, part_of,
 };
 pub use input::{ClientInput, model_digest, test_set_digest};
 pub(crate) use key_exchange::{ClientSecrets, KeyCheck, KeyExchange, lead};

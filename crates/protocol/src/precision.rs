@@ -66,10 +66,30 @@ const SLACK: i32 = 8;
 impl Precision {
     /// As many fractional bits as fit: no product of numbers within their ranges reaches half the modulus.
     pub fn new(program: &Program, ranges: &Ranges, ring: impl Ring, clients: usize) -> Result<Self, Error> {
+        Self::within(program, ranges, (ring.bits(), is_close(ring)), clients)
+    }
+
+    /// The same modulo a power of two.
+    pub(crate) fn modulo_power(
+        program: &Program,
+        ranges: &Ranges,
+        bits: u32,
+        clients: usize,
+    ) -> Result<Self, Error> {
+        Self::within(program, ranges, (bits, false), clients)
+    }
+
+    /// The same for a modulus of so many bits, which may be close to the power of two above it.
+    fn within(
+        program: &Program,
+        ranges: &Ranges,
+        (bits, is_close): (u32, bool),
+        clients: usize,
+    ) -> Result<Self, Error> {
         // Magnitudes below 2^room are below half the modulus, and survive the trip through a double's 53 bits.
-        let room = (ring.bits() as i32 - 2).min(61);
+        let room = (bits as i32 - 2).min(61);
         // Those of products are a little below a power of two: one bit more where the modulus is as close to one.
-        let products = (ring.bits() as i32 - i32::from(!is_close(ring)) - 1).min(61);
+        let products = (bits as i32 - i32::from(!is_close) - 1).min(61);
         // A client's share of the training data, on average.
         let share = -(clients.max(1) as f64).log2().round() as i32;
         let mut operators = Vec::with_capacity(program.operators.len());

@@ -12,6 +12,7 @@ use secsv_he::UnitCosts;
 
 use crate::{
     Error, PartyId,
+    blindsv::principal::BlindPrincipal,
     decryptors::Planner,
     hesv::HesvPrincipal,
     message::{Kind, Message as _, PublishedResult},
@@ -43,7 +44,7 @@ enum PrincipalStage {
 /// A scheduler, whatever its engine.
 trait AnyScheduler: Any + Send {
     fn session(&self) -> &Arc<Session>;
-    fn planner(&self) -> &Planner;
+    fn planner(&self) -> Option<&Planner>;
     fn handle(&mut self, message: Incoming) -> Result<Effects<Principal>, Error>;
     fn request_as(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Principal>, Error>;
     fn next_request(&self) -> RequestId;
@@ -55,10 +56,15 @@ trait AnyScheduler: Any + Send {
     fn take_assigned(&mut self) -> Vec<Assignment>;
     fn drain_finished(&mut self) -> Vec<Scope>;
     fn awaiting(&self) -> String;
+
+    /// The session was told: tests that need nobody's keys begin.
+    fn begin(&mut self) -> Result<Effects<Principal>, Error> {
+        Ok(Effects::default())
+    }
 }
 
 /// Effects of a scheduler as effects of its principal.
-fn lift<E: Engine>(effects: Result<Effects<Scheduler<E>>, Error>) -> Result<Effects<Principal>, Error> {
+fn lift<S: 'static>(effects: Result<Effects<S>, Error>) -> Result<Effects<Principal>, Error> {
     Ok(effects?.lift(|principal: &mut Principal| match &mut principal.stage {
         PrincipalStage::Session(running) => (&mut **running as &mut dyn Any).downcast_mut(),
         PrincipalStage::Introductions(_) => None,
@@ -70,8 +76,8 @@ impl<E: Engine> AnyScheduler for Scheduler<E> {
         &self.session
     }
 
-    fn planner(&self) -> &Planner {
-        &self.planner
+    fn planner(&self) -> Option<&Planner> {
+        Some(&self.planner)
     }
 
     fn handle(&mut self, message: Incoming) -> Result<Effects<Principal>, Error> {
@@ -119,6 +125,65 @@ impl<E: Engine> AnyScheduler for Scheduler<E> {
     }
 }
 
+impl AnyScheduler for BlindPrincipal {
+    fn session(&self) -> &Arc<Session> {
+        self.session().shared()
+    }
+
+    fn planner(&self) -> Option<&Planner> {
+        None
+    }
+
+    fn handle(&mut self, message: Incoming) -> Result<Effects<Principal>, Error> {
+        lift(self.on_message(message))
+    }
+
+    fn request_as(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Principal>, Error> {
+        lift(self.enqueue(id, request))
+    }
+
+    fn next_request(&self) -> RequestId {
+        self.next_request()
+    }
+
+    fn take_results(&mut self) -> Vec<(RequestId, Vec<TestResult>)> {
+        self.take_results()
+    }
+
+    fn end_round(&mut self, round: RoundId) -> Result<Effects<Principal>, Error> {
+        lift(self.close_round(round))
+    }
+
+    fn is_open(&self, scope: Scope) -> bool {
+        self.is_open(scope)
+    }
+
+    fn set_away(&mut self, away: Coalition) -> Result<Effects<Principal>, Error> {
+        self.set_away(away);
+        Ok(Effects::default())
+    }
+
+    fn awaited(&self) -> Coalition {
+        self.awaited()
+    }
+
+    fn take_assigned(&mut self) -> Vec<Assignment> {
+        Vec::new()
+    }
+
+    fn drain_finished(&mut self) -> Vec<Scope> {
+        self.drain_finished()
+    }
+
+    fn awaiting(&self) -> String {
+        self.awaiting()
+    }
+
+    fn begin(&mut self) -> Result<Effects<Principal>, Error> {
+        lift(self.pump())
+    }
+}
+
 impl Principal {
     /// A principal whose randomness follows from a seed. `costs` are this machine's, to choose packings by; needed
     /// wherever something is encrypted.
@@ -146,9 +211,9 @@ impl Principal {
         self.running().map(AnyScheduler::session)
     }
 
-    /// Who decrypts what, and what that leaves to be known.
+    /// Who decrypts what, and what that leaves to be known; none where nobody does.
     pub fn planner(&self) -> Option<&Planner> {
-        self.running().map(AnyScheduler::planner)
+        self.running().and_then(AnyScheduler::planner)
     }
 
     /// Asks for a test; returns its number.
@@ -256,13 +321,18 @@ impl Principal {
             Agreed::SecSv(session) => Box::new(introductions.begin(SecSvPrincipal::new(session))?),
             Agreed::SecretSv(session) => Box::new(introductions.begin(SecretSvPrincipal::new(session))?),
             Agreed::Hesv(session) => Box::new(introductions.begin(HesvPrincipal::new(session))?),
+            Agreed::BlindSv(session) => Box::new(introductions.begin_blind(session)),
         };
         self.stage = PrincipalStage::Session(running);
         let clients = (0..self.federation.clients).map(PartyId::Client);
         let proposal = Arc::new(proposal);
         let everybody = clients.chain(auxiliary(&self.federation));
         let outbox = everybody.map(|to| Outgoing::new(to, Kind::Session, proposal.clone())).collect();
-        Ok(Effects { outbox, ..Effects::default() })
+        let mut effects = Effects { outbox, ..Effects::default() };
+        if let PrincipalStage::Session(running) = &mut self.stage {
+            effects.and(running.begin()?);
+        }
+        Ok(effects)
     }
 }
 

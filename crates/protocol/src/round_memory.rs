@@ -5,7 +5,10 @@ use std::sync::Arc;
 use secsv_federation::RoundId;
 use secsv_he::linear::EncryptedMatrix;
 
-use crate::session::{Agreed, EncryptedSession, Session};
+use crate::{
+    blindsv::principal::round_memory,
+    session::{Agreed, EncryptedSession, Session},
+};
 
 /// Bytes that two round batches may take together.
 const ROUNDS_MEMORY: usize = 4 << 30;
@@ -45,6 +48,7 @@ fn of_round_batch(agreed: &Agreed, round: RoundId) -> usize {
             // Outputs at both servers, and once on their way.
             8 * (3 * outputs + 4 * models)
         }
+        Agreed::BlindSv(session) => 2 * round_memory(session),
         Agreed::Hesv(session) => {
             let model: usize = session.encryption.layouts.iter().map(EncryptedMatrix::encoded_len).sum();
             let models = session.federation.participants(round).len();

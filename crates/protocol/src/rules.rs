@@ -1,6 +1,7 @@
 //! What sets the protocols apart, as facts: [`Protocol::rules`] chooses, everybody else asks for the fact it needs and never
 //! which protocol it is. A protocol's facts are one file.
 
+mod blindsv;
 mod hesv;
 mod secretsv;
 mod secsv;
@@ -30,11 +31,13 @@ pub enum Protocol {
     Hesv,
     /// Shared models and test data, two servers; a client deals multiplication triples.
     SecretSv,
+    /// Two servers compute on masked numbers; owners deal masks, and nobody reads a score.
+    BlindSv,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::SecSv, Self::Hesv, Self::SecretSv];
+    pub const ALL: [Self; 4] = [Self::SecSv, Self::Hesv, Self::SecretSv, Self::BlindSv];
 
     /// What holds under this protocol.
     pub fn rules(self) -> &'static dyn ProtocolRules {
@@ -42,6 +45,7 @@ impl Protocol {
             Self::SecSv => &secsv::SecSv,
             Self::Hesv => &hesv::Hesv,
             Self::SecretSv => &secretsv::SecretSv,
+            Self::BlindSv => &blindsv::BlindSv,
         }
     }
 
@@ -68,13 +72,15 @@ impl Protocol {
                 "multiplication of shares; uniform to whoever does not hold the masks",
             ));
         }
-        lines.push(line(
-            Disclosure::Schedule,
-            "owners, decryptors, dealers and counting clients of a test",
-            "its whole plan: which coalitions are tested on which samples, and who decrypts",
-            "a test is announced to all of them with all its units",
-        ));
-        if skips {
+        if rules.has_decryptors() {
+            lines.push(line(
+                Disclosure::Schedule,
+                "owners, decryptors, dealers and counting clients of a test",
+                "its whole plan: which coalitions are tested on which samples, and who decrypts",
+                "a test is announced to all of them with all its units",
+            ));
+        }
+        if skips && rules.learns_each_prediction() {
             lines.push(line(Disclosure::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition or may still be on larger ones: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
         }
         lines.push(line(
@@ -159,11 +165,27 @@ pub trait ProtocolRules: Sync {
         None
     }
 
+    /// Bits of words in which numbers are shared where nothing is encrypted, the narrowest first: the first that leaves enough
+    /// fractional bits is taken.
+    fn word_widths(&self) -> &'static [u32] {
+        &[64]
+    }
+
     /// What is computed together.
     fn batching(&self) -> Batching;
 
     /// Whether a client deals for each unit; `has_gru` says whether the model has a recurrent unit.
     fn deals(&self, has_gru: bool) -> bool;
+
+    /// Whether clients decrypt: who does what is planned then, and it takes four of them.
+    fn has_decryptors(&self) -> bool {
+        true
+    }
+
+    /// Refuses models that it cannot test, with the reason.
+    fn check_program(&self, _: &Program) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Whether one more client counts the right predictions of a unit.
     fn has_counting_client(&self) -> bool {

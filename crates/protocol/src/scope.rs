@@ -57,7 +57,7 @@ impl Federation {
             Head::Round(round) | Head::FirstLayer { round, .. } | Head::Owner { round, .. } => {
                 Scope::Round(round)
             }
-            Head::Request(request) => Scope::Test(TestId::first(request)),
+            Head::Request(request) | Head::Opening { request, .. } => Scope::Test(TestId::first(request)),
             Head::Test(test) | Head::Plan { test, .. } => Scope::Test(test),
             Head::Step(address) => Scope::Test(address.unit.test),
         })

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use secsv_algebra::{Field, Ring64, Seed};
+use secsv_algebra::{Field, Ring, Ring64, Seed};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::{
     Flooding, Parameters, UnitCosts,
@@ -26,7 +26,8 @@ use secsv_he::{
 
 use crate::{
     Error,
-    decryptors::{Network, OwnerGroups, Planner, Protocol},
+    blindsv::shape::{Shape, Widths},
+    decryptors::{Network, OwnerGroups, Planner, Protocol, knowing},
     disclosure::Disclosure,
     error::CodecError,
     labels::{self, LabelField, Labels, Packed},
@@ -111,11 +112,14 @@ enum Scheme {
     SecretSv,
     /// Everything is encrypted, for one server.
     Hesv(Arc<Encryption>),
+    /// Everything is under masks between two servers.
+    BlindSv(Widths),
 }
 
 impl Scheme {
-    fn new(protocol: Protocol, encryption: Option<Encryption>) -> Result<Self, Error> {
+    fn new(protocol: Protocol, encryption: Option<Encryption>, widths: Widths) -> Result<Self, Error> {
         match (protocol, encryption.map(Arc::new)) {
+            (Protocol::BlindSv, _) => Ok(Self::BlindSv(widths)),
             (Protocol::SecretSv, _) => Ok(Self::SecretSv),
             (Protocol::SecSv, Some(encryption)) => Ok(Self::SecSv(encryption)),
             (Protocol::Hesv, Some(encryption)) => Ok(Self::Hesv(encryption)),
@@ -126,7 +130,7 @@ impl Scheme {
     fn encryption(&self) -> Option<&Arc<Encryption>> {
         match self {
             Self::SecSv(encryption) | Self::Hesv(encryption) => Some(encryption),
-            Self::SecretSv => None,
+            Self::SecretSv | Self::BlindSv(_) => None,
         }
     }
 }
@@ -136,6 +140,45 @@ pub(crate) enum Agreed {
     SecSv(EncryptedSession),
     SecretSv(Arc<Session>),
     Hesv(EncryptedSession),
+    BlindSv(BlindSession),
+}
+
+/// An agreement under which numbers are masked.
+#[derive(Clone)]
+pub(crate) struct BlindSession {
+    session: Arc<Session>,
+    pub widths: Widths,
+}
+
+impl BlindSession {
+    /// The agreement without the widths.
+    pub(crate) fn shared(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Sizes of an owner's part of a test.
+    pub(crate) fn shape(&self, owner: usize) -> Shape {
+        self.session.blind_shape(self.widths, self.hellos[owner].samples as usize)
+    }
+
+    /// Clients with samples.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.federation.clients).filter(|&client| self.hellos[client].samples > 0)
+    }
+
+    /// Whether an owner knows a coalition's model of a round from training: it tests that itself.
+    pub(crate) fn knows(&self, owner: usize, round: RoundId, coalition: Coalition) -> bool {
+        let participants = self.federation.participants(round);
+        !knowing(Coalition::EMPTY.with(owner), coalition, participants).is_empty()
+    }
+}
+
+impl Deref for BlindSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
 }
 
 /// An agreement under which numbers are encrypted.
@@ -183,6 +226,8 @@ pub struct Encryption {
     pub floodings: Vec<Flooding>,
 }
 
+/// Bytes of the largest message between the servers about models that are tested together.
+const MAX_OPENING: usize = 1 << 22;
 /// Bytes of the message with the predictions of models that are tested together, for all rounds and samples.
 const MAX_LABEL_BYTES: usize = 1 << 25;
 /// Bytes that one model's weights may take at a server, ready to multiply.
@@ -258,17 +303,21 @@ impl Session {
         let program = &federation.program;
         let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
             .ok_or(Error::Unsupported { what: "a session without clients" })?;
-        let precision = formats(federation, &ranges)?;
+        let (precision, word) = formats(federation, &ranges)?;
         let round_batches = federation.round_batches(rounds);
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
-        let scheme = Scheme::new(federation.settings.protocol, encryption)?;
+        let samples = hellos.iter().fold(0u64, |sum, hello| sum.saturating_add(hello.samples));
+        let scheme = Scheme::new(federation.settings.protocol, encryption, Widths::new(word, samples))?;
         let positions = program.operators[0].positions;
         let batch = scheme.encryption().map_or(4096, |e| e.layouts[0].batch());
         let samples_in_batch = NonZeroUsize::new((batch / positions).max(1)).unwrap_or(NonZeroUsize::MIN);
         let sizes: Vec<u64> = hellos.iter().map(|hello| hello.samples).collect();
         let mixes_owners = federation.settings.protocol.rules().batching().mixes_owners;
         let most = if mixes_owners { samples_in_batch } else { NonZeroUsize::MIN };
-        let owner_groups = OwnerGroups::new(&sizes, network(program)?, most)?;
+        let owner_groups = match federation.settings.protocol.rules().has_decryptors() {
+            true => OwnerGroups::new(&sizes, network(program)?, most)?,
+            false => OwnerGroups::of_single_owners(&sizes),
+        };
         let batches = if longest(&round_batches) > 1 { CHUNK_BATCHES_OF_MANY_ROUNDS } else { CHUNK_BATCHES };
         let per_chunk = (batches * batch / positions).max(1);
         let (groups, chunks) = arrange(&owner_groups, &sizes, per_chunk);
@@ -304,9 +353,25 @@ impl Session {
 
     /// How many models of a round are tested together, at most.
     pub fn most_together(&self) -> usize {
+        if let Scheme::BlindSv(widths) = self.scheme {
+            let samples = self.hellos.iter().map(|hello| hello.samples as usize).max().unwrap_or(0);
+            let of_one = self.blind_shape(widths, samples).largest();
+            return (MAX_OPENING / of_one.max(1)).clamp(1, MAX_TOGETHER);
+        }
         let of_one = longest(&self.round_batches) * self.label_field().packed_len(self.samples());
         let most = if self.federation.tests_together() { MAX_TOGETHER } else { 1 };
         (MAX_LABEL_BYTES / of_one.max(1)).clamp(1, most)
+    }
+
+    /// Widths of numbers under masks; none under other protocols.
+    pub(crate) fn blind_widths(&self) -> Option<Widths> {
+        if let Scheme::BlindSv(widths) = self.scheme { Some(widths) } else { None }
+    }
+
+    /// Sizes of a part of a test with so many samples.
+    pub(crate) fn blind_shape(&self, widths: Widths, samples: usize) -> Shape {
+        let rows = self.program().operators[0].shape.d_out;
+        Shape::new(widths, rows, self.federation.architecture.classes(), samples)
     }
 
     /// So many samples in chunks.
@@ -334,6 +399,9 @@ impl Session {
             Scheme::SecSv(encryption) => Agreed::SecSv(encrypted(encryption)),
             Scheme::SecretSv => Agreed::SecretSv(self.clone()),
             Scheme::Hesv(encryption) => Agreed::Hesv(encrypted(encryption)),
+            Scheme::BlindSv(widths) => {
+                Agreed::BlindSv(BlindSession { session: self.clone(), widths: *widths })
+            }
         }
     }
 
@@ -354,13 +422,14 @@ impl Session {
 
     /// What numbers are shared or encrypted modulo.
     pub fn modulus(&self) -> u128 {
-        use secsv_algebra::Ring;
+        if let Scheme::BlindSv(widths) = &self.scheme {
+            return 1 << widths.word;
+        }
         self.encryption().map_or(1 << u64::BITS, |e| e.parameters.field().modulus().into())
     }
 
     /// Bits of the field.
     pub fn plaintext_bits(&self) -> u32 {
-        use secsv_algebra::Ring;
         self.field().bits()
     }
 
@@ -457,13 +526,25 @@ impl Session {
 }
 
 /// Fixed-point formats for numbers within some ranges.
-pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<Precision, Error> {
+pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<(Precision, u32), Error> {
     let (program, clients) = (&federation.program, federation.clients);
-    match parameters(&federation.settings)? {
-        Some(parameters) => Precision::new(program, ranges, parameters.field(), clients),
-        None => Precision::new(program, ranges, Ring64, clients),
+    if let Some(parameters) = parameters(&federation.settings)? {
+        let field = parameters.field();
+        return Ok((Precision::new(program, ranges, field, clients)?, Ring::bits(field)));
+    }
+    let is_enough =
+        |precision: &Precision| precision.operators.iter().all(|format| format.product_bits() >= ENOUGH_BITS);
+    let widths = federation.settings.protocol.rules().word_widths();
+    let formats = |&bits: &u32| Some((Precision::modulo_power(program, ranges, bits, clients).ok()?, bits));
+    let found = widths.iter().filter_map(formats).find(|(precision, _)| is_enough(precision));
+    match found {
+        Some(found) => Ok(found),
+        None => Ok((Precision::new(program, ranges, Ring64, clients)?, u64::BITS)),
     }
 }
+
+/// Fractional bits of products that are enough: about as many as single-precision numbers have. Wider words are taken for fewer.
+const ENOUGH_BITS: u32 = 24;
 
 /// How many rounds the longest round batch has.
 fn longest(round_batches: &BTreeMap<RoundId, Vec<RoundId>>) -> usize {

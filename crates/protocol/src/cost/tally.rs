@@ -45,6 +45,8 @@ pub struct Work {
     pub slot_products: u64,
     /// Samples that decryptors take through all steps, once for each model.
     pub activated_samples: u64,
+    /// Samples that are dealt for and tested under masks, once for each model (BlindSV).
+    pub blind_samples: u64,
     /// Samples that owners test themselves, once for each model.
     pub clear_samples: u64,
     /// Bytes of all frames.

@@ -86,6 +86,16 @@ impl OwnerGroups {
         Ok(Self { clients, groups })
     }
 
+    /// Every owner's samples by themselves, where nobody decrypts.
+    pub(crate) fn of_single_owners(sizes: &[u64]) -> Self {
+        let owners = sizes.iter().enumerate().filter(|(_, samples)| **samples > 0);
+        let group = |(owner, &samples): (usize, &u64)| {
+            let owners = Coalition::EMPTY.with(owner);
+            OwnerGroup { owners, block: owners, samples }
+        };
+        Self { clients: sizes.len(), groups: owners.map(group).collect() }
+    }
+
     /// As if the samples of a whole block were always in one batch.
     pub(crate) fn of_blocks(n: usize, network: Network) -> Result<Self, PlanError> {
         Self::new(&vec![1; n], network, NonZeroUsize::MAX)

@@ -23,8 +23,8 @@ use crate::{
     model::sample_values,
     opening::Opening,
     participant::{
-        ClientEngine, ClientReading, ClientSecrets, Identity, KeyCheck, Matrices, PartId, ReceivedParts,
-        Source, Testing, part_of,
+        ClientEngine, ClientReading, ClientSecrets, Identity, KeyCheck, KeyHolder, Matrices, PartId,
+        ReceivedParts, Source, Testing, part_of,
     },
     role::{Effects, Incoming, Meter, Outgoing, Phase},
     session::{EncryptedSession, Session},
@@ -40,32 +40,9 @@ pub(crate) struct HesvClient {
     counting: BTreeMap<UnitId, Arc<UnitContext>>,
 }
 
-impl ClientEngine for HesvClient {
+impl KeyHolder for HesvClient {
     type Session = EncryptedSession;
-    type Ring = Field;
     const KEY_CHECK: KeyCheck = KeyCheck::Principal;
-    const SECRETS: &'static [&'static str] = &["clients' key", "clients' label secret"];
-
-    fn new(session: EncryptedSession, secrets: &ClientSecrets) -> Self {
-        let key = Arc::new(SecretKey::from_seed(session.parameters(), secrets.key.clone()));
-        Self { session, key, labels: secrets.labels.clone(), counting: BTreeMap::new() }
-    }
-
-    fn session(&self) -> &EncryptedSession {
-        &self.session
-    }
-
-    fn shared(session: &EncryptedSession) -> &Arc<Session> {
-        session.shared()
-    }
-
-    fn ring(&self) -> Field {
-        self.session.field()
-    }
-
-    fn label_secret(&self) -> &Seed {
-        &self.labels
-    }
 
     /// The leader's keys for the server: to re-randomise, to multiply and to rotate (Algorithm 1, step 2).
     fn leader_keys(session: &EncryptedSession, key: &Seed, own: &Seed) -> Vec<Outgoing> {
@@ -88,6 +65,32 @@ impl ClientEngine for HesvClient {
         public: &[u8],
     ) -> Result<(), Error> {
         check_key(session, &secrets.key, public)
+    }
+}
+
+impl ClientEngine for HesvClient {
+    type Ring = Field;
+    const SECRETS: &'static [&'static str] = &["clients' key", "clients' label secret"];
+
+    fn new(session: EncryptedSession, secrets: &ClientSecrets) -> Self {
+        let key = Arc::new(SecretKey::from_seed(session.parameters(), secrets.key.clone()));
+        Self { session, key, labels: secrets.labels.clone(), counting: BTreeMap::new() }
+    }
+
+    fn session(&self) -> &EncryptedSession {
+        &self.session
+    }
+
+    fn shared(session: &EncryptedSession) -> &Arc<Session> {
+        session.shared()
+    }
+
+    fn ring(&self) -> Field {
+        self.session.field()
+    }
+
+    fn label_secret(&self) -> &Seed {
+        &self.labels
     }
 
     /// Encrypts the samples, chunk by chunk (Algorithm 1, step 3).

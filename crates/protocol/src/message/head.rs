@@ -26,6 +26,8 @@ pub(crate) enum Head {
     Owner { round: RoundId, owner: usize },
     /// A test that was asked for.
     Request(RequestId),
+    /// A stage of a test on an owner's samples.
+    Opening { request: RequestId, owner: usize, stage: usize },
     /// An attempt at a test.
     Test(TestId),
     /// An attempt at a test, and the round of it.
@@ -49,6 +51,7 @@ impl Head {
             | Kind::ServerKeys
             | Kind::EvaluationKeys
             | Kind::MaskSeed
+            | Kind::ModelMaskSeed
             | Kind::PublicKey
             | Kind::PublicKeyDigest
             | Kind::CommonSeed
@@ -56,9 +59,12 @@ impl Head {
             | Kind::Values => Self::Session,
             Kind::SealedClientKeys => Self::Client(r.u16()?),
             Kind::EncryptedData => Self::Chunk(r.index()?),
-            Kind::RoundStart | Kind::Model | Kind::ModelShare | Kind::DealtProduct | Kind::RoundFinished => {
-                Self::Round(RoundId(r.u32()?))
-            }
+            Kind::RoundStart
+            | Kind::Model
+            | Kind::ModelShare
+            | Kind::MaskedModel
+            | Kind::DealtProduct
+            | Kind::RoundFinished => Self::Round(RoundId(r.u32()?)),
             Kind::FirstLayerHalf => Self::FirstLayer {
                 round: RoundId(r.u32()?),
                 batch: FirstLayerBatchId::read(r)?,
@@ -66,8 +72,15 @@ impl Head {
             },
             Kind::MaskedFirstLayer => Self::Owner { round: RoundId(r.u32()?), owner: r.u16()? },
             Kind::Test => Self::Plan { test: TestId::read(r)?, round: RoundId(r.u32()?) },
-            Kind::OwnTest | Kind::OwnResult | Kind::OwnResultCounts | Kind::OwnCount => {
-                Self::Request(RequestId::read(r)?)
+            Kind::OwnTest
+            | Kind::OwnResult
+            | Kind::OwnResultCounts
+            | Kind::OwnCount
+            | Kind::BlindTest
+            | Kind::Dealing
+            | Kind::TotalShare => Self::Request(RequestId::read(r)?),
+            Kind::MaskedOpening => {
+                Self::Opening { request: RequestId::read(r)?, owner: r.u16()?, stage: r.u16()? }
             }
             Kind::TestFinished => Self::Test(TestId::read(r)?),
             Kind::LayerHalf

@@ -67,14 +67,28 @@ pub(crate) fn output_shape(program: &Program, receive: &Receive, samples: usize)
     }
 }
 
-/// An engine: the keys of one protocol, and what a client does with them.
-pub(crate) trait ClientEngine: Sized + Send + 'static {
+/// What a client needs to know of a protocol until it has the clients' secrets.
+pub(crate) trait KeyHolder: Sized + Send + 'static {
     /// The agreement as the protocol needs it.
     type Session: Clone + Deref<Target = Session> + Send + Sync + 'static;
-    /// Where numbers are shared or encrypted.
-    type Ring: Ring;
     /// What a client has servers tell it of the leader's public key before it shares anything.
     const KEY_CHECK: KeyCheck;
+
+    /// Keys that the leader makes for the servers. `key` is the seed of the clients' key.
+    fn leader_keys(session: &Self::Session, key: &Seed, own: &Seed) -> Vec<Outgoing>;
+
+    /// Checks that bytes are a public key.
+    fn check_key_bytes(session: &Self::Session, public: &[u8]) -> Result<(), CodecError>;
+
+    /// Whether the public key that a server holds is the one of these secrets.
+    fn check_public_key(session: &Self::Session, secrets: &ClientSecrets, public: &[u8])
+    -> Result<(), Error>;
+}
+
+/// An engine: the keys of one protocol, and what a client does with them.
+pub(crate) trait ClientEngine: KeyHolder {
+    /// Where numbers are shared or encrypted.
+    type Ring: Ring;
 
     /// An engine with the clients' secrets.
     fn new(session: Self::Session, secrets: &ClientSecrets) -> Self;
@@ -89,16 +103,6 @@ pub(crate) trait ClientEngine: Sized + Send + 'static {
 
     /// The secret that labels are hidden with.
     fn label_secret(&self) -> &Seed;
-
-    /// Keys that the leader makes for the servers. `key` is the seed of the clients' key.
-    fn leader_keys(session: &Self::Session, key: &Seed, own: &Seed) -> Vec<Outgoing>;
-
-    /// Checks that bytes are a public key.
-    fn check_key_bytes(session: &Self::Session, public: &[u8]) -> Result<(), CodecError>;
-
-    /// Whether the public key that a server holds is the one of these secrets.
-    fn check_public_key(session: &Self::Session, secrets: &ClientSecrets, public: &[u8])
-    -> Result<(), Error>;
 
     /// Gives the servers the samples, shared or encrypted (Algorithm 3, step 3).
     fn share_data(testing: &Testing<Self>) -> Effects<Testing<Self>>;

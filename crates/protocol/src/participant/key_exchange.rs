@@ -3,7 +3,7 @@
 
 use secsv_algebra::{Prg, Secret, Seed};
 
-use super::{ClientEngine, Identity};
+use super::{Identity, KeyHolder};
 use crate::{
     Error, PartyId,
     early::Early,
@@ -35,7 +35,7 @@ pub(crate) struct ClientSecrets {
 }
 
 /// A client that waits for keys.
-pub(crate) struct KeyExchange<E: ClientEngine> {
+pub(crate) struct KeyExchange<E: KeyHolder> {
     pub identity: Identity,
     envelopes: EnvelopeKeys,
     pub session: E::Session,
@@ -48,7 +48,7 @@ pub(crate) struct KeyExchange<E: ClientEngine> {
 }
 
 /// The leader makes the clients' key and their common secret (Algorithm 3, step 2): what others are sent of them.
-pub(crate) fn lead<E: ClientEngine>(
+pub(crate) fn lead<E: KeyHolder>(
     identity: &Identity,
     envelopes: &EnvelopeKeys,
     session: &E::Session,
@@ -72,7 +72,7 @@ pub(crate) fn lead<E: ClientEngine>(
     Ok((ClientSecrets { key, labels }, outbox))
 }
 
-impl<E: ClientEngine> KeyExchange<E> {
+impl<E: KeyHolder> KeyExchange<E> {
     pub(crate) fn new(
         identity: Identity,
         envelopes: EnvelopeKeys,

@@ -9,13 +9,14 @@ use secsv_he::UnitCosts;
 use super::{Principal, auxiliary};
 use crate::{
     Error, PartyId,
+    blindsv::principal::BlindPrincipal,
     error::CodecError,
     message::{ClientHello, Kind, RoundFinished},
     precision::Ranges,
     role::{Effects, Incoming, Outgoing},
     scheduler::{Assignment, Engine, Scheduler, TestRequest},
     scope::Scope,
-    session::{Federation, Session, formats},
+    session::{BlindSession, Federation, Session, formats},
     test_id::RequestId,
 };
 
@@ -133,6 +134,12 @@ impl Introductions {
         let leader = self.federation.leader();
         let (session, proposal) = Session::propose(&self.federation, leader, &hellos, self.costs.as_ref())?;
         Ok((Arc::new(session), proposal))
+    }
+
+    /// The same where nobody decrypts.
+    pub(super) fn begin_blind(&mut self, session: BlindSession) -> BlindPrincipal {
+        let (queue, finished) = (std::mem::take(&mut self.queue), std::mem::take(&mut self.finished));
+        BlindPrincipal::new(session, self.next_request, self.away, queue, finished)
     }
 
     /// A scheduler with what waited for the session.

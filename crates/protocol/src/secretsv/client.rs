@@ -16,8 +16,8 @@ use crate::{
     error::CodecError,
     message::{MaskSeed, OwnCount, OwnResult, Recount, StepAddress},
     participant::{
-        ClientEngine, ClientSecrets, Identity, KeyCheck, Matrices, PartId, ReceivedParts, Source, Testing,
-        check_output_share,
+        ClientEngine, ClientSecrets, Identity, KeyCheck, KeyHolder, Matrices, PartId, ReceivedParts, Source,
+        Testing, check_output_share,
         labels::{Resharer, share_labels},
         open_shares, output_shape, share_samples,
     },
@@ -39,10 +39,25 @@ fn own_masks(identity: &Identity) -> [Masks; 2] {
     masks(&identity.seed.covering(&identity.samples))
 }
 
-impl ClientEngine for SecretSvClient {
+impl KeyHolder for SecretSvClient {
     type Session = Arc<Session>;
-    type Ring = Ring64;
     const KEY_CHECK: KeyCheck = KeyCheck::None;
+
+    fn leader_keys(_: &Arc<Session>, _: &Seed, _: &Seed) -> Vec<Outgoing> {
+        Vec::new()
+    }
+
+    fn check_key_bytes(_: &Arc<Session>, _: &[u8]) -> Result<(), CodecError> {
+        Ok(())
+    }
+
+    fn check_public_key(_: &Arc<Session>, _: &ClientSecrets, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl ClientEngine for SecretSvClient {
+    type Ring = Ring64;
     const SECRETS: &'static [&'static str] = &["clients' label secret"];
 
     fn new(session: Arc<Session>, secrets: &ClientSecrets) -> Self {
@@ -63,18 +78,6 @@ impl ClientEngine for SecretSvClient {
 
     fn label_secret(&self) -> &Seed {
         &self.labels
-    }
-
-    fn leader_keys(_: &Arc<Session>, _: &Seed, _: &Seed) -> Vec<Outgoing> {
-        Vec::new()
-    }
-
-    fn check_key_bytes(_: &Arc<Session>, _: &[u8]) -> Result<(), CodecError> {
-        Ok(())
-    }
-
-    fn check_public_key(_: &Arc<Session>, _: &ClientSecrets, _: &[u8]) -> Result<(), Error> {
-        Ok(())
     }
 
     /// Gives the servers the seeds of what this client deals, and shares the samples.

@@ -15,8 +15,8 @@ use crate::{
     message::{OwnCount, OwnResult, Recount, ServerKeys, StepAddress},
     opening::Opening,
     participant::{
-        ClientEngine, ClientReading, ClientSecrets, KeyCheck, Matrices, PartId, ReceivedParts, Source,
-        StepParts, Testing, check_output_share,
+        ClientEngine, ClientReading, ClientSecrets, KeyCheck, KeyHolder, Matrices, PartId, ReceivedParts,
+        Source, StepParts, Testing, check_output_share,
         labels::{Resharer, share_labels},
         open_shares, share_samples,
     },
@@ -30,10 +30,33 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct SecSvClient(DecryptorSecrets);
 
-impl ClientEngine for SecSvClient {
+impl KeyHolder for SecSvClient {
     type Session = EncryptedSession;
-    type Ring = Field;
     const KEY_CHECK: KeyCheck = KeyCheck::BothServers;
+
+    fn leader_keys(session: &EncryptedSession, key: &Seed, own: &Seed) -> Vec<Outgoing> {
+        let secret = SecretKey::from_seed(session.parameters(), key.clone());
+        let public = secret.public_key(&mut Prg::new(&own.derive("public key", 0))).to_bytes();
+        let servers = [PartyId::Principal, PartyId::Auxiliary];
+        servers.iter().map(|&to| Outgoing::of(to, &ServerKeys { public: &public })).collect()
+    }
+
+    fn check_key_bytes(session: &EncryptedSession, public: &[u8]) -> Result<(), CodecError> {
+        PublicKey::from_bytes(session.parameters(), public)?;
+        Ok(())
+    }
+
+    fn check_public_key(
+        session: &EncryptedSession,
+        secrets: &ClientSecrets,
+        public: &[u8],
+    ) -> Result<(), Error> {
+        check_key(session, &secrets.key, public)
+    }
+}
+
+impl ClientEngine for SecSvClient {
+    type Ring = Field;
     const SECRETS: &'static [&'static str] = &["clients' key", "clients' label secret"];
 
     fn new(session: EncryptedSession, secrets: &ClientSecrets) -> Self {
@@ -55,26 +78,6 @@ impl ClientEngine for SecSvClient {
 
     fn label_secret(&self) -> &Seed {
         &self.0.labels
-    }
-
-    fn leader_keys(session: &EncryptedSession, key: &Seed, own: &Seed) -> Vec<Outgoing> {
-        let secret = SecretKey::from_seed(session.parameters(), key.clone());
-        let public = secret.public_key(&mut Prg::new(&own.derive("public key", 0))).to_bytes();
-        let servers = [PartyId::Principal, PartyId::Auxiliary];
-        servers.iter().map(|&to| Outgoing::of(to, &ServerKeys { public: &public })).collect()
-    }
-
-    fn check_key_bytes(session: &EncryptedSession, public: &[u8]) -> Result<(), CodecError> {
-        PublicKey::from_bytes(session.parameters(), public)?;
-        Ok(())
-    }
-
-    fn check_public_key(
-        session: &EncryptedSession,
-        secrets: &ClientSecrets,
-        public: &[u8],
-    ) -> Result<(), Error> {
-        check_key(session, &secrets.key, public)
     }
 
     fn share_data(testing: &Testing<Self>) -> Effects<Testing<Self>> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use secsv_federation::{Architecture, Coalition, FederationSpec, RoundId};
+use secsv_federation::{Architecture, Coalition, FederationSpec, MAX_CLIENTS, RoundId};
 use secsv_he::Preset;
 
 use super::{divide, encoding, parameters};
@@ -76,7 +76,13 @@ impl Federation {
                 (round, spec.clients.iter().enumerate().map(size).collect())
             })
             .collect();
-        max_owners(clients, network(&program)?)?;
+        let rules = settings.protocol.rules();
+        rules.check_program(&program)?;
+        if rules.has_decryptors() {
+            max_owners(clients, network(&program)?)?;
+        } else if !(2..=MAX_CLIENTS).contains(&clients) {
+            return Err(Error::Unsupported { what: "it takes two clients or more, and at most 128" });
+        }
         let hash = blake3::hash(&encoding::encode(spec, architecture, &rounds, &settings));
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.as_bytes()[..16]);

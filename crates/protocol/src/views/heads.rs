@@ -25,10 +25,13 @@ pub(super) fn holds(kind: Kind) -> &'static str {
         Kind::Session => "agreement",
         Kind::ServerKeys | Kind::EvaluationKeys | Kind::PublicKey | Kind::PublicKeyDigest => "public key",
         Kind::SealedClientKeys => "sealed envelope",
-        Kind::RoundStart | Kind::Test | Kind::OwnTest | Kind::TestFinished | Kind::RoundFinished => {
-            "announcement"
-        }
-        Kind::CommonSeed | Kind::MaskSeed | Kind::OpenedSeeds => "seed",
+        Kind::RoundStart
+        | Kind::Test
+        | Kind::BlindTest
+        | Kind::OwnTest
+        | Kind::TestFinished
+        | Kind::RoundFinished => "announcement",
+        Kind::CommonSeed | Kind::MaskSeed | Kind::ModelMaskSeed | Kind::OpenedSeeds => "seed",
         Kind::Reply | Kind::BlindedDifferences => "ciphertext",
         Kind::OwnResult | Kind::OwnResultCounts => "right or wrong",
         Kind::Count | Kind::OwnCount => "count",
@@ -49,6 +52,9 @@ pub(super) fn about(message: &SeenMessage) -> About {
         Head::FirstLayer { round, chunk, .. } => (about.round, about.chunk) = (Some(round), Some(chunk)),
         Head::Owner { round, owner } => (about.round, about.owner) = (Some(round), Some(owner)),
         Head::Request(request) => about.test = Some(request.to_wire()),
+        Head::Opening { request, owner, stage } => {
+            (about.test, about.owner, about.step) = (Some(request.to_wire()), Some(owner), Some(stage));
+        }
         Head::Test(test) => about.test = Some(test.to_wire()),
         Head::Plan { test, round } => (about.test, about.round) = (Some(test.to_wire()), Some(round)),
         Head::Step(address) => {

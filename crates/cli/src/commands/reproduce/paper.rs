@@ -48,7 +48,7 @@ pub fn eval(task: PaperTask, protocol: Protocol) -> Option<EvalRow> {
         }
         (PaperTask::Mirna, SecSv) => [77_081.0, 30_215.0, 656.0, 321.0, 1288.0, 3050.0, 5.3, 9.0, 1.70e-2],
         (PaperTask::Mirna, SecretSv) => [38_567.0, 1935.0, 0.0, 0.0, 2796.0, 22_346.0, 10.7, 4.5, 1.87],
-        (PaperTask::BreastCancer | PaperTask::Digits, _) => return None,
+        (PaperTask::BreastCancer | PaperTask::Digits, _) | (_, Protocol::BlindSv) => return None,
     };
     let [total, arithmetic, encryption, decryption, communication, shares, faster, slower, error] = figures;
     Some(EvalRow {

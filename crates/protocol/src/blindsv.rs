@@ -1,0 +1,28 @@
+//! BlindSV: the two servers compute on numbers that both see under masks; the owner of the samples knows the masks, deals shares of what
+//! follows from them beforehand, and receives nothing. Nobody decrypts, so nobody reads a score, an activation or a label.
+//!
+//! - Words are modulo 2^l. A model is E = w theta - U to both servers; U = U_P + U_A, streams that all clients and one server know.
+//! - A sample is shared: the principal's share is a stream that its owner knows too. The owner deals W = U X. Each server has
+//!   E times its share of X plus its share of W: shares of all models' scores, so of every coalition's.
+//! - The servers open scores under masks V = V_P + V_A of the owner and find shares of right or wrong by gates (`comparison`,
+//!   `products`) whose masks are the owner's too. Each adds up over samples and owners; the principal learns the sum of the two.
+//!
+//! A stream is named by round, coalition, owner, purpose and stage, and used once. Nobody is replaced, so a restarted party draws the
+//! same bytes.
+
+pub(crate) mod auxiliary;
+pub(crate) mod client;
+mod comparison;
+pub(crate) mod dealer;
+pub(crate) mod evaluator;
+pub(crate) mod ideal;
+pub(crate) mod keys;
+mod lanes;
+pub(crate) mod layer;
+pub(crate) mod principal;
+mod products;
+mod server;
+pub(crate) mod shape;
+#[cfg(test)]
+mod unit_tests;
+mod words;

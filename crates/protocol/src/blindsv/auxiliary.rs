@@ -1,0 +1,120 @@
+//! BlindSV at the auxiliary: does its half of every test, and hands the principal its shares of totals over all owners.
+
+use super::{
+    server::{BlindHost, BlindServer, advance_all, take_dealing, take_opening, take_upload},
+    words::pack,
+};
+use crate::{
+    Error, PartyId,
+    early::Early,
+    message::{BlindTest, Head, Kind, RoundFinished, Server, TestFinished, TotalShare},
+    role::{Effects, Incoming, Outgoing, waits_for},
+    scope::Scope,
+    session::BlindSession,
+    test_id::RequestId,
+};
+
+/// Tests under way at the auxiliary.
+pub(crate) struct BlindAuxiliary {
+    server: BlindServer,
+    /// What owners dealt before their test was announced.
+    early: Early,
+    finished: Vec<Scope>,
+}
+
+impl BlindHost for BlindAuxiliary {
+    const SERVER: Server = Server::Auxiliary;
+
+    fn server(&mut self) -> &mut BlindServer {
+        &mut self.server
+    }
+
+    fn counted(&mut self, request: RequestId) -> Result<Effects<Self>, Error> {
+        let Some(test) = self.server.tests.get(&request) else { return Ok(Effects::default()) };
+        let mut totals = Vec::new();
+        pack(test.totals.iter().copied(), self.server.session.widths.count, &mut totals);
+        Ok(Effects::send(Outgoing::of(PartyId::Principal, &TotalShare { request, totals: &totals })))
+    }
+}
+
+impl BlindAuxiliary {
+    pub(crate) fn new(session: BlindSession) -> Self {
+        Self { server: BlindServer::new(session), early: Early::default(), finished: Vec::new() }
+    }
+
+    pub(crate) fn session(&self) -> &BlindSession {
+        &self.server.session
+    }
+
+    pub(crate) fn drain_finished(&mut self) -> Vec<Scope> {
+        std::mem::take(&mut self.finished)
+    }
+
+    pub(crate) fn awaiting(&self) -> String {
+        waits_for(PartyId::Auxiliary, &self.server.missing(Server::Auxiliary))
+    }
+
+    /// Takes a message of a session under way.
+    pub(crate) fn on_message(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        if !message.kind.is_of(self.session().federation.settings.protocol) {
+            return Err(message.unexpected("another protocol"));
+        }
+        match (message.kind, message.from) {
+            (Kind::BlindTest, PartyId::Principal) => self.begin(&message),
+            (Kind::MaskedOpening, PartyId::Principal) => take_opening(self, message),
+            (Kind::Dealing, PartyId::Client(_)) => self.take_dealing(message),
+            (Kind::TestFinished, PartyId::Principal) => {
+                let TestFinished { test } = message.read(&())?;
+                self.server.tests.remove(&test.request);
+                self.finished.push(Scope::Test(test));
+                Ok(Effects::default())
+            }
+            (Kind::RoundFinished, PartyId::Principal) => {
+                let RoundFinished { round } = message.read(&())?;
+                self.server.forget_round(round);
+                self.finished.push(Scope::Round(round));
+                Ok(Effects::default())
+            }
+            (_, PartyId::Client(_)) => take_upload(self, &message),
+            _ => Err(message.unexpected("testing")),
+        }
+    }
+
+    /// Begins a test, as the principal announces it, with what owners dealt for it before.
+    fn begin(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let test: BlindTest = message.read(&())?;
+        if self.server.tests.contains_key(&test.request) {
+            return Err(Error::Second { from: message.from, kind: message.kind });
+        }
+        self.server.begin(&test).map_err(|why| message.malformed(why))?;
+        let mut effects = Effects::default();
+        for message in self.early.take(|message| request_of(message) == Some(test.request)) {
+            // It was kept before it could be judged: if it is at fault, it has no effect.
+            effects.and(self.take_dealing(message).or_else(Error::unless_of_peer)?);
+        }
+        effects.and(advance_all(self)?);
+        if self.session().owners().next().is_none() {
+            effects.and(self.counted(test.request)?);
+        }
+        Ok(effects)
+    }
+
+    fn take_dealing(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        match request_of(&message).filter(|request| self.server.tests.contains_key(request)) {
+            Some(request) => take_dealing(self, request, message),
+            None => {
+                // The principal's announcement is still on its way: the owner could not have known without one.
+                self.early.keep(message, "no such test")?;
+                Ok(Effects::default())
+            }
+        }
+    }
+}
+
+/// The test that an owner deals for.
+fn request_of(message: &Incoming) -> Option<RequestId> {
+    match Head::of(message.kind, &message.content) {
+        Ok((Head::Request(request), _)) => Some(request),
+        _ => None,
+    }
+}

@@ -1,0 +1,205 @@
+//! BlindSV at a client: gives its models under masks, and deals for its own samples. It receives the schedule and the values.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use secsv_algebra::{Ring64, Seed, Share};
+use secsv_federation::{Coalition, RoundId, SampleSet};
+
+use super::{
+    dealer::{OwnerKeys, deal},
+    keys::{OwnerKey, Purpose},
+    layer::{ModelMasks, data_share, deal_product, masked_model, model_masks, sample_words},
+    server::check_test,
+    words::pack,
+};
+use crate::{
+    Error, PartyId,
+    error::CodecError,
+    message::{
+        BlindTest, DataShare, Dealing, DealtProduct, Kind, MaskSeed, MaskedModel, ModelMaskSeed, RoundStart,
+        ShareBody,
+    },
+    participant::{ClientSecrets, Identity, KeyCheck, KeyHolder, own_right},
+    role::{Effects, Incoming, Outgoing, Phase, waits_for},
+    session::{BlindSession, Session},
+};
+
+/// What the leader makes: the seed of all masks of models.
+pub(crate) struct BlindKeys;
+
+impl KeyHolder for BlindKeys {
+    type Session = BlindSession;
+    const KEY_CHECK: KeyCheck = KeyCheck::None;
+
+    /// Each server gets the seed of its own masks.
+    fn leader_keys(_: &BlindSession, key: &Seed, _: &Seed) -> Vec<Outgoing> {
+        let [principal, auxiliary] = model_masks(key);
+        let seed = |to, seed| Outgoing::of(to, &ModelMaskSeed { seed });
+        vec![seed(PartyId::Principal, principal), seed(PartyId::Auxiliary, auxiliary)]
+    }
+
+    fn check_key_bytes(_: &BlindSession, _: &[u8]) -> Result<(), CodecError> {
+        Ok(())
+    }
+
+    fn check_public_key(_: &BlindSession, _: &ClientSecrets, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A client that takes part in tests.
+pub(crate) struct BlindTesting {
+    identity: Identity,
+    session: BlindSession,
+    masks: ModelMasks,
+    keys: OwnerKeys,
+    samples: Option<Arc<Share<Ring64>>>,
+    labels: Arc<Vec<usize>>,
+    /// Models that were dealt for: each once.
+    used: BTreeSet<(RoundId, Coalition)>,
+}
+
+impl BlindTesting {
+    /// A client that has the clients' secret, with what it gives the servers once.
+    pub(crate) fn begin(
+        identity: Identity,
+        session: BlindSession,
+        secrets: &ClientSecrets,
+    ) -> Result<(Self, Effects<Self>), Error> {
+        let masks = model_masks(&secrets.key);
+        // For these samples, under this agreement.
+        let covered = [&identity.samples[..], &session.federation.digest()].concat();
+        let own = identity.seed.covering(&covered);
+        let keys = [0, 1].map(|server| OwnerKey::new(own.derive("owner's key", server)));
+        let labels = identity.input.test_set.labels().iter().map(|&label| label as usize);
+        let labels = Arc::new(labels.collect::<Vec<_>>());
+        let mut effects = Effects::default();
+        let mut samples = None;
+        if !identity.input.test_set.is_empty() {
+            let words = Arc::new(sample_words(&session, &identity.input.test_set)?);
+            samples = Some(words.clone());
+            for (to, key) in [PartyId::Principal, PartyId::Auxiliary].into_iter().zip(&keys) {
+                effects.outbox.push(Outgoing::of(to, &MaskSeed { seed: key.seed().clone() }));
+            }
+            let (session, key, labels) = (session.clone(), keys[0].clone(), labels.clone());
+            let owner = identity.position;
+            effects.job(move |meter| {
+                meter.enter(Phase::Share);
+                let share = data_share(&session, owner, &key, &words, &labels);
+                let share = DataShare { share: ShareBody::Elements(&share) };
+                let message = Outgoing::of(PartyId::Auxiliary, &share);
+                Ok(move |_: &mut Self| Ok(Effects::send(message)))
+            });
+        }
+        let used = BTreeSet::new();
+        Ok((Self { identity, session, masks, keys, samples, labels, used }, effects))
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        self.session.shared()
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What it waits for, in words.
+    pub(crate) fn awaiting(&self) -> String {
+        waits_for(self.identity.party(), &[])
+    }
+
+    pub(crate) fn on_message(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let malformed = |why| message.malformed(why);
+        match (message.kind, message.from) {
+            (Kind::RoundStart, PartyId::Principal) => {
+                let RoundStart { round } = message.read(&())?;
+                self.begin_round(round).map_err(malformed)
+            }
+            (Kind::BlindTest, PartyId::Principal) => {
+                let test = message.read(&())?;
+                self.deal_test(test).map_err(malformed)
+            }
+            _ => Err(message.unexpected("testing")),
+        }
+    }
+
+    /// The model under masks if this client took part, masks times samples if it has any. A round that opens again gets the same
+    /// bytes again.
+    fn begin_round(&self, round: RoundId) -> Result<Effects<Self>, CodecError> {
+        let (session, identity) = (&self.session, &self.identity);
+        let participants = session.federation.participants(round);
+        let has_model = participants.contains(identity.position) && identity.input.local.contains_key(&round);
+        if !session.federation.rounds.contains_key(&round) || (!has_model && self.samples.is_none()) {
+            return Err(CodecError::Value { what: "round" });
+        }
+        let mut effects = Effects::default();
+        if has_model {
+            let (session, identity, masks) = (session.clone(), identity.clone(), self.masks.clone());
+            effects.job(move |meter| {
+                meter.enter(Phase::Share);
+                let mut outbox = Vec::new();
+                if let Some(weights) = identity.input.local.get(&round) {
+                    let model = masked_model(&session, &masks, (round, identity.position), weights)?;
+                    let model = MaskedModel { round, elements: &model };
+                    let principal = Outgoing::of(PartyId::Principal, &model);
+                    let auxiliary =
+                        Outgoing::new(PartyId::Auxiliary, Kind::MaskedModel, principal.content.clone());
+                    outbox.extend([principal, auxiliary]);
+                }
+                Ok(move |_: &mut Self| Ok(Effects { outbox, jobs: Vec::new() }))
+            });
+        }
+        if let Some(samples) = self.samples.clone() {
+            let (session, keys, masks) = (session.clone(), self.keys.clone(), self.masks.clone());
+            let owner = identity.position;
+            effects.job(move |meter| {
+                meter.enter(Phase::Linear);
+                let dealt = deal_product(&session, &keys, &masks, (round, owner), &samples)?;
+                let dealt = DealtProduct { round, elements: &dealt };
+                let message = Outgoing::of(PartyId::Auxiliary, &dealt);
+                Ok(move |_: &mut Self| Ok(Effects::send(message)))
+            });
+        }
+        Ok(effects)
+    }
+
+    /// Deals for a test: for coalitions that it does not know what the servers need, for others its own count.
+    fn deal_test(&mut self, test: BlindTest) -> Result<Effects<Self>, CodecError> {
+        check_test(&self.session, &test)?;
+        let BlindTest { request, round, coalitions } = test;
+        if self.samples.is_none() {
+            return Err(CodecError::Value { what: "test, without samples" });
+        }
+        if coalitions.iter().any(|&coalition| self.used.contains(&(round, coalition))) {
+            return Err(CodecError::Value { what: "coalition, which was tested before" });
+        }
+        self.used.extend(coalitions.iter().map(|&coalition| (round, coalition)));
+        let (session, identity) = (self.session.clone(), self.identity.clone());
+        let (keys, labels) = (self.keys.clone(), self.labels.clone());
+        let mut effects = Effects::default();
+        effects.job(move |meter| {
+            meter.enter(Phase::Share);
+            let owner = identity.position;
+            let (shape, widths) = (session.shape(owner), session.widths);
+            let is_known = |coalition: &Coalition| session.knows(owner, round, *coalition);
+            let (known, secure): (Vec<Coalition>, Vec<Coalition>) =
+                coalitions.into_iter().partition(is_known);
+            let length = secure.len() * shape.dealt_len() + known.len() * widths.count;
+            let mut dealt = Vec::with_capacity(length);
+            for coalition in secure {
+                deal(&shape, &keys, (round, coalition), &labels, &mut dealt);
+            }
+            meter.enter(Phase::Clear);
+            let all = SampleSet::all(identity.input.test_set.len());
+            for coalition in known {
+                let right = own_right(&session.federation, owner, &identity.input, round, coalition, &all)?;
+                let own = keys[0].words((round, coalition), Purpose::OwnCount, 1);
+                let rest = (right.len() as u64).wrapping_sub(own.expose()[0]) & widths.count_mask();
+                pack([rest].into_iter(), widths.count, &mut dealt);
+            }
+            let message = Outgoing::of(PartyId::Auxiliary, &Dealing { request, dealt: &dealt });
+            Ok(move |_: &mut Self| Ok(Effects::send(message)))
+        });
+        Ok(effects)
+    }
+}

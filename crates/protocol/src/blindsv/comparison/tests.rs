@@ -1,0 +1,87 @@
+//! Every pair of small numbers, and random ones of every width: the servers' shares add up to the sign.
+
+use proptest::prelude::*;
+use secsv_algebra::{Prg, Seed};
+
+use super::super::lanes::planes;
+use super::*;
+
+/// The sign of T = y - v, as two servers find it from what an owner deals.
+fn sign(kept: usize, y: &[u64], v: &[u64], seed: u64) -> u64 {
+    let comparison = Comparison::new(kept);
+    let mut prg = Prg::new(&Seed::from_bytes([7; 32]).derive("masks", seed));
+    let mut draw = |count: usize| {
+        let mut words = vec![0; count];
+        prg.fill_words(&mut words);
+        words
+    };
+    let xor = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u64>>();
+    let (y, v) = (planes(y.iter().copied()), planes(v.iter().copied()));
+    let opened: usize = (0..comparison.levels()).map(|level| comparison.opened(level)).sum();
+    let masks = [draw(opened), draw(opened)];
+    let mut dealt = Vec::new();
+    comparison.deal(&v, &xor(&masks[0], &masks[1]), &mut dealt);
+    assert_eq!(dealt.len(), comparison.dealt());
+    let own = draw(dealt.len());
+    let shares = [own.clone(), xor(&dealt, &own)];
+    let ones = [u64::MAX, 0];
+    let mut found = [0, 1].map(|server| {
+        let mut out = Vec::new();
+        comparison.digits(&y, &shares[server], ones[server], &mut out);
+        out
+    });
+    let mut first = 0;
+    for level in 0..comparison.levels() {
+        let count = comparison.opened(level);
+        let of_level = |server: usize| &masks[server][first..first + count];
+        let opened = xor(&xor(&found[0], of_level(0)), &xor(&found[1], of_level(1)));
+        found = [0, 1].map(|server| {
+            let mut out = Vec::new();
+            comparison.join(level, (&opened, of_level(server)), &shares[server], ones[server], &mut out);
+            out
+        });
+        first += count;
+    }
+    let [p, a] = [0, 1].map(|s| comparison.sign(&y, found[s][0], &shares[s], ones[s]));
+    p ^ a
+}
+
+fn expected(kept: usize, y: u64, v: u64) -> u64 {
+    let difference = y.wrapping_sub(v) << (64 - kept);
+    u64::from(difference as i64 >= 0)
+}
+
+#[test]
+fn all_pairs_of_small_numbers() {
+    for kept in 2..=7 {
+        for y in 0..1u64 << kept {
+            for first in (0..1u64 << kept).step_by(64) {
+                let v: Vec<u64> = (first..(first + 64).min(1 << kept)).collect();
+                let found = sign(kept, &vec![y; v.len()], &v, y ^ first << 8);
+                for (lane, &v) in v.iter().enumerate() {
+                    assert_eq!(found >> lane & 1, expected(kept, y, v), "{kept} bits: {y} - {v}");
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn numbers_of_every_width(
+        kept in 2usize..=40,
+        pairs in prop::collection::vec((any::<u64>(), any::<u64>(), 0u8..4), 64),
+        seed: u64,
+    ) {
+        let mask = (1u64 << kept) - 1;
+        // Ties and neighbours as often as others.
+        let (y, v): (Vec<u64>, Vec<u64>) = pairs.iter().map(|&(y, v, near)| match near {
+            0 => (y & mask, v & mask),
+            near => (y & mask, y.wrapping_add(u64::from(near)).wrapping_sub(2) & mask),
+        }).unzip();
+        let found = sign(kept, &y, &v, seed);
+        for lane in 0..64 {
+            prop_assert_eq!(found >> lane & 1, expected(kept, y[lane], v[lane]));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What an owner deals for one coalition: shares of functions of masks that it knows beforehand. It depends on no model and on no sample,
+//! but for the labels.
+
+use secsv_algebra::Secret;
+use secsv_federation::{Coalition, RoundId};
+
+use super::{
+    keys::{OwnerKey, Purpose},
+    lanes::{LANES, planes},
+    shape::{Shape, Stage},
+    words::pack,
+};
+
+/// The keys of an owner: with the principal, with the auxiliary.
+pub(crate) type OwnerKeys = [OwnerKey; 2];
+
+/// The masks of what is opened at a stage.
+fn masks(shape: &Shape, keys: &OwnerKeys, place: (RoundId, Coalition), stage: Stage) -> Secret<Vec<u64>> {
+    let (purpose, count) = (Purpose::Opening(shape.index(stage)), shape.opened(stage));
+    let [mut sum, other] = [0, 1].map(|server| keys[server].words(place, purpose, count));
+    let pairs = sum.expose_mut().iter_mut().zip(other.expose());
+    match stage {
+        Stage::Scores | Stage::Margins => pairs.for_each(|(sum, other)| *sum = sum.wrapping_add(*other)),
+        _ => pairs.for_each(|(sum, other)| *sum ^= other),
+    }
+    sum
+}
+
+/// The low bits of the masks of what is compared: what decides how scores are rounded. Sample by sample within a row.
+pub(crate) fn rounding(shape: &Shape, keys: &OwnerKeys, place: (RoundId, Coalition)) -> Secret<Vec<u64>> {
+    let mut words = masks(shape, keys, place, compared_stage(shape));
+    let low = (1u64 << shape.widths.dropped()) - 1;
+    words.expose_mut().iter_mut().for_each(|word| *word &= low);
+    words
+}
+
+/// The stage whose words are compared.
+fn compared_stage(shape: &Shape) -> Stage {
+    if shape.is_single() { Stage::Scores } else { Stage::Margins }
+}
+
+/// Appends what the owner sends the auxiliary for a coalition. `labels` are the classes of its samples.
+pub(crate) fn deal(
+    shape: &Shape,
+    keys: &OwnerKeys,
+    place: (RoundId, Coalition),
+    labels: &[usize],
+    out: &mut Vec<u8>,
+) {
+    let (samples, widths) = (shape.samples, shape.widths);
+    if !shape.is_single() {
+        let scores = masks(shape, keys, place, Stage::Scores);
+        let own = keys[0].words(place, Purpose::DealtWords, samples);
+        let of_label = |(sample, label): (usize, &usize)| match *label < shape.rows {
+            true => scores.expose()[label * samples + sample],
+            false => 0,
+        };
+        let rest = labels.iter().enumerate().map(of_label).zip(own.expose());
+        pack(rest.map(|(word, own)| word.wrapping_sub(*own) & widths.mask()), widths.bytes(), out);
+    }
+    let dealt = dealt_planes(shape, keys, place, labels);
+    let own = keys[0].words(place, Purpose::DealtPlanes, dealt.expose().len());
+    pack(dealt.expose().iter().zip(own.expose()).map(|(plane, own)| plane ^ own), 8, out);
+    let own = keys[0].words(place, Purpose::DealtCounts, samples);
+    let last = shape.stage(shape.stages() - 1).unwrap_or(Stage::Signs);
+    let masks = masks(shape, keys, place, last);
+    let counted = labels.iter().enumerate().map(|(sample, label)| {
+        let mask = masks.expose()[sample / LANES] >> (sample % LANES) & 1;
+        if shape.is_single() { mask ^ *label as u64 } else { mask }
+    });
+    let rest = counted.zip(own.expose()).map(|(bit, own)| bit.wrapping_sub(*own) & widths.count_mask());
+    pack(rest, widths.count, out);
+}
+
+/// The planes of everything that is dealt bit by bit, block by block.
+fn dealt_planes(
+    shape: &Shape,
+    keys: &OwnerKeys,
+    place: (RoundId, Coalition),
+    labels: &[usize],
+) -> Secret<Vec<u64>> {
+    let (samples, widths, compared) = (shape.samples, shape.widths, shape.compared());
+    let words = masks(shape, keys, place, compared_stage(shape));
+    let joins: Vec<_> =
+        (0..shape.comparison.levels()).map(|level| masks(shape, keys, place, Stage::Join(level))).collect();
+    let signs = masks(shape, keys, place, Stage::Signs);
+    let conjunctions: Vec<_> = (0..shape.conjunction.levels())
+        .map(|level| masks(shape, keys, place, Stage::Conjunction(level)))
+        .collect();
+    let mut dealt = Secret::new(Vec::with_capacity(shape.dealt_planes() * shape.blocks()));
+    let mut of_block = Secret::new(Vec::new());
+    for block in 0..shape.blocks() {
+        let lanes = block * LANES..samples.min((block + 1) * LANES);
+        for number in 0..compared {
+            let kept = (1u64 << widths.kept) - 1;
+            let value = lanes.clone().map(|sample| {
+                let mask = words.expose()[number * samples + sample] & widths.mask();
+                // Where a tie goes to a class before the true one, the margin must be at least one more.
+                let offset = u64::from(!shape.is_single() && number < labels[sample]);
+                (mask >> widths.dropped()).wrapping_add(offset) & kept
+            });
+            let value = Secret::new(planes(value));
+            let masks = of_block.expose_mut();
+            masks.clear();
+            for (level, joins) in joins.iter().enumerate() {
+                let count = shape.comparison.opened(level);
+                masks.extend(&joins.expose()[(block * compared + number) * count..][..count]);
+            }
+            shape.comparison.deal(value.expose(), masks, dealt.expose_mut());
+        }
+        let masks = of_block.expose_mut();
+        masks.clear();
+        masks.extend(&signs.expose()[block * compared..][..compared]);
+        for (level, left) in conjunctions.iter().enumerate() {
+            let count = shape.conjunction.left(level);
+            masks.extend(&left.expose()[block * count..][..count]);
+        }
+        shape.conjunction.deal(masks, dealt.expose_mut());
+    }
+    dealt
+}

@@ -1,0 +1,215 @@
+//! What a server does for one coalition on one owner's samples, stage by stage. Both servers do the same with their own shares; what
+//! they hold between two stages is what was opened.
+
+use secsv_algebra::Secret;
+use secsv_federation::{Coalition, RoundId};
+
+use super::{
+    keys::{OwnerKey, Purpose},
+    lanes::{LANES, planes},
+    shape::{Shape, Stage},
+    words::{pack, unpack},
+};
+use crate::message::Server;
+
+/// One server, one coalition, one owner.
+pub(crate) struct Evaluator<'a> {
+    pub shape: &'a Shape,
+    pub server: Server,
+    pub key: &'a OwnerKey,
+    pub place: (RoundId, Coalition),
+    /// What the owner dealt, at the auxiliary.
+    pub dealt: Option<&'a [u8]>,
+}
+
+impl Evaluator<'_> {
+    /// The server's share of the constant 1.
+    fn one(&self) -> u64 {
+        if self.server == Server::Principal { u64::MAX } else { 0 }
+    }
+
+    fn is_principal(&self) -> bool {
+        self.server == Server::Principal
+    }
+
+    /// The server's masks of what is opened at a stage.
+    fn masks(&self, stage: Stage) -> Secret<Vec<u64>> {
+        self.key.words(self.place, Purpose::Opening(self.shape.index(stage)), self.shape.opened(stage))
+    }
+
+    /// The server's share of some words that were dealt, which stand at `first` at the auxiliary.
+    fn dealt(&self, purpose: Purpose, first: usize, count: usize, bytes: usize) -> Secret<Vec<u64>> {
+        match self.dealt {
+            None => self.key.words(self.place, purpose, count),
+            Some(dealt) => {
+                let packed = dealt.get(first..first + count * bytes).unwrap_or(&[]);
+                let mut words = Secret::new(Vec::with_capacity(count));
+                words.expose_mut().extend(unpack(packed, bytes));
+                words.expose_mut().resize(count, 0);
+                words
+            }
+        }
+    }
+
+    fn dealt_words(&self) -> Secret<Vec<u64>> {
+        self.dealt(Purpose::DealtWords, 0, self.shape.dealt_words(), self.shape.widths.bytes())
+    }
+
+    fn dealt_planes(&self) -> Secret<Vec<u64>> {
+        let first = self.shape.dealt_words() * self.shape.widths.bytes();
+        self.dealt(Purpose::DealtPlanes, first, self.shape.dealt_planes() * self.shape.blocks(), 8)
+    }
+
+    fn dealt_counts(&self) -> Secret<Vec<u64>> {
+        let shape = self.shape;
+        let words = shape.dealt_words() * shape.widths.bytes();
+        let first = words + 8 * shape.dealt_planes() * shape.blocks();
+        self.dealt(Purpose::DealtCounts, first, shape.samples, shape.widths.count)
+    }
+
+    /// Appends the server's share of the scores, under its mask. `scores` come row by row.
+    pub(crate) fn scores(&self, scores: &[u64], out: &mut Vec<u8>) {
+        let masks = self.masks(Stage::Scores);
+        let widths = self.shape.widths;
+        let sums = scores.iter().zip(masks.expose());
+        pack(sums.map(|(score, mask)| score.wrapping_add(*mask) & widths.mask()), widths.bytes(), out);
+    }
+
+    /// What both servers' messages of a stage open.
+    pub(crate) fn open(&self, stage: usize, own: &[u8], other: &[u8]) -> Vec<u64> {
+        match self.shape.stage(stage) {
+            Some(Stage::Scores | Stage::Margins) => {
+                let widths = self.shape.widths;
+                let pairs = unpack(own, widths.bytes()).zip(unpack(other, widths.bytes()));
+                pairs.map(|(own, other)| own.wrapping_add(other) & widths.mask()).collect()
+            }
+            _ => unpack(own, 8).zip(unpack(other, 8)).map(|(own, other)| own ^ other).collect(),
+        }
+    }
+
+    /// The planes of what is compared, sample by sample within a row, without the bits that are dropped: `kept` planes for each
+    /// comparison of each block.
+    pub(crate) fn compared(&self, opened: &[u64]) -> Vec<u64> {
+        let (shape, samples) = (self.shape, self.shape.samples);
+        let kept = shape.widths.kept as usize;
+        let mut found = Vec::with_capacity(shape.blocks() * shape.compared() * kept);
+        for block in 0..shape.blocks() {
+            let lanes = block * LANES..samples.min((block + 1) * LANES);
+            for number in 0..shape.compared() {
+                let of_number = &opened[number * samples..][..samples];
+                let dropped = shape.widths.dropped();
+                found.extend(&planes(of_number[lanes.clone()].iter().map(|word| word >> dropped))[..kept]);
+            }
+        }
+        found
+    }
+
+    /// Appends the server's message of a stage behind the scores, from what was opened at the stage before. `compared` are planes of
+    /// what is compared, from that stage on; `labels` the server's share of the labels, one for each score.
+    pub(crate) fn message(&self, stage: usize, state: Opened<'_>, labels: Option<&[u64]>, out: &mut Vec<u8>) {
+        let Some(stage) = self.shape.stage(stage) else { return };
+        if stage == Stage::Margins {
+            return self.margins(state.opened, labels.unwrap_or(&[]), out);
+        }
+        let shares = self.planes(stage, state);
+        let masks = self.masks(stage);
+        pack(shares.expose().iter().zip(masks.expose()).map(|(share, mask)| share ^ mask), 8, out);
+    }
+
+    /// What the true class's score is above every class's.
+    fn margins(&self, opened: &[u64], labels: &[u64], out: &mut Vec<u8>) {
+        let (shape, samples, widths) = (self.shape, self.shape.samples, self.shape.widths);
+        let (scores, masks) = (self.masks(Stage::Scores), self.masks(Stage::Margins));
+        // The true class's score under its mask, less the mask.
+        let mut of_label = self.dealt_words();
+        of_label.expose_mut().iter_mut().for_each(|word| *word = word.wrapping_neg());
+        for (opened, labels) in opened.chunks_exact(samples.max(1)).zip(labels.chunks_exact(samples.max(1))) {
+            for ((sum, opened), label) in of_label.expose_mut().iter_mut().zip(opened).zip(labels) {
+                *sum = sum.wrapping_add(opened.wrapping_mul(*label));
+            }
+        }
+        let one = u64::from(self.is_principal());
+        for class in 0..shape.classes {
+            let masks = &masks.expose()[class * samples..][..samples];
+            let sums = of_label.expose().iter().zip(masks).map(|(sum, mask)| sum.wrapping_add(*mask));
+            if class < shape.rows {
+                let (opened, own) = (&opened[class * samples..], &scores.expose()[class * samples..]);
+                let scores = opened.iter().zip(own).map(|(opened, own)| own.wrapping_sub(one * opened));
+                let margins = sums.zip(scores).map(|(sum, score)| sum.wrapping_add(score) & widths.mask());
+                pack(margins, widths.bytes(), out);
+            } else {
+                pack(sums.map(|sum| sum & widths.mask()), widths.bytes(), out);
+            }
+        }
+    }
+
+    /// Shares of the planes that a stage opens.
+    fn planes(&self, stage: Stage, Opened { opened, compared }: Opened<'_>) -> Secret<Vec<u64>> {
+        let (shape, one) = (self.shape, self.one());
+        let (comparison, conjunction) = (&shape.comparison, &shape.conjunction);
+        let (numbers, kept) = (shape.compared(), shape.widths.kept as usize);
+        let before = self.shape.stage(self.shape.index(stage).wrapping_sub(1)).unwrap_or(Stage::Scores);
+        let masks = match before {
+            Stage::Scores | Stage::Margins => Secret::new(Vec::new()),
+            _ => self.masks(before),
+        };
+        let dealt = self.dealt_planes();
+        let mut shares = Secret::new(Vec::with_capacity(shape.opened(stage)));
+        let out = shares.expose_mut();
+        let mut greater = Secret::new(Vec::new());
+        for block in 0..shape.blocks() {
+            let dealt = &dealt.expose()[block * shape.dealt_planes()..][..shape.dealt_planes()];
+            let of_block = shape.planes(before);
+            let range = block * of_block..(block + 1) * of_block;
+            let (opened, masks) = match before {
+                Stage::Scores | Stage::Margins => (&[][..], &[][..]),
+                _ => (&opened[range.clone()], &masks.expose()[range]),
+            };
+            if let Stage::Conjunction(level) = stage {
+                let dealt = &dealt[numbers * comparison.dealt()..];
+                conjunction.join(level, (opened, masks), dealt, one, out);
+                continue;
+            }
+            let each = of_block / numbers;
+            for number in 0..numbers {
+                let dealt = &dealt[number * comparison.dealt()..][..comparison.dealt()];
+                let public = &compared[(block * numbers + number) * kept..][..kept];
+                let range = number * each..(number + 1) * each;
+                let found = if stage == Stage::Signs { greater.expose_mut() } else { &mut *out };
+                match before {
+                    Stage::Join(level) => {
+                        let factors = (&opened[range.clone()], &masks[range]);
+                        comparison.join(level, factors, dealt, one, found);
+                    }
+                    _ => comparison.digits(public, dealt, one, found),
+                }
+                if stage == Stage::Signs {
+                    let last = greater.expose_mut().pop().unwrap_or(0);
+                    out.push(comparison.sign(public, last, dealt, one));
+                }
+            }
+        }
+        shares
+    }
+
+    /// The server's share of how many predictions are right, from what the last stage opened.
+    pub(crate) fn count(&self, opened: &[u64]) -> u64 {
+        let dealt = self.dealt_counts();
+        let one = u64::from(self.is_principal());
+        let sum = dealt.expose().iter().enumerate().fold(0u64, |sum, (sample, share)| {
+            let bit = opened[sample / LANES] >> (sample % LANES) & 1;
+            let signed = if bit == 1 { share.wrapping_neg() } else { *share };
+            sum.wrapping_add(signed).wrapping_add(bit * one)
+        });
+        sum & self.shape.widths.count_mask()
+    }
+}
+
+/// What a unit has opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened<'a> {
+    /// At the stage before.
+    pub opened: &'a [u64],
+    /// Planes of what is compared, once it is open.
+    pub compared: &'a [u64],
+}

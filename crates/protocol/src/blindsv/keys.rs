@@ -1,0 +1,72 @@
+//! Streams of masks, and the places that they are for. A place is used once: (round, coalition, owner, purpose, stage).
+
+use secsv_algebra::{Secret, Seed, Stream};
+use secsv_federation::{Coalition, RoundId};
+
+/// What an owner and one server share: the server's masks of openings, and at the principal its share of everything that the owner
+/// deals.
+#[derive(Clone)]
+pub(crate) struct OwnerKey(Seed);
+
+/// What a stream is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Masks of what the servers open at a stage.
+    Opening(usize),
+    /// The principal's share of dealt planes.
+    DealtPlanes,
+    /// The principal's share of dealt words.
+    DealtWords,
+    /// The principal's share of dealt bits that are counted.
+    DealtCounts,
+    /// The principal's share of the owner's own count.
+    OwnCount,
+}
+
+impl Purpose {
+    fn name(self) -> (&'static str, u64) {
+        match self {
+            Self::Opening(stage) => ("opening", stage as u64),
+            Self::DealtPlanes => ("dealt planes", 0),
+            Self::DealtWords => ("dealt words", 0),
+            Self::DealtCounts => ("dealt counts", 0),
+            Self::OwnCount => ("own count", 0),
+        }
+    }
+}
+
+impl OwnerKey {
+    pub(crate) fn new(seed: Seed) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn seed(&self) -> &Seed {
+        &self.0
+    }
+
+    /// The first words of the stream of a place.
+    pub(crate) fn words(
+        &self,
+        (round, coalition): (RoundId, Coalition),
+        purpose: Purpose,
+        count: usize,
+    ) -> Secret<Vec<u64>> {
+        let (name, stage) = purpose.name();
+        let bits = coalition.bits();
+        let seed = self.0.derive("round", round.0.into());
+        let seed = seed.derive("coalition", bits as u64).derive("coalition", (bits >> 64) as u64);
+        draw(&seed.derive(name, stage), count)
+    }
+
+    /// The principal's share of the owner's samples, of its labels, or of a round's masks times samples.
+    pub(crate) fn of_owner(&self, name: &str, index: u64, count: usize) -> Secret<Vec<u64>> {
+        draw(&self.0.derive(name, index), count)
+    }
+}
+
+/// The first words of a seed's stream.
+pub(crate) fn draw(seed: &Seed, count: usize) -> Secret<Vec<u64>> {
+    let mut words = Secret::new(vec![0; count]);
+    Stream::new(seed).fill_words(0, words.expose_mut());
+    words
+}

@@ -1,0 +1,299 @@
+//! BlindSV at the principal: announces tests, does its half of them, and opens one total for each coalition, over all owners, once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use secsv_federation::{Coalition, RoundId};
+
+use super::{
+    server::{BlindHost, BlindServer, advance_all, take_opening, take_upload},
+    words::unpack,
+};
+use crate::{
+    Error, PartyId,
+    disclosure::Disclosure,
+    error::CodecError,
+    message::{
+        BlindTest, Head, Kind, RoundFinished, RoundStart, SealedClientKeys, Server, TestFinished, TotalShare,
+    },
+    role::{Effects, Incoming, Outgoing, waits_for},
+    scheduler::{TestRequest, TestResult},
+    scope::Scope,
+    session::BlindSession,
+    test_id::{RequestId, TestId},
+};
+
+/// Bytes that tests under way may take at a server.
+const TESTS_MEMORY: usize = 256 << 20;
+/// Tests under way: enough to keep both servers busy while messages travel.
+const MAX_TESTS: usize = 32;
+/// Bytes that the scores of open rounds may take at a server.
+const ROUNDS_MEMORY: usize = 256 << 20;
+
+/// Tests under way at the principal.
+pub(crate) struct BlindPrincipal {
+    server: BlindServer,
+    /// Clients to whom the leader's envelope was sent on.
+    relayed: BTreeSet<usize>,
+    /// Rounds whose models were asked for.
+    rounds: BTreeSet<RoundId>,
+    /// The earliest round first.
+    queue: BTreeMap<(RoundId, RequestId), TestRequest>,
+    /// Tests under way, with the auxiliary's shares of the totals.
+    tests: BTreeMap<RequestId, Option<Vec<u8>>>,
+    away: Coalition,
+    next_request: RequestId,
+    results: Vec<(RequestId, Vec<TestResult>)>,
+    finished: Vec<Scope>,
+}
+
+impl BlindHost for BlindPrincipal {
+    const SERVER: Server = Server::Principal;
+
+    fn server(&mut self) -> &mut BlindServer {
+        &mut self.server
+    }
+
+    fn counted(&mut self, request: RequestId) -> Result<Effects<Self>, Error> {
+        self.finish(request)
+    }
+}
+
+impl BlindPrincipal {
+    pub(crate) fn new(
+        session: BlindSession,
+        next_request: RequestId,
+        away: Coalition,
+        queue: BTreeMap<(RoundId, RequestId), TestRequest>,
+        finished: Vec<Scope>,
+    ) -> Self {
+        Self {
+            server: BlindServer::new(session),
+            relayed: BTreeSet::new(),
+            rounds: BTreeSet::new(),
+            queue,
+            tests: BTreeMap::new(),
+            away,
+            next_request,
+            results: Vec::new(),
+            finished,
+        }
+    }
+
+    pub(crate) fn session(&self) -> &BlindSession {
+        &self.server.session
+    }
+
+    pub(crate) fn next_request(&self) -> RequestId {
+        self.next_request
+    }
+
+    pub(crate) fn take_results(&mut self) -> Vec<(RequestId, Vec<TestResult>)> {
+        std::mem::take(&mut self.results)
+    }
+
+    pub(crate) fn drain_finished(&mut self) -> Vec<Scope> {
+        std::mem::take(&mut self.finished)
+    }
+
+    pub(crate) fn set_away(&mut self, away: Coalition) {
+        self.away = away;
+    }
+
+    /// Clients that stay away and that tests wait for: nobody can take the place of an owner or of a model's client.
+    pub(crate) fn awaited(&self) -> Coalition {
+        let owners: Coalition = self.session().owners().collect();
+        let participants = self.rounds.iter().map(|&round| self.session().federation.participants(round));
+        let needed = participants.fold(owners, Coalition::union);
+        if self.tests.is_empty() { Coalition::EMPTY } else { needed.difference(needed.difference(self.away)) }
+    }
+
+    pub(crate) fn awaiting(&self) -> String {
+        let mut missing = self.server.missing(Server::Principal);
+        let totals = self.tests.iter().filter(|(_, total)| total.is_none());
+        missing.extend(totals.map(|(id, _)| format!("{} of test {id} from auxiliary", Kind::TotalShare)));
+        waits_for(PartyId::Principal, &missing)
+    }
+
+    pub(crate) fn is_open(&self, scope: Scope) -> bool {
+        match scope {
+            Scope::Session => true,
+            Scope::Round(round) => self.rounds.contains(&round),
+            Scope::Test(test) => self.tests.contains_key(&test.request),
+        }
+    }
+
+    /// Takes a message of a session under way.
+    pub(crate) fn on_message(&mut self, message: Incoming) -> Result<Effects<Self>, Error> {
+        if !message.kind.is_of(self.session().federation.settings.protocol) {
+            return Err(message.unexpected("another protocol"));
+        }
+        match (message.kind, message.from) {
+            (Kind::SealedClientKeys, PartyId::Client(leader)) if leader == self.session().leader => {
+                self.relay(leader, &message)
+            }
+            (Kind::MaskedOpening | Kind::TotalShare, PartyId::Auxiliary) if self.is_late(&message) => {
+                Ok(Effects::default())
+            }
+            (Kind::MaskedOpening, PartyId::Auxiliary) => take_opening(self, message),
+            (Kind::TotalShare, PartyId::Auxiliary) => self.take_totals(&message),
+            (Kind::MaskedModel, PartyId::Client(_)) if self.is_closed(&message) => Ok(Effects::default()),
+            (Kind::ModelMaskSeed | Kind::MaskSeed | Kind::MaskedModel, PartyId::Client(_)) => {
+                take_upload(self, &message)
+            }
+            _ => Err(message.unexpected("testing")),
+        }
+    }
+
+    /// Hands an envelope of the leader's to whom it is for, once.
+    fn relay(&mut self, leader: usize, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let sealed: SealedClientKeys<'_> = message.read(&())?;
+        if sealed.client >= self.session().federation.clients || sealed.client == leader {
+            return Err(message.malformed(CodecError::Value { what: "addressee" }));
+        }
+        if !self.relayed.insert(sealed.client) {
+            return Err(message.unexpected("the envelope was sent on"));
+        }
+        Ok(Effects::send(Outgoing::of(PartyId::Client(sealed.client), &sealed)))
+    }
+
+    /// Whether a message is about a test that has ended.
+    fn is_late(&self, message: &Incoming) -> bool {
+        let request = match Head::of(message.kind, &message.content) {
+            Ok((Head::Request(request) | Head::Opening { request, .. }, _)) => request,
+            _ => return false,
+        };
+        request < self.next_request && !self.is_open(Scope::Test(TestId::first(request)))
+    }
+
+    /// Whether a message is about a round that was closed or not opened.
+    fn is_closed(&self, message: &Incoming) -> bool {
+        let head = Head::of(message.kind, &message.content);
+        matches!(head, Ok((Head::Round(round), _)) if !self.rounds.contains(&round))
+    }
+
+    /// Adds a test to the queue.
+    pub(crate) fn enqueue(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Self>, Error> {
+        self.next_request = self.next_request.max(id.next()?);
+        self.queue.insert((request.round, id), request);
+        self.pump()
+    }
+
+    /// Starts queued tests while there is room.
+    pub(crate) fn pump(&mut self) -> Result<Effects<Self>, Error> {
+        let mut effects = Effects::default();
+        let (tests, rounds) = (max_tests(self.session()), max_rounds(self.session()));
+        while self.tests.len() < tests {
+            let is_open = |round: &RoundId| self.rounds.contains(round) || self.rounds.len() < rounds;
+            let next = self.queue.keys().find(|(round, _)| is_open(round)).copied();
+            let Some((round, id)) = next else { break };
+            let Some(request) = self.queue.remove(&(round, id)) else { break };
+            effects.and(self.start(id, request)?);
+        }
+        Ok(effects)
+    }
+
+    fn start(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Self>, Error> {
+        if request.samples.len() != request.samples.total() || request.rounds != [request.round] {
+            let what = "blindsv tests all samples of one round: only totals are opened";
+            return Err(Error::Unsupported { what });
+        }
+        let TestRequest { round, coalitions, .. } = request;
+        let test = BlindTest { request: id, round, coalitions };
+        let twice = Error::Unsupported { what: "a coalition is tested once: its masks were used" };
+        self.server.begin(&test).map_err(|_| twice)?;
+        self.tests.insert(id, None);
+        let mut effects = Effects::default();
+        let owners: Coalition = self.session().owners().collect();
+        if self.rounds.insert(round) {
+            let concerned = owners.union(self.session().federation.participants(round));
+            let start = |client| Outgoing::of(PartyId::Client(client), &RoundStart { round });
+            effects.outbox.extend(concerned.members().map(start));
+        }
+        let concerned = owners.members().map(PartyId::Client).chain([PartyId::Auxiliary]);
+        effects.outbox.extend(concerned.map(|to| Outgoing::of(to, &test)));
+        effects.and(advance_all(self)?);
+        effects.and(self.finish(id)?);
+        Ok(effects)
+    }
+
+    /// Takes the auxiliary's shares of a test's totals.
+    fn take_totals(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let TotalShare { request, totals } = message.read(&())?;
+        let count = self.session().widths.count;
+        let coalitions = self.server.tests.get(&request).map(|test| test.coalitions.len());
+        let place = self.tests.get_mut(&request).filter(|place| place.is_none());
+        let (Some(place), Some(coalitions)) = (place, coalitions) else {
+            return Err(message.unexpected("totals are opened once"));
+        };
+        if totals.len() != coalitions * count {
+            return Err(message.malformed(CodecError::Value { what: "totals" }));
+        }
+        *place = Some(totals.to_vec());
+        self.finish(request)
+    }
+
+    /// Opens the totals of a test, once both servers have added up over all owners.
+    fn finish(&mut self, request: RequestId) -> Result<Effects<Self>, Error> {
+        let widths = self.session().widths;
+        let test = self.server.tests.get(&request).filter(|test| test.is_counted());
+        let (Some(test), Some(Some(other))) = (test, self.tests.get(&request)) else {
+            return Ok(Effects::default());
+        };
+        let opening = self.session().opening(Disclosure::Counts)?;
+        let totals = test.totals.iter().zip(unpack(other, widths.count));
+        let totals: Vec<u64> =
+            totals.map(|(own, other)| own.wrapping_add(other) & widths.count_mask()).collect();
+        let result = |total: u64| TestResult { correct: total as usize, right: None };
+        let found = opening.told(totals).into_iter().map(result).collect();
+        self.results.push((request, found));
+        self.tests.remove(&request);
+        self.server.tests.remove(&request);
+        let test = TestId::first(request);
+        self.finished.push(Scope::Test(test));
+        let mut effects = Effects::send(Outgoing::of(PartyId::Auxiliary, &TestFinished { test }));
+        effects.and(self.pump()?);
+        Ok(effects)
+    }
+
+    /// Says that the models and scores of a round are not needed any more.
+    pub(crate) fn close_round(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
+        self.rounds.remove(&round);
+        self.server.forget_round(round);
+        self.finished.push(Scope::Round(round));
+        let mut effects = Effects::send(Outgoing::of(PartyId::Auxiliary, &RoundFinished { round }));
+        effects.and(self.pump()?);
+        Ok(effects)
+    }
+}
+
+/// How many tests run at the same time.
+pub(crate) fn max_tests(session: &BlindSession) -> usize {
+    (TESTS_MEMORY / test_memory(session).max(1)).clamp(2, MAX_TESTS)
+}
+
+/// Bytes of one test at a server, at most: what was dealt, what was opened, and planes of what is compared.
+pub(crate) fn test_memory(session: &BlindSession) -> usize {
+    let of_owner = |owner| {
+        let shape = session.shape(owner);
+        shape.dealt_len() + 3 * shape.largest()
+    };
+    session.most_together().min(coalitions(session)) * session.owners().map(of_owner).sum::<usize>()
+}
+
+/// Coalitions of all clients, at most.
+fn coalitions(session: &BlindSession) -> usize {
+    1usize.checked_shl(session.federation.clients as u32).unwrap_or(usize::MAX)
+}
+
+/// How many rounds are open at the same time.
+pub(crate) fn max_rounds(session: &BlindSession) -> usize {
+    (ROUNDS_MEMORY / round_memory(session).max(1)).clamp(2, MAX_TESTS)
+}
+
+/// Bytes of one round at a server, at most: models, dealt products, scores.
+pub(crate) fn round_memory(session: &BlindSession) -> usize {
+    let rounds = session.federation.rounds.keys();
+    let rows = rounds.map(|&round| session.stacked_rows(round)).max().unwrap_or(0);
+    let models = session.federation.clients * session.program().model_size() * session.widths.bytes();
+    rows * session.samples() * (8 + session.widths.bytes()) + models
+}

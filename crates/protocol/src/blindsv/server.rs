@@ -1,0 +1,596 @@
+//! What both servers do: shares of all models' scores once a round, then stage after stage what a test opens.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use secsv_algebra::{Secret, Seed};
+use secsv_federation::{Coalition, RoundId};
+
+use super::{
+    evaluator::{Evaluator, Opened},
+    keys::{OwnerKey, Purpose},
+    layer::{LayerInput, OwnerData, product_words, scores},
+    shape::Shape,
+    words::unpack,
+};
+use crate::{
+    Error, PartyId,
+    disclosure::Disclosure,
+    error::CodecError,
+    message::{
+        BlindTest, DataShare, DealtProduct, Kind, MaskSeed, MaskedModel, MaskedOpening, ModelMaskSeed,
+        Server, ShareBody,
+    },
+    role::{Effects, Incoming, Outgoing, Phase},
+    session::BlindSession,
+    test_id::RequestId,
+};
+
+/// A server: which of the two it is, and where it keeps what.
+pub(crate) trait BlindHost: Sized + Send + 'static {
+    /// Which of the two it is.
+    const SERVER: Server;
+
+    fn server(&mut self) -> &mut BlindServer;
+
+    /// A test has counted its shares of right predictions on all owners' samples.
+    fn counted(&mut self, request: RequestId) -> Result<Effects<Self>, Error>;
+}
+
+/// One server's shares.
+pub(crate) struct BlindServer {
+    pub session: BlindSession,
+    /// The seed of its masks of models.
+    masks: Option<Seed>,
+    keys: BTreeMap<usize, OwnerKey>,
+    data: BTreeMap<usize, Arc<OwnerData>>,
+    rounds: BTreeMap<RoundId, MaskedRound>,
+    pub tests: BTreeMap<RequestId, ServerTest>,
+    /// Models whose masks were used: each is tested once.
+    used: BTreeSet<(RoundId, Coalition)>,
+}
+
+/// Models of a round, and their scores on each owner's samples.
+#[derive(Default)]
+struct MaskedRound {
+    models: BTreeMap<usize, Arc<Vec<u8>>>,
+    /// At the auxiliary: its share of the masks times samples, by owner.
+    dealt: BTreeMap<usize, Arc<Vec<u8>>>,
+    scores: BTreeMap<usize, Scores>,
+}
+
+/// Scores of all models of a round on an owner's samples.
+enum Scores {
+    /// They are computed.
+    Computed,
+    Known(Arc<Secret<Vec<u64>>>),
+}
+
+/// A test at a server.
+pub(crate) struct ServerTest {
+    pub round: RoundId,
+    pub coalitions: Vec<Coalition>,
+    units: BTreeMap<usize, BlindUnit>,
+    /// The server's shares of right predictions, by coalition.
+    pub totals: Vec<u64>,
+}
+
+impl ServerTest {
+    /// Whether all owners' samples are counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.units.values().all(|unit| matches!(unit.state, UnitState::Counted))
+    }
+}
+
+/// One owner's part of a test.
+struct BlindUnit {
+    context: Arc<UnitContext>,
+    /// At the auxiliary: the message with what the owner dealt.
+    dealt: Option<Arc<Vec<u8>>>,
+    /// The other server's message of the stage that comes next.
+    other: Option<Arc<Vec<u8>>>,
+    state: UnitState,
+}
+
+/// What a unit is about.
+struct UnitContext {
+    request: RequestId,
+    round: RoundId,
+    owner: usize,
+    shape: Shape,
+    /// Coalitions that the owner does not know, with their numbers in the test.
+    secure: Vec<(usize, Coalition)>,
+    /// Coalitions that the owner knows and counts itself.
+    known: Vec<(usize, Coalition)>,
+}
+
+impl UnitContext {
+    /// Bytes that the owner deals to the auxiliary.
+    fn dealt_len(&self) -> usize {
+        self.secure.len() * self.shape.dealt_len() + self.known.len() * self.shape.widths.count
+    }
+
+    /// Bytes of a stage's message.
+    fn opened_len(&self, stage: usize) -> usize {
+        self.secure.len() * self.shape.opened_len(stage)
+    }
+}
+
+/// A unit, by what it waits for.
+enum UnitState {
+    /// Scores, or what the owner deals.
+    Scores,
+    /// The own message of a stage, which is computed.
+    Message(usize),
+    /// The other server's message of a stage.
+    Other { stage: usize, own: Arc<Vec<u8>>, compared: Arc<Vec<u64>> },
+    /// Nothing.
+    Counted,
+}
+
+/// What a job of a unit found.
+enum Step {
+    /// The message of a stage, and planes of what is compared.
+    Message(usize, Vec<u8>, Arc<Vec<u64>>),
+    /// Shares of right predictions, by coalition.
+    Counts(Vec<u64>),
+}
+
+impl BlindServer {
+    pub(crate) fn new(session: BlindSession) -> Self {
+        Self {
+            session,
+            masks: None,
+            keys: BTreeMap::new(),
+            data: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            tests: BTreeMap::new(),
+            used: BTreeSet::new(),
+        }
+    }
+
+    /// Begins a test. A model that was tested is refused: its masks were used.
+    pub(crate) fn begin(&mut self, test: &BlindTest) -> Result<(), CodecError> {
+        check_test(&self.session, test)?;
+        let BlindTest { request, round, ref coalitions } = *test;
+        if coalitions.iter().any(|&coalition| self.used.contains(&(round, coalition))) {
+            return Err(CodecError::Value { what: "coalition, which was tested before" });
+        }
+        self.used.extend(coalitions.iter().map(|&coalition| (round, coalition)));
+        let unit = |owner: usize| {
+            let numbered = || coalitions.iter().copied().enumerate();
+            let knows = |&(_, coalition): &(usize, Coalition)| self.session.knows(owner, round, coalition);
+            let context = UnitContext {
+                request,
+                round,
+                owner,
+                shape: self.session.shape(owner),
+                secure: numbered().filter(|model| !knows(model)).collect(),
+                known: numbered().filter(knows).collect(),
+            };
+            let unit =
+                BlindUnit { context: Arc::new(context), dealt: None, other: None, state: UnitState::Scores };
+            (owner, unit)
+        };
+        let units = self.session.owners().map(unit).collect();
+        let totals = vec![0; coalitions.len()];
+        self.tests.insert(request, ServerTest { round, coalitions: coalitions.clone(), units, totals });
+        Ok(())
+    }
+
+    pub(crate) fn forget_round(&mut self, round: RoundId) {
+        self.rounds.remove(&round);
+    }
+
+    /// What has not come, in words. `rounds` are those that tests are about.
+    pub(crate) fn missing(&self, server: Server) -> Vec<String> {
+        let from = |kind: Kind, client: usize| format!("{kind} from {}", PartyId::Client(client));
+        let mut missing = Vec::new();
+        if self.masks.is_none() {
+            missing.push(from(Kind::ModelMaskSeed, self.session.leader));
+        }
+        let owners: Vec<usize> = self.session.owners().collect();
+        missing
+            .extend(owners.iter().filter(|o| !self.keys.contains_key(o)).map(|&o| from(Kind::MaskSeed, o)));
+        missing
+            .extend(owners.iter().filter(|o| !self.data.contains_key(o)).map(|&o| from(Kind::DataShare, o)));
+        let rounds: BTreeSet<RoundId> = self.tests.values().map(|test| test.round).collect();
+        let nothing = MaskedRound::default();
+        for round in rounds {
+            let state = self.rounds.get(&round).unwrap_or(&nothing);
+            let participants = self.session.federation.participants(round).members();
+            let models = participants.filter(|client| !state.models.contains_key(client));
+            missing.extend(
+                models.map(|c| format!("{} of round {round} from {}", Kind::MaskedModel, PartyId::Client(c))),
+            );
+            if server == Server::Auxiliary {
+                let dealt = owners.iter().filter(|owner| !state.dealt.contains_key(owner));
+                missing.extend(dealt.map(|&o| {
+                    format!("{} of round {round} from {}", Kind::DealtProduct, PartyId::Client(o))
+                }));
+            }
+        }
+        for (request, test) in &self.tests {
+            for (&owner, unit) in &test.units {
+                let party = PartyId::Client(owner);
+                match &unit.state {
+                    UnitState::Scores if server == Server::Auxiliary && unit.dealt.is_none() => {
+                        missing.push(format!("{} of test {request} from {party}", Kind::Dealing));
+                    }
+                    UnitState::Other { stage, .. } => missing.push(format!(
+                        "{} of test {request}, samples of {party}, stage {stage} from {}",
+                        Kind::MaskedOpening,
+                        server.other().party()
+                    )),
+                    _ => {}
+                }
+            }
+        }
+        missing
+    }
+}
+
+/// Whether a test is one that an honest principal asks for.
+pub(crate) fn check_test(session: &BlindSession, test: &BlindTest) -> Result<(), CodecError> {
+    let BlindTest { round, ref coalitions, .. } = *test;
+    if !session.federation.rounds.contains_key(&round) {
+        return Err(CodecError::Value { what: "round" });
+    }
+    let participants = session.federation.participants(round);
+    let distinct: BTreeSet<Coalition> = coalitions.iter().copied().collect();
+    let is_sound = !coalitions.is_empty()
+        && coalitions.len() <= session.most_together()
+        && distinct.len() == coalitions.len()
+        && coalitions.iter().all(|coalition| coalition.difference(participants).is_empty());
+    if is_sound { Ok(()) } else { Err(CodecError::Value { what: "coalitions" }) }
+}
+
+/// Takes what clients send once a session or once a round.
+pub(crate) fn take_upload<H: BlindHost>(host: &mut H, message: &Incoming) -> Result<Effects<H>, Error> {
+    let server = host.server();
+    let session = server.session.clone();
+    let PartyId::Client(client) = message.from else {
+        return Err(message.unexpected("clients upload"));
+    };
+    let malformed = |why| message.malformed(why);
+    let owns = session.hellos[client].samples > 0;
+    match message.kind {
+        Kind::ModelMaskSeed if client == session.leader && server.masks.is_none() => {
+            let ModelMaskSeed { seed } = message.read(&())?;
+            server.masks = Some(seed);
+        }
+        Kind::MaskSeed if owns && !server.keys.contains_key(&client) => {
+            let MaskSeed { seed } = message.read(&())?;
+            let key = OwnerKey::new(seed);
+            if H::SERVER == Server::Principal {
+                let data = OwnerData::of_principal(&session, client, &key)?;
+                server.data.insert(client, Arc::new(data));
+            }
+            server.keys.insert(client, key);
+        }
+        Kind::DataShare if owns && H::SERVER == Server::Auxiliary && !server.data.contains_key(&client) => {
+            let DataShare { share } = message.read(&Server::Auxiliary)?;
+            let ShareBody::Elements(bytes) = share else {
+                return Err(malformed(CodecError::Value { what: "share" }));
+            };
+            check_len(bytes, OwnerData::len(&session, client)).map_err(malformed)?;
+            let data = OwnerData::of_auxiliary(&session, client, bytes)?;
+            server.data.insert(client, Arc::new(data));
+        }
+        Kind::MaskedModel => {
+            let MaskedModel { round, elements } = message.read(&())?;
+            if !session.federation.participants(round).contains(client) {
+                return Err(malformed(CodecError::Value { what: "round" }));
+            }
+            let words = session.program().model_size();
+            check_len(elements, words * session.widths.bytes()).map_err(malformed)?;
+            let models = &mut server.rounds.entry(round).or_default().models;
+            models.entry(client).or_insert_with(|| Arc::new(elements.to_vec()));
+        }
+        Kind::DealtProduct if owns && H::SERVER == Server::Auxiliary => {
+            let DealtProduct { round, elements } = message.read(&())?;
+            if !session.federation.rounds.contains_key(&round) {
+                return Err(malformed(CodecError::Value { what: "round" }));
+            }
+            let words = product_words(&session, round, client);
+            check_len(elements, words * session.widths.bytes()).map_err(malformed)?;
+            let dealt = &mut server.rounds.entry(round).or_default().dealt;
+            dealt.entry(client).or_insert_with(|| Arc::new(elements.to_vec()));
+        }
+        _ => return Err(message.unexpected("it was taken, or is for others")),
+    }
+    advance_all(host)
+}
+
+fn check_len(bytes: &[u8], expected: usize) -> Result<(), CodecError> {
+    match bytes.len() {
+        found if found < expected => Err(CodecError::Truncated),
+        found if found > expected => Err(CodecError::Trailing { found: found - expected }),
+        _ => Ok(()),
+    }
+}
+
+/// Takes what an owner deals for a test that is known, at the auxiliary.
+pub(crate) fn take_dealing<H: BlindHost>(
+    host: &mut H,
+    request: RequestId,
+    message: Incoming,
+) -> Result<Effects<H>, Error> {
+    let PartyId::Client(owner) = message.from else { return Err(message.unexpected("owners deal")) };
+    let unit = host.server().tests.get_mut(&request).and_then(|test| test.units.get_mut(&owner));
+    let Some(unit) = unit.filter(|unit| unit.dealt.is_none()) else {
+        return Err(message.unexpected("nothing is dealt twice, or by somebody without samples"));
+    };
+    let expected = crate::message::Dealing::HEAD + unit.context.dealt_len();
+    check_len(&message.content, expected).map_err(|why| message.malformed(why))?;
+    unit.dealt = Some(Arc::new(message.content));
+    advance(host, request, owner)
+}
+
+/// Takes the other server's message of a stage.
+pub(crate) fn take_opening<H: BlindHost>(host: &mut H, message: Incoming) -> Result<Effects<H>, Error> {
+    let MaskedOpening { request, owner, stage, masked } = message.read(&())?;
+    let unit = host.server().tests.get_mut(&request).and_then(|test| test.units.get_mut(&owner));
+    let Some(unit) = unit else { return Err(message.unexpected("no such test")) };
+    let next = match unit.state {
+        UnitState::Scores => 0,
+        UnitState::Message(stage) | UnitState::Other { stage, .. } => stage,
+        UnitState::Counted => return Err(message.unexpected("it is counted")),
+    };
+    if stage != next || unit.other.is_some() || stage >= unit.context.shape.stages() {
+        return Err(message.unexpected("another stage"));
+    }
+    check_len(masked, unit.context.opened_len(stage)).map_err(|why| message.malformed(why))?;
+    unit.other = Some(Arc::new(message.content));
+    advance(host, request, owner)
+}
+
+/// Starts whatever has everything.
+pub(crate) fn advance_all<H: BlindHost>(host: &mut H) -> Result<Effects<H>, Error> {
+    let units = |server: &BlindServer| -> Vec<(RequestId, usize)> {
+        let tests = server.tests.iter();
+        tests.flat_map(|(id, test)| test.units.keys().map(move |owner| (*id, *owner))).collect()
+    };
+    let mut effects = Effects::default();
+    for (request, owner) in units(host.server()) {
+        effects.and(advance(host, request, owner)?);
+    }
+    Ok(effects)
+}
+
+/// Starts whatever a unit has everything for.
+pub(crate) fn advance<H: BlindHost>(
+    host: &mut H,
+    request: RequestId,
+    owner: usize,
+) -> Result<Effects<H>, Error> {
+    let server = host.server();
+    let unit = server.tests.get(&request).and_then(|test| test.units.get(&owner));
+    let Some(unit) = unit else { return Ok(Effects::default()) };
+    let is_dealt = H::SERVER == Server::Principal || unit.dealt.is_some();
+    match &unit.state {
+        UnitState::Scores if is_dealt && unit.context.secure.is_empty() => {
+            if server.keys.contains_key(&owner) {
+                settle(host, request, owner, Vec::new())
+            } else {
+                Ok(Effects::default())
+            }
+        }
+        UnitState::Scores if is_dealt => {
+            let (context, dealt) = (unit.context.clone(), unit.dealt.clone());
+            match server.scores_of(context.round, owner) {
+                Some(Scores::Known(scores)) => {
+                    let scores = scores.clone();
+                    Ok(begin_unit(host, context, dealt, scores))
+                }
+                Some(Scores::Computed) => Ok(Effects::default()),
+                None => compute_scores(host, context.round, owner),
+            }
+        }
+        UnitState::Other { .. } if unit.other.is_some() => Ok(go_on(host, request, owner)),
+        _ => Ok(Effects::default()),
+    }
+}
+
+impl BlindServer {
+    fn scores_of(&self, round: RoundId, owner: usize) -> Option<&Scores> {
+        self.rounds.get(&round)?.scores.get(&owner)
+    }
+
+    fn unit(&mut self, request: RequestId, owner: usize) -> Option<&mut BlindUnit> {
+        self.tests.get_mut(&request)?.units.get_mut(&owner)
+    }
+}
+
+/// Computes the scores of a round's models on an owner's samples, once everything for that has come.
+fn compute_scores<H: BlindHost>(host: &mut H, round: RoundId, owner: usize) -> Result<Effects<H>, Error> {
+    let server = host.server();
+    let session = server.session.clone();
+    let mut effects = Effects::default();
+    let participants = session.federation.participants(round);
+    let (Some(masks), Some(key), Some(data)) =
+        (server.masks.clone(), server.keys.get(&owner).cloned(), server.data.get(&owner).cloned())
+    else {
+        return Ok(effects);
+    };
+    let Some(state) = server.rounds.get_mut(&round) else { return Ok(effects) };
+    let models = participants.members().map(|client| state.models.get(&client).cloned());
+    let Some(models) = models.collect::<Option<Vec<_>>>() else { return Ok(effects) };
+    let dealt = state.dealt.get(&owner).cloned();
+    if H::SERVER == Server::Auxiliary && dealt.is_none() {
+        return Ok(effects);
+    }
+    state.scores.insert(owner, Scores::Computed);
+    effects.job(move |meter| {
+        meter.enter(Phase::Linear);
+        let dealt = dealt.as_ref().map(|dealt| &dealt[..]);
+        let input = LayerInput { server: H::SERVER, masks: &masks, key: &key, models: &models, dealt };
+        let found = Arc::new(scores(&session, (round, owner), &input, &data)?);
+        Ok(move |host: &mut H| {
+            let Some(state) = host.server().rounds.get_mut(&round) else { return Ok(Effects::default()) };
+            state.scores.insert(owner, Scores::Known(found));
+            state.dealt.remove(&owner);
+            advance_all(host)
+        })
+    });
+    Ok(effects)
+}
+
+/// Computes the first message of a unit.
+fn begin_unit<H: BlindHost>(
+    host: &mut H,
+    context: Arc<UnitContext>,
+    dealt: Option<Arc<Vec<u8>>>,
+    scores: Arc<Secret<Vec<u64>>>,
+) -> Effects<H> {
+    let server = host.server();
+    let mut effects = Effects::default();
+    let session = server.session.clone();
+    let Some(key) = server.keys.get(&context.owner).cloned() else { return effects };
+    if let Some(unit) = server.unit(context.request, context.owner) {
+        unit.state = UnitState::Message(0);
+    }
+    effects.job(move |meter| {
+        meter.enter(Phase::Share);
+        let mut out = Vec::with_capacity(context.opened_len(0));
+        let words = context.shape.rows * context.shape.samples;
+        let participants: Vec<usize> = session.federation.participants(context.round).members().collect();
+        let mut sum = Secret::new(vec![0u64; words]);
+        for (place, evaluator) in evaluators::<H>(&context, &key, dealt.as_ref()).enumerate() {
+            sum.expose_mut().fill(0);
+            let (_, coalition) = context.secure[place];
+            for (member, _) in participants.iter().enumerate().filter(|(_, c)| coalition.contains(**c)) {
+                let own = &scores.expose()[member * words..][..words];
+                sum.expose_mut().iter_mut().zip(own).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+            }
+            evaluator.scores(sum.expose(), &mut out);
+        }
+        Ok(move |host: &mut H| send(host, &context, Step::Message(0, out, Arc::default())))
+    });
+    effects
+}
+
+/// The evaluators of a unit's coalitions.
+fn evaluators<'a, H: BlindHost>(
+    context: &'a UnitContext,
+    key: &'a OwnerKey,
+    dealt: Option<&'a Arc<Vec<u8>>>,
+) -> impl Iterator<Item = Evaluator<'a>> {
+    let (shape, length) = (&context.shape, context.shape.dealt_len());
+    context.secure.iter().enumerate().map(move |(place, &(_, coalition))| {
+        let dealt = dealt.map(|dealt| &dealt[crate::message::Dealing::HEAD + place * length..][..length]);
+        Evaluator { shape, server: H::SERVER, key, place: (context.round, coalition), dealt }
+    })
+}
+
+/// Opens a stage whose messages are both there, and computes what comes next.
+fn go_on<H: BlindHost>(host: &mut H, request: RequestId, owner: usize) -> Effects<H> {
+    let server = host.server();
+    let mut effects = Effects::default();
+    let (session, key) = (server.session.clone(), server.keys.get(&owner).cloned());
+    let data = server.data.get(&owner).cloned();
+    let (Some(unit), Some(key), Some(data)) = (server.unit(request, owner), key, data) else {
+        return effects;
+    };
+    let (context, dealt, other) = (unit.context.clone(), unit.dealt.clone(), unit.other.take());
+    let state = std::mem::replace(&mut unit.state, UnitState::Counted);
+    let (UnitState::Other { stage, own, compared }, Some(other)) = (state, other) else { return effects };
+    unit.state = UnitState::Message(stage + 1);
+    effects.job(move |meter| {
+        meter.enter(Phase::Share);
+        let step =
+            next::<H>(&session, &context, &key, dealt.as_ref(), &data, (stage, &own, &other, &compared))?;
+        Ok(move |host: &mut H| send(host, &context, step))
+    });
+    effects
+}
+
+/// What comes behind a stage: the next one's message or, after the last, counts.
+fn next<H: BlindHost>(
+    session: &BlindSession,
+    context: &UnitContext,
+    key: &OwnerKey,
+    dealt: Option<&Arc<Vec<u8>>>,
+    data: &OwnerData,
+    (stage, own, other, known): (usize, &[u8], &[u8], &Arc<Vec<u64>>),
+) -> Result<Step, Error> {
+    let shape = &context.shape;
+    let (length, other) = (shape.opened_len(stage), &other[MaskedOpening::HEAD..]);
+    let is_last = stage + 1 == shape.stages();
+    let is_compared = stage == usize::from(!shape.is_single());
+    let mut out = Vec::with_capacity(context.opened_len(stage + 1));
+    let (mut counts, mut compared) = (Vec::new(), Vec::new());
+    let planes = shape.blocks() * shape.compared() * shape.widths.kept as usize;
+    for (place, evaluator) in evaluators::<H>(context, key, dealt).enumerate() {
+        let range = place * length..(place + 1) * length;
+        let opening = session.opening(Disclosure::MaskedFactors)?;
+        let opened = opening.told(evaluator.open(stage, &own[range.clone()], &other[range]));
+        if is_last {
+            counts.push(evaluator.count(&opened));
+            continue;
+        }
+        let of_place = if is_compared {
+            compared.extend(evaluator.compared(&opened));
+            &compared[place * planes..]
+        } else {
+            known.get(place * planes..(place + 1) * planes).unwrap_or(&[])
+        };
+        let labels = Some(&data.labels.expose()[..]);
+        evaluator.message(stage + 1, Opened { opened: &opened, compared: of_place }, labels, &mut out);
+    }
+    let compared = if is_compared { Arc::new(compared) } else { known.clone() };
+    Ok(if is_last { Step::Counts(counts) } else { Step::Message(stage + 1, out, compared) })
+}
+
+/// Sends the message of a stage, or takes the counts.
+fn send<H: BlindHost>(host: &mut H, context: &UnitContext, step: Step) -> Result<Effects<H>, Error> {
+    let (request, owner) = (context.request, context.owner);
+    let (stage, own, compared) = match step {
+        Step::Counts(counts) => return settle(host, request, owner, counts),
+        Step::Message(stage, own, compared) => (stage, Arc::new(own), compared),
+    };
+    let Some(unit) = host.server().unit(request, owner) else { return Ok(Effects::default()) };
+    let to = H::SERVER.other().party();
+    let mut effects = Effects::send(Outgoing::of(to, &MaskedOpening { request, owner, stage, masked: &own }));
+    unit.state = UnitState::Other { stage, own, compared };
+    effects.and(advance(host, request, owner)?);
+    Ok(effects)
+}
+
+/// Adds a unit's shares of right predictions to its test's.
+fn settle<H: BlindHost>(
+    host: &mut H,
+    request: RequestId,
+    owner: usize,
+    counts: Vec<u64>,
+) -> Result<Effects<H>, Error> {
+    let server = host.server();
+    let key = server.keys.get(&owner).cloned();
+    let test = server.tests.get_mut(&request);
+    let (Some(key), Some(test)) = (key, test) else { return Ok(Effects::default()) };
+    let Some(unit) = test.units.get_mut(&owner) else { return Ok(Effects::default()) };
+    let context = unit.context.clone();
+    let widths = context.shape.widths;
+    let own: Vec<u64> = match &unit.dealt {
+        Some(dealt) => {
+            let known = crate::message::Dealing::HEAD + context.secure.len() * context.shape.dealt_len();
+            unpack(&dealt[known..], widths.count).collect()
+        }
+        None => {
+            let share = |&(_, coalition): &(usize, Coalition)| {
+                key.words((context.round, coalition), Purpose::OwnCount, 1).expose()[0]
+            };
+            context.known.iter().map(share).collect()
+        }
+    };
+    let secure = context.secure.iter().zip(counts);
+    for (&(number, _), share) in secure.chain(context.known.iter().zip(own)) {
+        test.totals[number] = test.totals[number].wrapping_add(share) & widths.count_mask();
+    }
+    unit.state = UnitState::Counted;
+    unit.dealt = None;
+    let is_counted = test.is_counted();
+    if is_counted { host.counted(request) } else { Ok(Effects::default()) }
+}

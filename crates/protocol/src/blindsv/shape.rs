@@ -1,0 +1,170 @@
+//! Sizes of one owner's part of a test: what is opened in which order, and how much is dealt. All of it follows from published numbers.
+
+use super::{comparison::Comparison, lanes::blocks, products::Conjunction};
+
+/// Widths of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Widths {
+    /// Bits of a word: models, samples and scores are shared modulo two to this power. 40, 48, 56 or 64.
+    pub word: u32,
+    /// Bits of a score that are compared; those below are dropped.
+    pub kept: u32,
+    /// Bytes of a count: right predictions of all samples fit.
+    pub count: usize,
+}
+
+/// Word widths, the narrowest first.
+pub(crate) const WORD_WIDTHS: [u32; 4] = [40, 48, 56, 64];
+/// Bits of a score that are compared: six digits and the top bit.
+pub(crate) const KEPT: u32 = 25;
+
+impl Widths {
+    /// Widths for words of so many bits and so many samples in all.
+    pub(crate) fn new(word: u32, samples: u64) -> Self {
+        let bits = u64::BITS - samples.leading_zeros();
+        Self { word, kept: KEPT, count: bits.div_ceil(8).max(1) as usize }
+    }
+
+    /// Bytes of a word.
+    pub(crate) fn bytes(self) -> usize {
+        self.word as usize / 8
+    }
+
+    /// A word's bits.
+    pub(super) fn mask(self) -> u64 {
+        u64::MAX >> (u64::BITS - self.word)
+    }
+
+    /// A count's bits.
+    pub(super) fn count_mask(self) -> u64 {
+        u64::MAX >> (64 - 8 * self.count as u32)
+    }
+
+    /// Bits that are dropped before a comparison.
+    pub(crate) fn dropped(self) -> u32 {
+        self.word - self.kept
+    }
+}
+
+/// What the servers open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Scores, under masks.
+    Scores,
+    /// What the true class's score is above every other's, under masks.
+    Margins,
+    /// Greater and equal before digits are joined, under masks.
+    Join(usize),
+    /// Signs, under masks.
+    Signs,
+    /// What is left when signs are joined, under masks.
+    Conjunction(usize),
+}
+
+/// One owner's samples, a model of one layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(super) widths: Widths,
+    /// Scores of a sample.
+    pub(super) rows: usize,
+    /// Classes. The last one's score is 0 if there is a score less.
+    pub(super) classes: usize,
+    /// The owner's samples.
+    pub(super) samples: usize,
+    pub(super) comparison: Comparison,
+    pub(super) conjunction: Conjunction,
+    stages: Vec<Stage>,
+}
+
+impl Shape {
+    pub(crate) fn new(widths: Widths, rows: usize, classes: usize, samples: usize) -> Self {
+        let is_single = rows == 1 && classes == 2;
+        let comparison = Comparison::new(widths.kept as usize);
+        let conjunction = Conjunction::new(if is_single { 1 } else { classes });
+        let mut stages = vec![Stage::Scores];
+        stages.extend((!is_single).then_some(Stage::Margins));
+        stages.extend((0..comparison.levels()).map(Stage::Join));
+        stages.push(Stage::Signs);
+        stages.extend((0..conjunction.levels()).map(Stage::Conjunction));
+        Self { widths, rows, classes, samples, comparison, conjunction, stages }
+    }
+
+    /// Whether one score says which of two classes it is: labels are no factor then.
+    pub(crate) fn is_single(&self) -> bool {
+        self.rows == 1 && self.classes == 2
+    }
+
+    /// Comparisons of a sample.
+    pub(super) fn compared(&self) -> usize {
+        if self.is_single() { 1 } else { self.classes }
+    }
+
+    /// How often the servers exchange something.
+    pub(crate) fn stages(&self) -> usize {
+        self.stages.len()
+    }
+
+    pub(super) fn stage(&self, index: usize) -> Option<Stage> {
+        self.stages.get(index).copied()
+    }
+
+    /// Where a stage stands.
+    pub(super) fn index(&self, stage: Stage) -> usize {
+        self.stages.iter().position(|&other| other == stage).unwrap_or(0)
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        blocks(self.samples)
+    }
+
+    /// Words of 64 bits that a stage opens for a coalition: one for each number, or one for each plane of each block.
+    pub(super) fn opened(&self, stage: Stage) -> usize {
+        match stage {
+            Stage::Scores => self.rows * self.samples,
+            Stage::Margins => self.classes * self.samples,
+            _ => self.planes(stage) * self.blocks(),
+        }
+    }
+
+    /// Planes of a block that a stage opens.
+    pub(super) fn planes(&self, stage: Stage) -> usize {
+        match stage {
+            Stage::Scores | Stage::Margins => 0,
+            Stage::Join(level) => self.compared() * self.comparison.opened(level),
+            Stage::Signs => self.compared(),
+            Stage::Conjunction(level) => self.conjunction.left(level),
+        }
+    }
+
+    /// Bytes that each server sends the other at a stage, for a coalition.
+    pub(crate) fn opened_len(&self, stage: usize) -> usize {
+        match self.stage(stage) {
+            Some(stage @ (Stage::Scores | Stage::Margins)) => self.opened(stage) * self.widths.bytes(),
+            Some(stage) => 8 * self.opened(stage),
+            None => 0,
+        }
+    }
+
+    /// Bytes of the largest message about a coalition.
+    pub(crate) fn largest(&self) -> usize {
+        let opened = (0..self.stages()).map(|stage| self.opened_len(stage));
+        opened.max().unwrap_or(0).max(self.dealt_len())
+    }
+
+    /// Planes of a block that are dealt.
+    pub(super) fn dealt_planes(&self) -> usize {
+        self.compared() * self.comparison.dealt() + self.conjunction.dealt()
+    }
+
+    /// Numbers that are dealt: the mask of the true class's score, where labels are a factor.
+    pub(super) fn dealt_words(&self) -> usize {
+        if self.is_single() { 0 } else { self.samples }
+    }
+
+    /// Bytes that the owner deals to the auxiliary for a coalition.
+    pub(crate) fn dealt_len(&self) -> usize {
+        self.dealt_words() * self.widths.bytes()
+            + 8 * self.dealt_planes() * self.blocks()
+            + self.samples * self.widths.count
+    }
+}

@@ -1,0 +1,102 @@
+//! One owner and two servers on random scores: the counts, and every right or wrong, are those of [`ideal`](super::ideal).
+
+use proptest::prelude::*;
+use secsv_algebra::{Prg, Seed};
+use secsv_federation::{Coalition, RoundId};
+
+use super::{
+    dealer::{deal, rounding},
+    evaluator::{Evaluator, Opened},
+    ideal::right,
+    keys::OwnerKey,
+    shape::{Shape, WORD_WIDTHS, Widths},
+};
+use crate::message::Server;
+
+/// A unit's counts: the servers' shares added up. Scores and labels are shared by `seed`.
+fn count(shape: &Shape, scores: &[i64], labels: &[usize], keys: &[OwnerKey; 2], seed: &Seed) -> u64 {
+    let place = (RoundId(3), Coalition::EMPTY.with(1).with(70));
+    let mut dealt = Vec::new();
+    deal(shape, keys, place, labels, &mut dealt);
+    assert_eq!(dealt.len(), shape.dealt_len());
+    let evaluator = |server| {
+        let (key, dealt) = match server {
+            Server::Principal => (&keys[0], None),
+            Server::Auxiliary => (&keys[1], Some(&dealt[..])),
+        };
+        Evaluator { shape, server, key, place, dealt }
+    };
+    let servers = [Server::Principal, Server::Auxiliary].map(evaluator);
+    let split = |words: Vec<u64>, name| {
+        let mut own = vec![0; words.len()];
+        Prg::new(&seed.derive(name, 0)).fill_words(&mut own);
+        let rest = words.iter().zip(&own).map(|(word, own)| word.wrapping_sub(*own)).collect::<Vec<_>>();
+        [own, rest]
+    };
+    let scores = split(scores.iter().map(|score| *score as u64).collect(), "scores");
+    let one_hot = (0..shape.rows).flat_map(|row| labels.iter().map(move |label| u64::from(*label == row)));
+    let one_hot = split(one_hot.collect(), "labels");
+    let mut messages = [0, 1].map(|i| {
+        let mut out = Vec::new();
+        servers[i].scores(&scores[i], &mut out);
+        out
+    });
+    let mut compared = Vec::new();
+    for stage in 0..shape.stages() {
+        assert!(messages.iter().all(|message| message.len() == shape.opened_len(stage)));
+        let opened = servers[0].open(stage, &messages[0], &messages[1]);
+        if stage == usize::from(!shape.is_single()) {
+            compared = servers[0].compared(&opened);
+        }
+        if stage + 1 == shape.stages() {
+            let [p, a] = [0, 1].map(|i| servers[i].count(&opened));
+            return p.wrapping_add(a) & shape.widths.count_mask();
+        }
+        messages = [0, 1].map(|i| {
+            let mut out = Vec::new();
+            let state = Opened { opened: &opened, compared: &compared };
+            servers[i].message(stage + 1, state, Some(&one_hot[i]), &mut out);
+            out
+        });
+    }
+    unreachable!("the last stage returns")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn counts_are_those_of_the_ideal(
+        classes in 2usize..=12,
+        has_last: bool,
+        samples in 0usize..150,
+        width in 0usize..4,
+        near in 0u32..60,
+        seed: [u8; 32],
+    ) {
+        let widths = Widths::new(WORD_WIDTHS[width], samples as u64);
+        let shape = Shape::new(widths, classes - usize::from(!has_last), classes, samples);
+        let seed = Seed::from_bytes(seed);
+        let keys = [0, 1].map(|server| OwnerKey::new(seed.derive("key", server)));
+        let mut words = vec![0; (shape.rows + 1) * samples];
+        Prg::new(&seed).fill_words(&mut words);
+        // Below a quarter of the modulus, and often so close that rounding decides.
+        let magnitude = (near + 1).min(widths.word - 2);
+        let signed = |word: &u64| (*word as i64) >> (64 - magnitude);
+        let scores: Vec<i64> = words[..shape.rows * samples].iter().map(signed).collect();
+        let labels: Vec<usize> =
+            words[shape.rows * samples..].iter().map(|word| (word % classes as u64) as usize).collect();
+        let place = (RoundId(3), Coalition::EMPTY.with(1).with(70));
+        let rounding = rounding(&shape, &keys, place);
+        let expected = right(&shape, &scores, rounding.expose(), &labels);
+        let expected = expected.iter().filter(|right| **right).count() as u64;
+        prop_assert_eq!(count(&shape, &scores, &labels, &keys, &seed), expected);
+        // One sample at a time: each right or wrong by itself.
+        if let Some(first) = labels.first() {
+            let shape = Shape::new(widths, shape.rows, classes, 1);
+            let scores: Vec<i64> = scores.iter().step_by(samples).copied().collect();
+            let rounding = super::dealer::rounding(&shape, &keys, place);
+            let expected = right(&shape, &scores, rounding.expose(), &[*first])[0];
+            prop_assert_eq!(count(&shape, &scores, &[*first], &keys, &seed), u64::from(expected));
+        }
+    }
+}

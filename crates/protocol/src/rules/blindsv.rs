@@ -1,0 +1,128 @@
+//! BlindSV: two servers compute on numbers that both see under masks; owners deal the masks, and nobody reads a score.
+
+use super::{Batching, Can, Matmuls, ProtocolRules, ServerExposure, two_servers};
+use crate::{
+    Error, PartyId, Program,
+    blindsv::shape::WORD_WIDTHS,
+    disclosure::{Disclosure as D, Line, line},
+    message::Kind,
+    program::Then,
+    rules::Matmul,
+};
+
+/// The facts.
+pub(super) struct BlindSv;
+
+impl ProtocolRules for BlindSv {
+    fn name(&self) -> &'static str {
+        "blindsv"
+    }
+
+    fn session_byte(&self) -> u8 {
+        3
+    }
+
+    fn servers(&self) -> &'static [PartyId] {
+        two_servers::SERVERS
+    }
+
+    fn kinds(&self) -> &'static [&'static [Kind]] {
+        &[&[
+            Kind::ClientHello,
+            Kind::Session,
+            Kind::SealedClientKeys,
+            Kind::RoundStart,
+            Kind::Values,
+            Kind::ModelMaskSeed,
+            Kind::MaskSeed,
+            Kind::DataShare,
+            Kind::MaskedModel,
+            Kind::DealtProduct,
+            Kind::BlindTest,
+            Kind::Dealing,
+            Kind::MaskedOpening,
+            Kind::TotalShare,
+            Kind::TestFinished,
+            Kind::RoundFinished,
+        ]]
+    }
+
+    fn matmuls(&self) -> Matmuls {
+        Matmuls {
+            usual: Matmul::Packed,
+            all: &[Matmul::Packed, Matmul::Reducing, Matmul::Squaring],
+            expected: "any with blindsv: it encrypts no matrix",
+        }
+    }
+
+    fn skip_refusal(&self) -> Option<&'static str> {
+        Some("off with blindsv: nobody learns which predictions are right")
+    }
+
+    fn word_widths(&self) -> &'static [u32] {
+        &WORD_WIDTHS
+    }
+
+    fn batching(&self) -> Batching {
+        Batching { mixes_owners: false, tests_together: true, gathers: false }
+    }
+
+    fn deals(&self, _: bool) -> bool {
+        true
+    }
+
+    fn has_decryptors(&self) -> bool {
+        false
+    }
+
+    fn check_program(&self, program: &Program) -> Result<(), Error> {
+        let is_one_layer = matches!(&program.operators[..], [operator] if operator.positions == 1);
+        let label = matches!(&program.steps[..], [step] if matches!(&step.then, Then::Label(activations) if activations.is_empty()));
+        if is_one_layer && label && program.gru.is_none() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: "blindsv tests models of one linear layer so far; take secsv, and read what it exposes (secsv plan)",
+        })
+    }
+
+    fn disclosures(&self, _: &Program) -> Vec<Line> {
+        vec![
+            line(
+                D::Counts,
+                "the principal",
+                "how many samples of all owners together each tested coalition predicts right",
+                "utilities are computed from them",
+            ),
+            line(
+                D::Schedule,
+                "the auxiliary and owners",
+                "which coalitions are tested, and when",
+                "the auxiliary does its half, and owners deal for it",
+            ),
+        ]
+    }
+
+    fn exposure(&self) -> ServerExposure {
+        ServerExposure {
+            alone: [
+                "The principal alone learns how many samples of all owners together each tested coalition predicts right: the utilities, which everybody is told. Samples, labels, models and scores it sees under masks that it does not know.",
+                "The auxiliary alone learns which coalitions are tested and when. Samples, labels, models and scores it sees under masks that it does not know.",
+            ],
+            together: [
+                (Can::Nothing, Can::Rebuild),
+                (Can::Nothing, Can::Rebuild),
+                (Can::Rebuild, Can::Rebuild),
+            ],
+            said: [
+                "Any client together with the principal can rebuild all models: clients know the auxiliary's masks of them. Of other clients' samples they have the totals alone.",
+                "Any client together with the auxiliary can rebuild all models: clients know the principal's masks of them. Of other clients' samples they have the totals alone.",
+                "Both servers together can rebuild all samples, labels and models: they hold both shares of everything.",
+            ],
+            trust: "Two servers that must not collude: together they open all samples, labels and models. A client together with one server opens all models, and no other client's samples. Clients alone, however many, learn the published utilities.",
+            brief: "Models and test cases were split between two servers, so that neither alone could read them, and no \
+                    other participant received anything but the result. If the two servers worked together, they could \
+                    read everything.",
+        }
+    }
+}
