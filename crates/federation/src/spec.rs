@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ClientId, Coalition, Defect, Error, MAX_CLIENTS, RoundId};
 
-/// The fewest clients a federation may have: with fewer, secure tests could not keep their roles apart.
-pub const MIN_CLIENTS: usize = 4;
+/// The fewest clients a federation may have. Protocols in which clients decrypt need four, and say so.
+pub const MIN_CLIENTS: usize = 2;
 /// The most rounds: round numbers have four digits in file names.
 pub const MAX_ROUNDS: u32 = 9999;
 /// The largest training set: sums over all clients stay exact in a double.

@@ -7,6 +7,7 @@
 #![cfg(test)]
 
 mod bit_for_bit;
+mod blindsv;
 mod counts;
 mod faults;
 mod federations;

@@ -15,8 +15,8 @@ pub struct Widths {
 
 /// Word widths, the narrowest first.
 pub(crate) const WORD_WIDTHS: [u32; 4] = [40, 48, 56, 64];
-/// Bits of a score that are compared: six digits and the top bit.
-pub(crate) const KEPT: u32 = 25;
+/// Bits of a score that are compared: seven digits and the top bit.
+pub(crate) const KEPT: u32 = 29;
 
 impl Widths {
     /// Widths for words of so many bits and so many samples in all.

@@ -10,7 +10,7 @@ use secsv_federation::{Coalition, RoundId};
 pub enum PlanError {
     /// Fewer than four clients: a batch has an owner, and three others must share its first-layer outputs.
     #[error(
-        "{clients} clients: at least 4 are needed, the owner of a batch and 3 others candidate_samples whom its first-layer \
+        "{clients} clients: at least 4 are needed, the owner of a batch and 3 others among whom its first-layer \
          outputs are divided; with fewer, one client can subtract two outputs and solve for the samples"
     )]
     TooFewClients {

@@ -137,7 +137,7 @@ const SHAPE: ProposalShape = ProposalShape { clients: 2, operators: 2, is_encryp
 
 /// A fixed message of every kind; of shares one to each server.
 pub fn samples() -> Vec<Sample> {
-    [agreement(), keys(), uploads(), tests(), layers(), shares(), labels(), results()]
+    [agreement(), keys(), uploads(), tests(), layers(), shares(), labels(), blind(), results()]
         .into_iter()
         .flatten()
         .collect()
@@ -180,6 +180,7 @@ fn keys() -> Vec<Sample> {
         sample!("", PublicKeyDigest, (), &[EXACT], { digest: [5; 32] }),
         sample!("", MaskSeed, (), &[EXACT], { seed: seed(1) }),
         sample!("", CommonSeed, (), &[EXACT], { seed: seed(2) }),
+        sample!("", ModelMaskSeed, (), &[EXACT], { seed: seed(4) }),
     ]
 }
 
@@ -256,6 +257,21 @@ fn labels() -> Vec<Sample> {
         sample!("", DifferenceShare, (), &[HEAD, ADDRESS], { address: address(), labels: &[0b1010] }),
         sample!("", OpenedSeeds, (), &[HEAD, ADDRESS, seeds], { address: address(), seeds: vec![seed(1), seed(2)] }),
         sample!("", BlindedDifferences, (), &[LIST, ADDRESS], { address: address(), replies: parts() }),
+    ]
+}
+
+fn blind() -> Vec<Sample> {
+    let request = RequestId::from(4);
+    let coalitions = || vec![Coalition::first(2), Coalition::EMPTY];
+    let many: &[Rejection] = &[("coalitions", |bytes| bytes[12..20].fill(0xff))];
+    let number: &[Rejection] = &[("test", |bytes| bytes[..8].fill(0xff))];
+    let owner: &[Rejection] = &[("owner", |bytes| bytes[8..10].fill(0xff))];
+    vec![
+        sample!("", MaskedModel, (), &[HEAD], { round: RoundId(2), elements: &[8; 10] }),
+        sample!("", BlindTest, (), &[EXACT, many, number], { request, round: RoundId(2), coalitions: coalitions() }),
+        sample!("", Dealing, (), &[HEAD, number], { request, dealt: &[8; 10] }),
+        sample!("", MaskedOpening, (), &[HEAD, number, owner], { request, owner: 2, stage: 1, masked: &[8; 10] }),
+        sample!("", TotalShare, (), &[HEAD, number], { request, totals: &[8; 10] }),
     ]
 }
 

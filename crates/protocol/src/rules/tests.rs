@@ -35,6 +35,7 @@ fn a_second_server_has_messages_of_its_own_and_only_where_it_takes_part() {
         Kind::DifferenceShare,
         Kind::CommonSeed,
         Kind::PublicKeyDigest,
+        Kind::TotalShare,
     ];
     for (protocol, rules) in all() {
         let sends = sent_by_auxiliary.into_iter().any(|kind| kind.is_of(protocol));
@@ -51,7 +52,8 @@ fn whoever_takes_part_has_messages() {
     for (protocol, rules) in all() {
         let name = rules.name();
         assert_eq!(rules.has_counting_client(), Kind::Count.is_of(protocol), "{name}");
-        assert_eq!(rules.deals(true), Kind::Triple.is_of(protocol), "{name}");
+        let is_dealt = [Kind::Triple, Kind::Dealing].into_iter().any(|kind| kind.is_of(protocol));
+        assert_eq!(rules.deals(true), is_dealt, "{name}");
         assert!(rules.deals(true) || !rules.deals(false), "{name}: a recurrent unit needs no fewer dealers");
         assert_eq!(rules.encryption().is_some(), Kind::PublicKey.is_of(protocol), "{name}");
         let tells_each = Kind::OwnResult.is_of(protocol);
