@@ -80,7 +80,7 @@ fn bad_input_exits_2_and_writes_nothing() -> Tested<()> {
         (vec!["--dataset", "mnist", "--data", "."], "mnist/train-images-idx3-ubyte"),
         (vec!["--dataset", "nothing"], "breast-cancer"),
         (vec!["--dataset", "bad.csv"], "line 3, column 2"),
-        (vec!["--dataset", "digits", "--clients", "3"], "4 to 128"),
+        (vec!["--dataset", "digits", "--clients", "1"], "2 to 128"),
         (vec!["--dataset", "digits", "--alpha", "0"], "alpha"),
         (vec!["--dataset", "digits", "--rounds", "0"], "rounds"),
         (vec!["--dataset", "digits", "--flip", "client-9:0.5"], "client-9"),

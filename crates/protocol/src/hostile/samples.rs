@@ -261,17 +261,17 @@ fn labels() -> Vec<Sample> {
 }
 
 fn blind() -> Vec<Sample> {
-    let request = RequestId::from(4);
+    let request = || RequestId::from(4);
     let coalitions = || vec![Coalition::first(2), Coalition::EMPTY];
     let many: &[Rejection] = &[("coalitions", |bytes| bytes[12..20].fill(0xff))];
     let number: &[Rejection] = &[("test", |bytes| bytes[..8].fill(0xff))];
     let owner: &[Rejection] = &[("owner", |bytes| bytes[8..10].fill(0xff))];
     vec![
         sample!("", MaskedModel, (), &[HEAD], { round: RoundId(2), elements: &[8; 10] }),
-        sample!("", BlindTest, (), &[EXACT, many, number], { request, round: RoundId(2), coalitions: coalitions() }),
-        sample!("", Dealing, (), &[HEAD, number], { request, dealt: &[8; 10] }),
-        sample!("", MaskedOpening, (), &[HEAD, number, owner], { request, owner: 2, stage: 1, masked: &[8; 10] }),
-        sample!("", TotalShare, (), &[HEAD, number], { request, totals: &[8; 10] }),
+        sample!("", BlindTest, (), &[EXACT, many, number], { request: request(), round: RoundId(2), coalitions: coalitions() }),
+        sample!("", Dealing, (), &[HEAD, number], { request: request(), dealt: &[8; 10] }),
+        sample!("", MaskedOpening, (), &[HEAD, number, owner], { request: request(), owner: 2, stage: 1, masked: &[8; 10] }),
+        sample!("", TotalShare, (), &[HEAD, number], { request: request(), totals: &[8; 10] }),
     ]
 }
 
