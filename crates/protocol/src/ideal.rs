@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use secsv_algebra::{Matrix, Ring, Ring64, Seed};
-use secsv_federation::{Coalition, RoundId, TestSet};
+use secsv_algebra::{Matrix, Ring, Ring64};
+use secsv_federation::{Coalition, TestSet};
 
 use crate::{
     Error,
     activation::{Activator, Handed, Values, last_scores},
-    blindsv::{client::owner_keys, dealer::rounding, ideal::right},
+    blindsv::ideal::right,
     model::EncodedModel,
-    participant::test_set_digest,
     precision::Precision,
     program::{Input, Program, Receive, Then},
     session::{Agreed, Session},
@@ -88,13 +87,12 @@ impl<R: Ring> Ideal<R> {
 }
 
 impl Ideal<Ring64> {
-    /// Which of an owner's samples the coalition predicts right under BlindSV: rounding follows from the owner's masks, so from its
-    /// `seed`.
+    /// Which of an owner's samples the coalition predicts right under BlindSV: all bits of a score count.
     pub fn masked_right(
         &self,
         session: &Arc<Session>,
-        (round, coalition): (RoundId, Coalition),
-        (owner, seed): (usize, &Seed),
+        coalition: Coalition,
+        owner: usize,
         test_set: &TestSet,
     ) -> Result<Vec<bool>, Error> {
         let Agreed::BlindSv(session) = session.agreed() else {
@@ -104,11 +102,9 @@ impl Ideal<Ring64> {
         let samples: Vec<usize> = (first..first + test_set.len()).collect();
         let received = self.received(session.program(), &session.precision, coalition, &samples)?;
         let scores: Vec<i64> = received[0][0].elements().iter().map(|word| *word as i64).collect();
-        let keys = owner_keys(&session, seed, &test_set_digest(test_set));
         let shape = session.shape(owner);
-        let rounding = rounding(&shape, &keys, (round, coalition));
         let labels: Vec<usize> = test_set.labels().iter().map(|&label| label as usize).collect();
-        Ok(right(&shape, &scores, rounding.expose(), &labels))
+        Ok(right(&shape, &scores, &labels))
     }
 }
 

@@ -543,9 +543,8 @@ pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<(Preci
     }
 }
 
-/// Fractional bits of products that are enough; wider words are taken for fewer. With 24 up to 34 of 10,000 samples of BANK were counted
-/// otherwise than in floating point, with 34 at most one.
-const ENOUGH_BITS: u32 = 34;
+/// Fractional bits of products that are enough: about as many as single-precision numbers have. Wider words are taken for fewer.
+const ENOUGH_BITS: u32 = 24;
 
 /// How many rounds the longest round batch has.
 fn longest(round_batches: &BTreeMap<RoundId, Vec<RoundId>>) -> usize {

@@ -20,7 +20,7 @@ use crate::{
         ShareBody,
     },
     participant::{ClientSecrets, Identity, KeyCheck, KeyHolder, own_right},
-    role::{Digest, Effects, Incoming, Outgoing, Phase, waits_for},
+    role::{Effects, Incoming, Outgoing, Phase, waits_for},
     session::{BlindSession, Session},
 };
 
@@ -47,12 +47,6 @@ impl KeyHolder for BlindKeys {
     }
 }
 
-/// The keys of an owner with both servers: for these samples, under this agreement.
-pub(crate) fn owner_keys(session: &Session, seed: &Seed, samples: &Digest) -> OwnerKeys {
-    let own = seed.covering(&[&samples[..], &session.federation.digest()].concat());
-    [0, 1].map(|server| OwnerKey::new(own.derive("owner's key", server)))
-}
-
 /// A client that takes part in tests.
 pub(crate) struct BlindTesting {
     identity: Identity,
@@ -73,7 +67,9 @@ impl BlindTesting {
         secrets: &ClientSecrets,
     ) -> Result<(Self, Effects<Self>), Error> {
         let masks = model_masks(&secrets.key);
-        let keys = owner_keys(&session, &identity.seed, &identity.samples);
+        // For these samples, under this agreement.
+        let own = identity.seed.covering(&[&identity.samples[..], &session.federation.digest()].concat());
+        let keys = [0, 1].map(|server| OwnerKey::new(own.derive("owner's key", server)));
         let labels = identity.input.test_set.labels().iter().map(|&label| label as usize);
         let labels = Arc::new(labels.collect::<Vec<_>>());
         let mut effects = Effects::default();

@@ -26,14 +26,6 @@ fn masks(shape: &Shape, keys: &OwnerKeys, place: (RoundId, Coalition), stage: St
     sum
 }
 
-/// The low bits of the masks of what is compared: what decides how scores are rounded. Sample by sample within a row.
-pub(crate) fn rounding(shape: &Shape, keys: &OwnerKeys, place: (RoundId, Coalition)) -> Secret<Vec<u64>> {
-    let mut words = masks(shape, keys, place, compared_stage(shape));
-    let low = (1u64 << shape.widths.dropped()) - 1;
-    words.expose_mut().iter_mut().for_each(|word| *word &= low);
-    words
-}
-
 /// The stage whose words are compared.
 fn compared_stage(shape: &Shape) -> Stage {
     if shape.is_single() { Stage::Scores } else { Stage::Margins }
@@ -92,12 +84,10 @@ fn dealt_planes(
     for block in 0..shape.blocks() {
         let lanes = block * LANES..samples.min((block + 1) * LANES);
         for number in 0..compared {
-            let kept = (1u64 << widths.kept) - 1;
             let value = lanes.clone().map(|sample| {
-                let mask = words.expose()[number * samples + sample] & widths.mask();
                 // Where a tie goes to a class before the true one, the margin must be at least one more.
                 let offset = u64::from(!shape.is_single() && number < labels[sample]);
-                (mask >> widths.dropped()).wrapping_add(offset) & kept
+                words.expose()[number * samples + sample].wrapping_add(offset) & widths.mask()
             });
             let value = Secret::new(planes(value));
             let masks = of_block.expose_mut();

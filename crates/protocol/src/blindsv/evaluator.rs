@@ -87,18 +87,16 @@ impl Evaluator<'_> {
         }
     }
 
-    /// The planes of what is compared, sample by sample within a row, without the bits that are dropped: `kept` planes for each
-    /// comparison of each block.
+    /// The planes of what is compared: one for each bit of a word, for each comparison of each block.
     pub(crate) fn compared(&self, opened: &[u64]) -> Vec<u64> {
         let (shape, samples) = (self.shape, self.shape.samples);
-        let kept = shape.widths.kept as usize;
-        let mut found = Vec::with_capacity(shape.blocks() * shape.compared() * kept);
+        let bits = shape.widths.word as usize;
+        let mut found = Vec::with_capacity(shape.blocks() * shape.compared() * bits);
         for block in 0..shape.blocks() {
             let lanes = block * LANES..samples.min((block + 1) * LANES);
             for number in 0..shape.compared() {
                 let of_number = &opened[number * samples..][..samples];
-                let dropped = shape.widths.dropped();
-                found.extend(&planes(of_number[lanes.clone()].iter().map(|word| word >> dropped))[..kept]);
+                found.extend(&planes(of_number[lanes.clone()].iter().copied())[..bits]);
             }
         }
         found
@@ -147,7 +145,7 @@ impl Evaluator<'_> {
     fn planes(&self, stage: Stage, Opened { opened, compared }: Opened<'_>) -> Secret<Vec<u64>> {
         let (shape, one) = (self.shape, self.one());
         let (comparison, conjunction) = (&shape.comparison, &shape.conjunction);
-        let (numbers, kept) = (shape.compared(), shape.widths.kept as usize);
+        let (numbers, bits) = (shape.compared(), shape.widths.word as usize);
         let before = self.shape.stage(self.shape.index(stage).wrapping_sub(1)).unwrap_or(Stage::Scores);
         let masks = match before {
             Stage::Scores | Stage::Margins => Secret::new(Vec::new()),
@@ -173,7 +171,7 @@ impl Evaluator<'_> {
             let each = of_block / numbers;
             for number in 0..numbers {
                 let dealt = &dealt[number * comparison.dealt()..][..comparison.dealt()];
-                let public = &compared[(block * numbers + number) * kept..][..kept];
+                let public = &compared[(block * numbers + number) * bits..][..bits];
                 let range = number * each..(number + 1) * each;
                 let found = if stage == Stage::Signs { greater.expose_mut() } else { &mut *out };
                 match before {

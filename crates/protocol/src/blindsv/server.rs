@@ -522,7 +522,7 @@ fn next<H: BlindHost>(
     let is_compared = stage == usize::from(!shape.is_single());
     let mut out = Vec::with_capacity(context.opened_len(stage + 1));
     let (mut counts, mut compared) = (Vec::new(), Vec::new());
-    let planes = shape.blocks() * shape.compared() * shape.widths.kept as usize;
+    let planes = shape.blocks() * shape.compared() * shape.widths.word as usize;
     for (place, evaluator) in evaluators::<H>(context, key, dealt).enumerate() {
         let range = place * length..(place + 1) * length;
         let opening = session.opening(Disclosure::MaskedFactors)?;

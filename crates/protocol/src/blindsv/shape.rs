@@ -7,22 +7,18 @@ use super::{comparison::Comparison, lanes::blocks, products::Conjunction};
 pub struct Widths {
     /// Bits of a word: models, samples and scores are shared modulo two to this power. 40, 48, 56 or 64.
     pub word: u32,
-    /// Bits of a score that are compared; those below are dropped.
-    pub kept: u32,
     /// Bytes of a count: right predictions of all samples fit.
     pub count: usize,
 }
 
 /// Word widths, the narrowest first.
 pub(crate) const WORD_WIDTHS: [u32; 4] = [40, 48, 56, 64];
-/// Bits of a score that are compared: seven digits and the top bit.
-pub(crate) const KEPT: u32 = 29;
 
 impl Widths {
     /// Widths for words of so many bits and so many samples in all.
     pub(crate) fn new(word: u32, samples: u64) -> Self {
         let bits = u64::BITS - samples.leading_zeros();
-        Self { word, kept: KEPT, count: bits.div_ceil(8).max(1) as usize }
+        Self { word, count: bits.div_ceil(8).max(1) as usize }
     }
 
     /// Bytes of a word.
@@ -38,11 +34,6 @@ impl Widths {
     /// A count's bits.
     pub(super) fn count_mask(self) -> u64 {
         u64::MAX >> (64 - 8 * self.count as u32)
-    }
-
-    /// Bits that are dropped before a comparison.
-    pub(crate) fn dropped(self) -> u32 {
-        self.word - self.kept
     }
 }
 
@@ -79,7 +70,7 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) fn new(widths: Widths, rows: usize, classes: usize, samples: usize) -> Self {
         let is_single = rows == 1 && classes == 2;
-        let comparison = Comparison::new(widths.kept as usize);
+        let comparison = Comparison::new(widths.word as usize);
         let conjunction = Conjunction::new(if is_single { 1 } else { classes });
         let mut stages = vec![Stage::Scores];
         stages.extend((!is_single).then_some(Stage::Margins));

@@ -7,8 +7,8 @@ use super::super::lanes::planes;
 use super::*;
 
 /// The sign of T = y - v, as two servers find it from what an owner deals.
-fn sign(kept: usize, y: &[u64], v: &[u64], seed: u64) -> u64 {
-    let comparison = Comparison::new(kept);
+fn sign(bits: usize, y: &[u64], v: &[u64], seed: u64) -> u64 {
+    let comparison = Comparison::new(bits);
     let mut prg = Prg::new(&Seed::from_bytes([7; 32]).derive("masks", seed));
     let mut draw = |count: usize| {
         let mut words = vec![0; count];
@@ -46,20 +46,20 @@ fn sign(kept: usize, y: &[u64], v: &[u64], seed: u64) -> u64 {
     p ^ a
 }
 
-fn expected(kept: usize, y: u64, v: u64) -> u64 {
-    let difference = y.wrapping_sub(v) << (64 - kept);
+fn expected(bits: usize, y: u64, v: u64) -> u64 {
+    let difference = y.wrapping_sub(v) << (64 - bits);
     u64::from(difference as i64 >= 0)
 }
 
 #[test]
 fn all_pairs_of_small_numbers() {
-    for kept in 2..=7 {
-        for y in 0..1u64 << kept {
-            for first in (0..1u64 << kept).step_by(64) {
-                let v: Vec<u64> = (first..(first + 64).min(1 << kept)).collect();
-                let found = sign(kept, &vec![y; v.len()], &v, y ^ first << 8);
+    for bits in 2..=7 {
+        for y in 0..1u64 << bits {
+            for first in (0..1u64 << bits).step_by(64) {
+                let v: Vec<u64> = (first..(first + 64).min(1 << bits)).collect();
+                let found = sign(bits, &vec![y; v.len()], &v, y ^ first << 8);
                 for (lane, &v) in v.iter().enumerate() {
-                    assert_eq!(found >> lane & 1, expected(kept, y, v), "{kept} bits: {y} - {v}");
+                    assert_eq!(found >> lane & 1, expected(bits, y, v), "{bits} bits: {y} - {v}");
                 }
             }
         }
@@ -69,19 +69,19 @@ fn all_pairs_of_small_numbers() {
 proptest! {
     #[test]
     fn numbers_of_every_width(
-        kept in 2usize..=40,
+        bits in 2usize..=40,
         pairs in prop::collection::vec((any::<u64>(), any::<u64>(), 0u8..4), 64),
         seed: u64,
     ) {
-        let mask = (1u64 << kept) - 1;
+        let mask = (1u64 << bits) - 1;
         // Ties and neighbours as often as others.
         let (y, v): (Vec<u64>, Vec<u64>) = pairs.iter().map(|&(y, v, near)| match near {
             0 => (y & mask, v & mask),
             near => (y & mask, y.wrapping_add(u64::from(near)).wrapping_sub(2) & mask),
         }).unzip();
-        let found = sign(kept, &y, &v, seed);
+        let found = sign(bits, &y, &v, seed);
         for lane in 0..64 {
-            prop_assert_eq!(found >> lane & 1, expected(kept, y[lane], v[lane]));
+            prop_assert_eq!(found >> lane & 1, expected(bits, y[lane], v[lane]));
         }
     }
 }
