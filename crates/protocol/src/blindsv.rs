@@ -21,6 +21,7 @@ mod lanes;
 pub(crate) mod layer;
 pub(crate) mod principal;
 mod products;
+pub(crate) mod rehearsal;
 mod server;
 pub(crate) mod shape;
 #[cfg(test)]

@@ -39,7 +39,7 @@ use crate::{
     test_id::{RequestId, TestId},
     unit::UnitContext,
 };
-pub use rehearsal::{rehearse_activation, rehearse_labels, rehearse_sharing, rehearse_sum};
+pub use rehearsal::{rehearse_activation, rehearse_labels, rehearse_masked, rehearse_sharing, rehearse_sum};
 use tally::Tally;
 pub use tally::{LayerWork, Work};
 

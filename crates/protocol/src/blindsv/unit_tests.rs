@@ -5,28 +5,14 @@ use secsv_algebra::{Prg, Seed};
 use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    dealer::deal,
-    evaluator::{Evaluator, Opened},
     ideal::right,
     keys::OwnerKey,
+    rehearsal::count_right,
     shape::{Shape, WORD_WIDTHS, Widths},
 };
-use crate::message::Server;
 
-/// A unit's counts: the servers' shares added up. Scores and labels are shared by `seed`.
+/// A unit's count. Scores and labels are shared by `seed`.
 fn count(shape: &Shape, scores: &[i64], labels: &[usize], keys: &[OwnerKey; 2], seed: &Seed) -> u64 {
-    let place = (RoundId(3), Coalition::EMPTY.with(1).with(70));
-    let mut dealt = Vec::new();
-    deal(shape, keys, place, labels, &mut dealt);
-    assert_eq!(dealt.len(), shape.dealt_len());
-    let evaluator = |server| {
-        let (key, dealt) = match server {
-            Server::Principal => (&keys[0], None),
-            Server::Auxiliary => (&keys[1], Some(&dealt[..])),
-        };
-        Evaluator { shape, server, key, place, dealt }
-    };
-    let servers = [Server::Principal, Server::Auxiliary].map(evaluator);
     let split = |words: Vec<u64>, name| {
         let mut own = vec![0; words.len()];
         Prg::new(&seed.derive(name, 0)).fill_words(&mut own);
@@ -36,30 +22,8 @@ fn count(shape: &Shape, scores: &[i64], labels: &[usize], keys: &[OwnerKey; 2], 
     let scores = split(scores.iter().map(|score| *score as u64).collect(), "scores");
     let one_hot = (0..shape.rows).flat_map(|row| labels.iter().map(move |label| u64::from(*label == row)));
     let one_hot = split(one_hot.collect(), "labels");
-    let mut messages = [0, 1].map(|i| {
-        let mut out = Vec::new();
-        servers[i].scores(&scores[i], &mut out);
-        out
-    });
-    let mut compared = Vec::new();
-    for stage in 0..shape.stages() {
-        assert!(messages.iter().all(|message| message.len() == shape.opened_len(stage)));
-        let opened = servers[0].open(stage, &messages[0], &messages[1]);
-        if stage == usize::from(!shape.is_single()) {
-            compared = servers[0].compared(&opened);
-        }
-        if stage + 1 == shape.stages() {
-            let [p, a] = [0, 1].map(|i| servers[i].count(&opened));
-            return p.wrapping_add(a) & shape.widths.count_mask();
-        }
-        messages = [0, 1].map(|i| {
-            let mut out = Vec::new();
-            let state = Opened { opened: &opened, compared: &compared };
-            servers[i].message(stage + 1, state, Some(&one_hot[i]), &mut out);
-            out
-        });
-    }
-    unreachable!("the last stage returns")
+    let place = (RoundId(3), Coalition::EMPTY.with(1).with(70));
+    count_right(shape, keys, place, (&scores, &one_hot), labels)
 }
 
 proptest! {

@@ -8,6 +8,7 @@ use secsv_federation::{Coalition, SampleSet};
 use crate::{
     Error,
     activation::Activator,
+    blindsv::rehearsal::rehearse,
     codec::{pack, unpack},
     combinations::Selection,
     combinations::{Combinations, Derivation, Outputs},
@@ -57,6 +58,12 @@ pub fn rehearse_labels(session: &Session, count: usize) -> usize {
     let mut rest = Secret::new(Wiped(labels::rest(packed, &seed)));
     labels::subtract(&mut rest, labels::expand(&seed, field.packed_len(count)).expose());
     field.zeros(rest.expose(), count).map(|zeros| zeros.count_ones() as usize).sum()
+}
+
+/// A test of so many samples under masks: what the owner deals and both servers do. Nothing under other protocols.
+pub fn rehearse_masked(session: &Session, samples: usize) -> u64 {
+    let sizes = (session.program().operators[0].shape.d_out, session.program().classes);
+    session.blind_widths().map_or(0, |widths| rehearse(widths, sizes, samples))
 }
 
 /// The outputs of some coalitions, of a single layer, and their classes: for so many samples in all.

@@ -13,7 +13,10 @@ use secsv_he::{
     linear::{Layout, multiply_into},
 };
 use secsv_protocol::{
-    cost::{LayerWork, Work, rehearse_activation, rehearse_labels, rehearse_sharing, rehearse_sum},
+    cost::{
+        LayerWork, Work, rehearse_activation, rehearse_labels, rehearse_masked, rehearse_sharing,
+        rehearse_sum,
+    },
     own_right,
 };
 
@@ -25,6 +28,8 @@ const BATCHES: usize = 4;
 const REHEARSED: usize = 128;
 /// Elements that are shared for the same purpose.
 const SHARED: usize = 1 << 16;
+/// Samples that are tested under masks for the same purpose: about an owner's.
+const MASKED: usize = 1 << 11;
 
 /// Seconds of processor time that pieces of work take.
 pub struct Rates {
@@ -36,6 +41,7 @@ pub struct Rates {
     label: f64,
     word_product: f64,
     scale: f64,
+    masked: f64,
     activate: f64,
     clear: f64,
     frame: f64,
@@ -103,6 +109,9 @@ impl Rates {
             black_box(rehearse_labels(session, SHARED));
         });
         let label = label / SHARED as f64;
+        let masked = TYPICAL.time(|| {
+            black_box(rehearse_masked(session, MASKED));
+        }) / MASKED as f64;
         let scale = TYPICAL.time(|| drop(black_box(rehearse_sum(SHARED)))) / SHARED as f64;
         let mebibyte = vec![7; 1 << 20];
         let frame = TYPICAL.time(|| drop(black_box(rehearse_message(mebibyte[..64].to_vec()))));
@@ -117,6 +126,7 @@ impl Rates {
             label,
             word_product: word_product(),
             scale,
+            masked,
             activate,
             clear,
             frame,
@@ -139,6 +149,7 @@ impl Rates {
             + of(work.labels, self.label)
             + of(work.word_products, self.word_product)
             + of(work.scaled, self.scale)
+            + of(work.blind_samples, self.masked)
             + of(work.activated_samples, self.activate)
             + of(work.clear_samples, self.clear)
             + of(work.frames, self.frame)
