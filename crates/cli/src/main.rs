@@ -1,5 +1,8 @@
 //! The `secsv` command line: arguments in, checked configuration, one run, a report out.
 
+// They panic where nobody reads: `output` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod allocator;
 mod commands;
 mod failure;
@@ -8,6 +11,7 @@ mod output;
 mod output_file;
 mod protocol_name;
 mod report;
+mod result_files;
 
 use std::process::ExitCode;
 

@@ -29,7 +29,7 @@ struct Unfit {
 /// Runs the command.
 pub fn run(args: &VerifyArgs, format: Format) -> anyhow::Result<()> {
     let found = verify(&args.states, args.result.as_deref())?;
-    format.show(&found, || print!("{}", text(&found)))?;
+    format.show(&found, || text(&found))?;
     match found.findings.len() {
         0 => Ok(()),
         found => Err(Unfit { found }.into()),
