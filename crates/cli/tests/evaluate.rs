@@ -163,6 +163,34 @@ fn bad_input_ends_with_2_and_writes_nothing() {
     assert!(text(&nothing.stderr).contains("federation.toml: file: expected this file, found none"));
 }
 
+/// Numbers that leave no room for sums are the input's fault, and the file is named.
+#[test]
+fn numbers_that_no_protocol_can_compute_with_name_their_file() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    // The first number of the model, behind a header that stays.
+    let file = run.join("clients/fine/round-0002.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let place = bytes.len() - 8;
+    bytes[place..place + 4].copy_from_slice(&1e38f32.to_le_bytes());
+    fs::write(&file, bytes).unwrap();
+    for protocol in ["secsv", "hesv", "secretsv"] {
+        let output = secsv(&["--protocol", protocol], &run).unwrap();
+        let complaint = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{complaint}");
+        let expected = "clients/fine/round-0002.safetensors: fc.weight: expected numbers from";
+        assert!(
+            complaint.contains(expected) && complaint.contains("found 1e38 at position 0"),
+            "{complaint}"
+        );
+    }
+    assert_eq!(
+        secsv(&["--protocol", "nssv"], &run).unwrap().status.code(),
+        Some(0),
+        "in the clear it will do"
+    );
+}
+
 #[test]
 fn encrypted_values_are_the_clear_ones() {
     let parent = tempfile::tempdir().unwrap();

@@ -60,5 +60,5 @@ pub use result::{
     Confirmation, Difference, DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult,
     ExposureRow, KindTraffic, Operations, RoundResult, SecurityResult, Timing, Traffic, UtilityResult,
 };
-pub use secure::{SecureEvaluator, client_inputs};
+pub use secure::{SecureEvaluator, check_numbers, client_inputs};
 pub use settings::EvaluationSettings;
