@@ -9,6 +9,7 @@ mod failure;
 mod logs;
 mod output;
 mod output_file;
+mod progress;
 mod protocol_name;
 mod report;
 mod result_files;

@@ -5,11 +5,10 @@
 
 use std::{
     fmt,
-    io::{self, IsTerminal, Write, stderr, stdout},
+    io::{self, Write, stderr, stdout},
 };
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 /// How results appear on standard output.
@@ -102,67 +101,5 @@ impl Write for LossyStderr {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Progress on standard error: a bar on a terminal, JSON lines otherwise.
-pub struct ProgressReport {
-    bar: Option<ProgressBar>,
-}
-
-impl ProgressReport {
-    /// Progress towards `steps` steps of what `label` says.
-    pub fn new(label: &'static str, steps: u64) -> Self {
-        let bar = stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(steps);
-            if let Ok(style) =
-                ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} [{elapsed}<{eta}]")
-            {
-                bar.set_style(style);
-            }
-            bar.set_prefix(label);
-            bar
-        });
-        Self { bar }
-    }
-
-    /// One step further.
-    pub fn step(&self) {
-        if let Some(bar) = &self.bar {
-            bar.inc(1);
-        }
-    }
-
-    /// So far, and how far it goes as known by now.
-    pub fn advance(&self, position: u64, length: u64) {
-        if let Some(bar) = &self.bar {
-            bar.set_length(length);
-            bar.set_position(position);
-        }
-    }
-
-    /// Something worth a line: beside the bar, or as a JSON line.
-    pub fn note(&self, text: String, record: &impl Serialize) {
-        match (&self.bar, serde_json::to_string(record)) {
-            (Some(bar), _) => bar.set_message(text),
-            (None, Ok(line)) => say(line),
-            (None, Err(_)) => say(text),
-        }
-    }
-
-    /// Prints a line on the way without tearing the bar. Whoever does not take it is told of the end all the same.
-    pub fn print(&self, line: &str) {
-        let print = || drop(print(&format!("{line}\n")));
-        match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
-        }
-    }
-
-    /// Takes the bar away.
-    pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }

@@ -121,6 +121,13 @@ impl Outcomes {
         let mut wanted: BTreeMap<RoundId, BTreeSet<Coalition>> =
             coalitions.iter().map(|(round, list)| (*round, list.iter().copied().collect())).collect();
         let inherited = self.inherit(&mut wanted);
+        let mut observe = |rounds: &BTreeMap<RoundId, RoundOutcomes>, round, asked| {
+            let tested = rounds.values().map(RoundOutcomes::len).sum();
+            observe(Progress { round, tested, asked });
+        };
+        if let Some(&round) = coalitions.keys().next() {
+            observe(&self.rounds, round, self.asked);
+        }
         let cost = evaluator.cost_model();
         let mut tests = Vec::new();
         for (round, wanted) in wanted {
@@ -130,8 +137,7 @@ impl Outcomes {
         evaluator.drive(tests, &mut |round, test, result| {
             let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
             let more = outcomes.complete(test, result, &cost);
-            let tested = self.rounds.values().map(RoundOutcomes::len).sum();
-            observe(Progress { round, tested, asked: self.asked });
+            observe(&self.rounds, round, self.asked);
             Ok(more.into_iter().map(|test| (round, test)).collect())
         })?;
         for (round, before, everybody) in inherited {
@@ -139,6 +145,7 @@ impl Outcomes {
             if let Some(outcomes) = self.rounds.get_mut(&round) {
                 outcomes.insert(Coalition::EMPTY, outcome);
             }
+            observe(&self.rounds, round, self.asked);
         }
         Ok(())
     }

@@ -16,7 +16,8 @@ use secsv_node::{
 use super::evaluate::table;
 use crate::{
     failure::BadInput,
-    output::{Format, ProgressReport, print_or_end, say},
+    output::{Format, print_or_end, say},
+    progress::ProgressReport,
     result_files::ResultFiles,
 };
 

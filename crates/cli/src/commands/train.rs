@@ -14,7 +14,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::BadInput;
-use crate::output::{Format, ProgressReport, print_or_end};
+use crate::output::{Format, print_or_end};
+use crate::progress::ProgressReport;
 
 /// Arguments of `secsv train`.
 #[derive(Args)]

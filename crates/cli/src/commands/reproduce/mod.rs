@@ -37,7 +37,8 @@ use serde_json::json;
 use super::bench;
 use crate::{
     failure::{BadInput, is_bad_input},
-    output::{Format, ProgressReport, print_or_end},
+    output::{Format, print_or_end},
+    progress::ProgressReport,
 };
 use machine::Machine;
 use measurement::Measurement;
