@@ -174,6 +174,13 @@ impl Outcomes {
         inherited
     }
 
+    /// Whether every coalition of every round was tested.
+    fn has_every_coalition(&self) -> bool {
+        self.rounds
+            .values()
+            .all(|outcomes| outcomes.len() as f64 >= 2f64.powi(outcomes.participants().len() as i32))
+    }
+
     fn into_result(
         self,
         spec: &FederationSpec,
@@ -210,6 +217,7 @@ impl Outcomes {
             clients: spec.ids().cloned().collect(),
             fsv: by_client(spec, |client| values.total.value(client)),
             standard_error: standard_errors(spec, &values.total),
+            notes: notes(settings, values.total.standard_errors().is_some(), self.has_every_coalition()),
             ssv: values.rounds.iter().map(round_result).collect(),
             utilities,
             timing: Timing::default(),
@@ -227,6 +235,24 @@ impl Outcomes {
 
 fn by_client(spec: &FederationSpec, value: impl Fn(usize) -> f64) -> BTreeMap<ClientId, f64> {
     spec.ids().cloned().enumerate().map(|(position, id)| (id, value(position))).collect()
+}
+
+/// What a reader of values and standard errors alone would miss.
+fn notes(settings: &EvaluationSettings, has_errors: bool, has_every_coalition: bool) -> Vec<String> {
+    let (method, seed) = (settings.method, settings.estimator.seed);
+    let mut notes = Vec::new();
+    if has_errors && method.truncates() {
+        notes.push(format!(
+            "standard errors are of the draw alone: what {method} leaves out on purpose to save tests is not in them and may be \
+             many times larger"
+        ));
+    }
+    if !has_errors && method.draws_by_chance(has_every_coalition) {
+        notes.push(format!(
+            "drawn by chance (seed {seed}): another seed gives other values, and {method} cannot say how far they are off"
+        ));
+    }
+    notes
 }
 
 fn standard_errors(spec: &FederationSpec, values: &ClientValues) -> Option<BTreeMap<ClientId, f64>> {

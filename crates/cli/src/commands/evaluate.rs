@@ -109,6 +109,7 @@ pub fn table(result: &EvaluationResult) -> String {
         let _ = writeln!(text, "{:width$}  {value:+12.6}{error}", client.as_str());
     }
     let _ = writeln!(text, "{:width$}  {:+12.6}", "sum", result.fsv.values().sum::<f64>());
+    result.notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     let tested: usize = result.utilities.iter().map(|utility| utility.tested).sum();
     let all: usize = result.utilities.iter().map(|utility| utility.total).sum();
     if result.skip {
