@@ -50,7 +50,7 @@ impl Pace {
 impl ProgressReport {
     /// Progress towards `steps` steps of what `label` says; 0 if nobody knows yet how many.
     pub fn new(label: &'static str, steps: u64) -> Self {
-        let bar = stderr().is_terminal().then(|| ProgressDrawTarget::stderr());
+        let bar = stderr().is_terminal().then(ProgressDrawTarget::stderr);
         Self::on(bar, label, steps)
     }
 
