@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use secsv_protocol::session::SettingsConflict;
 
+use crate::output::say;
+
 /// Input that the user can mend.
 #[derive(Debug, thiserror::Error)]
 #[error("{setting}: expected {expected}, found {found}")]
@@ -32,7 +34,7 @@ impl From<SettingsConflict> for BadInput {
 
 /// Says what went wrong on standard error and gives the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", message(error));
+    say(format_args!("error: {}", message(error)));
     ExitCode::from(if is_bad_input(error) { 2 } else { 1 })
 }
 

@@ -4,12 +4,14 @@ use std::io::{IsTerminal as _, stderr};
 
 use tracing::level_filters::LevelFilter;
 
+use crate::output::LossyStderr;
+
 /// From now on what is worth knowing is logged.
 pub fn start() {
     let level = std::env::var("SECSV_LOG").ok().and_then(|level| level.parse().ok());
     let logs = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LevelFilter::INFO))
-        .with_writer(stderr)
+        .with_writer(|| LossyStderr)
         .with_target(false);
     if stderr().is_terminal() {
         logs.init();

@@ -1,13 +1,18 @@
 //! The `secsv` command line: arguments in, checked configuration, one run, a report out.
 
+// They panic where nobody reads: `output` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod allocator;
 mod commands;
 mod failure;
 mod logs;
 mod output;
 mod output_file;
+mod progress;
 mod protocol_name;
 mod report;
+mod result_files;
 
 use std::process::ExitCode;
 

@@ -1,9 +1,14 @@
 //! Output of the commands: results to standard output, progress and logs to standard error.
+//!
+//! Work never ends because nobody reads along: what cannot be said on standard error is lost, and a result that cannot
+//! be printed is an error that its command can act on.
 
-use std::io::{IsTerminal, stderr};
+use std::{
+    fmt,
+    io::{self, Write, stderr, stdout},
+};
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 /// How results appear on standard output.
@@ -16,73 +21,85 @@ pub enum Format {
 }
 
 impl Format {
-    /// Prints a result: as one line of JSON, or as `print` does.
-    pub fn show(self, result: &impl Serialize, print: impl FnOnce()) -> anyhow::Result<()> {
-        match self {
-            Self::Json => println!("{}", serde_json::to_string(result)?),
-            Self::Text => print(),
+    /// Prints a result: as one line of JSON, or as `text` says it.
+    pub fn show(self, result: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+        Ok(print_or_end(&self.written(result, text)?)?)
+    }
+
+    /// The same text, for whoever prints it.
+    pub fn written(self, result: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Json => serde_json::to_string(result)? + "\n",
+            Self::Text => text(),
+        })
+    }
+}
+
+/// Standard output that takes nothing any more.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output: cannot be written")]
+pub struct Unprintable {
+    /// What the system said.
+    pub source: io::Error,
+    /// Bytes that it took before.
+    taken: usize,
+}
+
+impl Unprintable {
+    /// Whether a reader has seen some of it and gone.
+    pub fn was_read(&self) -> bool {
+        self.taken > 0 && self.is_unread()
+    }
+
+    /// Whether nobody reads any more.
+    pub fn is_unread(&self) -> bool {
+        self.source.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
+/// Prints bytes to standard output.
+pub fn print_bytes(bytes: &[u8]) -> Result<(), Unprintable> {
+    let (mut out, mut taken) = (stdout().lock(), 0);
+    while taken < bytes.len() {
+        match out.write(&bytes[taken..]) {
+            Ok(0) => return Err(Unprintable { source: io::ErrorKind::WriteZero.into(), taken }),
+            Ok(count) => taken += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(Unprintable { source, taken }),
         }
+    }
+    out.flush().map_err(|source| Unprintable { source, taken })
+}
+
+/// Prints text to standard output.
+pub fn print(text: &str) -> Result<(), Unprintable> {
+    print_bytes(text.as_bytes())
+}
+
+/// Prints text to standard output. A reader who has seen enough is no error.
+pub fn print_or_end(text: &str) -> Result<(), Unprintable> {
+    match print(text) {
+        Err(error) if error.is_unread() => Ok(()),
+        printed => printed,
+    }
+}
+
+/// Says a line on standard error, if anybody can hear it.
+pub fn say(line: impl fmt::Display) {
+    // One write: lines of several threads stay whole.
+    let _ = stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Standard error for logs: a log that cannot be written ends nothing.
+pub struct LossyStderr;
+
+impl Write for LossyStderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// Progress on standard error: a bar on a terminal, JSON lines otherwise.
-pub struct ProgressReport {
-    bar: Option<ProgressBar>,
-}
-
-impl ProgressReport {
-    /// Progress towards `steps` steps of what `label` says.
-    pub fn new(label: &'static str, steps: u64) -> Self {
-        let bar = stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(steps);
-            if let Ok(style) =
-                ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} [{elapsed}<{eta}]")
-            {
-                bar.set_style(style);
-            }
-            bar.set_prefix(label);
-            bar
-        });
-        Self { bar }
-    }
-
-    /// One step further.
-    pub fn step(&self) {
-        if let Some(bar) = &self.bar {
-            bar.inc(1);
-        }
-    }
-
-    /// So far, and how far it goes as known by now.
-    pub fn advance(&self, position: u64, length: u64) {
-        if let Some(bar) = &self.bar {
-            bar.set_length(length);
-            bar.set_position(position);
-        }
-    }
-
-    /// Something worth a line: beside the bar, or as a JSON line.
-    pub fn note(&self, text: String, record: &impl Serialize) {
-        match (&self.bar, serde_json::to_string(record)) {
-            (Some(bar), _) => bar.set_message(text),
-            (None, Ok(line)) => eprintln!("{line}"),
-            (None, Err(_)) => eprintln!("{text}"),
-        }
-    }
-
-    /// Prints a line of results without tearing the bar.
-    pub fn print(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| println!("{line}")),
-            None => println!("{line}"),
-        }
-    }
-
-    /// Takes the bar away.
-    pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }

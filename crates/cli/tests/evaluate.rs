@@ -163,6 +163,34 @@ fn bad_input_ends_with_2_and_writes_nothing() {
     assert!(text(&nothing.stderr).contains("federation.toml: file: expected this file, found none"));
 }
 
+/// Numbers that leave no room for sums are the input's fault, and the file is named.
+#[test]
+fn numbers_that_no_protocol_can_compute_with_name_their_file() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    // The first number of the model, behind a header that stays.
+    let file = run.join("clients/fine/round-0002.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let place = bytes.len() - 8;
+    bytes[place..place + 4].copy_from_slice(&1e38f32.to_le_bytes());
+    fs::write(&file, bytes).unwrap();
+    for protocol in ["secsv", "hesv", "secretsv"] {
+        let output = secsv(&["--protocol", protocol], &run).unwrap();
+        let complaint = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{complaint}");
+        let expected = "clients/fine/round-0002.safetensors: fc.weight: expected numbers from";
+        assert!(
+            complaint.contains(expected) && complaint.contains("found 1e38 at position 0"),
+            "{complaint}"
+        );
+    }
+    assert_eq!(
+        secsv(&["--protocol", "nssv"], &run).unwrap().status.code(),
+        Some(0),
+        "in the clear it will do"
+    );
+}
+
 #[test]
 fn encrypted_values_are_the_clear_ones() {
     let parent = tempfile::tempdir().unwrap();
@@ -192,6 +220,53 @@ fn sampled_values_come_with_their_errors() {
     assert!(text(&first.stdout).contains("standard error"));
     let again = secsv(&arguments, &run).unwrap();
     assert_eq!(without_seconds(&text(&first.stdout)), without_seconds(&text(&again.stdout)));
+}
+
+/// Progress begins before the first test and ends with the last, whatever the estimator asks for.
+#[test]
+fn progress_comes_to_its_end() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    for protocol in ["nssv", "secsv"] {
+        let output = secsv(&["--protocol", protocol], &run).unwrap();
+        let lines: Vec<serde_json::Value> =
+            text(&output.stderr).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let counts =
+            |line: &serde_json::Value| (line["tested"].as_u64().unwrap(), line["asked"].as_u64().unwrap());
+        assert_eq!(lines.first().map(counts), Some((0, 24)), "{protocol}");
+        assert_eq!(lines.last().map(counts), Some((24, 24)), "{protocol}");
+    }
+}
+
+/// What follows from a seed without an error bar, and error bars that leave something out, say so everywhere.
+#[test]
+fn values_by_chance_do_not_pass_for_exact_ones() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    for (estimator, note, report) in [
+        ("exact", None, "They follow exactly"),
+        ("kernelshap-of-the-paper", Some("drawn by chance (seed 3)"), "drawn by chance (seed 3)"),
+        ("group-sv", Some("drawn by chance (seed 3)"), "drawn by chance (seed 3)"),
+        ("tmc", Some("standard errors are of the draw alone"), "not part of that uncertainty"),
+        ("gtg-shapley", Some("standard errors are of the draw alone"), "not part of that uncertainty"),
+    ] {
+        let page = parent.path().join("report.html");
+        let arguments = ["--protocol", "nssv", "--seed", "3", "--estimator", estimator, "--report"];
+        let arguments = [&arguments[..], &[page.to_str().unwrap()]].concat();
+        let table = text(&secsv(&arguments, &run).unwrap().stdout);
+        let json = secsv(&[&arguments[..], &["--format", "json"]].concat(), &run).unwrap().stdout;
+        let document: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        match note {
+            Some(note) => {
+                assert!(table.contains(&format!("note: {note}")), "{estimator}: {table}");
+                assert!(document["notes"][0].as_str().unwrap().starts_with(note), "{estimator}");
+            }
+            None => assert!(!table.contains("note:") && document.get("notes").is_none(), "{table}"),
+        }
+        let page = fs::read_to_string(page).unwrap();
+        assert!(page.contains(report), "{estimator}");
+        assert_eq!(page.contains("They follow exactly"), estimator == "exact", "{estimator}");
+    }
 }
 
 #[test]

@@ -71,6 +71,33 @@ fn text_shows_rounds_and_clients() -> Tested<()> {
     Ok(())
 }
 
+/// What was found in one's own file is said, so that a misreading shows.
+#[test]
+fn what_was_read_is_said() -> Tested<()> {
+    let place = tempfile::tempdir()?;
+    let rows: String = (0..120).map(|k| format!("{k},{},{}\n", k % 7, ["yes", "no", "YES"][k % 3])).collect();
+    std::fs::write(place.path().join("own.csv"), format!("a,b,kind\n{rows}"))?;
+    let output = secsv(place.path(), &["train", "--dataset", "own.csv", "--rounds", "1", "--split", "even"])?;
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout)?;
+    for said in [
+        "note: read 120 samples of 2 features; a header, labels in column 3 (kind); 3 classes: YES (40), no (40), yes (40)",
+        "note: classes 0 to 2 are YES, no, yes",
+        "note: some classes differ by upper and lower case alone",
+    ] {
+        assert!(text.contains(said), "{text}");
+    }
+    std::fs::write(
+        place.path().join("numbers.csv"),
+        format!("1,2,3\n{}", rows.replace("YES", "1").replace("yes", "1").replace("no", "0")),
+    )?;
+    let output = secsv(place.path(), &["train", "--dataset", "numbers.csv", "--out", "other"])?;
+    let errors = String::from_utf8(output.stderr)?;
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("numbers.csv: line 1: expected a header of names"), "{errors}");
+    Ok(())
+}
+
 #[test]
 fn bad_input_exits_2_and_writes_nothing() -> Tested<()> {
     let place = tempfile::tempdir()?;

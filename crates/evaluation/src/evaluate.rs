@@ -121,6 +121,13 @@ impl Outcomes {
         let mut wanted: BTreeMap<RoundId, BTreeSet<Coalition>> =
             coalitions.iter().map(|(round, list)| (*round, list.iter().copied().collect())).collect();
         let inherited = self.inherit(&mut wanted);
+        let mut observe = |rounds: &BTreeMap<RoundId, RoundOutcomes>, round, asked| {
+            let tested = rounds.values().map(RoundOutcomes::len).sum();
+            observe(Progress { round, tested, asked });
+        };
+        if let Some(&round) = coalitions.keys().next() {
+            observe(&self.rounds, round, self.asked);
+        }
         let cost = evaluator.cost_model();
         let mut tests = Vec::new();
         for (round, wanted) in wanted {
@@ -130,8 +137,7 @@ impl Outcomes {
         evaluator.drive(tests, &mut |round, test, result| {
             let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
             let more = outcomes.complete(test, result, &cost);
-            let tested = self.rounds.values().map(RoundOutcomes::len).sum();
-            observe(Progress { round, tested, asked: self.asked });
+            observe(&self.rounds, round, self.asked);
             Ok(more.into_iter().map(|test| (round, test)).collect())
         })?;
         for (round, before, everybody) in inherited {
@@ -139,6 +145,7 @@ impl Outcomes {
             if let Some(outcomes) = self.rounds.get_mut(&round) {
                 outcomes.insert(Coalition::EMPTY, outcome);
             }
+            observe(&self.rounds, round, self.asked);
         }
         Ok(())
     }
@@ -165,6 +172,13 @@ impl Outcomes {
         }
         inherited.reverse();
         inherited
+    }
+
+    /// Whether every coalition of every round was tested.
+    fn has_every_coalition(&self) -> bool {
+        self.rounds
+            .values()
+            .all(|outcomes| outcomes.len() as f64 >= 2f64.powi(outcomes.participants().len() as i32))
     }
 
     fn into_result(
@@ -203,6 +217,7 @@ impl Outcomes {
             clients: spec.ids().cloned().collect(),
             fsv: by_client(spec, |client| values.total.value(client)),
             standard_error: standard_errors(spec, &values.total),
+            notes: notes(settings, values.total.standard_errors().is_some(), self.has_every_coalition()),
             ssv: values.rounds.iter().map(round_result).collect(),
             utilities,
             timing: Timing::default(),
@@ -220,6 +235,24 @@ impl Outcomes {
 
 fn by_client(spec: &FederationSpec, value: impl Fn(usize) -> f64) -> BTreeMap<ClientId, f64> {
     spec.ids().cloned().enumerate().map(|(position, id)| (id, value(position))).collect()
+}
+
+/// What a reader of values and standard errors alone would miss.
+fn notes(settings: &EvaluationSettings, has_errors: bool, has_every_coalition: bool) -> Vec<String> {
+    let (method, seed) = (settings.method, settings.estimator.seed);
+    let mut notes = Vec::new();
+    if has_errors && method.truncates() {
+        notes.push(format!(
+            "standard errors are of the draw alone: what {method} leaves out on purpose to save tests is not in them and may be \
+             many times larger"
+        ));
+    }
+    if !has_errors && method.draws_by_chance(has_every_coalition) {
+        notes.push(format!(
+            "drawn by chance (seed {seed}): another seed gives other values, and {method} cannot say how far they are off"
+        ));
+    }
+    notes
 }
 
 fn standard_errors(spec: &FederationSpec, values: &ClientValues) -> Option<BTreeMap<ClientId, f64>> {

@@ -265,10 +265,8 @@ impl InProcess {
             for _ in 0..all.threads {
                 scope.spawn(|| all.work());
             }
-            let outcome = act(all);
-            all.stopping.store(true, Ordering::Relaxed);
-            all.signal.wake_all();
-            outcome
+            let _release = ThreadRelease(all);
+            act(all)
         })
     }
 
@@ -398,6 +396,16 @@ impl InProcess {
         if let Some(party) = self.party(envelope.to) {
             party.push(envelope);
         }
+    }
+}
+
+/// Sends the threads home when it is dropped, after a panic too: a scope would wait for them for ever.
+struct ThreadRelease<'a>(&'a InProcess);
+
+impl Drop for ThreadRelease<'_> {
+    fn drop(&mut self) {
+        self.0.stopping.store(true, Ordering::Relaxed);
+        self.0.signal.wake_all();
     }
 }
 

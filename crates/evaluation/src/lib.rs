@@ -31,6 +31,7 @@ pub mod executor;
 mod exposure;
 pub mod in_process;
 mod memory_link;
+mod names;
 mod outcomes;
 pub mod packet;
 pub mod partial_message;
@@ -52,11 +53,12 @@ pub use evaluator::{CostModel, Evaluator, Next, Test};
 pub use executor::Accounts;
 pub use exposure::exposure_result;
 pub use memory_link::{Envelope, rehearse_message};
+pub use names::with_ids;
 pub use plan::{Held, Plan, PlanResult, PlannedCost};
 pub use recount::Agreed;
 pub use result::{
     Confirmation, Difference, DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult,
     ExposureRow, KindTraffic, Operations, RoundResult, SecurityResult, Timing, Traffic, UtilityResult,
 };
-pub use secure::{SecureEvaluator, client_inputs};
+pub use secure::{SecureEvaluator, check_numbers, client_inputs};
 pub use settings::EvaluationSettings;

@@ -22,6 +22,9 @@ pub struct EvaluationResult {
     /// Standard errors of these values, where they were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standard_error: Option<BTreeMap<ClientId, f64>>,
+    /// Sentences on what these numbers do not cover; absent where there is nothing to say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Each client's value in each round (the paper's SSV); 0 where it took no part.
     pub ssv: Vec<RoundResult>,
     /// Every coalition that was tested, the empty one included, by round and ids.

@@ -1,8 +1,10 @@
 //! Coalitions tested by a secure protocol, all parties in one process.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use secsv_federation::{FederationSpec, RoundId, RunDirectory, WeightedMean};
+use secsv_federation::{
+    ClientId, Defect, Error as FederationError, FederationSpec, RoundId, RunDirectory, WeightedMean, Weights,
+};
 use secsv_protocol::{
     Auxiliary, ClientInput, Seed, UnitCosts,
     session::{Federation, Settings},
@@ -84,6 +86,48 @@ impl SecureEvaluator {
     }
 }
 
+/// The largest number in a model or sample: what is larger leaves no room for sums in any session.
+const MAX_NUMBER: f32 = 4e9;
+
+/// Refuses models and samples with numbers that no secure protocol can compute with, and names the file.
+pub fn check_numbers(data: &RunDirectory, id: &ClientId, input: &ClientInput) -> Result<(), FederationError> {
+    check_own_numbers(data, id, input)?;
+    check_model(data.path().join("initial.safetensors"), &input.initial)?;
+    for (round, weights) in input.global.iter().filter(|_| data.has_global_models()) {
+        check_model(data.path().join("global").join(round_file(*round)), weights)?;
+    }
+    Ok(())
+}
+
+fn round_file(round: RoundId) -> String {
+    format!("round-{:04}.safetensors", round.0)
+}
+
+/// The same of what no other client has.
+fn check_own_numbers(data: &RunDirectory, id: &ClientId, input: &ClientInput) -> Result<(), FederationError> {
+    let own = data.path().join("clients").join(id.as_str());
+    for (round, weights) in &input.local {
+        check_model(own.join(round_file(*round)), weights)?;
+    }
+    let archive = own.join("test.npz");
+    let file = if archive.is_file() { archive } else { own.join("test.safetensors") };
+    check_tensor(file, "x", input.test_set.features())
+}
+
+fn check_model(file: PathBuf, weights: &Weights) -> Result<(), FederationError> {
+    weights.iter().try_for_each(|(name, tensor)| check_tensor(file.clone(), name, tensor.values()))
+}
+
+fn check_tensor(file: PathBuf, field: &str, values: &[f32]) -> Result<(), FederationError> {
+    match values.iter().position(|value| value.abs() > MAX_NUMBER) {
+        None => Ok(()),
+        Some(position) => {
+            let defect = Defect::OutOfBounds { most: MAX_NUMBER, position, found: values[position] };
+            Err(FederationError::Defect { file, field: field.to_owned(), defect })
+        }
+    }
+}
+
 /// What each silo of a run brings; absent aggregates are recomputed.
 pub fn client_inputs(run: &RunDirectory) -> Result<Vec<ClientInput>, Error> {
     let initial = run.initial_model()?;
@@ -108,7 +152,13 @@ pub fn client_inputs(run: &RunDirectory) -> Result<Vec<ClientInput>, Error> {
             local.insert(round, run.local_model(&client.id, round)?);
         }
         let test_set = run.test_set(&client.id)?;
-        inputs.push(ClientInput { test_set, local, global: global.clone(), initial: initial.clone() });
+        let input = ClientInput { test_set, local, global: global.clone(), initial: initial.clone() };
+        check_own_numbers(run, &client.id, &input)?;
+        inputs.push(input);
+    }
+    // What all have in common may be at fault because of what one of them has.
+    for (client, input) in run.spec().clients.iter().zip(&inputs).take(1) {
+        check_numbers(run, &client.id, input)?;
     }
     Ok(inputs)
 }

@@ -139,6 +139,18 @@ pub enum Defect {
         /// The value.
         found: f64,
     },
+    /// A number that no secure protocol can compute with.
+    #[error(
+        "expected numbers from -{most:e} to {most:e} under a secure protocol, found {found:e} at position {position}"
+    )]
+    OutOfBounds {
+        /// The largest that there may be.
+        most: f32,
+        /// Index of the element, row by row.
+        position: usize,
+        /// The value.
+        found: f32,
+    },
     /// A label that is no class.
     #[error("expected labels in 0..{classes}, found {found} at position {position}")]
     Label {

@@ -27,7 +27,7 @@ use secsv_node::{
     audit::{AuditDefect, Direction, FEDERATION_FILE, LOG_FILE, Log, RESULT_FILE, digest},
     kit::{Kit, Provision, Servers, SessionSpec, Validity},
     process::PublishedValues,
-    verify::{Finding, Verification, verify},
+    verify::{Finding, Verdict, Verification, verify},
 };
 use secsv_protocol::{PartyId, Preset, Seed, message::Kind, session::typical_costs};
 use tempfile::TempDir;
@@ -187,6 +187,7 @@ fn an_honest_run_verifies_and_a_flipped_byte_anywhere_is_located() {
     let frames: usize = whole.logs.iter().map(|log| log.sent + log.received).sum();
     assert!(whole.frames_agreed > 100 && frames == 2 * whole.frames_agreed);
     assert!(whole.logs.iter().all(|log| log.is_complete && log.restarts == 0));
+    assert_eq!(whole.verdict(), Verdict::Fits);
 
     let mut rng = ChaCha20Rng::seed_from_u64(6);
     for (state, name) in states
@@ -351,15 +352,21 @@ fn a_result_without_the_principals_log_is_held_against_what_others_were_told() {
     fs::copy(states[0].join(RESULT_FILE), &copy).unwrap();
     let found = verify(clients, Some(&copy)).unwrap();
     assert_eq!((found.findings.len(), found.values), (0, 12), "{found:?}");
+    assert_eq!(found.verdict(), Verdict::Fits);
+    // Without a result, two clients were told the same; one alone can be held against nothing.
+    assert_eq!(check(clients).verdict(), Verdict::Fits);
+    assert_eq!(check(&clients[..1]).verdict(), Verdict::NothingToJudge);
     let kit = Kit::open(&guard.path().join("kits/south")).unwrap();
     let other = another_result(guard.path(), &kit);
     fs::write(&copy, serde_json::to_vec(&other).unwrap()).unwrap();
     let findings = verify(clients, Some(&copy)).unwrap().findings;
     assert_eq!(findings.len(), clients.len(), "{findings:#?}");
+    assert_eq!(verify(clients, Some(&copy)).unwrap().verdict(), Verdict::DoesNotFit);
     // A party that was told nothing knows nothing.
     let state = guard.path().join("early");
     fs::create_dir(&state).unwrap();
     drop(Log::open(&state, &kit).unwrap());
+    assert_eq!(check(std::slice::from_ref(&state)).verdict(), Verdict::NothingToJudge, "not ended");
     let findings = verify(&[state], Some(&copy)).unwrap().findings;
     assert!(findings.len() == 1 && findings[0].file == copy, "{findings:#?}");
 }

@@ -117,6 +117,25 @@ impl Method {
         matches!(self, Self::Exact | Self::ContributionIndexMultiRound | Self::Banzhaf | Self::BetaShapley)
     }
 
+    /// Whether it leaves out on purpose what changes little: standard errors do not cover that.
+    pub fn truncates(self) -> bool {
+        matches!(self, Self::Truncated | Self::GtgShapley | Self::WtShapley)
+    }
+
+    /// Whether another seed gives other values. Some methods are exact once every coalition was tested.
+    pub fn draws_by_chance(self, has_every_coalition: bool) -> bool {
+        match self {
+            Self::Exact
+            | Self::Banzhaf
+            | Self::BetaShapley
+            | Self::LeaveOneOut
+            | Self::ContributionIndexOneRound
+            | Self::ContributionIndexMultiRound => false,
+            Self::LeastCore | Self::KernelShap => !has_every_coalition,
+            _ => true,
+        }
+    }
+
     /// Whether the values split v(I) - v(empty) among the clients, so that they add up to it.
     pub fn is_efficient(self) -> bool {
         !matches!(

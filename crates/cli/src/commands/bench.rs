@@ -2,7 +2,7 @@
 
 mod words;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -16,7 +16,7 @@ use secsv_he::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::output::Format;
+use crate::output::{Format, print_or_end, say};
 
 /// The shapes of the paper's Matrix Reducing table.
 const SHAPES: [(usize, usize); 7] = [(4, 300), (2, 48), (64, 256), (10, 64), (32, 64), (32, 32), (2, 32)];
@@ -105,21 +105,21 @@ pub fn run(args: &BenchArgs, format: Format) -> Result<()> {
         What::Linear { preset } => preset,
     };
     let parameters = Parameters::preset(preset)?;
-    eprintln!("measuring this machine's unit costs");
+    say("measuring this machine's unit costs");
     let bench = Bench::new(&parameters)?;
     let (mut kernel, mut matmul) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
-        eprintln!("round {round} of {ROUNDS}: the kernel and products of {} layers", SHAPES.len());
+        say(format_args!("round {round} of {ROUNDS}: the kernel and products of {} layers", SHAPES.len()));
         kernel =
             faster(kernel, kernel_rows()?.iter().map(KernelTime::from).collect(), |k| &mut k.ns_per_slot_mac);
         matmul = faster(matmul, bench.products()?, |p| &mut p.us_per_sample);
     }
     let document = Document { kernel, matmul };
-    match format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&document)?),
-        Format::Text => print_text(&document, &parameters, &bench.costs),
-    }
-    Ok(())
+    let text = match format {
+        Format::Json => serde_json::to_string_pretty(&document)? + "\n",
+        Format::Text => text(&document, &parameters, &bench.costs),
+    };
+    Ok(print_or_end(&text)?)
 }
 
 /// Of two measurements of each row the faster.
@@ -280,15 +280,15 @@ impl From<&KernelRow> for KernelTime {
     }
 }
 
-fn print_text(document: &Document, parameters: &Parameters, costs: &UnitCosts) {
-    print_kernel(&document.kernel);
-    print_unit_costs(parameters, costs);
-    print_products(&document.matmul);
+fn text(document: &Document, parameters: &Parameters, costs: &UnitCosts) -> String {
+    kernel_text(&document.kernel) + &unit_cost_text(parameters, costs) + &product_text(&document.matmul)
 }
 
-fn print_kernel(rows: &[KernelTime]) {
-    println!("Multiply-accumulate, ns per slot of one product (both parts, 109-bit modulus)");
-    println!(
+fn kernel_text(rows: &[KernelTime]) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "Multiply-accumulate, ns per slot of one product (both parts, 109-bit modulus)");
+    let _ = writeln!(
+        text,
         "{:<10} {:>7} {:>10} {:>10} {:>10} {:>14}",
         "operands", "threads", "ours", "portable", "library", "library/ours"
     );
@@ -296,21 +296,26 @@ fn print_kernel(rows: &[KernelTime]) {
         let [ours, portable, library] = group else { continue };
         let values = [ours, portable, library].map(|k| k.ns_per_slot_mac);
         let ratio = values[2] / values[0];
-        println!(
+        let _ = writeln!(
+            text,
             "{:<10} {:>7} {:>10.2} {:>10.2} {:>10.2} {ratio:>13.2}x",
             ours.reuse, ours.threads, values[0], values[1], values[2]
         );
     }
+    text
 }
 
-fn print_unit_costs(parameters: &Parameters, costs: &UnitCosts) {
+fn unit_cost_text(parameters: &Parameters, costs: &UnitCosts) -> String {
+    let mut text = String::new();
     let micro = |seconds: f64| seconds * 1e6;
-    println!(
+    let _ = writeln!(
+        text,
         "\nUnit costs, microseconds (degree {}, {} bits)",
         parameters.degree(),
         parameters.modulus_bits()
     );
-    println!(
+    let _ = writeln!(
+        text,
         "encrypt {:.0}, prepare {:.0}, encode {:.0} (slots +{:.0}), product {:.1} (streamed {:.1}), output {:.0}, rotate {:.0}, re-randomise {:.0}, sanitise {:.0}, decrypt {:.0}, weigh {:.0}",
         micro(costs.encrypt),
         micro(costs.prepare),
@@ -325,11 +330,17 @@ fn print_unit_costs(parameters: &Parameters, costs: &UnitCosts) {
         micro(costs.decrypt),
         micro(costs.weigh)
     );
+    text
 }
 
-fn print_products(products: &[ProductTime]) {
-    println!("\nMatrix products, one thread, encoding included: microseconds and operations per sample");
-    println!(
+fn product_text(products: &[ProductTime]) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "\nMatrix products, one thread, encoding included: microseconds and operations per sample"
+    );
+    let _ = writeln!(
+        text,
         "{:<8} {:<9} {:<5} {:>8} {:>12} {:>10} {:>10} {:>9} {:>9} {:>14}",
         "shape", "method", "B", "samples", "us/sample", "ct*pt", "ct*ct", "rotate", "ntt", "vs squaring"
     );
@@ -339,7 +350,8 @@ fn print_products(products: &[ProductTime]) {
             .find(|p| p.shape == product.shape && p.encrypted == product.encrypted && p.method == "squaring");
         let ratio = baseline.map_or(f64::NAN, |b| b.us_per_sample / product.us_per_sample);
         let operation = |name| product.operations.get(name).copied().unwrap_or(0.0);
-        println!(
+        let _ = writeln!(
+            text,
             "{:<8} {:<9} {:<5} {:>8} {:>12.3} {:>10.4} {:>10.4} {:>9.4} {:>9.4} {ratio:>13.2}x",
             format!("{}x{}", product.shape[0], product.shape[1]),
             product.method,
@@ -352,4 +364,5 @@ fn print_products(products: &[ProductTime]) {
             operation("ntt"),
         );
     }
+    text
 }

@@ -7,8 +7,11 @@ use secsv_evaluation::{EvaluationResult, EvaluationSettings};
 use secsv_federation::{RunDirectory, skip::SkipMode};
 use serde::Serialize;
 
-use super::protocols::{EncryptionArgs, evaluate_run};
-use crate::{output::Format, output_file, protocol_name::ProtocolName};
+use super::{
+    evaluate::parts,
+    protocols::{EncryptionArgs, evaluate_run},
+};
+use crate::{output::Format, output_file, protocol_name::ProtocolName, result_files::hand_out};
 
 /// Arguments of `secsv compare`.
 #[derive(Args)]
@@ -43,6 +46,8 @@ struct ComparisonRow {
 /// Runs the command.
 pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     if let Some(file) = &args.json {
+        let parts = parts(&args.run);
+        output_file::check_apart("--json", file, &parts.each_ref().map(PathBuf::as_path))?;
         output_file::check("--json", file)?;
     }
     let run = RunDirectory::open(&args.run)?;
@@ -71,10 +76,11 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
                 Some(counts.map(|(a, b)| (a.correct as i64 - b.correct as i64).abs()).sum());
         }
     }
-    if let Some(file) = &args.json {
-        output_file::write(file, &serde_json::to_vec(&rows)?)?;
-    }
-    format.show(&rows, || print!("{}", table(&rows)))
+    let document = serde_json::to_vec(&rows)?;
+    let written = args.json.as_ref().map(|file| output_file::write(file, &document));
+    let is_taken = args.json.as_deref().is_some_and(output_file::is_standard_output);
+    let printed = if is_taken { String::new() } else { format.written(&rows, || table(&rows))? };
+    hand_out(written, &document, &printed)
 }
 
 fn table(rows: &[ComparisonRow]) -> String {

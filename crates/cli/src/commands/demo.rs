@@ -1,7 +1,7 @@
 //! `secsv demo`: the main job on embedded data, with every party: five hospitals train a model together, one
 //! of them with corrupted labels, and learn what each contributed, and who could do what with whose patients.
 
-use std::{path::PathBuf, time::Instant};
+use std::{fmt::Write as _, path::PathBuf, time::Instant};
 
 use anyhow::Result;
 use clap::Args;
@@ -47,9 +47,9 @@ pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
     let settings = EvaluationSettings::default();
     let secsv = evaluate_run(&run, ProtocolName::SECSV, EncryptionArgs::USUAL, &settings)?;
     let nssv = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
-    output_file::write(&args.report, render(&secsv, &run.spec().name).as_bytes())?;
+    let written = output_file::write(&args.report, render(&secsv, &run.spec().name).as_bytes());
     let outcome = DemoOutcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };
-    format.show(&outcome, || print_outcome(&outcome, started.elapsed().as_secs_f64()))
+    format.show(&outcome, || described(&outcome, started.elapsed().as_secs_f64())).and(written)
 }
 
 /// UCI breast cancer, dealt to five hospitals; half of one hospital's training labels are wrong.
@@ -71,36 +71,41 @@ fn train_hospitals(out: &std::path::Path) -> Result<RunDirectory> {
     Ok(run)
 }
 
-fn print_outcome(outcome: &DemoOutcome, elapsed: f64) {
+fn described(outcome: &DemoOutcome, elapsed: f64) -> String {
+    let mut text = String::new();
     let result = &outcome.secsv;
     let samples = result.utilities.first().map_or(0, |utility| utility.total);
-    println!(
+    let _ = writeln!(
+        text,
         "Five hospitals trained a classifier together ({} rounds, {:.1} s). Half of {}'s training labels are wrong.",
         result.ssv.len(),
         outcome.train_s,
         outcome.corrupted
     );
-    println!(
+    let _ = writeln!(
+        text,
         "SecSV valued them with every party at work: five clients, two servers; {} models on {samples} test cases.\n",
         result.utilities.len()
     );
-    println!("{:8}  {:>12}  {:>12}", "hospital", "SecSV", "in the clear");
+    let _ = writeln!(text, "{:8}  {:>12}  {:>12}", "hospital", "SecSV", "in the clear");
     for id in &result.clients {
         let of = |result: &EvaluationResult| result.fsv.get(id).copied().unwrap_or_default();
-        println!("{:8}  {:+12.6}  {:+12.6}", id.as_str(), of(result), of(&outcome.nssv));
+        let _ = writeln!(text, "{:8}  {:+12.6}  {:+12.6}", id.as_str(), of(result), of(&outcome.nssv));
     }
     if let Some(security) = &result.security {
-        println!("\nWho learned what:");
+        let _ = writeln!(text, "\nWho learned what:");
         for line in &security.disclosures {
-            println!("  {}: {}", line.who, line.what);
+            let _ = writeln!(text, "  {}: {}", line.who, line.what);
         }
-        println!("{}\n", security.trust);
-        print!("{}", protection(result, security));
+        let _ = writeln!(text, "{}\n", security.trust);
+        text.push_str(&protection(result, security));
     }
     let t = &result.timing;
-    println!(
+    let _ = writeln!(
+        text,
         "SecSV took {:.1} s (encrypting {:.1}, linear layers {:.1}, sanitising {:.1}, decrypting {:.1} s of work); all {elapsed:.1} s.",
         t.wall_s, t.encrypt_s, t.linear_s, t.sanitise_s, t.decrypt_s
     );
-    println!("The report for people: {}", outcome.report.display());
+    let _ = writeln!(text, "The report for people: {}", outcome.report.display());
+    text
 }

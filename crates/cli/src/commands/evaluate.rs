@@ -14,7 +14,7 @@ use super::{
     protocols::{EncryptionArgs, evaluate_with_views},
     valuation::ValuationArgs,
 };
-use crate::{failure::BadInput, output::Format, output_file, protocol_name::ProtocolName, report::render};
+use crate::{failure::BadInput, output::Format, protocol_name::ProtocolName, result_files::ResultFiles};
 
 /// Arguments of `secsv evaluate`.
 #[derive(Args)]
@@ -34,12 +34,8 @@ pub struct EvaluateArgs {
     /// Stop sampling after this many seconds.
     #[arg(long)]
     max_seconds: Option<f64>,
-    /// Also write the result to this file, as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Also write a report for people to this file: HTML that needs nothing else.
-    #[arg(long)]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    files: ResultFiles,
     /// Also write what each party saw, as files that NumPy reads (docs/VIEWS.md), to this directory, new or
     /// empty. They hold samples, models and activations: as sensitive as the run directory.
     #[arg(long, value_name = "DIR")]
@@ -49,9 +45,7 @@ pub struct EvaluateArgs {
 /// Runs the command.
 pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     let settings = settings(args)?;
-    for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
-        file.as_deref().map_or(Ok(()), |file| output_file::check(setting, file))?;
-    }
+    args.files.check(&parts(&args.run).each_ref().map(PathBuf::as_path))?;
     if let Some(directory) = &args.views {
         check_views(args.protocol, directory)?;
     }
@@ -59,13 +53,12 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     run.check()?;
     let views = args.views.as_deref();
     let result = evaluate_with_views(&run, args.protocol, args.encryption, &settings, views)?;
-    if let Some(file) = &args.json {
-        output_file::write(file, &serde_json::to_vec(&result)?)?;
-    }
-    if let Some(file) = &args.report {
-        output_file::write(file, render(&result, &run.spec().name).as_bytes())?;
-    }
-    format.show(&result, || print!("{}", table(&result)))
+    args.files.hand_out(&result, &run.spec().name, format, || table(&result))
+}
+
+/// What a run directory consists of: other files in it are its owner's.
+pub fn parts(run: &Path) -> [PathBuf; 4] {
+    ["federation.toml", "initial.safetensors", "global", "clients"].map(|part| run.join(part))
 }
 
 /// Parties see something only where there are parties, and their views are written only where nothing is.
@@ -116,6 +109,7 @@ pub fn table(result: &EvaluationResult) -> String {
         let _ = writeln!(text, "{:width$}  {value:+12.6}{error}", client.as_str());
     }
     let _ = writeln!(text, "{:width$}  {:+12.6}", "sum", result.fsv.values().sum::<f64>());
+    result.notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     let tested: usize = result.utilities.iter().map(|utility| utility.tested).sum();
     let all: usize = result.utilities.iter().map(|utility| utility.total).sum();
     if result.skip {

@@ -25,5 +25,5 @@ pub fn run(args: &KeygenArgs, format: Format) -> anyhow::Result<()> {
         BadInput::new("--id", "1 to 64 characters of [A-Za-z0-9._-], not beginning with a dot", error.found)
     })?;
     let request = generate_keys(&id, &args.out)?;
-    format.show(&serde_json::json!({ "request": request }), || println!("{}", request.display()))
+    format.show(&serde_json::json!({ "request": request }), || format!("{}\n", request.display()))
 }

@@ -1,11 +1,11 @@
 //! `secsv principal`, `secsv auxiliary`, `secsv client`: one party each, as a process of its own.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt::Write as _, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use secsv_evaluation::EvaluationResult;
 use secsv_federation::RunDirectory;
 use secsv_node::{
+    audit::RESULT_FILE,
     kit::{Address, Kit},
     process::{
         ClientOptions, NodeOptions, PrincipalOptions, PublishedValues, run_auxiliary, run_client,
@@ -16,9 +16,9 @@ use secsv_node::{
 use super::evaluate::table;
 use crate::{
     failure::BadInput,
-    output::{Format, ProgressReport},
-    output_file,
-    report::render,
+    output::{Format, print_or_end, say},
+    progress::ProgressReport,
+    result_files::ResultFiles,
 };
 
 /// Arguments of `secsv principal`.
@@ -39,12 +39,8 @@ pub struct PrincipalArgs {
     /// Seconds after which others decrypt what a client that stays away was to decrypt.
     #[arg(long, default_value_t = 300.0)]
     away_after: f64,
-    /// Also write the result to this file, as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Also write a report for people to this file: HTML that needs nothing else.
-    #[arg(long)]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    files: ResultFiles,
 }
 
 /// Arguments of `secsv auxiliary`.
@@ -94,9 +90,7 @@ const DELIVERY: Duration = Duration::from_secs(600);
 
 /// Runs `secsv principal`.
 pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
-    for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
-        file.as_deref().map_or(Ok(()), |file| output_file::check(setting, file))?;
-    }
+    args.files.check(&[&args.kit, &args.state])?;
     let away_after = Duration::try_from_secs_f64(args.away_after).map_err(|_| {
         BadInput::new("--away-after", "a positive number of seconds", args.away_after.to_string())
     })?;
@@ -113,12 +107,15 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     };
     let mut written = Ok(());
     let result = run_principal(kit, &options, observe, |result| {
-        written = write(args, result, &name);
+        written = args.files.write(result, &name);
         Ok(())
     })?;
     bar.finish();
-    written?;
-    format.show(&result, || print!("{}", table(&result)))
+    let shown = print_or_end(&args.files.printed(&result, format, || table(&result))?);
+    if written.is_err() || shown.is_err() {
+        say(format_args!("the result is kept in {}", args.state.join(RESULT_FILE).display()));
+    }
+    written.and(Ok(shown?))
 }
 
 /// Where one listens may be every address of a machine, where others dial may not.
@@ -131,16 +128,6 @@ pub(super) fn check_listen(listen: Option<&str>) -> Result<(), BadInput> {
             Err(BadInput::new("--listen", "ADDRESS:PORT", found))
         }
     }
-}
-
-fn write(args: &PrincipalArgs, result: &EvaluationResult, name: &str) -> anyhow::Result<()> {
-    if let Some(file) = &args.json {
-        output_file::write(file, &serde_json::to_vec(result)?)?;
-    }
-    if let Some(file) = &args.report {
-        output_file::write(file, render(result, name).as_bytes())?;
-    }
-    Ok(())
 }
 
 /// Runs `secsv auxiliary`.
@@ -164,15 +151,12 @@ pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
 }
 
 fn show(values: &PublishedValues, format: Format) -> anyhow::Result<()> {
-    match format {
-        Format::Json => println!("{}", serde_json::to_string(values)?),
-        Format::Text => {
-            println!("{} {}: {} rounds", values.protocol, values.estimator, values.ssv.len());
-            for client in &values.clients {
-                let value = values.fsv.get(client).copied().unwrap_or_default();
-                println!("{:12}  {value:+12.6}", client.as_str());
-            }
+    format.show(values, || {
+        let mut text = format!("{} {}: {} rounds\n", values.protocol, values.estimator, values.ssv.len());
+        for client in &values.clients {
+            let value = values.fsv.get(client).copied().unwrap_or_default();
+            let _ = writeln!(text, "{:12}  {value:+12.6}", client.as_str());
         }
-    }
-    Ok(())
+        text
+    })
 }

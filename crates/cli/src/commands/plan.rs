@@ -69,5 +69,5 @@ pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
     let reading = begun();
     let rates = Rates::measure(&plan, reading)?;
     let result = plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work));
-    format.show(&result, || print!("{}", table::text(&result)))
+    format.show(&result, || table::text(&result))
 }

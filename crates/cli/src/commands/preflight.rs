@@ -44,7 +44,7 @@ pub fn run(args: &PreflightArgs, format: Format) -> anyhow::Result<()> {
         question.answered(args.accept_exposure.as_deref())?;
     }
     let checks = preflight(&kit, args.state.as_deref(), args.listen.as_deref())?;
-    format.show(&checks, || checks.iter().for_each(|check| println!("{check}")))?;
+    format.show(&checks, || checks.iter().map(|check| format!("{check}\n")).collect())?;
     match checks.iter().filter(|check| check.outcome == CheckOutcome::Failed).count() {
         0 => Ok(()),
         failed => Err(NotReady { failed }.into()),

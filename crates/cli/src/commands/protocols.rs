@@ -17,7 +17,7 @@ use secsv_protocol::{
 use secsv_shapley::Method;
 use serde::Serialize;
 
-use crate::{failure::BadInput, output::ProgressReport, protocol_name::ProtocolName};
+use crate::{failure::BadInput, progress::ProgressReport, protocol_name::ProtocolName};
 
 /// Arguments about encryption.
 #[derive(Args, Clone, Copy, Debug)]

@@ -90,8 +90,7 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     let kits: BTreeMap<_, _> = made.kits.iter().map(|(id, path)| (id.as_str(), path)).collect();
     let document = json!({ "kits": kits, "federation": made.digest, "exposure": made.exposure });
     format.show(&document, || {
-        made.kits.iter().for_each(|(_, path)| println!("{}", path.display()));
-        println!("federation {}", made.digest);
-        print!("{}", made.exposure);
+        let kits: String = made.kits.iter().map(|(_, path)| format!("{}\n", path.display())).collect();
+        format!("{kits}federation {}\n{}", made.digest, made.exposure)
     })
 }

@@ -22,6 +22,7 @@ pub struct ReportArgs {
 
 /// Runs the command.
 pub fn run(args: &ReportArgs, format: Format) -> anyhow::Result<()> {
+    output_file::check_apart("--out", &args.out, &[&args.result])?;
     output_file::check("--out", &args.out)?;
     let unreadable = |found: String| BadInput::new("RESULT", "a result of `secsv evaluate --json`", found);
     let shown = args.result.display();
@@ -31,5 +32,5 @@ pub fn run(args: &ReportArgs, format: Format) -> anyhow::Result<()> {
     let name = || args.result.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let title = args.title.clone().unwrap_or_else(name);
     output_file::write(&args.out, render(&result, &title).as_bytes())?;
-    format.show(&serde_json::json!({ "report": args.out }), || println!("{}", args.out.display()))
+    format.show(&serde_json::json!({ "report": args.out }), || format!("{}\n", args.out.display()))
 }

@@ -1,5 +1,6 @@
 //! `secsv train`: federated training in simulation, from a data set to a run directory.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -13,7 +14,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::BadInput;
-use crate::output::{Format, ProgressReport};
+use crate::output::{Format, print_or_end};
+use crate::progress::ProgressReport;
 
 /// Arguments of `secsv train`.
 #[derive(Args)]
@@ -164,11 +166,11 @@ pub fn run(args: &TrainArgs, format: Format) -> anyhow::Result<()> {
     progress.finish();
     let report =
         Report::new(args, &dataset, &recipe, kind, &outcome, (loaded_s, started.elapsed().as_secs_f64()));
-    match format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&report)?),
-        Format::Text => report.print(),
-    }
-    Ok(())
+    let text = match format {
+        Format::Json => serde_json::to_string_pretty(&report)? + "\n",
+        Format::Text => report.text(),
+    };
+    Ok(print_or_end(&text)?)
 }
 
 fn load(args: &TrainArgs) -> anyhow::Result<Dataset> {
@@ -345,11 +347,13 @@ impl Report {
         }
     }
 
-    fn print(&self) {
-        println!("\n{:<16}  {:>7}  {:>6}  faults", "client", "train", "test");
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(text, "\n{:<16}  {:>7}  {:>6}  faults", "client", "train", "test");
         for client in &self.clients {
             let faults = client.faults.join(", ");
-            println!(
+            let _ = writeln!(
+                text,
                 "{:<16}  {:>7}  {:>6}  {faults}",
                 client.id.as_str(),
                 client.train_size,
@@ -357,9 +361,10 @@ impl Report {
             );
         }
         for note in &self.notes {
-            println!("note: {note}");
+            let _ = writeln!(text, "note: {note}");
         }
-        println!(
+        let _ = writeln!(
+            text,
             "\ninitial accuracy {:.4}; {} {} epochs a round at {}, {:.1} s; wrote {}",
             self.initial_accuracy,
             self.model,
@@ -368,6 +373,7 @@ impl Report {
             self.timing.wall_s,
             self.out.display()
         );
+        text
     }
 }
 

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use secsv_node::verify::{Verification, verify};
+use secsv_node::verify::{Verdict, Verification, verify};
+use serde::Serialize;
 
-use crate::output::Format;
+use crate::{failure::BadInput, output::Format};
 
 /// Arguments of `secsv verify`.
 #[derive(Args)]
@@ -21,18 +22,35 @@ pub struct VerifyArgs {
 
 /// Something did not fit: told already, line by line.
 #[derive(Debug, thiserror::Error)]
-#[error("{found} of what was looked at does not fit")]
+#[error("{} not fit", if *found == 1 { "1 finding does".to_owned() } else { format!("{found} findings do") })]
 struct Unfit {
     found: usize,
+}
+
+/// The document that `--format json` prints.
+#[derive(Serialize)]
+struct VerifyDocument<'a> {
+    verdict: Verdict,
+    #[serde(flatten)]
+    found: &'a Verification,
 }
 
 /// Runs the command.
 pub fn run(args: &VerifyArgs, format: Format) -> anyhow::Result<()> {
     let found = verify(&args.states, args.result.as_deref())?;
-    format.show(&found, || print!("{}", text(&found)))?;
-    match found.findings.len() {
-        0 => Ok(()),
-        found => Err(Unfit { found }.into()),
+    let document = VerifyDocument { verdict: found.verdict(), found: &found };
+    format.show(&document, || text(&found))?;
+    match document.verdict {
+        Verdict::Fits => Ok(()),
+        Verdict::DoesNotFit => Err(Unfit { found: found.findings.len() }.into()),
+        Verdict::NothingToJudge if !found.has_ended() => {
+            Err(BadInput::new("STATES", "a run that has ended", "one that has not: start its parties again")
+                .into())
+        }
+        Verdict::NothingToJudge => {
+            let found = "one party's log, which has nothing to be held against";
+            Err(BadInput::new("STATES", "--result, or state directories of other parties too", found).into())
+        }
     }
 }
 
@@ -63,5 +81,6 @@ fn text(found: &Verification) -> String {
     for finding in &found.findings {
         let _ = writeln!(text, "wrong: {finding}");
     }
+    let _ = writeln!(text, "verdict: {}", found.verdict());
     text
 }

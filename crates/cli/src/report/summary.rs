@@ -80,6 +80,12 @@ fn question(estimator: &str) -> &'static str {
 
 fn tested(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> String {
     let tests = counted(result.utilities.len() as u64, "such model");
+    if is_drawn(result, attendance) {
+        return format!(
+            "{tests} were tested. What was asked of them follows from chance (seed {}).",
+            result.seed
+        );
+    }
     match (result.standard_error.is_some(), tried_all(result, attendance)) {
         (false, true) => format!("All {tests} were tested."),
         (true, true) => {
@@ -96,6 +102,13 @@ fn tested(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> String
         }
         (false, false) => format!("Not every combination was tried: {tests} were tested."),
     }
+}
+
+/// Whether values follow from chance, and nothing says how far.
+fn is_drawn(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> bool {
+    let method = result.estimator.parse::<Method>();
+    result.standard_error.is_none()
+        && method.is_ok_and(|method| method.draws_by_chance(tried_all(result, attendance)))
 }
 
 /// Whether every combination of every round was tested.
@@ -206,8 +219,8 @@ fn ends(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Option<(
 fn uncertainty(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> String {
     if let Some(errors) = &result.standard_error {
         let worst = errors.values().copied().fold(0.0, f64::max);
-        let left_early = match result.estimator.as_str() {
-            "tmc" | "gtg-shapley" | "wt-shapley" => {
+        let left_early = match result.estimator.parse() {
+            Ok(method) if Method::truncates(method) => {
                 " What the method leaves out on purpose to save tests is not part of that uncertainty."
             }
             _ => "",
@@ -221,6 +234,13 @@ fn uncertainty(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> S
     if result.estimator == "least-core" && !tried_all(result, attendance) {
         return "Only a sample of the combinations was tested, and this method cannot say how much that changed the numbers."
             .to_owned();
+    }
+    if is_drawn(result, attendance) {
+        return format!(
+            "They were drawn by chance (seed {}): another seed gives other numbers, and this method cannot say how far they \
+             are off.",
+            result.seed
+        );
     }
     let cases = result.utilities.iter().map(|utility| utility.total).max().unwrap_or_default();
     format!(

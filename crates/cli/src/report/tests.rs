@@ -78,6 +78,7 @@ fn result(clients: usize, rounds: u32, coalitions: usize, sampled: bool) -> Eval
         messages: Vec::new(),
         recount: None,
         peak_memory_bytes: None,
+        notes: Vec::new(),
     }
 }
 

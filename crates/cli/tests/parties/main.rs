@@ -8,4 +8,5 @@
 #[path = "../../../node/tests/parties/address.rs"]
 mod address;
 mod consortium;
+mod ends;
 mod equal;

@@ -4,11 +4,15 @@
 
 use std::{
     collections::BTreeMap,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
 
-use secsv_evaluation::{Envelope, Error, in_process::Interceptor};
+use secsv_evaluation::{
+    Envelope, Error,
+    in_process::{Honest, Interceptor},
+};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_protocol::{TestRequest, decryptors::Protocol, message::Kind};
 
@@ -172,4 +176,18 @@ fn a_fault_in_any_message_is_survived_or_named() {
         ];
         assert!(protocol != Protocol::SecSv || session.iter().all(|kind| kinds.contains_key(kind)));
     }
+}
+
+/// Whoever is told of results may panic, as printing does where nobody reads: the threads must not wait for ever.
+#[test]
+fn a_panic_of_the_caller_ends_the_evaluation() {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut world = TINY.world(compact(Protocol::SecSv), Box::new(Honest)).unwrap();
+        let told = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let _ = world.run(requests(), |_, _| panic!("nobody reads"));
+        }));
+        let _ = done.send(told.is_err());
+    });
+    assert_eq!(ended.recv_timeout(Duration::from_secs(60)), Ok(true), "it hangs");
 }

@@ -21,6 +21,7 @@ use rand::{TryRngCore as _, rngs::OsRng};
 use secsv_evaluation::{
     Accounts,
     executor::{HostedRole, RoleExecutor, Signal},
+    with_ids,
 };
 use secsv_protocol::{
     Error as RoleError, PartyId, RequestId, Scope, TestResult, message::Kind, role::Effects,
@@ -53,6 +54,8 @@ pub(crate) struct Party<R: HostedRole> {
     writer: Sender<JournalCommand>,
     room: Arc<Semaphore>,
     has_goodbye: AtomicBool,
+    /// Whether the values are there, so that others may leave.
+    is_over: AtomicBool,
     replies: Arc<AtomicU64>,
     audit: Arc<Mutex<Log>>,
     board: Arc<Board>,
@@ -91,6 +94,7 @@ impl<R: HostedRole> Party<R> {
         let resuming = about.filter(|scope| !role.is_open(*scope)).collect();
         let state = NodeState::new(&journal, peers.keys(), resuming)?;
         let host = NodeHost {
+            kit: kit.clone(),
             own: kit.own,
             federation,
             writer: writer.clone(),
@@ -109,6 +113,7 @@ impl<R: HostedRole> Party<R> {
             writer,
             room: Arc::new(Semaphore::new(MAX_INBOX)),
             has_goodbye: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             replies: replies.clone(),
             audit: auditor.log.clone(),
             board,
@@ -177,6 +182,16 @@ impl<R: HostedRole> Party<R> {
     /// Whether the principal has said that all is done.
     pub fn has_goodbye(&self) -> bool {
         self.has_goodbye.load(Ordering::Relaxed)
+    }
+
+    /// The values are there: whoever leaves from now on is not lost.
+    pub fn set_over(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// A sentence with the clients' ids instead of their numbers.
+    pub fn named(&self, text: &str) -> String {
+        with_ids(text, &self.kit.federation.federation)
     }
 
     /// Ciphertexts that others were to decrypt, whichever process asked them to.
@@ -375,7 +390,12 @@ impl<R: HostedRole> StreamHost for Party<R> {
     fn goodbye(&self, peer: PartyId) {
         if peer == PartyId::Principal {
             self.has_goodbye.store(true, Ordering::Relaxed);
+            self.set_over();
         }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 }
 

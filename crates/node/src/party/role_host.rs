@@ -11,6 +11,7 @@ use std::{
 use secsv_evaluation::{
     Accounts,
     executor::{HostedRole, RoleHost, RunningRole},
+    with_ids,
 };
 use secsv_protocol::{
     Error as RoleError, PartyId, RequestId, Scope, TestId, TestRequest,
@@ -27,6 +28,7 @@ use crate::{
         Batch, BlobStore, ContentSlots, Digest, Filled, Inbound, Journal, TestRecord, Way,
         content_slots::ContentSlot,
     },
+    kit::Kit,
     status::Board,
     transport::{Arrival, FinishedTests, PeerLink},
 };
@@ -69,6 +71,8 @@ pub(crate) struct NodeState {
 
 /// What stands around the role of a process.
 pub(crate) struct NodeHost {
+    /// Whose clients are called by their ids.
+    pub kit: Arc<Kit>,
     pub own: PartyId,
     pub federation: Arc<Federation>,
     pub writer: Sender<JournalCommand>,
@@ -206,10 +210,11 @@ impl NodeHost {
     /// Refuses a message: its sender is named, cut off for a while, and shown to operators.
     fn blame(&self, from: PartyId, kind: Kind, error: &RoleError) {
         let peer = self.peers.get(&from);
-        let refusals = peer.map_or(0, |peer| peer.refuse(error.to_string()));
+        let error = with_ids(&error.to_string(), &self.kit.federation.federation);
+        let refusals = peer.map_or(0, |peer| peer.refuse(error.clone()));
         // Whoever goes on for ever does not fill the log.
         if refusals < 16 || refusals.is_power_of_two() {
-            tracing::warn!(peer = peer.map(|p| p.name.as_str()), %kind, refusals, %error, "message refused");
+            tracing::warn!(peer = peer.map(|p| p.name.as_str()), %kind, refusals, error, "message refused");
         }
     }
 

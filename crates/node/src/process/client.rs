@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use secsv_evaluation::check_numbers;
 use secsv_federation::{ClientId, RoundId, RunDirectory, Weights};
 use secsv_protocol::{Client, ClientInput, PartyId, model_digest, role::Digest, test_set_digest};
 
@@ -116,5 +117,7 @@ fn own_input(kit: &Kit, data: &RunDirectory, position: usize) -> Result<ClientIn
             global.insert(round, data.global_model(round)?);
         }
     }
-    Ok(ClientInput { test_set: data.test_set(id)?, local, global, initial: data.initial_model()? })
+    let input = ClientInput { test_set: data.test_set(id)?, local, global, initial: data.initial_model()? };
+    check_numbers(data, id, &input)?;
+    Ok(input)
 }

@@ -133,10 +133,12 @@ fn await_values<R: HostedRole>(
             break values;
         }
     };
-    tracing::info!("the values have come");
+    party.set_over();
+    let most = GOODBYE.as_secs();
+    tracing::info!("the values have come; waiting at most {most} s for the principal's farewell");
     let since = Instant::now();
-    while !party.has_goodbye() && since.elapsed() < GOODBYE {
-        network.check()?;
+    // Whoever is told to stop now has the values all the same.
+    while !party.has_goodbye() && since.elapsed() < GOODBYE && network.check().is_ok() {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(values)

@@ -275,7 +275,7 @@ fn await_session(party: &Party<Principal>, network: &PartyNetwork) -> Result<Arc
         }
         if said.elapsed() > Duration::from_secs(30) {
             said = Instant::now();
-            let awaiting = party.look(secsv_protocol::role::Role::awaiting);
+            let awaiting = party.named(&party.look(secsv_protocol::role::Role::awaiting));
             tracing::info!(awaiting, "waiting");
         }
     }
@@ -313,14 +313,13 @@ fn deliver(
         if left.is_empty() {
             break;
         }
-        if since.elapsed() > patience {
+        if since.elapsed() > patience || network.check().is_err() {
             tracing::warn!(
                 parties = left.join(", "),
                 "have not fetched the values; start again to tell them"
             );
             break;
         }
-        network.check()?;
         std::thread::sleep(Duration::from_millis(20));
     }
     // Whoever hears the farewell is gone: a principal that is started again must know that nobody misses anything.
@@ -331,6 +330,7 @@ fn deliver(
 
 /// Says farewell to everybody who is there.
 fn part<R: HostedRole>(party: &Party<R>) {
+    party.set_over();
     party.peers().values().for_each(|peer| peer.say_goodbye());
     std::thread::sleep(Duration::from_millis(300));
 }

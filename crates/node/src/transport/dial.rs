@@ -25,7 +25,7 @@ pub(crate) async fn dial<H: StreamHost>(host: Arc<H>, identity: Arc<Identity>, s
             Ok(()) => tracing::info!(peer = name, "stream ended"),
             Err(error) => {
                 let reason = error.to_string();
-                if reason == logged {
+                if reason == logged || host.is_over() {
                     tracing::debug!(peer = name, reason, "no link");
                 } else {
                     tracing::warn!(peer = name, reason, "no link; dialling again");

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{HANDSHAKE_TIMEOUT, Identity, StreamHost, TlsError, stream::run_stream};
+use super::{HANDSHAKE_TIMEOUT, Identity, StreamError, StreamHost, TlsError, stream::run_stream};
 
 /// Handshakes at a time. One more ends the oldest of the source that has most under way: strangers who never finish theirs keep nobody
 /// out who comes from elsewhere.
@@ -95,9 +95,12 @@ impl<H: StreamHost> Connections<H> {
         let certificate = certificates.and_then(|chain| chain.first());
         let party = certificate.and_then(|certificate| self.identity.party_of(certificate));
         let host = self.host.clone();
+        let peer = party.map(|party| self.identity.name(party));
         let task = tokio::spawn(async move {
-            if let Err(reason) = run_stream(host, party, stream).await {
-                let peer = party.map(|party| party.to_string());
+            let Err(reason) = run_stream(host.clone(), party, stream).await else { return };
+            if matches!(reason, StreamError::Lost(_)) && host.is_over() {
+                tracing::debug!(%address, peer, %reason, "left");
+            } else {
                 tracing::warn!(%address, peer, %reason, "stream refused or lost");
             }
         });

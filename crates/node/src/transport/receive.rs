@@ -179,6 +179,10 @@ mod tests {
         }
 
         fn goodbye(&self, _: PartyId) {}
+
+        fn is_over(&self) -> bool {
+            false
+        }
     }
 
     type Said = (Packet, &'static [u8]);

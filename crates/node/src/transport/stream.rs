@@ -44,6 +44,8 @@ pub(crate) trait StreamHost: Send + Sync + 'static {
     fn finished(&self, peer: PartyId, scopes: Vec<Scope>, room: Option<OwnedSemaphorePermit>);
     /// The other side will send nothing more.
     fn goodbye(&self, peer: PartyId);
+    /// Whether the values are there, so that the other side may leave.
+    fn is_over(&self) -> bool;
 }
 
 /// Runs a stream with a party until it ends. Whoever is refused is sent the reason.

@@ -39,6 +39,9 @@ pub(super) fn check(logs: &[ReadLog], result: Option<&Read>, found: &mut Verific
         }),
     };
     let Some(Expected { size, digest, by }) = expected else { return };
+    let agreed = told(logs).filter(|(_, _, frame)| (frame.size, frame.digest) == (size, digest)).count();
+    // The first says nothing about itself.
+    found.deliveries_agreed = if result.is_some() { agreed } else { agreed.saturating_sub(1) };
     for (log, line, frame) in told(logs).filter(|(_, _, frame)| (frame.size, frame.digest) != (size, digest))
     {
         let what = format!(

@@ -58,6 +58,8 @@ pub struct Verification {
     pub frames_agreed: usize,
     /// Frames whose other end's log was not given.
     pub frames_unmatched: usize,
+    /// Messages with the values that agree with the result or, without one, with each other.
+    pub deliveries_agreed: usize,
     /// Values that were computed again.
     pub values: usize,
     /// What the auxiliary's own count confirms, where its log was given and says so.
@@ -66,6 +68,46 @@ pub struct Verification {
     pub findings: Vec<Finding>,
     /// What is not wrong but worth knowing.
     pub notes: Vec<Finding>,
+}
+
+/// What follows from all that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Something was compared, and all of it fits.
+    Fits,
+    /// Something does not fit.
+    DoesNotFit,
+    /// Nothing was compared that says anything about values.
+    NothingToJudge,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fits => "fits",
+            Self::DoesNotFit => "does not fit",
+            Self::NothingToJudge => "nothing to judge",
+        })
+    }
+}
+
+impl Verification {
+    /// The verdict. A run in which nobody has ended has no values to judge, whatever agrees so far.
+    pub fn verdict(&self) -> Verdict {
+        let has_compared =
+            self.values + self.frames_agreed + self.deliveries_agreed > 0 || self.recount.is_some();
+        match () {
+            () if !self.findings.is_empty() => Verdict::DoesNotFit,
+            () if has_compared && self.has_ended() => Verdict::Fits,
+            () => Verdict::NothingToJudge,
+        }
+    }
+
+    /// Whether anybody did its part to the end, or there are values all the same.
+    pub fn has_ended(&self) -> bool {
+        self.values > 0 || self.logs.iter().any(|log| log.is_complete)
+    }
 }
 
 /// What the auxiliary counted for itself.

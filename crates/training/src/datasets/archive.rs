@@ -1,5 +1,6 @@
 //! Any `.npz` archive of numbers `x` and whole-number labels `y`.
 
+use std::collections::BTreeSet;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
@@ -9,8 +10,9 @@ use zip::ZipArchive;
 use super::files::Content;
 use crate::{Samples, TrainingError};
 
-/// Samples `x` of shape `[m, ...]` in any number type, and as many labels `y` counted from 0.
-pub(crate) fn read(file: &Path) -> Result<(Samples, usize), TrainingError> {
+/// Samples `x` of shape `[m, ...]` in any number type, and as many labels `y`, whole numbers from 0; and what the classes
+/// were called. Labels that do not occur are no classes.
+pub(crate) fn read(file: &Path) -> Result<(Samples, Vec<String>), TrainingError> {
     let bytes =
         std::fs::read(file).map_err(|source| TrainingError::Read { file: file.to_path_buf(), source })?;
     let content = Content { file: file.to_path_buf(), bytes };
@@ -38,11 +40,13 @@ pub(crate) fn read(file: &Path) -> Result<(Samples, usize), TrainingError> {
         return Err(content.wrong(format!("x, element {place}"), "a finite number", found));
     }
     let labels: Vec<u32> = labels.iter().map(|&label| label as u32).collect();
-    let classes = labels.iter().max().map_or(0, |&largest| largest as usize + 1);
-    if classes < 2 {
-        return Err(content.wrong("y", "at least two classes", classes.to_string()));
+    let classes: Vec<u32> = labels.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    if classes.len() < 2 {
+        return Err(content.wrong("y", "at least two classes", classes.len().to_string()));
     }
-    Ok((Samples::new(sample.to_vec(), features.iter().map(|&x| x as f32).collect(), labels), classes))
+    let labels = labels.iter().map(|label| classes.binary_search(label).unwrap_or_default() as u32).collect();
+    let names = classes.iter().map(ToString::to_string).collect();
+    Ok((Samples::new(sample.to_vec(), features.iter().map(|&x| x as f32).collect(), labels), names))
 }
 
 /// One array, row by row, in double precision (exact for every type that labels or features come in).
@@ -126,7 +130,7 @@ mod tests {
         bytes
     }
 
-    fn load(x: Vec<u8>, y: Vec<u8>) -> Result<(Samples, usize), TrainingError> {
+    fn load(x: Vec<u8>, y: Vec<u8>) -> Result<(Samples, Vec<String>), TrainingError> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("own.npz");
         let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
@@ -145,9 +149,19 @@ mod tests {
         let labels = || npy("<i8", false, "(2,)", &[1i64, 0].map(i64::to_le_bytes).concat());
         let expected = Samples::new(vec![3], vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0], vec![1, 0]);
         let rows = npy("|u1", false, "(2, 3)", &[1, 2, 3, 4, 5, 6]);
-        assert_eq!(load(rows, labels()).unwrap(), (expected.clone(), 2));
+        assert_eq!(load(rows, labels()).unwrap(), (expected.clone(), vec!["0".to_owned(), "1".to_owned()]));
         let columns = [1.0f64, 4.0, 2.0, 5.0, 3.0, 6.0].map(f64::to_le_bytes).concat();
         assert_eq!(load(npy("<f8", true, "(2, 3)", &columns), labels()).unwrap().0, expected);
+    }
+
+    #[test]
+    fn labels_that_do_not_occur_are_no_classes() {
+        let x = npy("|u1", false, "(3, 1)", &[1, 2, 3]);
+        let (samples, names) = load(x, npy("|u1", false, "(3,)", &[20, 0, 10])).unwrap();
+        assert_eq!(
+            (samples.labels(), &names[..]),
+            (&[2, 0, 1][..], &["0", "10", "20"].map(str::to_owned)[..])
+        );
     }
 
     #[test]

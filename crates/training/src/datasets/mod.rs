@@ -9,6 +9,7 @@ mod mirna;
 mod mnist;
 mod table;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -197,19 +198,46 @@ fn own_file(path: &Path, options: &LoadOptions<'_>) -> Result<Dataset, TrainingE
     }
     let name = path.file_stem().map_or_else(|| "data".into(), |stem| stem.to_string_lossy().into_owned());
     if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npz")) {
-        let (samples, classes) = archive::read(path)?;
+        let (samples, class_names) = archive::read(path)?;
         let standardiser =
             if samples.shape().len() == 1 { Standardiser::per_column } else { Standardiser::overall };
-        return held_out(&name, &samples, classes, options, standardiser);
+        let mut dataset = held_out(&name, &samples, class_names.len(), options, standardiser)?;
+        dataset.notes = what_was_read(&samples, "arrays x and y", &class_names);
+        return Ok(dataset);
     }
     let table = table::parse(&Content::read(path)?, options.label)?;
     let classes = table.class_names.len();
     let mut dataset = held_out(&name, &table.samples, classes, options, Standardiser::per_column)?;
-    let numbered = table.class_names.iter().enumerate().all(|(class, name)| *name == class.to_string());
-    if !numbered {
-        dataset.notes.push(format!("classes 0 to {} are {}", classes - 1, table.class_names.join(", ")));
-    }
+    dataset.notes = what_was_read(&table.samples, &table.layout, &table.class_names);
     Ok(dataset)
+}
+
+/// Classes that are listed with their counts, at most.
+const MAX_LISTED: usize = 20;
+
+/// What was found in a file, so that its owner sees a misreading.
+fn what_was_read(samples: &Samples, layout: &str, class_names: &[String]) -> Vec<String> {
+    let classes = class_names.len();
+    let counts = table::counts(samples.labels(), classes);
+    let listed =
+        class_names.iter().zip(counts).take(MAX_LISTED).map(|(name, count)| format!("{name} ({count})"));
+    let more = if classes > MAX_LISTED { ", ..." } else { "" };
+    let features: usize = samples.shape().iter().product();
+    let mut notes = Vec::new();
+    let numbered = class_names.iter().enumerate().all(|(class, name)| *name == class.to_string());
+    if !numbered {
+        notes.push(format!("classes 0 to {} are {}", classes - 1, class_names.join(", ")));
+    }
+    notes.push(format!(
+        "read {} samples of {features} features; {layout}; {classes} classes: {}{more}",
+        samples.len(),
+        listed.collect::<Vec<_>>().join(", ")
+    ));
+    let folded: BTreeSet<String> = class_names.iter().map(|name| name.to_lowercase()).collect();
+    if folded.len() < classes {
+        notes.push("some classes differ by upper and lower case alone: one is perhaps meant".to_owned());
+    }
+    notes
 }
 
 /// Cuts one table into training and test samples and standardises both with the training samples' statistics.

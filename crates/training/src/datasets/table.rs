@@ -10,6 +10,8 @@ use crate::{Samples, TrainingError};
 pub(crate) struct LabelledTable {
     pub(crate) samples: Samples,
     pub(crate) class_names: Vec<String>,
+    /// Where the labels were, and whether a line named columns.
+    pub(crate) layout: String,
 }
 
 /// Reads a table. The delimiter (comma, semicolon or tab) and a header line are detected. `label` is a
@@ -43,7 +45,41 @@ pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<LabelledTa
     let features = numbers(content, &records, column, width)?;
     let names: Vec<&str> = records.iter().map(|record| &record[column]).collect();
     let (labels, class_names) = classes(content, &names)?;
-    Ok(LabelledTable { samples: Samples::new(vec![width - 1], features, labels), class_names })
+    if header.is_none() {
+        check_first(content, &labels, &class_names)?;
+    }
+    let called = header.as_ref().filter(|header| header.len() == width).map(|header| &header[column]);
+    let called = called.map_or(String::new(), |name| format!(" ({name})"));
+    let header = if header.is_some() { "a header" } else { "no header" };
+    let layout = format!("{header}, labels in column {}{called}", column + 1);
+    Ok(LabelledTable { samples: Samples::new(vec![width - 1], features, labels), class_names, layout })
+}
+
+/// A first line of numbers whose label nobody else has is a header more likely than a sample.
+fn check_first(content: &Content, labels: &[u32], class_names: &[String]) -> Result<(), TrainingError> {
+    let counts = counts(labels, class_names.len());
+    let is_alone = |class: &u32| counts.get(*class as usize) == Some(&1);
+    let Some(first) = labels.first().filter(|class| is_alone(class)) else { return Ok(()) };
+    // Of two rows each may be alone.
+    if counts.iter().filter(|count| **count == 1).count() > 1 {
+        return Ok(());
+    }
+    let found = format!(
+        "the only sample of class {}: name the columns if it is a header",
+        class_names[*first as usize]
+    );
+    Err(content.wrong("line 1", "a header of names, or a sample of a class that others have", found))
+}
+
+/// Samples of each class.
+pub(crate) fn counts(labels: &[u32], classes: usize) -> Vec<usize> {
+    let mut counts = vec![0; classes];
+    labels.iter().filter_map(|&label| usize::try_from(label).ok()).for_each(|label| {
+        if let Some(count) = counts.get_mut(label) {
+            *count += 1;
+        }
+    });
+    counts
 }
 
 /// Takes the first line away if it is no row of numbers: it names columns, or gives counts and class names as
@@ -151,6 +187,20 @@ mod tests {
         assert_eq!(read("1,2,7\n2,4,7\n", Some("1")).unwrap().samples.row(1), [4.0, 7.0]);
         assert_eq!(read("2,1,bad,good\n0.5,0\n0.25,1\n", None).unwrap().samples.labels(), [0, 1]);
         assert_eq!(read("\u{feff}a\tb\n0.5\tx\n0.25\ty\n\n", None).unwrap().samples.features(), [0.5, 0.25]);
+    }
+
+    #[test]
+    fn a_header_of_numbers_is_no_sample() {
+        let rows = "1,2,0\n3,4,1\n5,6,0\n7,8,1\n";
+        let message = read(&format!("1,2,3\n{rows}"), None).unwrap_err().to_string();
+        assert!(
+            message.contains("line 1: expected a header of names") && message.contains("class 3"),
+            "{message}"
+        );
+        assert_eq!(read(&format!("a,b,3\n{rows}"), None).unwrap().class_names, ["0", "1"]);
+        assert_eq!(read(rows, None).unwrap().layout, "no header, labels in column 3");
+        let named = read(&format!("a,b,y\n{rows}"), None).unwrap();
+        assert_eq!(named.layout, "a header, labels in column 3 (y)");
     }
 
     #[test]

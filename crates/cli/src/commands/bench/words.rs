@@ -1,7 +1,7 @@
 //! `secsv bench words`: products of 64-bit words and streams of masks beside plain loops, the crates one would otherwise take, and
 //! products of doubles, all in one run.
 
-use std::num::Wrapping;
+use std::{fmt::Write as _, num::Wrapping};
 
 use aes::{
     Aes256,
@@ -13,7 +13,7 @@ use secsv_algebra::{Matrix, Prg, Ring64, Seed, Stream, StreamKernel, WordKernel}
 use secsv_he::clock::fastest;
 use serde::Serialize;
 
-use crate::output::Format;
+use crate::output::{Format, print_or_end, say};
 
 /// Outputs and inputs of layers: MNIST's, AGNEWS', BANK's and the windows of a convolution among them.
 const SHAPES: [(usize, usize); 5] = [(64, 256), (96, 32), (15, 300), (5, 48), (4, 49)];
@@ -49,7 +49,7 @@ struct StreamRate {
 pub fn run(format: Format) -> Result<()> {
     let mut times = measure()?;
     for round in 2..=ROUNDS {
-        eprintln!("round {round} of {ROUNDS}");
+        say(format_args!("round {round} of {ROUNDS}"));
         let again = measure()?;
         for (best, new) in times.products.iter_mut().zip(again.products) {
             best.ns_per_mac = best.ns_per_mac.min(new.ns_per_mac);
@@ -58,11 +58,11 @@ pub fn run(format: Format) -> Result<()> {
             best.gb_per_s = best.gb_per_s.max(new.gb_per_s);
         }
     }
-    match format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&times)?),
-        Format::Text => print_text(&times),
-    }
-    Ok(())
+    let text = match format {
+        Format::Json => serde_json::to_string_pretty(&times)? + "\n",
+        Format::Text => text(&times),
+    };
+    Ok(print_or_end(&text)?)
 }
 
 fn measure() -> Result<WordTimes> {
@@ -134,25 +134,27 @@ fn streams() -> Vec<StreamRate> {
     rates
 }
 
-fn print_text(times: &WordTimes) {
-    println!("Products modulo 2^64, ns per multiply-accumulate, one thread, {COLUMNS} columns");
+fn text(times: &WordTimes) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "Products modulo 2^64, ns per multiply-accumulate, one thread, {COLUMNS} columns");
     let names: Vec<&str> = times
         .products
         .iter()
         .filter(|row| row.shape == times.products[0].shape)
         .map(|row| &*row.name)
         .collect();
-    print!("{:<10}", "shape");
-    names.iter().for_each(|name| print!(" {name:>12}"));
-    println!(" {:>16}", "plain / fastest");
+    let _ = write!(text, "{:<10}", "shape");
+    names.iter().for_each(|name| text.push_str(&format!(" {name:>12}")));
+    let _ = writeln!(text, " {:>16}", "plain / fastest");
     for rows in times.products.chunks(names.len()) {
-        print!("{:<10}", format!("{}x{}", rows[0].shape[0], rows[0].shape[1]));
-        rows.iter().for_each(|row| print!(" {:>12.3}", row.ns_per_mac));
+        let _ = write!(text, "{:<10}", format!("{}x{}", rows[0].shape[0], rows[0].shape[1]));
+        rows.iter().for_each(|row| text.push_str(&format!(" {:>12.3}", row.ns_per_mac)));
         let plain = rows.iter().find(|row| row.name == "plain loops").map_or(0.0, |row| row.ns_per_mac);
-        println!(" {:>15.1}x", plain / rows[0].ns_per_mac);
+        let _ = writeln!(text, " {:>15.1}x", plain / rows[0].ns_per_mac);
     }
-    println!("\nStreams of masks, one thread");
+    let _ = writeln!(text, "\nStreams of masks, one thread");
     for StreamRate { name, gb_per_s } in &times.streams {
-        println!("{name:<30} {gb_per_s:>7.2} GB/s");
+        let _ = writeln!(text, "{name:<30} {gb_per_s:>7.2} GB/s");
     }
+    text
 }

@@ -37,7 +37,8 @@ use serde_json::json;
 use super::bench;
 use crate::{
     failure::{BadInput, is_bad_input},
-    output::{Format, ProgressReport},
+    output::{Format, print_or_end},
+    progress::ProgressReport,
 };
 use machine::Machine;
 use measurement::Measurement;
@@ -200,11 +201,11 @@ pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
         Format::Json => {
             let (scope, machine, failures) = (&study.scope, study.store.machine(), &study.failures);
             let document = json!({"scope": scope, "machine": machine, "sections": sections, "gaps": failures, "page": page});
-            println!("{document}");
+            print_or_end(&format!("{document}\n"))?;
         }
         Format::Text => {
-            sections.iter().for_each(|section| print!("{}", page::markdown(section)));
-            println!("\nwrote {}", page.display());
+            let text: String = sections.iter().map(page::markdown).collect();
+            print_or_end(&format!("{text}\nwrote {}\n", page.display()))?;
         }
     }
     first.map_or(Ok(()), |error| {

@@ -11,7 +11,7 @@ use secsv_training::{LoadOptions, LocalTraining, ModelKind, Recipe, Split, train
 use serde_json::json;
 
 use super::tasks::PaperTask;
-use crate::output::ProgressReport;
+use crate::progress::ProgressReport;
 
 /// The paper's split: Dirichlet of concentration 0.5.
 const ALPHA: f64 = 0.5;

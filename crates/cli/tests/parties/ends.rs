@@ -1,0 +1,68 @@
+//! The end of a run as operators and owners see it: last words, warnings, names, the verdict.
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::consortium::{Consortium, PATIENCE, Recipe, secsv};
+
+/// Runs a federation to its end.
+fn ended() -> Consortium {
+    let consortium = Consortium::new(&Recipe { rounds: 1, ..Recipe::default() });
+    consortium.start_all().finish();
+    consortium
+}
+
+/// Exit code and standard output of `verify`.
+fn verify(consortium: &Consortium, parties: &[String]) -> (Option<i32>, String) {
+    let states = parties.iter().map(|party| consortium.state(party));
+    let output = secsv().arg("verify").args(states).stdout(Stdio::piped()).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn a_good_run_ends_without_a_warning_and_with_a_verdict() {
+    let consortium = ended();
+    for party in &consortium.parties {
+        let log = consortium.log(party);
+        // Whoever comes before the servers listen may say so.
+        let begun = log.split_once("link is up").map_or(&*log, |(_, rest)| rest);
+        assert!(!begun.contains("WARN"), "{party}:\n{begun}");
+        let by_number = |n: usize| log.contains(&format!("client {n}"));
+        assert!(!(1..=5).any(by_number), "{party}:\n{log}");
+    }
+    let (code, text) = verify(&consortium, &consortium.parties);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.ends_with("verdict: fits\n"), "{text}");
+    let silo: Vec<String> = vec!["client-1".to_owned()];
+    let (code, text) = verify(&consortium, &silo);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.ends_with("verdict: nothing to judge\n"), "{text}");
+    fs::write(consortium.state("principal").join("result.json"), "{}").unwrap();
+    let (code, text) = verify(&consortium, &consortium.parties);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.ends_with("verdict: does not fit\n"), "{text}");
+}
+
+/// A client whose run has ended is started again, finds nobody, and is told to stop: it has its values.
+#[test]
+fn a_party_that_has_its_values_is_not_stopped_before_them() {
+    let consortium = ended();
+    for party in ["client-1", "auxiliary"] {
+        let said = consortium.log(party).matches("the values have come").count();
+        let child = consortium.start(party);
+        let since = Instant::now();
+        while consortium.log(party).matches("the values have come").count() == said {
+            assert!(since.elapsed() < PATIENCE, "{}", consortium.log(party));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let stopped = Command::new("kill").arg("-INT").arg(child.id().to_string()).status().unwrap();
+        assert!(stopped.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", consortium.log(party));
+        assert_eq!(consortium.printed(party)["clients"].as_array().map(Vec::len), Some(5));
+        assert!(since.elapsed() < Duration::from_secs(25), "it waits for nobody");
+    }
+}
