@@ -67,9 +67,9 @@ impl SecureEvaluator {
         self.in_process.accounts()
     }
 
-    /// Which of the counts in a result the auxiliary confirms, where there is one.
+    /// Which of the counts in a result the auxiliary confirms, where it counts.
     pub fn confirm(&self, spec: &FederationSpec, result: &EvaluationResult) -> Option<Confirmation> {
-        if !self.federation.settings.protocol.rules().has_auxiliary() {
+        if !self.federation.settings.protocol.rules().recounts() {
             return None;
         }
         let recount = self.in_process.with_auxiliary(Auxiliary::recount)?;

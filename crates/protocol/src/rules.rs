@@ -203,6 +203,11 @@ pub trait ProtocolRules: Sync {
         self.servers().contains(&PartyId::Auxiliary)
     }
 
+    /// Whether the second server counts for itself, to find a principal that reports other counts.
+    fn recounts(&self) -> bool {
+        self.has_auxiliary()
+    }
+
     /// Whether servers learn which predictions are right, not only how many: SampleSkip needs that.
     fn learns_each_prediction(&self) -> bool {
         self.skip_refusal().is_none()

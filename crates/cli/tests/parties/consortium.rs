@@ -126,6 +126,7 @@ impl Consortium {
             Protocol::SecSv => "secsv",
             Protocol::Hesv => "hesv",
             Protocol::SecretSv => "secretsv",
+            Protocol::BlindSv => "blindsv",
         };
         let preset = if self.preset == Preset::Compact { "compact" } else { "standard" };
         let skip = if self.skip == SkipMode::Off { "off" } else { "on" };

@@ -32,3 +32,8 @@ fn hesv_over_tls_is_hesv() {
 fn secretsv_over_tls_is_secretsv() {
     check(&Recipe { protocol: Protocol::SecretSv, ..Recipe::default() });
 }
+
+#[test]
+fn blindsv_over_tls_is_blindsv() {
+    check(&Recipe { protocol: Protocol::BlindSv, preset: Preset::Standard, ..Recipe::default() });
+}

@@ -44,10 +44,10 @@ pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<PublishedValues,
     Ok(values)
 }
 
-/// Holds the counts that were told against what this server counted for itself, if it takes part.
+/// Holds the counts that were told against what this server counted for itself, if it counts.
 fn confirm(party: &Party<Auxiliary>, kit: &Kit, values: &PublishedValues) -> Result<(), Error> {
     let federation = kit.session()?;
-    if !federation.settings.protocol.rules().has_auxiliary() {
+    if !federation.settings.protocol.rules().recounts() {
         return Ok(());
     }
     let recount = party.look(Auxiliary::recount);

@@ -182,6 +182,13 @@ fn killed_parties_of_secretsv_go_on() {
 }
 
 #[test]
+fn killed_parties_of_blindsv_go_on() {
+    let seed = setting("SECSV_CHAOS_SEED", 17);
+    let recipe = Recipe { protocol: Protocol::BlindSv, rounds: 30, ..Recipe::default() };
+    killed(&recipe, seed, setting("SECSV_KILLS", 6), 150);
+}
+
+#[test]
 fn killed_parties_of_hesv_go_on_with_skipping_off() {
     let seed = setting("SECSV_CHAOS_SEED", 13);
     let recipe = Recipe { protocol: Protocol::Hesv, ..Recipe::default() };

@@ -19,7 +19,7 @@ fn check(recipe: &Recipe) {
     for client in clients {
         assert_eq!(client.join().unwrap().unwrap(), learned);
     }
-    if recipe.protocol != Protocol::Hesv {
+    if recipe.protocol.rules().recounts() {
         assert_counts_are_confirmed(&fixture, recipe.skip == SkipMode::Off);
     }
     // Started again to tell somebody who missed them, it has the same values, and what they cost the first time.
@@ -54,4 +54,9 @@ fn hesv_over_tls_is_hesv() {
 #[test]
 fn secretsv_over_tls_is_secretsv() {
     check(&Recipe { protocol: Protocol::SecretSv, rounds: 2, hidden: Some(3), ..Recipe::default() });
+}
+
+#[test]
+fn blindsv_over_tls_is_blindsv() {
+    check(&Recipe { protocol: Protocol::BlindSv, rounds: 3, ..Recipe::default() });
 }

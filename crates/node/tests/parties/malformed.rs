@@ -66,6 +66,19 @@ fn of_client(recipe: &Recipe, to: PartyId, is_leader: bool) -> BTreeSet<Kind> {
     if is_hesv && !is_principal {
         return BTreeSet::new();
     }
+    if recipe.protocol == Protocol::BlindSv {
+        let kinds = [
+            (Kind::ClientHello, is_principal),
+            (Kind::ModelMaskSeed, is_leader),
+            (Kind::MaskSeed, true),
+            (Kind::SealedClientKeys, is_leader && is_principal),
+            (Kind::MaskedModel, true),
+            (Kind::DataShare, !is_principal),
+            (Kind::DealtProduct, !is_principal),
+            (Kind::Dealing, !is_principal),
+        ];
+        return kinds.into_iter().filter(|(_, is_sent)| *is_sent).map(|(kind, _)| kind).collect();
+    }
     let has_layers = recipe.hidden.is_some();
     let is_secsv = !is_secret && !is_hesv;
     let kinds = [
@@ -96,7 +109,7 @@ fn of_client(recipe: &Recipe, to: PartyId, is_leader: bool) -> BTreeSet<Kind> {
 
 /// Everything that it was its part to send it has sent malformed before, and was refused by name.
 fn assert_refused(rogue: &Rogue<'_>, recipe: &Recipe, position: usize, is_leader: bool) {
-    let name = format!("client {}", position + 1);
+    let name = format!("from {}", CLIENTS[position]);
     let is_named = |reason: &String| reason.contains(&name) || reason.contains("expected");
     for server in [PartyId::Principal, PartyId::Auxiliary] {
         let kinds = of_client(recipe, server, is_leader);
@@ -236,6 +249,11 @@ fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secretsv() {
         &Recipe { protocol, samples: 1, hidden: Some(2), recurrent: true, ..Recipe::default() },
         true,
     );
+}
+
+#[test]
+fn malformed_messages_of_every_kind_harm_their_sender_alone_under_blindsv() {
+    undisturbed(&Recipe { protocol: Protocol::BlindSv, samples: 1, ..Recipe::default() }, true);
 }
 
 #[test]

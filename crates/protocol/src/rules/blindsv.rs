@@ -71,6 +71,11 @@ impl ProtocolRules for BlindSv {
         true
     }
 
+    /// Totals are opened at the principal alone.
+    fn recounts(&self) -> bool {
+        false
+    }
+
     fn has_decryptors(&self) -> bool {
         false
     }

@@ -56,6 +56,7 @@ fn whoever_takes_part_has_messages() {
         assert_eq!(rules.deals(true), is_dealt, "{name}");
         assert!(rules.deals(true) || !rules.deals(false), "{name}: a recurrent unit needs no fewer dealers");
         assert_eq!(rules.encryption().is_some(), Kind::PublicKey.is_of(protocol), "{name}");
+        assert_eq!(rules.recounts(), Kind::OwnCount.is_of(protocol), "{name}");
         let tells_each = Kind::OwnResult.is_of(protocol);
         assert_eq!(rules.learns_each_prediction(), tells_each, "{name}: owners say what units would");
     }
