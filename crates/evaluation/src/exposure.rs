@@ -1,7 +1,7 @@
 //! What a session exposes, as results, commands and reports tell it.
 
 use secsv_federation::FederationSpec;
-use secsv_protocol::exposure::{Exposure, HEADLINE, TAKEOVER};
+use secsv_protocol::exposure::Exposure;
 
 use crate::{ExposureResult, ExposureRow};
 
@@ -14,8 +14,10 @@ pub fn exposure_result(exposure: &Exposure, spec: &FederationSpec) -> ExposureRe
         models: row.models.to_string(),
         sentence: row.sentence,
     };
-    let sentences = [HEADLINE, TAKEOVER].map(str::to_owned).to_vec();
-    ExposureResult { sentences, rows: exposure.rows(&names).into_iter().map(row).collect() }
+    ExposureResult {
+        sentences: exposure.headlines(),
+        rows: exposure.rows(&names).into_iter().map(row).collect(),
+    }
 }
 
 impl std::fmt::Display for ExposureResult {

@@ -1,5 +1,5 @@
 //! The record of sessions that a silo took part in, beside its data. The rules of decryption bind one session; several over the
-//! same samples give whoever decrypts more to work with.
+//! same samples give whoever decrypts more to work with. Where nobody decrypts they give totals that can be subtracted.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use secsv_federation::{ClientId, TestSet, Weights};
-use secsv_protocol::{ClientInput, exposure::HEADLINE};
+use secsv_protocol::{ClientInput, decryptors::Protocol, exposure::HEADLINE};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Fingerprint, consent::Question, fingerprint::to_hex, kit::Kit};
@@ -84,10 +84,19 @@ impl SessionEntry {
         of(self).iter().filter(|sample| theirs.contains(*sample)).count()
     }
 
+    /// Whether clients decrypt in it. A protocol that is not known counts as one in which they do.
+    fn has_decryptors(&self) -> bool {
+        let known = Protocol::ALL.into_iter().find(|protocol| protocol.name() == self.protocol);
+        known.is_none_or(|protocol| protocol.rules().has_decryptors())
+    }
+
     /// What this session adds to an earlier one.
     fn adds(&self, earlier: &Self, shared: usize) -> String {
         let all = self.samples.len() / SAMPLE_DIGITS;
-        let what = if (&self.clients, self.models) == (&earlier.clients, earlier.models) {
+        let is_same = (&self.clients, self.models) == (&earlier.clients, earlier.models);
+        let what = if !self.has_decryptors() {
+            "everybody is told utilities of both; where the samples differ by few, the difference says how many of these few are predicted right"
+        } else if is_same && earlier.has_decryptors() {
             "the same clients read about them again, and learn more as far as numbers are rounded otherwise"
         } else {
             "whoever decrypts reads about them under more models, and clients who read nothing then may now"
@@ -137,7 +146,8 @@ impl Record {
             .map(|(earlier, shared)| entry.adds(earlier, shared))
             .collect();
         if !added.is_empty() {
-            let sentences = added.into_iter().chain([HEADLINE.to_owned()]).collect();
+            let headline = entry.has_decryptors().then(|| HEADLINE.to_owned());
+            let sentences = added.into_iter().chain(headline).collect();
             Question::new("--again", kit, sentences).answered(again)?;
         }
         self.append(entry).map_err(|source| failed(&self.file, source))

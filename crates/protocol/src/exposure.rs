@@ -6,6 +6,9 @@
 //! it has the input of every layer whose output it reads, over all coalitions and steps, and **can rebuild** that layer.
 //! Whoever reads only which samples are right **can recognise** a candidate among them. Nothing here is weighed against the
 //! number of equations.
+//!
+//! Under protocols in which nobody decrypts no client reads anything. Their table leaves out what follows from the utilities, which
+//! are published under every protocol; the sentences say it.
 
 mod sentences;
 #[cfg(test)]
@@ -23,7 +26,7 @@ use crate::{
 };
 
 pub use crate::rules::Can;
-pub use sentences::{HEADLINE, NO_AGGREGATOR, TAKEOVER};
+pub use sentences::{HEADLINE, TAKEOVER};
 
 /// What one party, or several together, can do.
 #[derive(Clone, Debug, PartialEq, Eq)]

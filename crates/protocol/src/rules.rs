@@ -266,11 +266,22 @@ pub struct ServerExposure {
     pub together: [(Can, Can); 3],
     /// The same in a sentence each.
     pub said: [&'static str; 3],
+    /// A server that aggregated the training: what it can do with samples and models, in words and in a sentence.
+    pub aggregator: (Can, Can, &'static str),
+    /// Several clients without a server: who, what they can do with samples and models, in words and in a sentence.
+    pub clients: (&'static str, Can, Can, &'static str),
     /// What collusion opens: the ladder of trust.
     pub trust: &'static str,
     /// Who could see models and test cases, for readers of a report.
     pub brief: &'static str,
 }
+
+/// Who must not run a server where servers learn which predictions are right, or how many of each owner's are.
+const NO_AGGREGATOR: (Can, Can, &str) = (
+    Can::Recognise,
+    Can::Rebuild,
+    "No server may be run by whoever aggregated the training: it knows all models, and can recognise samples by what it learns of right predictions.",
+);
 
 /// Kinds that every protocol has.
 const COMMON_KINDS: &[Kind] = &[
@@ -282,6 +293,14 @@ const COMMON_KINDS: &[Kind] = &[
     Kind::OwnTest,
     Kind::Values,
 ];
+
+/// Clients together, where some of them decrypt.
+const TWO_CLIENTS: (&str, Can, Can, &str) = (
+    "any two clients",
+    Can::Rebuild,
+    Can::Rebuild,
+    "Any two clients together can rebuild whatever either of them can, and what follows from both.",
+);
 
 /// Kinds of protocols that encrypt models.
 const ENCRYPTED_MODEL_KINDS: &[Kind] = &[Kind::Model, Kind::Reply, Kind::PublicKey];

@@ -267,7 +267,7 @@ mod tests {
         for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(Split::Dirichlet { alpha }.deal(&dataset, 5, 0).is_err());
         }
-        assert!(Split::Even.deal(&dataset, 3, 0).is_err());
+        assert!(Split::Even.deal(&dataset, 1, 0).is_err());
         assert!(Split::Even.deal(&dataset, 129, 0).is_err());
         assert!(Split::Natural.deal(&dataset, 5, 0).is_err());
     }

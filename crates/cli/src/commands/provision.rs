@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 use clap::Args;
 use secsv_federation::RunDirectory;
 use secsv_node::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
-use secsv_protocol::exposure::NO_AGGREGATOR;
 use serde_json::json;
 
 use super::{
@@ -66,11 +65,9 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
         return Err(BadInput::new("FEDERATION", "a file named federation.toml", found).into());
     }
     if !args.servers_did_not_aggregate {
-        anyhow::bail!(BadInput::new(
-            "--servers-did-not-aggregate",
-            "this assurance",
-            format!("none. {NO_AGGREGATOR}")
-        ));
+        let (.., why) = protocol.rules().exposure().aggregator;
+        let setting = "--servers-did-not-aggregate";
+        anyhow::bail!(BadInput::new(setting, "this assurance", format!("none. {why}")));
     }
     let evaluation = args.valuation.settings();
     evaluation.estimator.check().map_err(secsv_evaluation::Error::from)?;

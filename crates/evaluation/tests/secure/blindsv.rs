@@ -127,8 +127,8 @@ fn every_width_of_words_is_met() {
         size_bits: 6,
         seed,
     };
-    let widths = (0..5).map(|scale| {
-        let session = check(&scaled(recipe(scale).build(), f32::powi(2.0, 7 * scale as i32 - 2)));
+    let widths = (0..6).map(|scale| {
+        let session = check(&scaled(recipe(scale).build(), f32::powi(2.0, 6 * scale as i32)));
         session.modulus().ilog2()
     });
     let widths: std::collections::BTreeSet<u32> = widths.collect();

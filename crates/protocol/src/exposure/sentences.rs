@@ -16,13 +16,13 @@ pub const HEADLINE: &str = "Clients who decrypt can rebuild other clients' sampl
 pub const TAKEOVER: &str =
     "If a client that decrypts stays away, another takes over and can rebuild the same samples.";
 
-/// Who must not run a server.
-pub const NO_AGGREGATOR: &str = "No server may be run by whoever aggregated the training: it knows all models, and can recognise samples by what it learns of right predictions.";
-
-const TWO_CLIENTS: &str =
-    "Any two clients together can rebuild whatever either of them can, and what follows from both.";
-
 impl Exposure {
+    /// What holds of everybody: nothing where nobody decrypts.
+    pub fn headlines(&self) -> Vec<String> {
+        let said = if self.has_decryptors() { &[HEADLINE, TAKEOVER][..] } else { &[] };
+        said.iter().map(|sentence| (*sentence).to_owned()).collect()
+    }
+
     /// What each client, each server and those together can do; `names` are the clients'.
     pub fn rows(&self, names: &[&str]) -> Vec<PartyExposure> {
         let clients = (0..self.clients.len()).map(|client| self.of_client(client, names));
@@ -48,9 +48,9 @@ impl Exposure {
         if sentences.is_empty() {
             sentences.push(format!("No client alone reads anything about {own}'s {samples} or models."));
         }
-        sentences.push(TAKEOVER.to_owned());
+        sentences.extend(self.has_decryptors().then(|| TAKEOVER.to_owned()));
         sentences.extend(self.of_several().into_iter().map(|row| row.sentence));
-        sentences.push(NO_AGGREGATOR.to_owned());
+        sentences.push(self.protocol.rules().exposure().aggregator.2.to_owned());
         sentences
     }
 
@@ -64,6 +64,9 @@ impl Exposure {
             (true, true) => Nothing,
         };
         let mut sentence = match samples {
+            _ if !self.has_decryptors() => format!(
+                "{who} receives which coalitions are tested, and the values. It reads nothing of other clients' {samples_are}, scores and models."
+            ),
             Rebuild => format!(
                 "{who} can rebuild the {samples_are} of {}, and of other clients' models {}.",
                 listed(reads, names),
@@ -94,19 +97,26 @@ impl Exposure {
     }
 
     fn of_several(&self) -> Vec<PartyExposure> {
-        let ServerExposure { together, said, .. } = self.protocol.rules().exposure();
+        let ServerExposure { together, said, clients, .. } = self.protocol.rules().exposure();
         let servers = ["a client with the principal", "a client with the auxiliary", "both servers"];
         let servers = (0..3).map(|i| row(servers[i], together[i].0, together[i].1, said[i]));
-        [row("any two clients", Rebuild, Rebuild, TWO_CLIENTS)].into_iter().chain(servers).collect()
+        let (who, samples, models, sentence) = clients;
+        [row(who, samples, models, sentence)].into_iter().chain(servers).collect()
     }
 
     fn of_servers(&self) -> [PartyExposure; 3] {
-        let [principal, auxiliary] = self.protocol.rules().exposure().alone;
+        let ServerExposure { alone: [principal, auxiliary], aggregator, .. } =
+            self.protocol.rules().exposure();
+        let (samples, models, sentence) = aggregator;
         [
             row("the principal", Nothing, Nothing, principal),
             row("the auxiliary", Nothing, Nothing, auxiliary),
-            row("a server that aggregated the training", Recognise, Rebuild, NO_AGGREGATOR),
+            row("a server that aggregated the training", samples, models, sentence),
         ]
+    }
+
+    fn has_decryptors(&self) -> bool {
+        self.protocol.rules().has_decryptors()
     }
 }
 

@@ -124,6 +124,17 @@ impl ProtocolRules for BlindSv {
                 "Any client together with the auxiliary can rebuild all models: clients know the principal's masks of them. Of other clients' samples they have the totals alone.",
                 "Both servers together can rebuild all samples, labels and models: they hold both shares of everything.",
             ],
+            aggregator: (
+                Can::Nothing,
+                Can::Rebuild,
+                "No server may be run by whoever aggregated the training: it knows all models. Of samples it has the totals that everybody is told, over all owners together. With few samples totals say much about each, and two sessions whose samples differ by one say which models predict that sample right.",
+            ),
+            clients: (
+                "any number of clients",
+                Can::Nothing,
+                Can::Nothing,
+                "Clients together, however many, learn the published utilities and no more. From these they can subtract how many of their own samples a model that they know predicts right.",
+            ),
             trust: "Two servers that must not collude: together they open all samples, labels and models. A client together with one server opens all models, and no other client's samples. Clients alone, however many, learn the published utilities.",
             brief: "Models and test cases were split between two servers, so that neither alone could read them, and no \
                     other participant received anything but the result. If the two servers worked together, they could \

@@ -105,6 +105,8 @@ impl ProtocolRules for Hesv {
                 "The auxiliary takes no part: a client together with it can rebuild what the client can alone.",
                 "The auxiliary takes no part: both servers together hold what the principal holds alone.",
             ],
+            aggregator: super::NO_AGGREGATOR,
+            clients: super::TWO_CLIENTS,
             trust: "One server, which reads counts and nothing else. A client together with the server opens what the server holds, because clients share a key.",
             brief: "Models and test cases stayed encrypted: the one server that did the work read only counts.",
         }

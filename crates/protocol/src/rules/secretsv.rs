@@ -59,6 +59,8 @@ impl ProtocolRules for SecretSv {
                 "Any client together with the auxiliary can rebuild the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's), the samples that it reads about, and the labels.",
                 "Both servers together can rebuild all samples and all models: they hold both shares of everything.",
             ],
+            aggregator: super::NO_AGGREGATOR,
+            clients: super::TWO_CLIENTS,
             trust: "Two servers that must not collude: together they open all samples and all models. A client together with one server opens the models it dealt masks for (an owner the first layer of every local model, a decryptor the next layer of a coalition's) and from them, by solving equations, samples whose outputs it decrypts. It can open labels too, because clients share the secret that masks them.",
             brief: "Models and test cases were split between two servers, so that neither alone could read them. If the two \
                     servers worked together, they could read everything.",

@@ -65,6 +65,8 @@ impl ProtocolRules for SecSv {
                 "Any client together with the auxiliary can rebuild all models, because clients share the key to them. They can also rebuild the samples that this client reads about, and the labels.",
                 "Both servers together can rebuild all samples, and all models from activations and from which predictions differ.",
             ],
+            aggregator: super::NO_AGGREGATOR,
+            clients: super::TWO_CLIENTS,
             trust: "Two servers that must not collude: together they open all samples and activations and can rebuild all models. A client together with one server opens what that server holds, and can open labels, because clients share a key and the secret that masks labels.",
             brief: "Models stayed encrypted and test cases were split between two servers, so that neither server alone could \
                     read them. If the two servers worked together, they could.",
