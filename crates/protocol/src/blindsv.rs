@@ -14,6 +14,8 @@ pub(crate) mod auxiliary;
 pub(crate) mod client;
 mod comparison;
 pub(crate) mod dealer;
+#[cfg(test)]
+mod equivalence_tests;
 pub(crate) mod evaluator;
 pub(crate) mod ideal;
 pub(crate) mod keys;

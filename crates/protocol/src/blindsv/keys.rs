@@ -51,11 +51,25 @@ impl OwnerKey {
         purpose: Purpose,
         count: usize,
     ) -> Secret<Vec<u64>> {
+        #[cfg(test)]
+        let ((round, coalition), purpose) = super::equivalence_tests::named((round, coalition), purpose);
         let (name, stage) = purpose.name();
+        draw(&self.place((round, coalition)).derive(name, stage), count)
+    }
+
+    /// The seed of all streams of a model.
+    fn place(&self, (round, coalition): (RoundId, Coalition)) -> Seed {
         let bits = coalition.bits();
         let seed = self.0.derive("round", round.0.into());
-        let seed = seed.derive("coalition", bits as u64).derive("coalition", (bits >> 64) as u64);
-        draw(&seed.derive(name, stage), count)
+        seed.derive("coalition", bits as u64).derive("coalition", (bits >> 64) as u64)
+    }
+
+    /// The seed of one stream.
+    #[cfg(test)]
+    pub(super) fn stream(&self, place: (RoundId, Coalition), purpose: Purpose) -> Seed {
+        let (place, purpose) = super::equivalence_tests::named(place, purpose);
+        let (name, stage) = purpose.name();
+        self.place(place).derive(name, stage)
     }
 
     /// The principal's share of the owner's samples, of its labels, or of a round's masks times samples.
@@ -66,6 +80,10 @@ impl OwnerKey {
 
 /// The first words of a seed's stream.
 pub(crate) fn draw(seed: &Seed, count: usize) -> Secret<Vec<u64>> {
+    #[cfg(test)]
+    if let Some(chosen) = super::equivalence_tests::chosen(seed, count) {
+        return Secret::new(chosen);
+    }
     let mut words = Secret::new(vec![0; count]);
     Stream::new(seed).fill_words(0, words.expose_mut());
     words
