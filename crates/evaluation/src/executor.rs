@@ -74,6 +74,12 @@ pub trait HostedRole: Role {
     fn is_open(&self, _: Scope) -> bool {
         true
     }
+
+    /// Bytes of one sender's messages of a kind that may wait, if such a message is about something that has not begun. A host
+    /// that stores messages keeps it until then; another hands it over.
+    fn ahead(&self, _: PartyId, _: Kind, _: Scope) -> Option<u64> {
+        None
+    }
 }
 
 impl HostedRole for Principal {
@@ -84,11 +90,19 @@ impl HostedRole for Principal {
     fn is_open(&self, scope: Scope) -> bool {
         Principal::is_open(self, scope)
     }
+
+    fn ahead(&self, _: PartyId, kind: Kind, scope: Scope) -> Option<u64> {
+        Principal::ahead(self, kind, scope)
+    }
 }
 
 impl HostedRole for Auxiliary {
     fn harvest(&mut self) -> Harvest {
         Harvest { counted: self.take_counted(), ..Harvest::default() }
+    }
+
+    fn ahead(&self, from: PartyId, kind: Kind, scope: Scope) -> Option<u64> {
+        Auxiliary::ahead(self, from, kind, scope)
     }
 }
 

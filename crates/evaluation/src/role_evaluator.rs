@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{
     TestRequest, TestResult,
-    session::{Federation, Session},
+    session::{Federation, Session, Settings},
 };
 
 use crate::{CostModel, Error, Evaluator, Next, Test};
@@ -43,7 +43,8 @@ impl<E: RoleEvaluator> Evaluator for E {
     }
 
     fn tells_samples(&self) -> bool {
-        self.federation().settings.protocol.rules().learns_each_prediction()
+        let Settings { protocol, always_skips, .. } = self.federation().settings;
+        protocol.rules().learns_each_prediction(always_skips)
     }
 
     fn gathers(&self) -> bool {

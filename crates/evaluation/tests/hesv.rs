@@ -139,6 +139,7 @@ fn case(
         })
         .collect::<Outcome<Vec<_>>>()?;
     let inputs = tests.iter().zip(&local).map(|(test_set, local)| ClientInput {
+        accepts_few: false,
         test_set: test_set.clone(),
         local: local.iter().map(|weights| (round, weights.clone())).collect(),
         global: BTreeMap::from([(round, global.clone())]),
@@ -219,6 +220,7 @@ fn expected(case: &Case, inputs: &[ClientInput], world: &InProcess) -> Outcome<B
 
 fn clone_inputs(case: &Case) -> Vec<ClientInput> {
     let clone = |input: &ClientInput| ClientInput {
+        accepts_few: false,
         test_set: input.test_set.clone(),
         local: input.local.clone(),
         global: input.global.clone(),

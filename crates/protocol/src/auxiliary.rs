@@ -47,6 +47,10 @@ trait AnyFollower: Any + Send {
     fn take_counted(&mut self) -> Vec<(TestId, Vec<u8>)>;
     fn drain_finished(&mut self) -> Vec<Scope>;
     fn awaiting(&self) -> String;
+    /// Bytes of one sender's messages of a kind that may wait, if such a message is about something that has not begun.
+    fn ahead(&self, _: PartyId, _: Kind, _: Scope) -> Option<u64> {
+        None
+    }
 }
 
 /// Effects of a follower as effects of its auxiliary.
@@ -81,6 +85,10 @@ impl AnyFollower for BlindAuxiliary {
 
     fn awaiting(&self) -> String {
         self.awaiting()
+    }
+
+    fn ahead(&self, from: PartyId, kind: Kind, scope: Scope) -> Option<u64> {
+        self.ahead(from, kind, scope)
     }
 }
 
@@ -138,6 +146,15 @@ impl Auxiliary {
     pub fn remember_counted(&mut self, counted: &[u8]) -> Result<(), CodecError> {
         self.remembered.merge(&Recount::decode(counted)?);
         Ok(())
+    }
+
+    /// Bytes of one sender's messages of a kind that may wait, if such a message is about something that has not begun: whoever
+    /// hosts the role may keep it until then.
+    pub fn ahead(&self, from: PartyId, kind: Kind, scope: Scope) -> Option<u64> {
+        match &self.stage {
+            AuxiliaryStage::Proposal(_) => None,
+            AuxiliaryStage::Session(running) => running.ahead(from, kind, scope),
+        }
     }
 
     /// The values, once the principal has told them.

@@ -19,7 +19,7 @@ mod equivalence_tests;
 pub(crate) mod evaluator;
 pub(crate) mod ideal;
 pub(crate) mod keys;
-mod lanes;
+pub(crate) mod lanes;
 pub(crate) mod layer;
 pub(crate) mod principal;
 mod products;

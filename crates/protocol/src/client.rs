@@ -47,6 +47,10 @@ trait AnyParticipant: Any + Send {
     fn end_test(&mut self, test: TestId);
     fn awaiting(&self) -> String;
     fn view(&self, received: &[SeenMessage]) -> Result<View, Error>;
+    /// Whether nobody needs it until the values come.
+    fn has_dealt_all(&self) -> bool {
+        false
+    }
 }
 
 /// A client in a session, by what it waits for.
@@ -134,6 +138,10 @@ impl AnyParticipant for BlindParticipant {
             Self::Keys(exchange) => exchange.awaiting(),
             Self::Tests(testing) => testing.awaiting(),
         }
+    }
+
+    fn has_dealt_all(&self) -> bool {
+        matches!(self, Self::Tests(testing) if testing.has_dealt_all())
     }
 
     /// What came, and nothing that could be read of it.
@@ -260,6 +268,11 @@ impl Client {
         Self { identity, envelopes, stage: ClientStage::Proposal { digest: None }, values: None }
     }
 
+    /// Whether it has dealt for every coalition of every round: nobody needs it until the values come.
+    pub fn has_dealt_all(&self) -> bool {
+        matches!(&self.stage, ClientStage::Session(running) if running.has_dealt_all())
+    }
+
     /// The values, once the principal has told them.
     pub fn values(&self) -> Option<&[u8]> {
         self.values.as_deref()
@@ -290,7 +303,12 @@ impl Client {
             let own: Vec<&Weights> = input.local.values().collect();
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
             let ranges = ranges(&federation.program, &own, &known, &input.test_set);
-            let hello = ClientHello { samples: input.test_set.len() as u64, ranges, public_key };
+            let hello = ClientHello {
+                samples: input.test_set.len() as u64,
+                ranges,
+                public_key,
+                accepts_few: input.accepts_few,
+            };
             let message = Outgoing::of(PartyId::Principal, &hello);
             Ok(move |_: &mut Self| Ok(Effects::send(message)))
         });

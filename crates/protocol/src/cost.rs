@@ -69,7 +69,12 @@ pub fn session(
         let own: Vec<&Weights> = input.local.values().collect();
         let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
         let ranges = ranges(&federation.program, &own, &known, &input.test_set);
-        ClientHello { samples: input.test_set.len() as u64, ranges, public_key: public_key.clone() }
+        ClientHello {
+            samples: input.test_set.len() as u64,
+            ranges,
+            public_key: public_key.clone(),
+            accepts_few: input.accepts_few,
+        }
     };
     let hellos: Vec<ClientHello> = inputs.iter().map(hello).collect();
     Ok(Arc::new(Session::propose(federation, federation.leader(), &hellos, costs)?.0))

@@ -102,7 +102,7 @@ pub enum Kind {
     /// Server to server (BlindSV): its share of what is opened at a stage, under its mask.
     MaskedOpening = 46,
     /// Auxiliary to principal (BlindSV): its shares of how many predictions are right, over all owners.
-    TotalShare = 47,
+    OutcomeShare = 47,
 }
 
 impl Kind {
@@ -154,7 +154,7 @@ impl Kind {
         Self::BlindTest,
         Self::Dealing,
         Self::MaskedOpening,
-        Self::TotalShare,
+        Self::OutcomeShare,
     ];
 
     /// From the byte it has in frames.
@@ -216,7 +216,7 @@ impl Kind {
             Self::BlindTest => "blind test",
             Self::Dealing => "dealing",
             Self::MaskedOpening => "masked opening",
-            Self::TotalShare => "total share",
+            Self::OutcomeShare => "outcome share",
         }
     }
 }

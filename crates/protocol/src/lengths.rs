@@ -10,13 +10,16 @@ use secsv_he::{
 
 use crate::{
     MAX_EARLY_BYTES, PartyId,
-    blindsv::{principal::max_tests as blind_tests, shape::Widths},
+    blindsv::{
+        principal::{max_ahead_bytes, max_tests as blind_tests},
+        shape::{Outcome, Widths},
+    },
     codec::packed_len,
     hesv::rotation_steps,
     message::{
         COMMITMENT, Count, Dealing, DealtProduct, EncryptedData, EvaluationKeys, FirstLayerBatchId,
         FirstLayerHalf, Kind, MaskedFirstLayer, MaskedModel, MaskedOpening, Model, ModelShare, OpenedSeeds,
-        Parts, SealedClientKeys, StepAddress, TotalShare,
+        OutcomeShare, Parts, SealedClientKeys, StepAddress,
     },
     round_memory::open_rounds,
     scheduler::max_tests,
@@ -34,7 +37,7 @@ const TOLD: usize = 64 << 20;
 impl Federation {
     /// The most bytes of a message before the session is known; none if that cannot be said before.
     pub fn max_len(&self, from: PartyId, kind: Kind) -> Option<u64> {
-        let introduction = 8 + 2 + 8 * self.program.operators.len() + 8 + 32;
+        let introduction = 8 + 2 + 8 * self.program.operators.len() + 8 + 32 + 1;
         let proposal = 2 + self.clients * introduction + 2 + 13 * self.program.operators.len();
         match (from, kind) {
             (_, Kind::ClientHello) => Some(introduction as u64),
@@ -113,7 +116,7 @@ impl Session {
             }
             Kind::DealtProduct if !is_principal => DealtProduct::HEAD + bytes * rows * samples,
             Kind::Dealing if !is_principal => {
-                Dealing::HEAD + self.coalitions_together() * shape.dealt_len().max(widths.count)
+                Dealing::HEAD + self.coalitions_together() * shape.dealt_len().max(shape.outcome_len())
             }
             _ => return None,
         })
@@ -128,11 +131,27 @@ impl Session {
             Kind::TestFinished => 8,
             Kind::RoundFinished | Kind::RoundStart => 4,
             Kind::SealedClientKeys => SealedClientKeys::LENGTH,
-            Kind::BlindTest => 8 + 4 + 8 + 16 * self.coalitions_together(),
+            Kind::BlindTest => 8 + 4 + 8 + 16 * self.coalitions_together() + 1 + self.skip_len(),
             Kind::MaskedOpening => MaskedOpening::HEAD + self.coalitions_together() * opened,
-            Kind::TotalShare => TotalShare::HEAD + self.coalitions_together() * widths.count,
+            Kind::OutcomeShare => {
+                let shapes = self.hellos.iter().map(|hello| self.blind_shape(widths, hello.samples as usize));
+                let of_owners = shapes.map(|shape| shape.outcome_len());
+                let found = match self.blind_outcome() {
+                    Outcome::Total => of_owners.max(),
+                    Outcome::Each => Some(of_owners.sum()),
+                };
+                OutcomeShare::HEAD + self.coalitions_together() * found.unwrap_or(0)
+            }
             _ => return None,
         })
+    }
+
+    /// Bytes that say which samples are tested, at most.
+    fn skip_len(&self) -> usize {
+        match self.blind_outcome() {
+            Outcome::Total => 0,
+            Outcome::Each => 8 + self.samples().div_ceil(8),
+        }
     }
 
     /// Coalitions of one test, at most.
@@ -152,7 +171,8 @@ impl Session {
         let rounds = self.federation.rounds.len() as u64;
         let of_rounds = rounds * (length(Kind::MaskedModel) + length(Kind::DealtProduct));
         let tests = blind_tests(&session) as u64 * length(Kind::Dealing);
-        let disk = of_session + of_rounds + tests + 2 * MAX_EARLY_BYTES as u64;
+        let ahead = if server == PartyId::Auxiliary { max_ahead_bytes(&session, client) } else { 0 };
+        let disk = of_session + of_rounds + tests + ahead + 2 * MAX_EARLY_BYTES as u64;
         let samples = self.hellos.get(client).map_or(0, |hello| hello.samples);
         let expanded = 8 * samples * (self.program().input_size + self.program().classes) as u64;
         let largest = Kind::ALL.into_iter().map(length).max().unwrap_or(0);

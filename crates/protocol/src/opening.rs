@@ -72,7 +72,8 @@ mod tests {
         for protocol in Protocol::ALL {
             let matmul = if protocol == Protocol::Hesv { Matmul::Squaring } else { Matmul::Packed };
             let session = session(protocol, matmul);
-            let listed = protocol.disclosures(session.program(), true);
+            let skips = protocol.rules().learns_each_prediction(false);
+            let listed = protocol.disclosures(session.program(), skips);
             for disclosure in Disclosure::ALL {
                 let is_listed = listed.iter().any(|line| line.disclosure == disclosure);
                 assert_eq!(session.opening(disclosure).is_ok(), is_listed, "{protocol:?}: {disclosure:?}");

@@ -51,6 +51,10 @@ trait AnyScheduler: Any + Send {
     fn take_results(&mut self) -> Vec<(RequestId, Vec<TestResult>)>;
     fn end_round(&mut self, round: RoundId) -> Result<Effects<Principal>, Error>;
     fn is_open(&self, scope: Scope) -> bool;
+    /// Bytes of one sender's messages of a kind that may wait, if such a message is about something that has not begun.
+    fn ahead(&self, _: Kind, _: Scope) -> Option<u64> {
+        None
+    }
     fn set_away(&mut self, away: Coalition) -> Result<Effects<Principal>, Error>;
     fn awaited(&self) -> Coalition;
     fn take_assigned(&mut self) -> Vec<Assignment>;
@@ -158,6 +162,10 @@ impl AnyScheduler for BlindPrincipal {
         self.is_open(scope)
     }
 
+    fn ahead(&self, kind: Kind, scope: Scope) -> Option<u64> {
+        self.ahead(kind, scope)
+    }
+
     fn set_away(&mut self, away: Coalition) -> Result<Effects<Principal>, Error> {
         self.set_away(away);
         Ok(Effects::default())
@@ -191,6 +199,13 @@ impl Principal {
         let stage =
             PrincipalStage::Introductions(Box::new(Introductions::new(federation.clone(), costs, seed)));
         Self { federation, stage, has_published: false }
+    }
+
+    /// Has owners deal for tests before these start, where they deal at all. The auxiliary's host must keep what comes early.
+    pub fn deal_ahead(&mut self) {
+        if let PrincipalStage::Introductions(introductions) = &mut self.stage {
+            introductions.deals_ahead = true;
+        }
     }
 
     /// What it saw, from the messages it received and sent.
@@ -255,6 +270,11 @@ impl Principal {
             PrincipalStage::Introductions(introductions) => Ok(introductions.end_round(round)),
             PrincipalStage::Session(running) => running.end_round(round),
         }
+    }
+
+    /// Bytes of one sender's messages of a kind that may wait, if such a message is about something that has not begun.
+    pub fn ahead(&self, kind: Kind, scope: Scope) -> Option<u64> {
+        self.running().and_then(|running| running.ahead(kind, scope))
     }
 
     /// Whether messages about this can be understood by now.

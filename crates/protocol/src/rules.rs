@@ -11,6 +11,7 @@ mod two_servers;
 
 use std::{fmt, sync::Arc};
 
+use secsv_federation::skip::SkipMode;
 use secsv_he::{NoiseBound, Parameters, Preset, linear::Layout};
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +81,8 @@ impl Protocol {
                 "a test is announced to all of them with all its units",
             ));
         }
-        if skips && rules.learns_each_prediction() {
+        lines.extend(rules.skip_disclosure().filter(|_| skips));
+        if skips && rules.learns_each_prediction(true) {
             lines.push(line(Disclosure::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition or may still be on larger ones: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
         }
         lines.push(line(
@@ -91,6 +93,17 @@ impl Protocol {
         ));
         lines
     }
+}
+
+/// Samples and owners that are few.
+#[derive(Clone, Copy, Debug)]
+pub struct FewSamples {
+    /// Samples of all owners: fewer are few.
+    pub samples: u64,
+    /// Owners: fewer are few.
+    pub owners: usize,
+    /// What is said to whoever has not accepted it.
+    pub refusal: &'static str,
 }
 
 /// How encrypted matrices are multiplied.
@@ -155,8 +168,18 @@ pub trait ProtocolRules: Sync {
     /// Matrix methods.
     fn matmuls(&self) -> Matmuls;
 
-    /// What SampleSkip must be and why, where servers learn only how many predictions are right.
-    fn skip_refusal(&self) -> Option<&'static str> {
+    /// What SampleSkip must be and why, where it cannot be this.
+    fn skip_refusal(&self, _: SkipMode) -> Option<&'static str> {
+        None
+    }
+
+    /// What is learned in addition where samples are skipped, if it is not learned anyway.
+    fn skip_disclosure(&self) -> Option<Line> {
+        None
+    }
+
+    /// How many samples and owners are few, where utilities of few tell what nothing else does.
+    fn few_samples(&self) -> Option<FewSamples> {
         None
     }
 
@@ -208,9 +231,11 @@ pub trait ProtocolRules: Sync {
         self.has_auxiliary()
     }
 
-    /// Whether servers learn which predictions are right, not only how many: SampleSkip needs that.
-    fn learns_each_prediction(&self) -> bool {
-        self.skip_refusal().is_none()
+    /// Whether servers learn which predictions are right, not only how many: SampleSkip needs that. `skips` says whether it was
+    /// asked for.
+    fn learns_each_prediction(&self, skips: bool) -> bool {
+        let mode = if skips { SkipMode::On } else { SkipMode::Auto };
+        self.skip_refusal(mode).is_none()
     }
 }
 

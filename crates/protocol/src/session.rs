@@ -26,7 +26,10 @@ use secsv_he::{
 
 use crate::{
     Error,
-    blindsv::shape::{Shape, Widths},
+    blindsv::{
+        lanes::LANES,
+        shape::{Outcome, Shape, Widths},
+    },
     decryptors::{Network, OwnerGroups, Planner, Protocol, knowing},
     disclosure::Disclosure,
     error::CodecError,
@@ -159,6 +162,48 @@ impl BlindSession {
     /// Sizes of an owner's part of a test.
     pub(crate) fn shape(&self, owner: usize) -> Shape {
         self.session.blind_shape(self.widths, self.hellos[owner].samples as usize)
+    }
+
+    /// What is found of a test.
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.session.blind_outcome()
+    }
+
+    /// Bytes of a word of what is found.
+    pub(crate) fn outcome_bytes(&self) -> usize {
+        match self.outcome() {
+            Outcome::Total => self.widths.count,
+            Outcome::Each => 8,
+        }
+    }
+
+    /// Owners' parts of a test of some samples, or of all: the owner, the places of the tested samples among its own where it is not
+    /// all, and sizes.
+    pub(crate) fn parts<'a>(
+        &'a self,
+        samples: Option<&'a SampleSet>,
+    ) -> impl Iterator<Item = (usize, Option<Vec<usize>>, Shape)> + 'a {
+        self.owners().map(move |owner| {
+            let (first, count) = (self.offset(owner), self.hellos[owner].samples as usize);
+            let tested = samples.map(|samples| (0..count).filter(|k| samples.contains(first + k)).collect());
+            let count = tested.as_ref().map_or(count, Vec::len);
+            (owner, tested, self.session.blind_shape(self.widths, count))
+        })
+    }
+
+    /// Which samples of all are right, from planes of a test of some of them, owner by owner.
+    pub(crate) fn right(&self, samples: Option<&SampleSet>, planes: &[u64]) -> SampleSet {
+        let mut right = SampleSet::none(self.samples());
+        let mut planes = planes;
+        for (owner, tested, shape) in self.parts(samples) {
+            let (own, rest) = planes.split_at(shape.outcome_len() / size_of::<u64>());
+            planes = rest;
+            let first = self.offset(owner);
+            let place = |k: usize| tested.as_ref().map_or(k, |tested| tested[k]);
+            let is_right = |k: &usize| own[k / LANES] >> (k % LANES) & 1 == 1;
+            (0..shape.samples()).filter(is_right).for_each(|k| right.insert(first + place(k)));
+        }
+        right
     }
 
     /// Clients with samples.
@@ -303,6 +348,7 @@ impl Session {
         let program = &federation.program;
         let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
             .ok_or(Error::Unsupported { what: "a session without clients" })?;
+        check_few(federation, &hellos)?;
         let (precision, word) = formats(federation, &ranges)?;
         let round_batches = federation.round_batches(rounds);
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
@@ -322,7 +368,9 @@ impl Session {
         let per_chunk = (batches * batch / positions).max(1);
         let (groups, chunks) = arrange(&owner_groups, &sizes, per_chunk);
         let shares = federation.rounds.iter().map(|(&round, sizes)| (round, shares(sizes))).collect();
-        let listed = federation.settings.protocol.disclosures(program, true);
+        let Settings { protocol, always_skips, .. } = federation.settings;
+        let skips = always_skips || protocol.rules().learns_each_prediction(false);
+        let listed = protocol.disclosures(program, skips);
         let disclosures = listed.iter().map(|line| line.disclosure).collect();
         let federation = federation.clone();
         Ok(Self {
@@ -368,10 +416,16 @@ impl Session {
         if let Scheme::BlindSv(widths) = self.scheme { Some(widths) } else { None }
     }
 
+    /// What is found of a test under masks: which predictions are right is opened only where samples are skipped.
+    pub(crate) fn blind_outcome(&self) -> Outcome {
+        if self.federation.settings.always_skips { Outcome::Each } else { Outcome::Total }
+    }
+
     /// Sizes of a part of a test with so many samples.
     pub(crate) fn blind_shape(&self, widths: Widths, samples: usize) -> Shape {
         let rows = self.program().operators[0].shape.d_out;
-        Shape::new(widths, rows, self.federation.architecture.classes(), samples)
+        let shape = Shape::new(widths, rows, self.federation.architecture.classes(), samples);
+        shape.finding(self.blind_outcome())
     }
 
     /// So many samples in chunks.
@@ -540,6 +594,22 @@ pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<(Preci
     match found {
         Some(found) => Ok(found),
         None => Ok((Precision::new(program, ranges, Ring64, clients)?, u64::BITS)),
+    }
+}
+
+/// Refuses so few samples or owners that utilities tell of single samples, unless every owner has accepted that.
+fn check_few(federation: &Federation, hellos: &[ClientHello]) -> Result<(), Error> {
+    let Some(crate::rules::FewSamples { samples, owners, refusal }) =
+        federation.settings.protocol.rules().few_samples()
+    else {
+        return Ok(());
+    };
+    let mut of_owners = hellos.iter().filter(|hello| hello.samples > 0);
+    let total = of_owners.clone().fold(0u64, |sum, hello| sum.saturating_add(hello.samples));
+    let is_few = total < samples || of_owners.clone().count() < owners;
+    match is_few && !of_owners.all(|hello| hello.accepts_few) {
+        true => Err(Error::Unsupported { what: refusal }),
+        false => Ok(()),
     }
 }
 

@@ -150,7 +150,12 @@ mod tests {
         for protocol in [Protocol::SecSv, Protocol::SecretSv] {
             let federation = federation(protocol);
             let ranges = Ranges { norms: vec![1, 2], inputs: vec![0, 1] };
-            let hello = |samples| ClientHello { samples, ranges: ranges.clone(), public_key: vec![5; 32] };
+            let hello = |samples| ClientHello {
+                samples,
+                ranges: ranges.clone(),
+                public_key: vec![5; 32],
+                accepts_few: false,
+            };
             let hellos: Vec<ClientHello> = [4, 0, 1, 9].map(hello).to_vec();
             let costs = typical_costs(Preset::Compact);
             let honest = {

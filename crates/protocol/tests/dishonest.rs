@@ -82,6 +82,7 @@ mod tests {
         let features = (0..FEATURES * SAMPLES).map(|k| number(7000 + position * 500 + k)).collect();
         let labels = (0..SAMPLES).map(|k| i64::from(number(position * 77 + k) > 0.0)).collect();
         ClientInput {
+            accepts_few: true,
             test_set: TestSet::new(vec![FEATURES], features, labels).unwrap(),
             local: BTreeMap::from([(RoundId(1), weights(position))]),
             global: BTreeMap::from([(RoundId(1), mean.finish_single().unwrap())]),

@@ -54,7 +54,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     run.check()?;
     let mut rows: Vec<ComparisonRow> = Vec::new();
     for &protocol in &args.protocols {
-        let can_skip = args.skip && protocol.rules().is_none_or(|rules| rules.learns_each_prediction());
+        let can_skip = args.skip && protocol.rules().is_none_or(|rules| rules.learns_each_prediction(true));
         let skip = if can_skip { SkipMode::On } else { SkipMode::Off };
         let settings = EvaluationSettings { skip, ..EvaluationSettings::default() };
         let encryption = if protocol.lacks_packing() { args.encryption.unpacked() } else { args.encryption };

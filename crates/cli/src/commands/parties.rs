@@ -74,6 +74,9 @@ pub struct ClientArgs {
     /// client says what that is, and the word, and ends.
     #[arg(long, value_name = "WORD")]
     accept_exposure: Option<String>,
+    /// Accept that utilities of fewer than 30 samples, or of one owner's, tell much about single samples (blindsv asks).
+    #[arg(long)]
+    accept_few_samples: bool,
     /// The word by which the owner accepts another session over samples that were in one before.
     #[arg(long, value_name = "WORD")]
     again: Option<String>,
@@ -143,6 +146,7 @@ pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
     let node = NodeOptions { state: args.state.clone(), listen: None, status: args.status };
     let options = ClientOptions {
         node,
+        accept_few_samples: args.accept_few_samples,
         accept_exposure: args.accept_exposure.clone(),
         record: args.record.clone(),
         again: args.again.clone(),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use secsv_evaluation::in_process::Honest;
 use secsv_federation::{Coalition, RoundId, SampleSet, TestSet};
 use secsv_protocol::{
-    PartyId, Preset, Ring64,
+    PartyId, Preset, Ring64, TestRequest, TestResult,
     cost::predict,
     decryptors::{Protocol, knows},
     ideal::Ideal,
@@ -23,11 +23,11 @@ fn blind() -> Settings {
     settings(Protocol::BlindSv, Preset::Standard, Matmul::Packed)
 }
 
-/// How many samples each coalition predicts right, in plain integers; models that owners know in the clear.
-fn expected(fixture: &Fixture, session: &Arc<Session>) -> BTreeMap<(RoundId, Coalition), usize> {
+/// Which samples each coalition predicts right, in plain integers; models that owners know in the clear.
+fn expected(fixture: &Fixture, session: &Arc<Session>) -> BTreeMap<(RoundId, Coalition), SampleSet> {
     let (program, precision) = (session.program(), &session.precision);
     let values = sample_values(program, &fixture.all_samples());
-    let mut counts = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for (&round, &participants) in &fixture.participants {
         let samples = values.encode(Ring64, precision.operators[0].input, 1).unwrap();
         let members = session.members(round, participants).into_iter();
@@ -37,22 +37,61 @@ fn expected(fixture: &Fixture, session: &Arc<Session>) -> BTreeMap<(RoundId, Coa
         };
         let ideal = Ideal { samples, models: members.map(model).collect() };
         for coalition in fixture.coalitions().into_iter().filter(|(r, _)| *r == round).map(|(_, c)| c) {
-            let of_owner = |(owner, test_set): (usize, &TestSet)| {
+            let of_owner = |(owner, test_set): (usize, &TestSet)| -> Vec<usize> {
+                let first = session.offset(owner);
                 if knows(owner, coalition, participants) {
                     let all = SampleSet::all(test_set.len());
                     let input = fixture.input(owner);
-                    return own_right(&session.federation, owner, &input, round, coalition, &all)
-                        .unwrap()
-                        .len();
+                    let right =
+                        own_right(&session.federation, owner, &input, round, coalition, &all).unwrap();
+                    return right.iter().map(|sample| first + sample).collect();
                 }
                 let right = ideal.masked_right(session, coalition, owner, test_set).unwrap();
-                right.into_iter().filter(|right| *right).count()
+                (first..).zip(right).filter(|(_, right)| *right).map(|(sample, _)| sample).collect()
             };
             let owners = fixture.test_sets.iter().enumerate().filter(|(_, test_set)| !test_set.is_empty());
-            counts.insert((round, coalition), owners.map(of_owner).sum());
+            let mut right = SampleSet::none(session.samples());
+            owners.flat_map(of_owner).for_each(|sample| right.insert(sample));
+            found.insert((round, coalition), right);
         }
     }
-    counts
+    found
+}
+
+/// Runs tests of some of the samples each, where samples are skipped: right or wrong of each is the expected one.
+fn check_each(fixture: &Fixture, skipped: u64) {
+    let settings = Settings { always_skips: true, ..blind() };
+    let mut world = fixture.world(settings, Box::new(Honest)).unwrap();
+    let total = fixture.all_samples().len();
+    let requests = fixture.coalitions().into_iter().enumerate().map(|(number, (round, coalition))| {
+        let is_tested =
+            |sample: &usize| number == 0 || !(sample + number).is_multiple_of(skipped as usize + 1);
+        let mut samples = SampleSet::none(total);
+        (0..total).filter(is_tested).for_each(|sample| samples.insert(sample));
+        let (rounds, candidate_samples) = (vec![round], samples.clone());
+        TestRequest { round, rounds, coalitions: vec![coalition], samples, candidate_samples }
+    });
+    let requests: Vec<TestRequest> = requests.collect();
+    let mut found = BTreeMap::new();
+    let keep = |request: &TestRequest, results: Vec<TestResult>| {
+        let [result] = &results[..] else { panic!("one coalition each") };
+        found.insert((request.round, request.coalitions[0]), (request.samples.clone(), result.clone()));
+        Ok(Vec::new())
+    };
+    world.run(requests.clone(), keep).unwrap();
+    let session = world.with_principal(|principal| principal.session().cloned()).flatten().unwrap();
+    let expected = expected(fixture, &session);
+    assert_eq!(found.len(), expected.len());
+    for (model, (tested, result)) in found {
+        let right = expected[&model].difference(&SampleSet::all(total).difference(&tested));
+        assert_eq!((result.correct, result.right), (right.len(), Some(right)), "{model:?}");
+    }
+    let planned = predict(&session, &requests, 0).unwrap();
+    for (link, counted) in
+        world.accounts().traffic.iter().filter(|((.., kind), _)| *kind != Kind::RoundFinished)
+    {
+        assert_eq!(planned.traffic.get(link), Some(counted), "{link:?}");
+    }
 }
 
 /// The same federation with features so many times larger: words get wider.
@@ -78,7 +117,8 @@ fn check(fixture: &Fixture) -> Arc<Session> {
         })
         .unwrap();
     let session = world.with_principal(|principal| principal.session().cloned()).flatten().unwrap();
-    assert_eq!(found, expected(fixture, &session));
+    let expected = expected(fixture, &session).into_iter().map(|(model, right)| (model, right.len()));
+    assert_eq!(found, expected.collect());
     let planned = predict(&session, &requests, 0).unwrap();
     let traffic = world.accounts().traffic;
     for (link, counted) in &traffic {
@@ -112,7 +152,9 @@ proptest! {
     ) {
         let shape = Shape::Logistic { features };
         let recipe = Recipe { shape, classes, samples, rounds, absence, size_bits: 6, seed };
-        check(&scaled(recipe.build(), f32::powi(2.0, 9 * scale as i32)));
+        let fixture = scaled(recipe.build(), f32::powi(2.0, 9 * scale as i32));
+        check(&fixture);
+        check_each(&fixture, seed % 5);
     }
 }
 

@@ -340,6 +340,7 @@ impl Fixture {
     pub fn input(&self, client: usize) -> ClientInput {
         let local = self.local.iter().filter(|((_, of), _)| *of == client);
         ClientInput {
+            accepts_few: true,
             test_set: self.test_sets[client].clone(),
             local: local.map(|((round, _), weights)| (*round, weights.clone())).collect(),
             global: self.global.clone(),
@@ -431,7 +432,12 @@ impl Fixture {
             let own: Vec<&Weights> = input.local.values().collect();
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
             let ranges = ranges(&federation.program, &own, &known, &input.test_set);
-            ClientHello { samples: input.test_set.len() as u64, ranges, public_key: Vec::new() }
+            ClientHello {
+                samples: input.test_set.len() as u64,
+                ranges,
+                public_key: Vec::new(),
+                accepts_few: true,
+            }
         };
         let hellos: Vec<ClientHello> = self.inputs().into_iter().map(hello).collect();
         let costs = typical_costs(settings.preset);

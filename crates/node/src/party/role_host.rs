@@ -59,7 +59,7 @@ pub(crate) struct NodeState {
     pub finished: BTreeSet<TestId>,
     /// What an earlier process had open and this one has not yet.
     pub resuming: BTreeSet<Scope>,
-    /// Messages for then: the journal has them.
+    /// Messages for then, or for what has not begun: the journal has them.
     pub held: Vec<Inbound>,
     /// Requests of tests under way.
     pub requests: BTreeMap<RequestId, Vec<u8>>,
@@ -107,7 +107,7 @@ impl<R: HostedRole> RoleHost<R> for NodeHost {
                 Some(effects) => effects,
                 None => return Ok((Vec::new(), ())),
             },
-            NodeEvent::Replay(message) if running.state.resuming.contains(&message.scope.whole()) => {
+            NodeEvent::Replay(message) if is_early(&running.role, &running.state.resuming, &message) => {
                 running.state.held.push(message);
                 return Ok((Vec::new(), ()));
             }
@@ -161,9 +161,15 @@ impl<R: HostedRole> RoleHost<R> for NodeHost {
         }
         let NodeState { resuming, held, .. } = state;
         resuming.retain(|scope| !role.is_open(*scope));
-        let ready = held.extract_if(.., |message| !resuming.contains(&message.scope.whole()));
-        ready.map(NodeEvent::Replay).collect()
+        let is_early = |message: &Inbound| is_early(role, resuming, message);
+        held.extract_if(.., |message| !is_early(message)).map(NodeEvent::Replay).collect()
     }
+}
+
+/// Whether a message is about something that an earlier process had open and this one has not yet, or that has not begun.
+fn is_early<R: HostedRole>(role: &R, resuming: &BTreeSet<Scope>, message: &Inbound) -> bool {
+    let Inbound { from, kind, scope, .. } = *message;
+    resuming.contains(&scope.whole()) || role.ahead(from, kind, scope).is_some()
 }
 
 impl NodeState {
@@ -218,7 +224,7 @@ impl NodeHost {
         }
     }
 
-    /// What a message would be to its slot.
+    /// What a message would be to its slots. The principal remembers once, for the auxiliary, what it announces to all.
     fn filled(
         &self,
         way: Way,
@@ -226,9 +232,11 @@ impl NodeHost {
         kind: Kind,
         scope: Scope,
         (content, digest): (&[u8], Digest),
-    ) -> Option<Filled> {
-        let head = self.federation.content_slot(kind, content)?;
-        Some(Filled { scope, slot: ContentSlot { way, peer, kind, head }, digest })
+    ) -> Vec<Filled> {
+        let slots = self.federation.content_slots(kind, content).into_iter();
+        let is_own = |about: Scope| way == Way::In || peer == PartyId::Auxiliary || about == scope;
+        let filled = |(scope, head)| Filled { scope, slot: ContentSlot { way, peer, kind, head }, digest };
+        slots.filter(|(about, _)| is_own(*about)).map(filled).collect()
     }
 
     /// Has clients hear what is finished.

@@ -1,19 +1,23 @@
 //! A client's process.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use secsv_evaluation::check_numbers;
 use secsv_federation::{ClientId, RoundId, RunDirectory, Weights};
 use secsv_protocol::{Client, ClientInput, PartyId, model_digest, role::Digest, test_set_digest};
 
-use super::{NodeOptions, PartyNetwork, PublishedValues, await_values, ended, finish};
+use super::{NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, await_values, ended, finish};
 use crate::{
     Error,
     consent::Question,
     kit::Kit,
     party::Party,
     record::{FILE, Record, SessionEntry},
+    status::ProcessPhase,
 };
+
+/// How often it is looked whether the servers have everything.
+const SENT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What a client's process is told.
 #[derive(Clone, Debug)]
@@ -22,6 +26,8 @@ pub struct ClientOptions {
     pub node: NodeOptions,
     /// The word by which its owner accepts what others can do with its samples and models ([`Question::exposure`]).
     pub accept_exposure: Option<String>,
+    /// Whether its owner accepts what utilities of few samples tell, where a protocol asks for that.
+    pub accept_few_samples: bool,
     /// Where the record of its sessions is, if not beside the data.
     pub record: Option<PathBuf>,
     /// The word by which its owner accepts another session over the same samples.
@@ -45,7 +51,8 @@ pub fn run_client(
     if let Some(question) = Question::exposure(&kit)? {
         question.answered(options.accept_exposure.as_deref())?;
     }
-    let input = own_input(&kit, data, position)?;
+    let mut input = own_input(&kit, data, position)?;
+    input.accepts_few = options.accept_few_samples;
     let beside = || data.path().join("clients").join(kit.own_name()).join(FILE);
     let record = Record::open(&options.record.clone().unwrap_or_else(beside))?;
     let files = file_digests(&kit.federation.federation.clients[position].id, &input);
@@ -64,10 +71,33 @@ pub fn run_client(
         Ok((client, first, Vec::new()))
     })?;
     let network = PartyNetwork::start(&party, &kit, node, &servers)?;
-    let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
+    let values = say_when_dealt(&party, &network)
+        .and_then(|()| await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec)));
     let values = finish(&party, network, values.and_then(|bytes| PublishedValues::decode(&bytes)))?;
     ended::wipe(&kit, &node.state, &values)?;
     Ok(values)
+}
+
+/// Says when everything is dealt and the servers have it, if that comes before the values.
+fn say_when_dealt(party: &Party<Client>, network: &PartyNetwork) -> Result<(), Error> {
+    party.board().phase(ProcessPhase::Running);
+    let has_ended = |role: &Client| role.values().is_some();
+    let is_due = |role: &Client| (has_ended(role) || role.has_dealt_all()).then_some(());
+    while party.wait_for(POLL_INTERVAL, is_due)?.is_none() {
+        network.check()?;
+    }
+    // What was dealt is on its way once the journal has it.
+    party.flush();
+    while !party.peers().values().all(|peer| peer.has_sent_all()) {
+        network.check()?;
+        if party.wait_for(SENT_INTERVAL, |role| has_ended(role).then_some(()))?.is_some() {
+            return Ok(());
+        }
+    }
+    if !party.look(has_ended) {
+        tracing::info!("everything is dealt: this process may be stopped, and started again for the values");
+    }
+    Ok(())
 }
 
 /// Digests of the files that a silo's state is bound to: everything that it will ever encode.
@@ -117,7 +147,8 @@ fn own_input(kit: &Kit, data: &RunDirectory, position: usize) -> Result<ClientIn
             global.insert(round, data.global_model(round)?);
         }
     }
-    let input = ClientInput { test_set: data.test_set(id)?, local, global, initial: data.initial_model()? };
+    let (test_set, initial) = (data.test_set(id)?, data.initial_model()?);
+    let input = ClientInput { test_set, local, global, initial, accepts_few: false };
     check_numbers(data, id, &input)?;
     Ok(input)
 }

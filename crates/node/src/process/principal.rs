@@ -129,6 +129,7 @@ fn open(
         let last = known.iter().map(|test| test.test.request).max();
         let next = last.map_or(Ok(RequestId::FIRST), RequestId::next)?;
         principal.remember(assigned, next);
+        principal.deal_ahead();
         Ok((principal, Effects::default(), open_scopes(known)?))
     })?;
     Ok((party, resumed))

@@ -22,7 +22,7 @@ fn input(samples: &[f32], weight: f32) -> ClientInput {
     let features: Vec<f32> = samples.iter().flat_map(|&sample| [sample, 1.0, 2.0]).collect();
     let test_set = TestSet::new(vec![3], features, vec![0; samples.len()]).unwrap();
     let models = || BTreeMap::from([(RoundId(1), model())]);
-    ClientInput { test_set, local: models(), global: models(), initial: model() }
+    ClientInput { test_set, local: models(), global: models(), initial: model(), accepts_few: false }
 }
 
 fn word(refused: Result<(), Error>, expected: &str) -> String {

@@ -60,3 +60,9 @@ fn secretsv_over_tls_is_secretsv() {
 fn blindsv_over_tls_is_blindsv() {
     check(&Recipe { protocol: Protocol::BlindSv, rounds: 3, ..Recipe::default() });
 }
+
+#[test]
+fn blindsv_that_skips_samples_over_tls_is_the_same() {
+    let skip = SkipMode::On;
+    check(&Recipe { protocol: Protocol::BlindSv, rounds: 2, skip, ..Recipe::default() });
+}

@@ -159,8 +159,9 @@ impl Fixture {
             Protocol::Hesv => (Preset::Standard, Matmul::Squaring),
             _ => (Preset::Compact, Matmul::Packed),
         };
+        let always_skips = recipe.skip == SkipMode::On;
         let settings =
-            Settings { protocol: recipe.protocol, preset, matmul, always_skips: false, whole_rounds: true };
+            Settings { protocol: recipe.protocol, preset, matmul, always_skips, whole_rounds: true };
         let evaluation = EvaluationSettings { skip: recipe.skip, ..EvaluationSettings::default() };
         let [principal, auxiliary] =
             recipe.addresses.clone().unwrap_or_else(|| [free_address(), free_address()]);
@@ -266,7 +267,7 @@ impl Fixture {
 /// A client whose owner accepts what it is told.
 pub fn accepting(kit: &Kit, node: NodeOptions) -> ClientOptions {
     let accept_exposure = Question::exposure(kit).unwrap().map(|question| question.word);
-    ClientOptions { node, accept_exposure, record: None, again: None }
+    ClientOptions { node, accept_exposure, accept_few_samples: true, record: None, again: None }
 }
 
 /// Ciphertexts that somebody was to decrypt.

@@ -10,6 +10,7 @@ mod attacker;
 mod away;
 mod changed_files;
 mod chaos;
+mod dealt_ahead;
 mod equal;
 mod federation;
 mod hostile;

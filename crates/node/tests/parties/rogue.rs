@@ -107,6 +107,7 @@ fn input(fixture: &Fixture, id: &str) -> ClientInput {
     let (run, id) = (fixture.run(), ClientId::new(id).unwrap());
     let rounds: Vec<_> = run.spec().round_ids().collect();
     ClientInput {
+        accepts_few: true,
         test_set: run.test_set(&id).unwrap(),
         local: rounds.iter().map(|&round| (round, run.local_model(&id, round).unwrap())).collect(),
         global: rounds.iter().map(|&round| (round, run.global_model(round).unwrap())).collect(),

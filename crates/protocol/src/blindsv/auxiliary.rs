@@ -1,13 +1,18 @@
 //! BlindSV at the auxiliary: does its half of every test, and hands the principal its shares of totals over all owners.
 
+use std::collections::BTreeSet;
+
+use secsv_federation::RoundId;
+
 use super::{
+    principal::max_ahead_bytes,
     server::{BlindHost, BlindServer, advance_all, take_dealing, take_opening, take_upload},
     words::pack,
 };
 use crate::{
     Error, PartyId,
     early::Early,
-    message::{BlindTest, Head, Kind, RoundFinished, Server, TestFinished, TotalShare},
+    message::{BlindTest, Head, Kind, OutcomeShare, RoundFinished, Server, TestFinished},
     role::{Effects, Incoming, Outgoing, waits_for},
     scope::Scope,
     session::BlindSession,
@@ -17,8 +22,10 @@ use crate::{
 /// Tests under way at the auxiliary.
 pub(crate) struct BlindAuxiliary {
     server: BlindServer,
-    /// What owners dealt before their test was announced.
+    /// What owners dealt before their test was announced, where nobody else keeps it.
     early: Early,
+    /// Rounds with tests since they were last closed.
+    rounds: BTreeSet<RoundId>,
     finished: Vec<Scope>,
 }
 
@@ -31,15 +38,16 @@ impl BlindHost for BlindAuxiliary {
 
     fn counted(&mut self, request: RequestId) -> Result<Effects<Self>, Error> {
         let Some(test) = self.server.tests.get(&request) else { return Ok(Effects::default()) };
-        let mut totals = Vec::new();
-        pack(test.totals.iter().copied(), self.server.session.widths.count, &mut totals);
-        Ok(Effects::send(Outgoing::of(PartyId::Principal, &TotalShare { request, totals: &totals })))
+        let mut found = Vec::new();
+        pack(test.found.iter().copied(), self.server.session.outcome_bytes(), &mut found);
+        Ok(Effects::send(Outgoing::of(PartyId::Principal, &OutcomeShare { request, found: &found })))
     }
 }
 
 impl BlindAuxiliary {
     pub(crate) fn new(session: BlindSession) -> Self {
-        Self { server: BlindServer::new(session), early: Early::default(), finished: Vec::new() }
+        let (server, early) = (BlindServer::new(session), Early::default());
+        Self { server, early, rounds: BTreeSet::new(), finished: Vec::new() }
     }
 
     pub(crate) fn session(&self) -> &BlindSession {
@@ -52,6 +60,24 @@ impl BlindAuxiliary {
 
     pub(crate) fn awaiting(&self) -> String {
         waits_for(PartyId::Auxiliary, &self.server.missing(Server::Auxiliary))
+    }
+
+    /// Bytes of one sender's messages of a kind that may wait, if such a message is about a test or round that has not begun. A
+    /// round takes one of each kind.
+    pub(crate) fn ahead(&self, from: PartyId, kind: Kind, scope: Scope) -> Option<u64> {
+        match (kind, scope, from) {
+            (Kind::Dealing, Scope::Test(test), PartyId::Client(owner))
+                if !self.server.tests.contains_key(&test.request) && owner < self.session().hellos.len() =>
+            {
+                Some(max_ahead_bytes(self.session(), owner))
+            }
+            (Kind::MaskedModel | Kind::DealtProduct, Scope::Round(round), _)
+                if !self.rounds.contains(&round) =>
+            {
+                Some(u64::MAX)
+            }
+            _ => None,
+        }
     }
 
     /// Takes a message of a session under way.
@@ -72,6 +98,7 @@ impl BlindAuxiliary {
             (Kind::RoundFinished, PartyId::Principal) => {
                 let RoundFinished { round } = message.read(&())?;
                 self.server.forget_round(round);
+                self.rounds.remove(&round);
                 self.finished.push(Scope::Round(round));
                 Ok(Effects::default())
             }
@@ -87,6 +114,7 @@ impl BlindAuxiliary {
             return Err(Error::Second { from: message.from, kind: message.kind });
         }
         self.server.begin(&test).map_err(|why| message.malformed(why))?;
+        self.rounds.insert(test.round);
         let mut effects = Effects::default();
         for message in self.early.take(|message| request_of(message) == Some(test.request)) {
             // It was kept before it could be judged: if it is at fault, it has no effect.

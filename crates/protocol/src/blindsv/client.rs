@@ -6,11 +6,10 @@ use secsv_algebra::{Ring64, Seed, Share};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{
-    dealer::{OwnerKeys, deal},
-    keys::{OwnerKey, Purpose},
+    dealer::{OwnerKeys, deal, deal_known},
+    keys::OwnerKey,
     layer::{ModelMasks, data_share, deal_product, masked_model, model_masks, sample_words},
     server::check_test,
-    words::pack,
 };
 use crate::{
     Error, PartyId,
@@ -57,6 +56,8 @@ pub(crate) struct BlindTesting {
     labels: Arc<Vec<usize>>,
     /// Models that were dealt for: each once.
     used: BTreeSet<(RoundId, Coalition)>,
+    /// Jobs under way: what is dealt comes of them.
+    jobs: usize,
 }
 
 impl BlindTesting {
@@ -87,11 +88,13 @@ impl BlindTesting {
                 let share = data_share(&session, owner, &key, &words, &labels);
                 let share = DataShare { share: ShareBody::Elements(&share) };
                 let message = Outgoing::of(PartyId::Auxiliary, &share);
-                Ok(move |_: &mut Self| Ok(Effects::send(message)))
+                Ok(move |testing: &mut Self| testing.sends(message))
             });
         }
         let used = BTreeSet::new();
-        Ok((Self { identity, session, masks, keys, samples, labels, used }, effects))
+        let testing =
+            Self { identity, session, masks, keys, samples, labels, used, jobs: effects.jobs.len() };
+        Ok((testing, effects))
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {
@@ -105,6 +108,18 @@ impl BlindTesting {
     /// What it waits for, in words.
     pub(crate) fn awaiting(&self) -> String {
         waits_for(self.identity.party(), &[])
+    }
+
+    /// Whether it has dealt for every coalition of every round: nobody needs it until the values come.
+    pub(crate) fn has_dealt_all(&self) -> bool {
+        let rounds = self.session.federation.rounds.keys();
+        let coalitions = rounds.map(|&round| {
+            let participants = self.session.federation.participants(round).len() as u32;
+            1usize.checked_shl(participants).unwrap_or(usize::MAX) - 1
+        });
+        self.jobs == 0
+            && self.samples.is_some()
+            && self.used.len() >= coalitions.fold(0, usize::saturating_add)
     }
 
     pub(crate) fn on_message(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
@@ -122,9 +137,16 @@ impl BlindTesting {
         }
     }
 
+    /// Sends what a job found.
+    #[allow(clippy::unnecessary_wraps, reason = "it is what follows a job")]
+    fn sends(&mut self, message: Outgoing) -> Result<Effects<Self>, Error> {
+        self.jobs -= 1;
+        Ok(Effects::send(message))
+    }
+
     /// The model under masks if this client took part, masks times samples if it has any. A round that opens again gets the same
     /// bytes again.
-    fn begin_round(&self, round: RoundId) -> Result<Effects<Self>, CodecError> {
+    fn begin_round(&mut self, round: RoundId) -> Result<Effects<Self>, CodecError> {
         let (session, identity) = (&self.session, &self.identity);
         let participants = session.federation.participants(round);
         let has_model = participants.contains(identity.position) && identity.input.local.contains_key(&round);
@@ -145,7 +167,10 @@ impl BlindTesting {
                         Outgoing::new(PartyId::Auxiliary, Kind::MaskedModel, principal.content.clone());
                     outbox.extend([principal, auxiliary]);
                 }
-                Ok(move |_: &mut Self| Ok(Effects { outbox, jobs: Vec::new() }))
+                Ok(move |testing: &mut Self| {
+                    testing.jobs -= 1;
+                    Ok(Effects { outbox, jobs: Vec::new() })
+                })
             });
         }
         if let Some(samples) = self.samples.clone() {
@@ -156,49 +181,51 @@ impl BlindTesting {
                 let dealt = deal_product(&session, &keys, &masks, (round, owner), &samples)?;
                 let dealt = DealtProduct { round, elements: &dealt };
                 let message = Outgoing::of(PartyId::Auxiliary, &dealt);
-                Ok(move |_: &mut Self| Ok(Effects::send(message)))
+                Ok(move |testing: &mut Self| testing.sends(message))
             });
         }
+        self.jobs += effects.jobs.len();
         Ok(effects)
     }
 
     /// Deals for a test: for coalitions that it does not know what the servers need, for others its own count.
     fn deal_test(&mut self, test: BlindTest) -> Result<Effects<Self>, CodecError> {
         check_test(&self.session, &test)?;
-        let BlindTest { request, round, coalitions } = test;
-        if self.samples.is_none() {
-            return Err(CodecError::Value { what: "test, without samples" });
-        }
+        let BlindTest { request, round, coalitions, samples } = test;
         if coalitions.iter().any(|&coalition| self.used.contains(&(round, coalition))) {
             return Err(CodecError::Value { what: "coalition, which was tested before" });
         }
         self.used.extend(coalitions.iter().map(|&coalition| (round, coalition)));
         let (session, identity) = (self.session.clone(), self.identity.clone());
         let (keys, labels) = (self.keys.clone(), self.labels.clone());
+        let part = session.parts(samples.as_ref()).find(|(owner, ..)| *owner == identity.position);
+        let (_, tested, shape) = part.ok_or(CodecError::Value { what: "test, without samples" })?;
         let mut effects = Effects::default();
         effects.job(move |meter| {
             meter.enter(Phase::Share);
             let owner = identity.position;
-            let (shape, widths) = (session.shape(owner), session.widths);
             let is_known = |coalition: &Coalition| session.knows(owner, round, *coalition);
             let (known, secure): (Vec<Coalition>, Vec<Coalition>) =
                 coalitions.into_iter().partition(is_known);
-            let length = secure.len() * shape.dealt_len() + known.len() * widths.count;
+            let length = secure.len() * shape.dealt_len() + known.len() * shape.outcome_len();
             let mut dealt = Vec::with_capacity(length);
+            let tested = tested.unwrap_or_else(|| (0..labels.len()).collect());
+            let labels: Vec<usize> = tested.iter().map(|&sample| labels[sample]).collect();
             for coalition in secure {
                 deal(&shape, &keys, (round, coalition), &labels, &mut dealt);
             }
             meter.enter(Phase::Clear);
-            let all = SampleSet::all(identity.input.test_set.len());
+            let mut asked = SampleSet::none(identity.input.test_set.len());
+            tested.iter().for_each(|&sample| asked.insert(sample));
             for coalition in known {
-                let right = own_right(&session.federation, owner, &identity.input, round, coalition, &all)?;
-                let own = keys[0].words((round, coalition), Purpose::OwnCount, 1);
-                let rest = (right.len() as u64).wrapping_sub(own.expose()[0]) & widths.count_mask();
-                pack([rest].into_iter(), widths.count, &mut dealt);
+                let right = own_right(&session.federation, owner, &identity.input, round, coalition, &asked)?;
+                let right = tested.iter().map(|&sample| right.contains(sample));
+                deal_known(&shape, &keys[0], (round, coalition), right, &mut dealt);
             }
             let message = Outgoing::of(PartyId::Auxiliary, &Dealing { request, dealt: &dealt });
-            Ok(move |_: &mut Self| Ok(Effects::send(message)))
+            Ok(move |testing: &mut Self| testing.sends(message))
         });
+        self.jobs += effects.jobs.len();
         Ok(effects)
     }
 }

@@ -7,7 +7,7 @@ use secsv_federation::{Coalition, RoundId};
 use super::{
     keys::{OwnerKey, Purpose},
     lanes::{LANES, planes},
-    shape::{Shape, Stage},
+    shape::{Outcome, Shape, Stage},
     words::pack,
 };
 
@@ -53,15 +53,43 @@ pub(crate) fn deal(
     let dealt = dealt_planes(shape, keys, place, labels);
     let own = keys[0].words(place, Purpose::DealtPlanes, dealt.expose().len());
     pack(dealt.expose().iter().zip(own.expose()).map(|(plane, own)| plane ^ own), 8, out);
-    let own = keys[0].words(place, Purpose::DealtCounts, samples);
     let last = shape.stage(shape.stages() - 1).unwrap_or(Stage::Signs);
     let masks = masks(shape, keys, place, last);
-    let counted = labels.iter().enumerate().map(|(sample, label)| {
+    let bits = labels.iter().enumerate().map(|(sample, label)| {
         let mask = masks.expose()[sample / LANES] >> (sample % LANES) & 1;
         if shape.is_single() { mask ^ *label as u64 } else { mask }
     });
-    let rest = counted.zip(own.expose()).map(|(bit, own)| bit.wrapping_sub(*own) & widths.count_mask());
-    pack(rest, widths.count, out);
+    let mut words = Secret::new(bits.collect::<Vec<u64>>());
+    if shape.outcome == Outcome::Each {
+        words = Secret::new(plane(words.expose()));
+    }
+    let own = keys[0].words(place, Purpose::DealtOutcomes, shape.dealt_outcomes());
+    let rest = words.expose().iter().zip(own.expose()).map(|(word, own)| shape.rest(*word, *own));
+    pack(rest, shape.outcome_bytes(), out);
+}
+
+/// Bits as planes, a word for each block. Lanes without a sample are zero.
+fn plane(bits: &[u64]) -> Vec<u64> {
+    let block = |bits: &[u64]| (0..).zip(bits).fold(0, |plane, (lane, bit)| plane | bit << lane);
+    bits.chunks(LANES).map(block).collect()
+}
+
+/// Appends what the owner sends the auxiliary for a coalition that it knows: which of its samples are right, or how many.
+pub(crate) fn deal_known(
+    shape: &Shape,
+    key: &OwnerKey,
+    place: (RoundId, Coalition),
+    right: impl Iterator<Item = bool>,
+    out: &mut Vec<u8>,
+) {
+    let bits = Secret::new(right.map(u64::from).collect::<Vec<u64>>());
+    let found = Secret::new(match shape.outcome {
+        Outcome::Total => vec![bits.expose().iter().sum()],
+        Outcome::Each => plane(bits.expose()),
+    });
+    let own = key.words(place, Purpose::OwnOutcome, shape.outcome_words());
+    let rest = found.expose().iter().zip(own.expose()).map(|(found, own)| shape.rest(*found, *own));
+    pack(rest, shape.outcome_bytes(), out);
 }
 
 /// The planes of everything that is dealt bit by bit, block by block.

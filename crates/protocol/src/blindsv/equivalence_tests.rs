@@ -61,9 +61,9 @@ pub(super) fn named((round, coalition): Place, purpose: Purpose) -> (Place, Purp
         (Mutation::PlanesCoalition, Purpose::DealtPlanes) => (no_coalition, purpose),
         (Mutation::PlanesRound, Purpose::DealtPlanes) => (no_round, purpose),
         (Mutation::WordsCoalition, Purpose::DealtWords) => (no_coalition, purpose),
-        (Mutation::CountsCoalition, Purpose::DealtCounts) => (no_coalition, purpose),
-        (Mutation::CountsRound, Purpose::DealtCounts) => (no_round, purpose),
-        (Mutation::WordsAsCounts, Purpose::DealtWords) => ((round, coalition), Purpose::DealtCounts),
+        (Mutation::CountsCoalition, Purpose::DealtOutcomes) => (no_coalition, purpose),
+        (Mutation::CountsRound, Purpose::DealtOutcomes) => (no_round, purpose),
+        (Mutation::WordsAsCounts, Purpose::DealtWords) => ((round, coalition), Purpose::DealtOutcomes),
         _ => ((round, coalition), purpose),
     }
 }
@@ -126,7 +126,7 @@ fn run(shape: &Shape, keys: &OwnerKeys, case: &Case) -> Transcript {
             }));
         }
     }
-    let [p, a] = [0, 1].map(|server| servers[server].count(&opened));
+    let [p, a] = [0, 1].map(|server| servers[server].outcome(&opened)[0]);
     Transcript { dealt, messages, count: p.wrapping_add(a) & shape.widths.count_mask() }
 }
 
@@ -151,7 +151,7 @@ fn choose_dealt(shape: &Shape, keys: &OwnerKeys, case: &Case, recorded: &[u8]) {
     let parts = [
         (Purpose::DealtWords, shape.dealt_words(), widths.bytes()),
         (Purpose::DealtPlanes, planes, 8),
-        (Purpose::DealtCounts, shape.samples, widths.count),
+        (Purpose::DealtOutcomes, shape.samples, widths.count),
     ];
     let mut first = 0;
     for (purpose, count, bytes) in parts {

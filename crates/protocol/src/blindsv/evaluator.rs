@@ -7,7 +7,7 @@ use secsv_federation::{Coalition, RoundId};
 use super::{
     keys::{OwnerKey, Purpose},
     lanes::{LANES, planes},
-    shape::{Shape, Stage},
+    shape::{Outcome, Shape, Stage},
     words::{pack, unpack},
 };
 use crate::message::Server;
@@ -60,11 +60,11 @@ impl Evaluator<'_> {
         self.dealt(Purpose::DealtPlanes, first, self.shape.dealt_planes() * self.shape.blocks(), 8)
     }
 
-    fn dealt_counts(&self) -> Secret<Vec<u64>> {
+    fn dealt_outcomes(&self) -> Secret<Vec<u64>> {
         let shape = self.shape;
         let words = shape.dealt_words() * shape.widths.bytes();
         let first = words + 8 * shape.dealt_planes() * shape.blocks();
-        self.dealt(Purpose::DealtCounts, first, shape.samples, shape.widths.count)
+        self.dealt(Purpose::DealtOutcomes, first, shape.dealt_outcomes(), shape.outcome_bytes())
     }
 
     /// Appends the server's share of the scores, under its mask. `scores` come row by row.
@@ -190,16 +190,20 @@ impl Evaluator<'_> {
         shares
     }
 
-    /// The server's share of how many predictions are right, from what the last stage opened.
-    pub(crate) fn count(&self, opened: &[u64]) -> u64 {
-        let dealt = self.dealt_counts();
+    /// The server's share of what is found, from what the last stage opened.
+    pub(crate) fn outcome(&self, opened: &[u64]) -> Vec<u64> {
+        let dealt = self.dealt_outcomes();
         let one = u64::from(self.is_principal());
+        if self.shape.outcome == Outcome::Each {
+            let planes = dealt.expose().iter().zip(opened);
+            return planes.map(|(share, opened)| share ^ (opened & self.one())).collect();
+        }
         let sum = dealt.expose().iter().enumerate().fold(0u64, |sum, (sample, share)| {
             let bit = opened[sample / LANES] >> (sample % LANES) & 1;
             let signed = if bit == 1 { share.wrapping_neg() } else { *share };
             sum.wrapping_add(signed).wrapping_add(bit * one)
         });
-        sum & self.shape.widths.count_mask()
+        vec![sum & self.shape.widths.count_mask()]
     }
 }
 

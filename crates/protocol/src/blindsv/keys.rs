@@ -17,10 +17,10 @@ pub(crate) enum Purpose {
     DealtPlanes,
     /// The principal's share of dealt words.
     DealtWords,
-    /// The principal's share of dealt bits that are counted.
-    DealtCounts,
-    /// The principal's share of the owner's own count.
-    OwnCount,
+    /// The principal's share of the masks of right or wrong.
+    DealtOutcomes,
+    /// The principal's share of what the owner found itself.
+    OwnOutcome,
 }
 
 impl Purpose {
@@ -29,8 +29,8 @@ impl Purpose {
             Self::Opening(stage) => ("opening", stage as u64),
             Self::DealtPlanes => ("dealt planes", 0),
             Self::DealtWords => ("dealt words", 0),
-            Self::DealtCounts => ("dealt counts", 0),
-            Self::OwnCount => ("own count", 0),
+            Self::DealtOutcomes => ("dealt outcomes", 0),
+            Self::OwnOutcome => ("own outcome", 0),
         }
     }
 }

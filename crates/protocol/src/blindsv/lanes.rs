@@ -1,7 +1,7 @@
 //! Sixty-four samples at a time: bit j of their numbers is one word, a **plane**, with a lane for each sample.
 
 /// Samples of a block.
-pub(super) const LANES: usize = 64;
+pub(crate) const LANES: usize = 64;
 
 /// Blocks that so many samples fill, the last one perhaps in part.
 pub(super) fn blocks(samples: usize) -> usize {

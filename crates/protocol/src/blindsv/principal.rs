@@ -6,6 +6,7 @@ use secsv_federation::{Coalition, RoundId};
 
 use super::{
     server::{BlindHost, BlindServer, advance_all, take_opening, take_upload},
+    shape::Outcome,
     words::unpack,
 };
 use crate::{
@@ -13,7 +14,8 @@ use crate::{
     disclosure::Disclosure,
     error::CodecError,
     message::{
-        BlindTest, Head, Kind, RoundFinished, RoundStart, SealedClientKeys, Server, TestFinished, TotalShare,
+        BlindTest, Dealing, Head, Kind, OutcomeShare, RoundFinished, RoundStart, SealedClientKeys, Server,
+        TestFinished,
     },
     role::{Effects, Incoming, Outgoing, waits_for},
     scheduler::{TestRequest, TestResult},
@@ -28,16 +30,24 @@ const TESTS_MEMORY: usize = 256 << 20;
 const MAX_TESTS: usize = 32;
 /// Bytes that the scores of open rounds may take at a server.
 const ROUNDS_MEMORY: usize = 256 << 20;
+/// Bytes of what owners deal for tests that have not started, at the auxiliary, on disk.
+const MAX_AHEAD_BYTES: u64 = 4 << 30;
 
 /// Tests under way at the principal.
 pub(crate) struct BlindPrincipal {
     server: BlindServer,
     /// Clients to whom the leader's envelope was sent on.
     relayed: BTreeSet<usize>,
-    /// Rounds whose models were asked for.
+    /// Rounds with tests under way.
     rounds: BTreeSet<RoundId>,
+    /// Rounds whose models were asked for.
+    asked: BTreeSet<RoundId>,
     /// The earliest round first.
     queue: BTreeMap<(RoundId, RequestId), TestRequest>,
+    /// Queued tests that owners deal for already, with how many coalitions each has.
+    announced: BTreeMap<RequestId, usize>,
+    /// Coalitions of such tests, at most: none where the auxiliary would have to keep what is dealt in memory.
+    max_ahead: usize,
     /// Tests under way, with the auxiliary's shares of the totals.
     tests: BTreeMap<RequestId, Option<Vec<u8>>>,
     away: Coalition,
@@ -65,12 +75,17 @@ impl BlindPrincipal {
         away: Coalition,
         queue: BTreeMap<(RoundId, RequestId), TestRequest>,
         finished: Vec<Scope>,
+        deals_ahead: bool,
     ) -> Self {
+        let max_ahead = if deals_ahead { max_ahead(&session) } else { 0 };
         Self {
             server: BlindServer::new(session),
             relayed: BTreeSet::new(),
             rounds: BTreeSet::new(),
+            asked: BTreeSet::new(),
             queue,
+            announced: BTreeMap::new(),
+            max_ahead,
             tests: BTreeMap::new(),
             away,
             next_request,
@@ -110,8 +125,17 @@ impl BlindPrincipal {
     pub(crate) fn awaiting(&self) -> String {
         let mut missing = self.server.missing(Server::Principal);
         let totals = self.tests.iter().filter(|(_, total)| total.is_none());
-        missing.extend(totals.map(|(id, _)| format!("{} of test {id} from auxiliary", Kind::TotalShare)));
+        missing.extend(totals.map(|(id, _)| format!("{} of test {id} from auxiliary", Kind::OutcomeShare)));
         waits_for(PartyId::Principal, &missing)
+    }
+
+    /// Bytes of a client's models that may wait for their rounds, if such a message is about a round that has not begun.
+    pub(crate) fn ahead(&self, kind: Kind, scope: Scope) -> Option<u64> {
+        let is_early = |round: RoundId| self.asked.contains(&round) && !self.rounds.contains(&round);
+        match scope {
+            Scope::Round(round) if kind == Kind::MaskedModel && is_early(round) => Some(u64::MAX),
+            _ => None,
+        }
     }
 
     pub(crate) fn is_open(&self, scope: Scope) -> bool {
@@ -131,11 +155,11 @@ impl BlindPrincipal {
             (Kind::SealedClientKeys, PartyId::Client(leader)) if leader == self.session().leader => {
                 self.relay(leader, &message)
             }
-            (Kind::MaskedOpening | Kind::TotalShare, PartyId::Auxiliary) if self.is_late(&message) => {
+            (Kind::MaskedOpening | Kind::OutcomeShare, PartyId::Auxiliary) if self.is_late(&message) => {
                 Ok(Effects::default())
             }
             (Kind::MaskedOpening, PartyId::Auxiliary) => take_opening(self, message),
-            (Kind::TotalShare, PartyId::Auxiliary) => self.take_totals(&message),
+            (Kind::OutcomeShare, PartyId::Auxiliary) => self.take_outcomes(&message),
             (Kind::MaskedModel, PartyId::Client(_)) if self.is_closed(&message) => Ok(Effects::default()),
             (Kind::ModelMaskSeed | Kind::MaskSeed | Kind::MaskedModel, PartyId::Client(_)) => {
                 take_upload(self, &message)
@@ -189,62 +213,109 @@ impl BlindPrincipal {
             let Some(request) = self.queue.remove(&(round, id)) else { break };
             effects.and(self.start(id, request)?);
         }
+        effects.and(self.announce_ahead());
         Ok(effects)
     }
 
-    fn start(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Self>, Error> {
-        if request.samples.len() != request.samples.total() || request.rounds != [request.round] {
-            let what = "blindsv tests all samples of one round: only totals are opened";
-            return Err(Error::Unsupported { what });
-        }
-        let TestRequest { round, coalitions, .. } = request;
-        let test = BlindTest { request: id, round, coalitions };
-        let twice = Error::Unsupported { what: "a coalition is tested once: its masks were used" };
-        self.server.begin(&test).map_err(|_| twice)?;
-        self.tests.insert(id, None);
+    /// Has owners deal for queued tests while there is room for that at the auxiliary: they need not be there when these start.
+    fn announce_ahead(&mut self) -> Effects<Self> {
         let mut effects = Effects::default();
-        let owners: Coalition = self.session().owners().collect();
-        if self.rounds.insert(round) {
+        let mut taken: usize = self.announced.values().sum();
+        let is_new =
+            |&(&(_, id), _): &(&(RoundId, RequestId), &TestRequest)| !self.announced.contains_key(&id);
+        let mut tests = Vec::new();
+        for (&(_, id), request) in self.queue.iter().filter(is_new) {
+            taken += request.coalitions.len();
+            if taken > self.max_ahead {
+                break;
+            }
+            tests.push(announcement(id, request));
+        }
+        for test in tests {
+            self.announced.insert(test.request, test.coalitions.len());
+            effects.and(self.announce(&test));
+        }
+        effects
+    }
+
+    /// Asks for the models of a test's round, and has owners deal for it.
+    fn announce(&mut self, test: &BlindTest) -> Effects<Self> {
+        let mut effects = Effects::default();
+        let (round, owners) = (test.round, self.session().owners().collect::<Coalition>());
+        if self.asked.insert(round) {
             let concerned = owners.union(self.session().federation.participants(round));
             let start = |client| Outgoing::of(PartyId::Client(client), &RoundStart { round });
             effects.outbox.extend(concerned.members().map(start));
         }
-        let concerned = owners.members().map(PartyId::Client).chain([PartyId::Auxiliary]);
-        effects.outbox.extend(concerned.map(|to| Outgoing::of(to, &test)));
+        effects.outbox.extend(owners.members().map(|owner| Outgoing::of(PartyId::Client(owner), test)));
+        effects
+    }
+
+    fn start(&mut self, id: RequestId, request: TestRequest) -> Result<Effects<Self>, Error> {
+        let (is_all, is_each) = (request.samples.is_all(), self.session().outcome() == Outcome::Each);
+        if request.rounds != [request.round] || (!is_all && !is_each) {
+            let what = "blindsv tests all samples of one round: only totals are opened";
+            return Err(Error::Unsupported { what });
+        }
+        let test = announcement(id, &request);
+        let round = test.round;
+        let twice = Error::Unsupported { what: "a coalition is tested once: its masks were used" };
+        self.server.begin(&test).map_err(|_| twice)?;
+        self.tests.insert(id, None);
+        self.rounds.insert(round);
+        let mut effects = match self.announced.remove(&id) {
+            Some(_) => Effects::default(),
+            None => self.announce(&test),
+        };
+        effects.outbox.push(Outgoing::of(PartyId::Auxiliary, &test));
         effects.and(advance_all(self)?);
         effects.and(self.finish(id)?);
         Ok(effects)
     }
 
-    /// Takes the auxiliary's shares of a test's totals.
-    fn take_totals(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
-        let TotalShare { request, totals } = message.read(&())?;
-        let count = self.session().widths.count;
-        let coalitions = self.server.tests.get(&request).map(|test| test.coalitions.len());
+    /// Takes the auxiliary's shares of what a test finds.
+    fn take_outcomes(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
+        let OutcomeShare { request, found } = message.read(&())?;
+        let bytes = self.session().outcome_bytes();
+        let words = self.server.tests.get(&request).map(|test| test.found.len());
         let place = self.tests.get_mut(&request).filter(|place| place.is_none());
-        let (Some(place), Some(coalitions)) = (place, coalitions) else {
+        let (Some(place), Some(words)) = (place, words) else {
             return Err(message.unexpected("totals are opened once"));
         };
-        if totals.len() != coalitions * count {
+        if found.len() != words * bytes {
             return Err(message.malformed(CodecError::Value { what: "totals" }));
         }
-        *place = Some(totals.to_vec());
+        *place = Some(found.to_vec());
         self.finish(request)
     }
 
     /// Opens the totals of a test, once both servers have added up over all owners.
     fn finish(&mut self, request: RequestId) -> Result<Effects<Self>, Error> {
-        let widths = self.session().widths;
+        let session = self.session().clone();
         let test = self.server.tests.get(&request).filter(|test| test.is_counted());
         let (Some(test), Some(Some(other))) = (test, self.tests.get(&request)) else {
             return Ok(Effects::default());
         };
-        let opening = self.session().opening(Disclosure::Counts)?;
-        let totals = test.totals.iter().zip(unpack(other, widths.count));
-        let totals: Vec<u64> =
-            totals.map(|(own, other)| own.wrapping_add(other) & widths.count_mask()).collect();
-        let result = |total: u64| TestResult { correct: total as usize, right: None };
-        let found = opening.told(totals).into_iter().map(result).collect();
+        let shares = test.found.iter().copied().zip(unpack(other, session.outcome_bytes()));
+        let found: Vec<TestResult> = match session.outcome() {
+            Outcome::Total => {
+                let opening = session.opening(Disclosure::Counts)?;
+                let mask = session.widths.count_mask();
+                let totals = shares.map(|(own, other)| own.wrapping_add(other) & mask).collect::<Vec<_>>();
+                let result = |total: u64| TestResult { correct: total as usize, right: None };
+                opening.told(totals).into_iter().map(result).collect()
+            }
+            Outcome::Each => {
+                let opening = session.opening(Disclosure::RightOrWrong)?;
+                let planes = opening.told(shares.map(|(own, other)| own ^ other).collect::<Vec<_>>());
+                let words = (planes.len() / test.coalitions.len().max(1)).max(1);
+                let right = |planes: &[u64]| session.right(test.samples.as_ref(), planes).into();
+                match planes.is_empty() {
+                    true => test.coalitions.iter().map(|_| right(&[])).collect(),
+                    false => planes.chunks_exact(words).map(right).collect(),
+                }
+            }
+        };
         self.results.push((request, found));
         self.tests.remove(&request);
         self.server.tests.remove(&request);
@@ -258,6 +329,7 @@ impl BlindPrincipal {
     /// Says that the models and scores of a round are not needed any more.
     pub(crate) fn close_round(&mut self, round: RoundId) -> Result<Effects<Self>, Error> {
         self.rounds.remove(&round);
+        self.asked.remove(&round);
         self.server.forget_round(round);
         self.finished.push(Scope::Round(round));
         let mut effects = Effects::send(Outgoing::of(PartyId::Auxiliary, &RoundFinished { round }));
@@ -266,9 +338,29 @@ impl BlindPrincipal {
     }
 }
 
+/// A test as it is announced.
+pub(crate) fn announcement(request: RequestId, asked: &TestRequest) -> BlindTest {
+    let samples = (!asked.samples.is_all()).then(|| asked.samples.clone());
+    BlindTest { request, round: asked.round, coalitions: asked.coalitions.clone(), samples }
+}
+
 /// How many tests run at the same time.
 pub(crate) fn max_tests(session: &BlindSession) -> usize {
     (TESTS_MEMORY / test_memory(session).max(1)).clamp(2, MAX_TESTS)
+}
+
+/// Coalitions that owners deal for ahead, at most.
+fn max_ahead(session: &BlindSession) -> usize {
+    let dealt: usize = session.owners().map(|owner| session.shape(owner).dealt_len()).sum();
+    usize::try_from(MAX_AHEAD_BYTES / dealt.max(1) as u64).unwrap_or(usize::MAX)
+}
+
+/// Bytes that an owner may have dealt ahead, at most: what it deals for so many coalitions, and for one test more.
+pub(crate) fn max_ahead_bytes(session: &BlindSession, owner: usize) -> u64 {
+    let coalitions = max_ahead(session).saturating_add(session.most_together().min(coalitions(session)));
+    let dealt = session.shape(owner).dealt_len() as u64;
+    // Heads are of no weight, and a test has one coalition at least.
+    (coalitions as u64).saturating_mul(dealt + Dealing::HEAD as u64)
 }
 
 /// Bytes of one test at a server, at most: what was dealt, what was opened, and planes of what is compared.

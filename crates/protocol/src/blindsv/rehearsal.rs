@@ -14,14 +14,14 @@ use crate::message::Server;
 /// Both servers' shares of something: the principal's, the auxiliary's.
 type Shares = [Vec<u64>; 2];
 
-/// How many predictions are right, from shares of scores and of labels, as both servers find it from what the owner deals.
-pub(super) fn count_right(
+/// What is found of predictions, from shares of scores and of labels, as both servers find it from what the owner deals.
+pub(super) fn find_right(
     shape: &Shape,
     keys: &OwnerKeys,
     place: (RoundId, Coalition),
     (scores, factors): (&Shares, &Shares),
     labels: &[usize],
-) -> u64 {
+) -> Vec<u64> {
     let mut dealt = Vec::with_capacity(shape.dealt_len());
     deal(shape, keys, place, labels, &mut dealt);
     let evaluator = |server| {
@@ -53,15 +53,15 @@ pub(super) fn count_right(
             out
         });
     }
-    let [principal, auxiliary] = [0, 1].map(|server| servers[server].count(&opened));
-    principal.wrapping_add(auxiliary) & shape.widths.count_mask()
+    let [principal, auxiliary] = [0, 1].map(|server| servers[server].outcome(&opened));
+    principal.iter().zip(&auxiliary).map(|(own, other)| shape.found(*own, *other)).collect()
 }
 
 /// A test of so many samples, all of whose scores are zero.
-pub(crate) fn rehearse(widths: Widths, (rows, classes): (usize, usize), samples: usize) -> u64 {
+pub(crate) fn rehearse(widths: Widths, (rows, classes): (usize, usize), samples: usize) -> Vec<u64> {
     let shape = Shape::new(widths, rows, classes, samples);
     let seed = Seed::from_bytes([5; 32]);
     let keys = [0, 1].map(|server| OwnerKey::new(seed.derive("key", server)));
     let shares = || [0, 1].map(|_| vec![0; rows * samples]);
-    count_right(&shape, &keys, (RoundId(1), Coalition::EMPTY), (&shares(), &shares()), &vec![0; samples])
+    find_right(&shape, &keys, (RoundId(1), Coalition::EMPTY), (&shares(), &shares()), &vec![0; samples])
 }

@@ -6,13 +6,13 @@ use std::{
 };
 
 use secsv_algebra::{Secret, Seed};
-use secsv_federation::{Coalition, RoundId};
+use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{
     evaluator::{Evaluator, Opened},
     keys::{OwnerKey, Purpose},
     layer::{LayerInput, OwnerData, product_words, scores},
-    shape::Shape,
+    shape::{Outcome, Shape},
     words::unpack,
 };
 use crate::{
@@ -72,9 +72,11 @@ enum Scores {
 pub(crate) struct ServerTest {
     pub round: RoundId,
     pub coalitions: Vec<Coalition>,
+    /// Samples that are tested, where it is not all.
+    pub samples: Option<SampleSet>,
     units: BTreeMap<usize, BlindUnit>,
-    /// The server's shares of right predictions, by coalition.
-    pub totals: Vec<u64>,
+    /// The server's shares of what is found, coalition by coalition: one word for all owners, or each owner's planes behind the other's.
+    pub found: Vec<u64>,
 }
 
 impl ServerTest {
@@ -100,6 +102,10 @@ struct UnitContext {
     round: RoundId,
     owner: usize,
     shape: Shape,
+    /// Places of the tested samples among the owner's, where it is not all.
+    tested: Option<Vec<usize>>,
+    /// Where the owner's part of what is found begins for a coalition, and words for all owners.
+    found: (usize, usize),
     /// Coalitions that the owner does not know, with their numbers in the test.
     secure: Vec<(usize, Coalition)>,
     /// Coalitions that the owner knows and counts itself.
@@ -109,7 +115,7 @@ struct UnitContext {
 impl UnitContext {
     /// Bytes that the owner deals to the auxiliary.
     fn dealt_len(&self) -> usize {
-        self.secure.len() * self.shape.dealt_len() + self.known.len() * self.shape.widths.count
+        self.secure.len() * self.shape.dealt_len() + self.known.len() * self.shape.outcome_len()
     }
 
     /// Bytes of a stage's message.
@@ -134,8 +140,8 @@ enum UnitState {
 enum Step {
     /// The message of a stage, and planes of what is compared.
     Message(usize, Vec<u8>, Arc<Vec<u64>>),
-    /// Shares of right predictions, by coalition.
-    Counts(Vec<u64>),
+    /// Shares of what is found, coalition by coalition.
+    Found(Vec<u64>),
 }
 
 impl BlindServer {
@@ -154,19 +160,29 @@ impl BlindServer {
     /// Begins a test. A model that was tested is refused: its masks were used.
     pub(crate) fn begin(&mut self, test: &BlindTest) -> Result<(), CodecError> {
         check_test(&self.session, test)?;
-        let BlindTest { request, round, ref coalitions } = *test;
+        let BlindTest { request, round, ref coalitions, ref samples } = *test;
         if coalitions.iter().any(|&coalition| self.used.contains(&(round, coalition))) {
             return Err(CodecError::Value { what: "coalition, which was tested before" });
         }
         self.used.extend(coalitions.iter().map(|&coalition| (round, coalition)));
-        let unit = |owner: usize| {
+        let owners: Vec<(usize, Option<Vec<usize>>, Shape)> = self.session.parts(samples.as_ref()).collect();
+        let words = match self.session.outcome() {
+            Outcome::Total => 1,
+            Outcome::Each => owners.iter().map(|(_, _, shape)| shape.outcome_words()).sum(),
+        };
+        let mut first = 0;
+        let unit = |(owner, tested, shape): (usize, Option<Vec<usize>>, Shape)| {
+            let begin = if self.session.outcome() == Outcome::Total { 0 } else { first };
+            first += shape.outcome_words();
             let numbered = || coalitions.iter().copied().enumerate();
             let knows = |&(_, coalition): &(usize, Coalition)| self.session.knows(owner, round, coalition);
             let context = UnitContext {
                 request,
                 round,
                 owner,
-                shape: self.session.shape(owner),
+                shape,
+                tested,
+                found: (begin, words),
                 secure: numbered().filter(|model| !knows(model)).collect(),
                 known: numbered().filter(knows).collect(),
             };
@@ -174,9 +190,10 @@ impl BlindServer {
                 BlindUnit { context: Arc::new(context), dealt: None, other: None, state: UnitState::Scores };
             (owner, unit)
         };
-        let units = self.session.owners().map(unit).collect();
-        let totals = vec![0; coalitions.len()];
-        self.tests.insert(request, ServerTest { round, coalitions: coalitions.clone(), units, totals });
+        let units = owners.into_iter().map(unit).collect();
+        let found = vec![0; coalitions.len() * words];
+        let (coalitions, samples) = (coalitions.clone(), samples.clone());
+        self.tests.insert(request, ServerTest { round, coalitions, samples, units, found });
         Ok(())
     }
 
@@ -234,7 +251,7 @@ impl BlindServer {
 
 /// Whether a test is one that an honest principal asks for.
 pub(crate) fn check_test(session: &BlindSession, test: &BlindTest) -> Result<(), CodecError> {
-    let BlindTest { round, ref coalitions, .. } = *test;
+    let BlindTest { round, ref coalitions, ref samples, .. } = *test;
     if !session.federation.rounds.contains_key(&round) {
         return Err(CodecError::Value { what: "round" });
     }
@@ -244,6 +261,12 @@ pub(crate) fn check_test(session: &BlindSession, test: &BlindTest) -> Result<(),
         && coalitions.len() <= session.most_together()
         && distinct.len() == coalitions.len()
         && coalitions.iter().all(|coalition| coalition.difference(participants).is_empty());
+    let is_skipped = |samples: &SampleSet| {
+        session.outcome() == Outcome::Each && samples.total() == session.samples() && !samples.is_all()
+    };
+    if samples.as_ref().is_some_and(|samples| !is_skipped(samples)) {
+        return Err(CodecError::Value { what: "samples" });
+    }
     if is_sound { Ok(()) } else { Err(CodecError::Value { what: "coalitions" }) }
 }
 
@@ -373,7 +396,7 @@ pub(crate) fn advance<H: BlindHost>(
     match &unit.state {
         UnitState::Scores if is_dealt && unit.context.secure.is_empty() => {
             if server.keys.contains_key(&owner) {
-                settle(host, request, owner, Vec::new())
+                settle(host, request, owner, &[])
             } else {
                 Ok(Effects::default())
             }
@@ -455,21 +478,33 @@ fn begin_unit<H: BlindHost>(
     effects.job(move |meter| {
         meter.enter(Phase::Share);
         let mut out = Vec::with_capacity(context.opened_len(0));
-        let words = context.shape.rows * context.shape.samples;
+        let (rows, samples) = (context.shape.rows, session.hellos[context.owner].samples as usize);
         let participants: Vec<usize> = session.federation.participants(context.round).members().collect();
-        let mut sum = Secret::new(vec![0u64; words]);
+        let mut sum = Secret::new(vec![0u64; rows * context.shape.samples]);
         for (place, evaluator) in evaluators::<H>(&context, &key, dealt.as_ref()).enumerate() {
             sum.expose_mut().fill(0);
             let (_, coalition) = context.secure[place];
             for (member, _) in participants.iter().enumerate().filter(|(_, c)| coalition.contains(**c)) {
-                let own = &scores.expose()[member * words..][..words];
-                sum.expose_mut().iter_mut().zip(own).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+                let own = &scores.expose()[member * rows * samples..][..rows * samples];
+                let add = |(sum, word): (&mut u64, &u64)| *sum = sum.wrapping_add(*word);
+                match &context.tested {
+                    None => sum.expose_mut().iter_mut().zip(own).for_each(add),
+                    Some(tested) => {
+                        sum.expose_mut().iter_mut().zip(columns(own, samples, tested)).for_each(add)
+                    }
+                }
             }
             evaluator.scores(sum.expose(), &mut out);
         }
         Ok(move |host: &mut H| send(host, &context, Step::Message(0, out, Arc::default())))
     });
     effects
+}
+
+/// Some columns of a matrix that stands row by row.
+fn columns<'a>(matrix: &'a [u64], width: usize, columns: &'a [usize]) -> impl Iterator<Item = &'a u64> {
+    let rows = matrix.chunks_exact(width.max(1));
+    rows.flat_map(move |row| columns.iter().map(move |&column| &row[column]))
 }
 
 /// The evaluators of a unit's coalitions.
@@ -521,14 +556,21 @@ fn next<H: BlindHost>(
     let is_last = stage + 1 == shape.stages();
     let is_compared = stage == usize::from(!shape.is_single());
     let mut out = Vec::with_capacity(context.opened_len(stage + 1));
-    let (mut counts, mut compared) = (Vec::new(), Vec::new());
+    let (mut found, mut compared) = (Vec::new(), Vec::new());
+    let labels = match &context.tested {
+        Some(tested) if stage == 0 => {
+            let samples = session.hellos[context.owner].samples as usize;
+            &Secret::new(columns(data.labels.expose(), samples, tested).copied().collect())
+        }
+        _ => &data.labels,
+    };
     let planes = shape.blocks() * shape.compared() * shape.widths.word as usize;
     for (place, evaluator) in evaluators::<H>(context, key, dealt).enumerate() {
         let range = place * length..(place + 1) * length;
         let opening = session.opening(Disclosure::MaskedFactors)?;
         let opened = opening.told(evaluator.open(stage, &own[range.clone()], &other[range]));
         if is_last {
-            counts.push(evaluator.count(&opened));
+            found.extend(evaluator.outcome(&opened));
             continue;
         }
         let of_place = if is_compared {
@@ -537,18 +579,18 @@ fn next<H: BlindHost>(
         } else {
             known.get(place * planes..(place + 1) * planes).unwrap_or(&[])
         };
-        let labels = Some(&data.labels.expose()[..]);
-        evaluator.message(stage + 1, Opened { opened: &opened, compared: of_place }, labels, &mut out);
+        let state = Opened { opened: &opened, compared: of_place };
+        evaluator.message(stage + 1, state, Some(labels.expose()), &mut out);
     }
     let compared = if is_compared { Arc::new(compared) } else { known.clone() };
-    Ok(if is_last { Step::Counts(counts) } else { Step::Message(stage + 1, out, compared) })
+    Ok(if is_last { Step::Found(found) } else { Step::Message(stage + 1, out, compared) })
 }
 
 /// Sends the message of a stage, or takes the counts.
 fn send<H: BlindHost>(host: &mut H, context: &UnitContext, step: Step) -> Result<Effects<H>, Error> {
     let (request, owner) = (context.request, context.owner);
     let (stage, own, compared) = match step {
-        Step::Counts(counts) => return settle(host, request, owner, counts),
+        Step::Found(found) => return settle(host, request, owner, &found),
         Step::Message(stage, own, compared) => (stage, Arc::new(own), compared),
     };
     let Some(unit) = host.server().unit(request, owner) else { return Ok(Effects::default()) };
@@ -559,12 +601,12 @@ fn send<H: BlindHost>(host: &mut H, context: &UnitContext, step: Step) -> Result
     Ok(effects)
 }
 
-/// Adds a unit's shares of right predictions to its test's.
+/// Adds a unit's shares of what is found to its test's.
 fn settle<H: BlindHost>(
     host: &mut H,
     request: RequestId,
     owner: usize,
-    counts: Vec<u64>,
+    found: &[u64],
 ) -> Result<Effects<H>, Error> {
     let server = host.server();
     let key = server.keys.get(&owner).cloned();
@@ -572,22 +614,25 @@ fn settle<H: BlindHost>(
     let (Some(key), Some(test)) = (key, test) else { return Ok(Effects::default()) };
     let Some(unit) = test.units.get_mut(&owner) else { return Ok(Effects::default()) };
     let context = unit.context.clone();
-    let widths = context.shape.widths;
+    let (shape, each) = (&context.shape, context.shape.outcome_words());
     let own: Vec<u64> = match &unit.dealt {
         Some(dealt) => {
-            let known = crate::message::Dealing::HEAD + context.secure.len() * context.shape.dealt_len();
-            unpack(&dealt[known..], widths.count).collect()
+            let known = crate::message::Dealing::HEAD + context.secure.len() * shape.dealt_len();
+            unpack(&dealt[known..], shape.outcome_bytes()).collect()
         }
         None => {
             let share = |&(_, coalition): &(usize, Coalition)| {
-                key.words((context.round, coalition), Purpose::OwnCount, 1).expose()[0]
+                let share = key.words((context.round, coalition), Purpose::OwnOutcome, each);
+                share.expose().clone()
             };
-            context.known.iter().map(share).collect()
+            context.known.iter().flat_map(share).collect()
         }
     };
-    let secure = context.secure.iter().zip(counts);
-    for (&(number, _), share) in secure.chain(context.known.iter().zip(own)) {
-        test.totals[number] = test.totals[number].wrapping_add(share) & widths.count_mask();
+    let (begin, words) = context.found;
+    let secure = context.secure.iter().zip(found.chunks_exact(each.max(1)));
+    for (&(number, _), shares) in secure.chain(context.known.iter().zip(own.chunks_exact(each.max(1)))) {
+        let places = &mut test.found[number * words + begin..];
+        places.iter_mut().zip(shares).for_each(|(sum, share)| *sum = shape.found(*sum, *share));
     }
     unit.state = UnitState::Counted;
     unit.dealt = None;

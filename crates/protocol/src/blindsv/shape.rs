@@ -52,6 +52,15 @@ pub(super) enum Stage {
     Conjunction(usize),
 }
 
+/// What is found of a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// How many predictions of all owners' samples are right.
+    Total,
+    /// Which are: where samples are skipped.
+    Each,
+}
+
 /// One owner's samples, a model of one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -64,6 +73,7 @@ pub(crate) struct Shape {
     pub(super) samples: usize,
     pub(super) comparison: Comparison,
     pub(super) conjunction: Conjunction,
+    pub(super) outcome: Outcome,
     stages: Vec<Stage>,
 }
 
@@ -77,12 +87,21 @@ impl Shape {
         stages.extend((0..comparison.levels()).map(Stage::Join));
         stages.push(Stage::Signs);
         stages.extend((0..conjunction.levels()).map(Stage::Conjunction));
-        Self { widths, rows, classes, samples, comparison, conjunction, stages }
+        Self { widths, rows, classes, samples, comparison, conjunction, outcome: Outcome::Total, stages }
+    }
+
+    /// The same where this is found.
+    pub(crate) fn finding(self, outcome: Outcome) -> Self {
+        Self { outcome, ..self }
     }
 
     /// Whether one score says which of two classes it is: labels are no factor then.
     pub(crate) fn is_single(&self) -> bool {
         self.rows == 1 && self.classes == 2
+    }
+
+    pub(crate) fn samples(&self) -> usize {
+        self.samples
     }
 
     /// Comparisons of a sample.
@@ -156,6 +175,51 @@ impl Shape {
     pub(crate) fn dealt_len(&self) -> usize {
         self.dealt_words() * self.widths.bytes()
             + 8 * self.dealt_planes() * self.blocks()
-            + self.samples * self.widths.count
+            + self.dealt_outcomes() * self.outcome_bytes()
+    }
+
+    /// Words that are dealt of what is found: one for each sample to add up, or a plane for each block.
+    pub(super) fn dealt_outcomes(&self) -> usize {
+        match self.outcome {
+            Outcome::Total => self.samples,
+            Outcome::Each => self.blocks(),
+        }
+    }
+
+    /// Words of a server's share of what is found for a coalition.
+    pub(super) fn outcome_words(&self) -> usize {
+        match self.outcome {
+            Outcome::Total => 1,
+            Outcome::Each => self.blocks(),
+        }
+    }
+
+    /// Bytes of such a word.
+    pub(super) fn outcome_bytes(&self) -> usize {
+        match self.outcome {
+            Outcome::Total => self.widths.count,
+            Outcome::Each => 8,
+        }
+    }
+
+    /// Bytes of a server's share of what is found for a coalition.
+    pub(crate) fn outcome_len(&self) -> usize {
+        self.outcome_words() * self.outcome_bytes()
+    }
+
+    /// The sum of two servers' shares of a word of what is found.
+    pub(super) fn found(&self, own: u64, other: u64) -> u64 {
+        match self.outcome {
+            Outcome::Total => own.wrapping_add(other) & self.widths.count_mask(),
+            Outcome::Each => own ^ other,
+        }
+    }
+
+    /// What hides a word of what is found: the auxiliary's share of it, if the principal's is this word of a stream.
+    pub(super) fn rest(&self, found: u64, own: u64) -> u64 {
+        match self.outcome {
+            Outcome::Total => found.wrapping_sub(own) & self.widths.count_mask(),
+            Outcome::Each => found ^ own,
+        }
     }
 }

@@ -7,8 +7,8 @@ use secsv_federation::{Coalition, RoundId};
 use super::{
     ideal::right,
     keys::OwnerKey,
-    rehearsal::count_right,
-    shape::{Shape, WORD_WIDTHS, Widths},
+    rehearsal::find_right,
+    shape::{Outcome, Shape, WORD_WIDTHS, Widths},
 };
 
 /// A unit's count. Scores and labels are shared by `seed`.
@@ -23,7 +23,12 @@ fn count(shape: &Shape, scores: &[i64], labels: &[usize], keys: &[OwnerKey; 2], 
     let one_hot = (0..shape.rows).flat_map(|row| labels.iter().map(move |label| u64::from(*label == row)));
     let one_hot = split(one_hot.collect(), "labels");
     let place = (RoundId(3), Coalition::EMPTY.with(1).with(70));
-    count_right(shape, keys, place, (&scores, &one_hot), labels)
+    let share = |shape: &Shape| find_right(shape, keys, place, (&scores, &one_hot), labels);
+    let each = share(&shape.clone().finding(Outcome::Each));
+    let total = share(shape)[0];
+    let right = (0..labels.len()).filter(|sample| each[sample / 64] >> (sample % 64) & 1 == 1).count();
+    assert_eq!(total, right as u64, "right ones");
+    total
 }
 
 proptest! {

@@ -9,11 +9,12 @@ use crate::{
     Error, PartyId, TestRequest,
     blindsv::{
         layer::{OwnerData, product_words},
-        principal::{max_rounds, max_tests, round_memory, test_memory},
+        principal::{announcement, max_rounds, max_tests, round_memory, test_memory},
+        shape::Outcome,
     },
     message::{
-        BlindTest, Dealing, DealtProduct, Kind, MaskedModel, MaskedOpening, RoundFinished, RoundStart,
-        TestFinished, TotalShare,
+        Dealing, DealtProduct, Kind, MaskedModel, MaskedOpening, OutcomeShare, RoundFinished, RoundStart,
+        TestFinished,
     },
     session::{BlindSession, Session},
     test_id::{RequestId, TestId},
@@ -91,27 +92,31 @@ fn round(tally: &mut Tally<'_>, session: &BlindSession, round: RoundId) {
 
 /// A test on every owner's samples.
 fn test(tally: &mut Tally<'_>, session: &BlindSession, id: RequestId, request: &TestRequest) {
-    let announced = BlindTest { request: id, round: request.round, coalitions: request.coalitions.clone() };
+    let announced = announcement(id, request);
     let owners: Vec<usize> = session.owners().collect();
     for to in owners.iter().map(|&owner| PartyId::Client(owner)).chain([PartyId::Auxiliary]) {
         tally.message(PartyId::Principal, to, &announced);
     }
-    for owner in owners {
-        let shape = session.shape(owner);
+    let mut found = 0;
+    for (owner, _, shape) in session.parts(announced.samples.as_ref()) {
+        found = match session.outcome() {
+            Outcome::Total => shape.outcome_len(),
+            Outcome::Each => found + shape.outcome_len(),
+        };
         let is_secure = |coalition: &&_| !session.knows(owner, request.round, **coalition);
         let secure = request.coalitions.iter().filter(is_secure).count();
         let known = request.coalitions.len() - secure;
-        let dealt = Dealing::HEAD + secure * shape.dealt_len() + known * session.widths.count;
+        let dealt = Dealing::HEAD + secure * shape.dealt_len() + known * shape.outcome_len();
         tally.send(PartyId::Client(owner), PartyId::Auxiliary, Kind::Dealing, dealt);
         for stage in (0..shape.stages()).filter(|_| secure > 0) {
             let length = MaskedOpening::HEAD + secure * shape.opened_len(stage);
             tally.send(PartyId::Principal, PartyId::Auxiliary, Kind::MaskedOpening, length);
             tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::MaskedOpening, length);
         }
-        let samples = session.hellos[owner].samples;
+        let samples = shape.samples() as u64;
         tally.work.clear_samples += known as u64 * samples;
         tally.work.blind_samples += secure as u64 * samples;
     }
-    let totals = TotalShare::HEAD + request.coalitions.len() * session.widths.count;
-    tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::TotalShare, totals);
+    let found = OutcomeShare::HEAD + request.coalitions.len() * found;
+    tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::OutcomeShare, found);
 }

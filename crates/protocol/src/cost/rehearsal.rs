@@ -63,7 +63,7 @@ pub fn rehearse_labels(session: &Session, count: usize) -> usize {
 /// A test of so many samples under masks: what the owner deals and both servers do. Nothing under other protocols.
 pub fn rehearse_masked(session: &Session, samples: usize) -> u64 {
     let sizes = (session.program().operators[0].shape.d_out, session.program().classes);
-    session.blind_widths().map_or(0, |widths| rehearse(widths, sizes, samples))
+    session.blind_widths().map_or(0, |widths| rehearse(widths, sizes, samples).iter().sum())
 }
 
 /// The outputs of some coalitions, of a single layer, and their classes: for so many samples in all.

@@ -106,7 +106,7 @@ fn set() -> SampleSet {
 
 fn hello(samples: u64) -> ClientHello {
     let ranges = Ranges { norms: vec![3, 0], inputs: vec![-2, 64] };
-    ClientHello { samples, ranges, public_key: vec![7; 32] }
+    ClientHello { samples, ranges, public_key: vec![7; 32], accepts_few: false }
 }
 
 fn plan() -> TestPlan {
@@ -268,10 +268,11 @@ fn blind() -> Vec<Sample> {
     let owner: &[Rejection] = &[("owner", |bytes| bytes[8..10].fill(0xff))];
     vec![
         sample!("", MaskedModel, (), &[HEAD], { round: RoundId(2), elements: &[8; 10] }),
-        sample!("", BlindTest, (), &[EXACT, many, number], { request: request(), round: RoundId(2), coalitions: coalitions() }),
+        sample!("", BlindTest, (), &[EXACT, many, number], { request: request(), round: RoundId(2), coalitions: coalitions(), samples: None }),
+        sample!("-of-some-samples", BlindTest, (), &[EXACT, number], { request: request(), round: RoundId(2), coalitions: coalitions(), samples: Some(set()) }),
         sample!("", Dealing, (), &[HEAD, number], { request: request(), dealt: &[8; 10] }),
         sample!("", MaskedOpening, (), &[HEAD, number, owner], { request: request(), owner: 2, stage: 1, masked: &[8; 10] }),
-        sample!("", TotalShare, (), &[HEAD, number], { request: request(), totals: &[8; 10] }),
+        sample!("", OutcomeShare, (), &[HEAD, number], { request: request(), found: &[8; 10] }),
     ]
 }
 

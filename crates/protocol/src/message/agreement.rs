@@ -22,6 +22,8 @@ pub struct ClientHello {
     pub ranges: Ranges,
     /// The public key its envelopes are sealed to.
     pub public_key: Vec<u8>,
+    /// Whether its owner accepts what utilities of few samples tell.
+    pub accepts_few: bool,
 }
 
 impl Message<'_> for ClientHello {
@@ -34,7 +36,7 @@ impl Message<'_> for ClientHello {
         for (&norm, &input) in self.ranges.norms.iter().zip(&self.ranges.inputs) {
             w.u32(norm as u32).u32(input as u32);
         }
-        w.counted(&self.public_key);
+        w.counted(&self.public_key).u8(self.accepts_few.into());
     }
 
     fn read(r: &mut Reader<'_>, operators: &usize) -> Result<Self, CodecError> {
@@ -55,7 +57,13 @@ impl Message<'_> for ClientHello {
                 target.push(exponent);
             }
         }
-        Ok(Self { samples, ranges, public_key: r.counted()?.to_vec() })
+        let public_key = r.counted()?.to_vec();
+        let accepts_few = match r.u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(CodecError::Value { what: "acceptance" }),
+        };
+        Ok(Self { samples, ranges, public_key, accepts_few })
     }
 }
 

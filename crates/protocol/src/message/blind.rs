@@ -1,7 +1,7 @@
 //! Messages of BlindSV: masked models, tests, what owners deal, what servers open.
 
 use secsv_algebra::Seed;
-use secsv_federation::{Coalition, RoundId};
+use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{Kind, Message};
 use crate::{
@@ -65,6 +65,8 @@ pub(crate) struct BlindTest {
     pub request: RequestId,
     pub round: RoundId,
     pub coalitions: Vec<Coalition>,
+    /// Samples that are not skipped, where some are.
+    pub samples: Option<SampleSet>,
 }
 
 impl Message<'_> for BlindTest {
@@ -73,10 +75,20 @@ impl Message<'_> for BlindTest {
 
     fn write(&self, w: &mut Writer) {
         self.request.write(w).u32(self.round.0).coalitions(&self.coalitions);
+        w.u8(self.samples.is_some().into());
+        self.samples.iter().for_each(|samples| {
+            w.samples(samples);
+        });
     }
 
     fn read(r: &mut Reader<'_>, (): &()) -> Result<Self, CodecError> {
-        Ok(Self { request: RequestId::read(r)?, round: RoundId(r.u32()?), coalitions: r.coalitions()? })
+        let (request, round, coalitions) = (RequestId::read(r)?, RoundId(r.u32()?), r.coalitions()?);
+        let samples = match r.u8()? {
+            0 => None,
+            1 => Some(r.samples()?),
+            _ => return Err(CodecError::Value { what: "samples" }),
+        };
+        Ok(Self { request, round, coalitions, samples })
     }
 }
 
@@ -142,27 +154,28 @@ impl<'a> Message<'a> for MaskedOpening<'a> {
     }
 }
 
-/// Auxiliary to principal: its shares of how many predictions are right, over all owners, one for each coalition of a test.
+/// Auxiliary to principal: its shares of how many predictions are right, over all owners, one for each coalition of a test. Where
+/// samples are skipped: of which are right, owner by owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TotalShare<'a> {
+pub(crate) struct OutcomeShare<'a> {
     pub request: RequestId,
-    pub totals: &'a [u8],
+    pub found: &'a [u8],
 }
 
-impl TotalShare<'_> {
+impl OutcomeShare<'_> {
     /// Bytes before the shares.
     pub(crate) const HEAD: usize = size_of::<u64>();
 }
 
-impl<'a> Message<'a> for TotalShare<'a> {
-    const KIND: Kind = Kind::TotalShare;
+impl<'a> Message<'a> for OutcomeShare<'a> {
+    const KIND: Kind = Kind::OutcomeShare;
     type Context = ();
 
     fn write(&self, w: &mut Writer) {
-        self.request.write(w).raw(self.totals);
+        self.request.write(w).raw(self.found);
     }
 
     fn read(r: &mut Reader<'a>, (): &()) -> Result<Self, CodecError> {
-        Ok(Self { request: RequestId::read(r)?, totals: r.rest() })
+        Ok(Self { request: RequestId::read(r)?, found: r.rest() })
     }
 }

@@ -78,7 +78,7 @@ impl Head {
             | Kind::OwnCount
             | Kind::BlindTest
             | Kind::Dealing
-            | Kind::TotalShare => Self::Request(RequestId::read(r)?),
+            | Kind::OutcomeShare => Self::Request(RequestId::read(r)?),
             Kind::MaskedOpening => {
                 Self::Opening { request: RequestId::read(r)?, owner: r.u16()?, stage: r.u16()? }
             }

@@ -17,7 +17,7 @@ pub(crate) use address::{FirstLayerBatchId, MAX_TOGETHER, StepAddress};
 pub use address::{UnitId, UnitPart};
 pub use agreement::ClientHello;
 pub(crate) use agreement::{ProposalShape, RoundStart, SessionProposal};
-pub(crate) use blind::{BlindTest, Dealing, MaskedModel, MaskedOpening, ModelMaskSeed, TotalShare};
+pub(crate) use blind::{BlindTest, Dealing, MaskedModel, MaskedOpening, ModelMaskSeed, OutcomeShare};
 pub(crate) use body::{LabelBody, Parts, Server, ShareBody};
 pub(crate) use head::Head;
 pub(crate) use keys::{

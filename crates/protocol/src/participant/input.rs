@@ -16,6 +16,8 @@ pub struct ClientInput {
     pub global: BTreeMap<RoundId, Weights>,
     /// The model before the first round.
     pub initial: Weights,
+    /// Whether its owner accepts what utilities of few samples tell, where a protocol asks for that.
+    pub accepts_few: bool,
 }
 
 /// A digest of samples and labels.

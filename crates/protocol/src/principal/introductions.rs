@@ -35,6 +35,8 @@ pub(super) struct Introductions {
     /// Assignments of an earlier process.
     pub earlier: Vec<Assignment>,
     pub away: Coalition,
+    /// Whether owners may deal for tests before these start.
+    pub deals_ahead: bool,
     pub finished: Vec<Scope>,
 }
 
@@ -49,6 +51,7 @@ impl Introductions {
             next_request: RequestId::FIRST,
             earlier: Vec::new(),
             away: Coalition::EMPTY,
+            deals_ahead: false,
             finished: Vec::new(),
         }
     }
@@ -139,7 +142,7 @@ impl Introductions {
     /// The same where nobody decrypts.
     pub(super) fn begin_blind(&mut self, session: BlindSession) -> BlindPrincipal {
         let (queue, finished) = (std::mem::take(&mut self.queue), std::mem::take(&mut self.finished));
-        BlindPrincipal::new(session, self.next_request, self.away, queue, finished)
+        BlindPrincipal::new(session, self.next_request, self.away, queue, finished, self.deals_ahead)
     }
 
     /// A scheduler with what waited for the session.

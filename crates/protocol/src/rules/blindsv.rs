@@ -1,6 +1,8 @@
 //! BlindSV: two servers compute on numbers that both see under masks; owners deal the masks, and nobody reads a score.
 
-use super::{Batching, Can, Matmuls, ProtocolRules, ServerExposure, two_servers};
+use secsv_federation::skip::SkipMode;
+
+use super::{Batching, Can, FewSamples, Matmuls, ProtocolRules, ServerExposure, two_servers};
 use crate::{
     Error, PartyId, Program,
     blindsv::shape::WORD_WIDTHS,
@@ -41,7 +43,7 @@ impl ProtocolRules for BlindSv {
             Kind::BlindTest,
             Kind::Dealing,
             Kind::MaskedOpening,
-            Kind::TotalShare,
+            Kind::OutcomeShare,
             Kind::TestFinished,
             Kind::RoundFinished,
         ]]
@@ -55,8 +57,28 @@ impl ProtocolRules for BlindSv {
         }
     }
 
-    fn skip_refusal(&self) -> Option<&'static str> {
-        Some("off with blindsv: nobody learns which predictions are right")
+    /// Nobody learns which predictions are right unless that is asked for in so many words.
+    fn skip_refusal(&self, skip: SkipMode) -> Option<&'static str> {
+        let refusal =
+            "off or on with blindsv: with it the servers and owners learn which predictions are right";
+        (skip == SkipMode::Auto).then_some(refusal)
+    }
+
+    fn skip_disclosure(&self) -> Option<Line> {
+        Some(line(
+            D::RightOrWrong,
+            "the principal; the auxiliary and owners learn part of it from the samples that are left out",
+            "which samples each tested coalition predicts right",
+            "SampleSkip was asked for: it leaves out samples that smaller coalitions predict right",
+        ))
+    }
+
+    fn few_samples(&self) -> Option<FewSamples> {
+        Some(FewSamples {
+            samples: 30,
+            owners: 2,
+            refusal: "fewer than 30 samples in all, or of fewer than 2 owners: the utilities alone tell much about single samples, so blindsv asks every owner to accept that (--accept-few-samples)",
+        })
     }
 
     fn word_widths(&self) -> &'static [u32] {

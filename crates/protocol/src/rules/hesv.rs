@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use secsv_federation::skip::SkipMode;
 use secsv_he::{NoiseBound, Parameters, Preset, linear::Layout};
 
 use super::{
@@ -53,8 +54,9 @@ impl ProtocolRules for Hesv {
         }
     }
 
-    fn skip_refusal(&self) -> Option<&'static str> {
-        Some("off with hesv: its server learns counts, not which samples are right")
+    fn skip_refusal(&self, skip: SkipMode) -> Option<&'static str> {
+        (skip != SkipMode::Off)
+            .then_some("off with hesv: its server learns counts, not which samples are right")
     }
 
     fn encryption(&self) -> Option<&'static dyn EncryptionRules> {

@@ -35,7 +35,7 @@ fn a_second_server_has_messages_of_its_own_and_only_where_it_takes_part() {
         Kind::DifferenceShare,
         Kind::CommonSeed,
         Kind::PublicKeyDigest,
-        Kind::TotalShare,
+        Kind::OutcomeShare,
     ];
     for (protocol, rules) in all() {
         let sends = sent_by_auxiliary.into_iter().any(|kind| kind.is_of(protocol));
@@ -58,7 +58,7 @@ fn whoever_takes_part_has_messages() {
         assert_eq!(rules.encryption().is_some(), Kind::PublicKey.is_of(protocol), "{name}");
         assert_eq!(rules.recounts(), Kind::OwnCount.is_of(protocol), "{name}");
         let tells_each = Kind::OwnResult.is_of(protocol);
-        assert_eq!(rules.learns_each_prediction(), tells_each, "{name}: owners say what units would");
+        assert_eq!(rules.learns_each_prediction(false), tells_each, "{name}: owners say what units would");
     }
 }
 
@@ -67,8 +67,8 @@ fn usual_settings_go_together() {
     for (protocol, rules) in all() {
         let made = |skip| Settings::new(protocol, Preset::Standard, None, skip, true);
         assert_eq!(made(SkipMode::Off).map(|settings| settings.matmul), Ok(rules.matmuls().usual));
-        assert_eq!(made(SkipMode::On).is_ok(), rules.learns_each_prediction());
-        assert!(rules.learns_each_prediction() || !rules.batching().gathers, "nothing is skipped");
+        assert_eq!(made(SkipMode::On).is_ok(), rules.learns_each_prediction(true));
+        assert!(rules.learns_each_prediction(true) || !rules.batching().gathers, "nothing is skipped");
         if let Some(encryption) = rules.encryption() {
             for preset in [Preset::Standard, Preset::Compact] {
                 let is_accepted = encryption.check_preset(preset).is_ok();
@@ -92,7 +92,7 @@ fn every_protocol_lists_what_its_server_learns() {
         let lines = protocol.disclosures(&program, false);
         assert!(lines.iter().any(|line| line.disclosure == Disclosure::Values));
         let has = |disclosure| lines.iter().any(|line| line.disclosure == disclosure);
-        let learns_each = protocol.rules().learns_each_prediction();
+        let learns_each = protocol.rules().learns_each_prediction(false);
         assert_eq!(has(Disclosure::RightOrWrong), learns_each);
         assert_eq!(has(Disclosure::Counts), !learns_each, "samples stay hidden where counts suffice");
     }

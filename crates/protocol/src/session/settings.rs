@@ -32,9 +32,9 @@ impl Settings {
         let conflict = |setting, expected, found| Err(SettingsConflict { setting, expected, found });
         let Matmuls { usual, all, expected } = rules.matmuls();
         let matmul = matmul.unwrap_or(usual);
-        match (all.contains(&matmul), rules.skip_refusal()) {
+        match (all.contains(&matmul), rules.skip_refusal(skip)) {
             (false, _) => conflict("matmul", expected, matmul.name()),
-            (true, Some(expected)) if skip != SkipMode::Off => conflict("skip", expected, skip.name()),
+            (true, Some(expected)) => conflict("skip", expected, skip.name()),
             _ => Ok(Self { protocol, preset, matmul, always_skips: skip == SkipMode::On, whole_rounds }),
         }
     }

@@ -19,9 +19,27 @@ pub(crate) fn federation(protocol: Protocol, matmul: Matmul) -> Federation {
 pub(crate) fn session(protocol: Protocol, matmul: Matmul) -> Session {
     let federation = Arc::new(federation(protocol, matmul));
     let ranges = Ranges { norms: vec![1], inputs: vec![1] };
-    let hello = ClientHello { samples: 2, ranges, public_key: vec![1; 32] };
+    let hello = ClientHello { samples: 2, ranges, public_key: vec![1; 32], accepts_few: true };
     let costs = typical_costs(Preset::Standard);
     Session::propose(&federation, federation.leader(), &vec![hello; 4], Some(&costs)).unwrap().0
+}
+
+#[test]
+fn few_samples_are_refused_unless_every_owner_accepts() {
+    let federation = Arc::new(federation(Protocol::BlindSv, Matmul::Packed));
+    let session = |clients: [(u64, bool); 4]| {
+        let hello = |(samples, accepts_few)| {
+            let ranges = Ranges { norms: vec![1], inputs: vec![1] };
+            ClientHello { samples, ranges, public_key: vec![1; 32], accepts_few }
+        };
+        Session::propose(&federation, federation.leader(), &clients.map(hello), None).is_ok()
+    };
+    assert!(session([(15, false), (15, false), (0, false), (0, false)]));
+    assert!(!session([(15, false), (14, false), (0, false), (0, false)]), "29 samples");
+    assert!(!session([(15, true), (14, false), (0, true), (0, true)]), "one has not accepted");
+    assert!(session([(15, true), (14, true), (0, false), (0, false)]), "whoever has no sample is not asked");
+    assert!(!session([(100, false), (0, false), (0, false), (0, false)]), "one owner");
+    assert!(session([(100, true), (0, false), (0, false), (0, false)]));
 }
 
 /// So many clients, all of which took part in so many rounds, and one layer of so many inputs and two classes.
@@ -80,6 +98,7 @@ fn rounds_are_tested_together_where_models_have_one_layer_and_all_is_asked_for()
 fn a_proposal_of_too_many_rounds_is_refused() {
     let federation = Arc::new(federation(Protocol::SecSv, Matmul::Packed));
     let hello = ClientHello {
+        accepts_few: false,
         samples: 2,
         ranges: Ranges { norms: vec![1], inputs: vec![1] },
         public_key: vec![0; 32],
@@ -106,6 +125,7 @@ fn a_principal_cannot_put_a_key_of_its_own_in_a_clients_place() {
     let mut hellos: Vec<ClientHello> = keys
         .iter()
         .map(|key| ClientHello {
+            accepts_few: false,
             samples: 2,
             ranges: Ranges { norms: vec![1], inputs: vec![1] },
             public_key: key.to_vec(),

@@ -9,7 +9,7 @@ use secsv_protocol::{
     role::{Effects, Incoming},
 };
 
-use super::{JournalEntry, NodeHost, NodeRole, NodeState};
+use super::{JournalEntry, NodeHost, NodeRole, NodeState, is_early};
 use crate::{
     Error,
     journal::{Body, Claim, Filled, Inbound, Way},
@@ -45,7 +45,11 @@ impl NodeHost {
             return Ok(Some(Effects::default()));
         }
         let filled = self.filled(Way::In, from, kind, scope, (&content, digest));
-        if let Some(defect) = running.state.defect((from, kind, scope), length, filled.as_ref()) {
+        let max_held = match running.state.is_resuming(scope) {
+            true => Some(MAX_EARLY_BYTES as u64),
+            false => running.role.ahead(from, kind, scope),
+        };
+        if let Some(defect) = running.state.defect((from, kind, scope), length, max_held, &filled) {
             self.blame(from, kind, &defect);
             return Ok(None);
         }
@@ -54,7 +58,10 @@ impl NodeHost {
         let Some(effects) = self.hand_over(running, &message, Arc::unwrap_or_clone(content))? else {
             return Ok(None);
         };
-        if let Some(filled) = filled.filter(|filled| running.state.slots.claim(filled) == Claim::New) {
+        for filled in filled {
+            if running.state.slots.claim(&filled) != Claim::New {
+                continue;
+            }
             running.state.slots.fill(&filled);
             entry.batch.filled.push(filled);
         }
@@ -73,7 +80,7 @@ impl NodeHost {
         message: &Inbound,
         content: Vec<u8>,
     ) -> Result<Option<Effects<R>>, Error> {
-        if running.state.is_resuming(message.scope) {
+        if is_early(&running.role, &running.state.resuming, message) {
             running.state.held.push(message.clone());
             return Ok(Some(Effects::default()));
         }
@@ -123,18 +130,23 @@ impl NodeState {
         self.resuming.contains(&scope.whole())
     }
 
-    /// Why a message is refused before the role sees it: its slot has another content, or too many bytes of the peer wait.
+    /// Why a message is refused before the role sees it: its slot has another content, or more bytes of the peer wait than there is
+    /// `room` for, if it is one that waits.
     fn defect(
         &self,
         (from, kind, scope): (PartyId, Kind, Scope),
         length: u64,
-        filled: Option<&Filled>,
+        room: Option<u64>,
+        filled: &[Filled],
     ) -> Option<RoleError> {
-        if filled.is_some_and(|filled| self.slots.claim(filled) == Claim::Other) {
+        if filled.iter().any(|filled| self.slots.claim(filled) == Claim::Other) {
             return Some(RoleError::Second { from, kind });
         }
-        let held = self.held.iter().filter(|held| held.from == from).map(|held| held.length);
-        let is_full = self.is_resuming(scope) && held.sum::<u64>() + length > MAX_EARLY_BYTES as u64;
-        is_full.then_some(RoleError::Unexpected { from, kind, state: "the test is being taken up again" })
+        let is_resuming = self.is_resuming(scope);
+        let held = self.held.iter().filter(|held| held.from == from && (is_resuming || held.kind == kind));
+        let held = held.map(|held| held.length).sum::<u64>();
+        let is_full = room.is_some_and(|room| held.saturating_add(length) > room);
+        let state = if is_resuming { "the test is being taken up again" } else { "more than is dealt ahead" };
+        is_full.then_some(RoleError::Unexpected { from, kind, state })
     }
 }

@@ -64,7 +64,7 @@ impl NodeHost {
         let Outgoing { to, kind, content } = message;
         let emission = self.emission(to, kind, &content, written)?;
         let (scope, digest) = (emission.scope, emission.digest);
-        if let Some(filled) = self.filled(Way::Out, to, kind, scope, (&content, digest)) {
+        for filled in self.filled(Way::Out, to, kind, scope, (&content, digest)) {
             match state.slots.claim(&filled) {
                 Claim::Other => return Err(RoleError::Second { from: self.own, kind }.into()),
                 Claim::Same => {}
