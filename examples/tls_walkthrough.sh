@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # docs/TLS_WALKTHROUGH.md as commands: five silos and two servers, one process each, over mutual TLS on this machine.
-# Usage: examples/tls_walkthrough.sh [DIRECTORY]   (SECSV=path/to/secsv, PROTOCOL=secsv|hesv|secretsv)
+# Usage: examples/tls_walkthrough.sh [DIRECTORY]   (SECSV=path/to/secsv, PROTOCOL=blindsv|secsv|hesv|secretsv)
 set -euo pipefail
 
 secsv=$(realpath "${SECSV:-target/release/secsv}")
-protocol=${PROTOCOL:-secsv}
+protocol=${PROTOCOL:-blindsv}
 work=${1:-}
 started=()
 [ -n "$work" ] || { work=$(mktemp -d); made=$work; }

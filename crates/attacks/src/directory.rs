@@ -1,7 +1,7 @@
 //! Views as `secsv evaluate --views` writes them (docs/VIEWS.md).
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::{self, BufReader, Read},
     path::{Path, PathBuf},
@@ -53,6 +53,7 @@ struct CommonListing {
     parties: Vec<PartyListing>,
     rounds: Vec<RoundListing>,
     model: ModelSpec,
+    modulus: String,
     operators: Vec<OperatorListing>,
     gru: Option<GruListing>,
 }
@@ -84,6 +85,16 @@ struct GruListing {
 }
 
 #[derive(Deserialize)]
+struct MessageListings {
+    messages: Vec<MessageListing>,
+}
+
+#[derive(Deserialize)]
+struct MessageListing {
+    kind: String,
+}
+
+#[derive(Deserialize)]
 struct ArrayListings {
     arrays: Vec<ArrayListing>,
 }
@@ -108,8 +119,12 @@ pub struct Directory {
     index: CommonListing,
 }
 
-/// The file of everything that a client decrypted.
-const OUTPUTS: &str = "derived-outputs.npz";
+/// The file of everything that a client decrypted, and the arrays in it.
+const OUTPUTS: (&str, &str) = ("derived-outputs.npz", "outputs");
+/// The file of what servers open to each other, less the own masks, and the outputs in it.
+const MASKED_OUTPUTS: (&str, &str) = ("derived-masked-openings.npz", "masked outputs");
+/// The file of what the other server sent for that.
+const MASKED_OPENINGS: (&str, &str) = ("masked-opening.npz", "share");
 /// The file of a server's shares of samples.
 const DATA_SHARES: &str = "data-share.npz";
 
@@ -145,15 +160,57 @@ impl Directory {
         let known = ClientKnowledge::read(&directory.join("known.npz"))?;
         let program = self.program(&known)?;
         let (precision, sizes) = (self.precision(), self.sizes());
-        let outputs = self.outputs(&directory)?;
+        let outputs = self.outputs(&directory, OUTPUTS)?;
         let ClientKnowledge { own, local, global, .. } = known;
         Ok(ClientView { client, program, precision, sizes, local, global, own, outputs })
     }
 
     /// Outputs that a server could read: none, if docs/SECURITY.md is right.
     pub fn server(&self, party: &str) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
+        self.of_party(party, OUTPUTS)
+    }
+
+    /// Outputs as a server of BlindSV has them: under the other server's masks alone.
+    pub fn masked_outputs(&self, party: &str) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
+        self.of_party(party, MASKED_OUTPUTS)
+    }
+
+    /// Outputs that both servers of BlindSV have together: they take off each other's masks.
+    pub fn pooled_outputs(&self) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
+        let [mut found, others] = [self.masked_outputs("principal")?, self.masked_outputs("auxiliary")?];
+        let mut sent = self.of_party("principal", MASKED_OPENINGS)?;
+        sent.extend(self.of_party("auxiliary", MASKED_OPENINGS)?);
+        let bits = self.index.modulus.parse().map_or(64, u128::trailing_zeros);
+        let is_same = |a: &DecryptedOutputs, b: &DecryptedOutputs| {
+            (a.round, a.coalition, a.owner, a.step) == (b.round, b.coalition, b.owner, b.step)
+        };
+        for outputs in &mut found {
+            // Y + V_A and Y + V_P, less both parts of Y + V_P + V_A, is Y.
+            let plus = others.iter().filter(|other| is_same(other, outputs)).map(|other| (1, other));
+            let less = sent.iter().filter(|sent| is_same(sent, outputs)).map(|sent| (-1, sent));
+            let terms: Vec<_> = plus.chain(less).collect();
+            for (place, number) in outputs.numbers.iter_mut().enumerate() {
+                let terms = terms.iter().map(|(sign, term)| term.numbers[place].wrapping_mul(*sign));
+                let sum = terms.fold(*number, i64::wrapping_add);
+                *number = (sum << (64 - bits)) >> (64 - bits);
+            }
+        }
+        Ok(found)
+    }
+
+    fn of_party(&self, party: &str, arrays: (&str, &str)) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
         let entry = self.index.parties.iter().find(|entry| entry.party == party);
-        entry.map_or(Ok(Vec::new()), |entry| self.outputs(&self.path.join(&entry.directory)))
+        entry.map_or(Ok(Vec::new()), |entry| self.outputs(&self.path.join(&entry.directory), arrays))
+    }
+
+    /// Kinds of messages that a client received.
+    pub fn received(&self, client: usize) -> Result<BTreeSet<String>, DirectoryError> {
+        let id = self.index.clients.get(client);
+        let entry =
+            self.index.parties.iter().find(|party| party.client.is_some() && party.client.as_ref() == id);
+        let Some(entry) = entry else { return Ok(BTreeSet::new()) };
+        let index: MessageListings = json(&self.path.join(&entry.directory).join("index.json"))?;
+        Ok(index.messages.into_iter().map(|message| message.kind).collect())
     }
 
     /// A server's shares of each owner's samples: a row for each number of a sample, a column for each
@@ -219,12 +276,19 @@ impl Directory {
         self.index.rounds.iter().map(of_round).collect()
     }
 
-    fn outputs(&self, directory: &Path) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
+    fn outputs(
+        &self,
+        directory: &Path,
+        (name, what): (&str, &str),
+    ) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
         let index: ArrayListings = json(&directory.join("index.json"))?;
         let mut archive = None;
         let mut found = Vec::new();
-        for entry in index.arrays.iter().filter(|entry| entry.file == OUTPUTS && entry.what == "outputs") {
-            let file = directory.join(OUTPUTS);
+        for entry in index.arrays.iter().filter(|entry| entry.file == name && entry.what == what) {
+            if entry.operator.is_none() {
+                continue;
+            }
+            let file = directory.join(name);
             let archive = match &mut archive {
                 Some(archive) => archive,
                 none => none.insert(open(&file)?),

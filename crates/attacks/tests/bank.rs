@@ -31,6 +31,38 @@ fn schema(view: &ClientView) -> Schema {
     Schema::learn(view.own.features(), FEATURES, &blocks, &[(39, 1), (40, 1)])
 }
 
+/// How many customers are right by the best candidate, and how many have a single one.
+fn rebuilt(search: &RecordSearch, truth: &[f32]) -> (usize, usize) {
+    let (mut right, mut single) = (0, 0);
+    for place in 0..CUSTOMERS {
+        let found = search.widening(place, &TOLERANCES);
+        let row = &truth[place * FEATURES..][..FEATURES];
+        let fits = |found: &f64, truth: &f32| (found - f64::from(*truth)).abs() < 1e-3;
+        right += usize::from(
+            found.first().is_some_and(|best| best.record.iter().zip(row).all(|(a, b)| fits(a, b))),
+        );
+        single += usize::from(found.len() == 1);
+    }
+    (right, single)
+}
+
+/// Under BlindSV the same program finds nobody in any single view, nor in those of all clients; in those of both servers, everybody.
+fn nobody_rebuilds(trained: &Trained, attacker: usize, victim: usize) {
+    let rounds: Vec<RoundId> = trained.run.spec().round_ids().collect();
+    let views = trained.views(Protocol::BlindSv, true);
+    let truth = trained.truth(victim);
+    let right = |view: &ClientView| {
+        let Some(system) = equations::known(view, victim, &rounds).unwrap() else { return 0 };
+        RecordSearch::new(&system, &schema(view)).map_or(0, |search| rebuilt(&search, &truth).0)
+    };
+    for (who, view) in views.blind_attackers(victim, attacker) {
+        let right = right(&view);
+        println!("bank, BlindSv, {who}: {right} of {CUSTOMERS} customers");
+        assert_eq!(right, 0, "{who}");
+    }
+    assert!(right(&views.both_servers(attacker)) >= CUSTOMERS - 2, "both servers together");
+}
+
 /// Pairs of attacker and victim, and in how many rounds the attacker has equations.
 fn pairs(views: &[ClientView], rounds: &[RoundId]) -> Vec<(usize, usize, usize)> {
     let all = (0..views.len()).flat_map(|a| (0..views.len()).map(move |v| (a, v)));
@@ -61,16 +93,7 @@ fn a_bank_rebuilds_customers_of_another_in_all_48_features() {
     let search = RecordSearch::new(&system, &schema).unwrap();
     println!("bank: {attacker} against {victim}, {:?} sums to meet, {:?}", search.sizes(), started.elapsed());
     let truth = trained.truth(victim);
-    let (mut right, mut single) = (0, 0);
-    for place in 0..CUSTOMERS {
-        let found = search.widening(place, &TOLERANCES);
-        let row = &truth[place * FEATURES..][..FEATURES];
-        let fits = |found: &f64, truth: &f32| (found - f64::from(*truth)).abs() < 1e-3;
-        right += usize::from(
-            found.first().is_some_and(|best| best.record.iter().zip(row).all(|(a, b)| fits(a, b))),
-        );
-        single += usize::from(found.len() == 1);
-    }
+    let (right, single) = rebuilt(&search, &truth);
     println!(
         "bank: {right} of {CUSTOMERS} customers in all {FEATURES} features by the best candidate, a single one for {single}, {:?}",
         started.elapsed()
@@ -81,4 +104,5 @@ fn a_bank_rebuilds_customers_of_another_in_all_48_features() {
     let spared: Vec<usize> = spared.map(|(.., exposed)| *exposed).collect();
     assert_eq!(spared, vec![0; 10]);
     views.assert_servers_read_no_outputs();
+    nobody_rebuilds(&trained, attacker, victim);
 }

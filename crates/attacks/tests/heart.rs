@@ -82,6 +82,46 @@ fn budapest_rebuilds_every_patient_of_cleveland_and_every_model() {
     for protocol in [Protocol::SecSv, Protocol::SecretSv] {
         rebuild_all(&trained, protocol);
     }
+    nobody_rebuilds(&trained);
+}
+
+/// Under BlindSV the same programs find nothing in any single view, nor in those of all clients; in those of both servers, everything.
+fn nobody_rebuilds(trained: &Trained) {
+    let rounds: Vec<RoundId> = trained.run.spec().round_ids().collect();
+    let views = trained.views(Protocol::BlindSv, true);
+    let truth = trained.truth(CLEVELAND);
+    let patients = truth.len() / FEATURES;
+    let records = DMatrix::from_fn(FEATURES, patients, |i, k| f64::from(truth[k * FEATURES + i]));
+    for (who, view) in views.blind_attackers(CLEVELAND, BUDAPEST) {
+        let found = rebuild(&view, &rounds, &TOLERANCES).unwrap_or_default();
+        let right = score(&found, &truth).right;
+        // Whoever is told the true records finds no model by them either.
+        let (models, error) = closest_model(trained, &view, &records);
+        println!(
+            "heart, BlindSv, {who}: {right} of {patients} patients; of {models} models the closest is off by {error:.1e}"
+        );
+        assert_eq!(right, 0, "{who}");
+        assert!(models == 0 || error > 1.0, "{who}: {error}");
+    }
+    trained.assert_shares_are_noise(&views);
+    let both = views.both_servers(BUDAPEST);
+    let found = rebuild(&both, &rounds, &TOLERANCES).unwrap();
+    assert_eq!(score(&found, &truth).right, patients, "both servers together");
+    let (models, error) = steal_models(trained, &both, &records);
+    assert!(models == 3 * rounds.len() && error < 2e-4, "both servers together: {models} models, {error}");
+}
+
+/// Models of others that regression gives, and the largest error of the one that is closest.
+fn closest_model(trained: &Trained, view: &ClientView, records: &DMatrix<f64>) -> (usize, f64) {
+    let (mut count, mut closest) = (0, f64::INFINITY);
+    for round in trained.run.spec().round_ids() {
+        for (client, layer) in models::first_layers(view, CLEVELAND, round, records).unwrap() {
+            let truth = support::layer(&view.program, 0, &trained.local(client, round.0));
+            closest = closest.min((layer - truth).amax());
+            count += 1;
+        }
+    }
+    (count, closest)
 }
 
 fn rebuild_all(trained: &Trained, protocol: Protocol) {

@@ -5,7 +5,7 @@
 mod support;
 
 use nalgebra::DMatrix;
-use secsv_attacks::{equations, equations::System, recognition::recognise};
+use secsv_attacks::{ClientView, equations, equations::System, recognition::recognise};
 use secsv_federation::RoundId;
 use secsv_protocol::decryptors::Protocol;
 use secsv_training::{DatasetSource, LoadOptions, ModelKind};
@@ -61,6 +61,34 @@ fn run(name: &str, trained: &Trained, pool: &[f32], strangers: &[f32], tolerance
     let (right, wrong) = score(&system, strangers, &truth, tolerances[tolerances.len() - 1]);
     assert_eq!((right, wrong), (0, 0));
     views.assert_servers_read_no_outputs();
+    nobody_is_recognised(name, trained, pool, (attacker, victim), tolerances);
+}
+
+/// Under BlindSV nobody is recognised in any single view, nor in those of all clients; in those of both servers, everybody.
+fn nobody_is_recognised(
+    name: &str,
+    trained: &Trained,
+    pool: &[f32],
+    (attacker, victim): (usize, usize),
+    tolerances: &[f64],
+) {
+    let rounds: Vec<RoundId> = trained.run.spec().round_ids().collect();
+    let views = trained.views(Protocol::BlindSv, true);
+    let truth = trained.truth(victim);
+    let recognised = |view: &ClientView| {
+        let Some(mut system) = equations::known(view, victim, &rounds).unwrap() else { return (0, 0) };
+        let count = system.values.ncols().min(SAMPLES);
+        system.values = system.values.columns(0, count).into_owned();
+        let widest = tolerances[tolerances.len() - 1];
+        (score(&system, pool, &truth, widest).0, count)
+    };
+    for (who, view) in views.blind_attackers(victim, attacker) {
+        let (right, samples) = recognised(&view);
+        println!("{name}, BlindSv, {who}: {right} of {samples} recognised");
+        assert_eq!(right, 0, "{who}");
+    }
+    let (right, samples) = recognised(&views.both_servers(attacker));
+    assert!(right == samples && samples > 0, "both servers together: {right} of {samples}");
 }
 
 #[test]

@@ -23,8 +23,8 @@ use output::Format;
 /// The version and the commit it was built from.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("SECSV_COMMIT"), ")");
 
-/// What each organisation contributed to a federated model, with models and test data encrypted or shared;
-/// who can rebuild them all the same is what `plan` says.
+/// What each organisation contributed to a federated model, with models and test data masked, shared or encrypted;
+/// who could rebuild them all the same is what `plan` says.
 #[derive(Parser)]
 #[command(name = "secsv", version = VERSION, arg_required_else_help = true)]
 struct Args {
@@ -37,7 +37,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Five hospitals, one with corrupted labels: trained, valued under encryption, reported. Takes seconds.
+    /// Five hospitals, one with corrupted labels: trained, valued under masks, reported. Takes seconds.
     Demo(commands::demo::DemoArgs),
     /// Measure this machine.
     Bench(commands::bench::BenchArgs),

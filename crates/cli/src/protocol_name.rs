@@ -1,8 +1,11 @@
 //! The protocols by the names that the command line and results have for them.
 
-use clap::{ValueEnum, builder::PossibleValue};
+use clap::{Args, ValueEnum, builder::PossibleValue};
 use secsv_evaluation::EvaluationResult;
-use secsv_protocol::{decryptors::Protocol, rules::ProtocolRules};
+use secsv_federation::RunDirectory;
+use secsv_protocol::{decryptors::Protocol, rules::ProtocolRules, session::Federation};
+
+use crate::failure::BadInput;
 
 /// How models are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,10 +16,37 @@ pub enum ProtocolName {
     Secure(Protocol),
 }
 
+/// The argument that chooses a protocol.
+#[derive(Args, Clone, Copy)]
+pub struct ProtocolArg {
+    /// How models are tested [default: blindsv, where it can test the model]
+    #[arg(long, value_enum)]
+    pub protocol: Option<ProtocolName>,
+}
+
+impl ProtocolArg {
+    /// The protocol that is named, or the default. A model that the default cannot test has none: under the other protocols
+    /// clients can rebuild samples and models, so whoever takes one says which.
+    pub fn of(self, run: &RunDirectory) -> Result<ProtocolName, BadInput> {
+        match (self.protocol, ProtocolName::DEFAULT.check(run)) {
+            (Some(named), _) => Ok(named),
+            (None, Ok(())) => Ok(ProtocolName::DEFAULT),
+            (None, Err(why)) => Err(BadInput::new(
+                "--protocol",
+                "secsv, hesv or secretsv by name, because clients who decrypt can rebuild other clients' samples and models \
+                 (secsv plan RUN --protocol NAME says whose)",
+                format!("none, and the default cannot be taken: {why}"),
+            )),
+        }
+    }
+}
+
 impl ProtocolName {
+    /// The one that is taken where none is named.
+    pub const DEFAULT: Self = Self::BLINDSV;
     /// BlindSV.
     pub const BLINDSV: Self = Self::Secure(Protocol::BlindSv);
-    /// SecSV, the default.
+    /// SecSV.
     pub const SECSV: Self = Self::Secure(Protocol::SecSv);
     /// HESV.
     pub const HESV: Self = Self::Secure(Protocol::Hesv);
@@ -29,6 +59,13 @@ impl ProtocolName {
             Self::Nssv => None,
             Self::Secure(protocol) => Some(protocol),
         }
+    }
+
+    /// Refuses a run whose model it cannot test, with the reason.
+    pub fn check(self, run: &RunDirectory) -> Result<(), secsv_protocol::Error> {
+        let clients = run.spec().clients.len();
+        let checked = self.secure().map(|p| Federation::check_model(p, run.architecture(), clients));
+        checked.transpose().map(drop)
     }
 
     /// What holds under it, if it is a secure one.
@@ -57,7 +94,7 @@ impl ProtocolName {
 
 impl ValueEnum for ProtocolName {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Nssv, Self::BLINDSV, Self::SECSV, Self::HESV, Self::SECRETSV]
+        &[Self::BLINDSV, Self::SECSV, Self::HESV, Self::SECRETSV, Self::Nssv]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {

@@ -45,6 +45,33 @@ fn written(parent: &Path) -> Outcome<PathBuf> {
     Ok(path)
 }
 
+/// Two layers: more than BlindSV tests.
+fn deep(parent: &Path) -> Outcome<PathBuf> {
+    let path = parent.join("deep");
+    let linear = |name: &str| LayerSpec::Linear { weight: name.into(), bias: None };
+    let ids = ["a", "b", "c", "d"].map(ClientId::new);
+    let mut clients = Vec::new();
+    for id in ids {
+        clients.push(ClientSpec { id: id?, train_size: 10, rounds: vec![] });
+    }
+    let layers = vec![linear("one"), LayerSpec::Relu {}, linear("two")];
+    let model_spec = ModelSpec { input: vec![1], classes: 2, layers };
+    let spec = FederationSpec { name: "deep".into(), rounds: 1, model: model_spec, clients };
+    let weights = |sign: f32| -> Outcome<Weights> {
+        let one = Tensor::new(vec![2, 1], vec![sign, -sign])?;
+        let two = Tensor::new(vec![2, 2], vec![0.0, 1.0, 1.0, 0.0])?;
+        Ok(Weights::from_iter([("one".to_owned(), one), ("two".to_owned(), two)]))
+    };
+    let writer = RunWriter::create(&path, &spec)?;
+    writer.initial_model(&weights(-1.0)?)?;
+    for id in spec.ids() {
+        writer.test_set(id, &TestSet::new(vec![1], vec![1.0, -1.0], vec![1, 0])?)?;
+        writer.local_model(id, RoundId(1), &weights(1.0)?)?;
+    }
+    writer.finish()?;
+    Ok(path)
+}
+
 fn secsv(arguments: &[&str], run: &Path) -> Outcome<Output> {
     Ok(Command::new(env!("CARGO_BIN_EXE_secsv")).arg("evaluate").arg(run).args(arguments).output()?)
 }
@@ -107,6 +134,36 @@ fn json_is_one_document_and_the_file_the_same() {
     assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 2);
 }
 
+/// Where no protocol is named it is the one under which nobody decrypts. A model that it cannot test is not silently tested by one that
+/// exposes samples: the refusal says why, and what there is to choose from.
+#[test]
+fn the_default_exposes_nobody_or_is_refused_with_the_choices() {
+    let parent = tempfile::tempdir().unwrap();
+    let run = written(parent.path()).unwrap();
+    let output = secsv(&["--format", "json"], &run).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["protocol"], "blindsv");
+    let clear = secsv(&["--protocol", "nssv", "--format", "json"], &run).unwrap();
+    let clear: serde_json::Value = serde_json::from_slice(&clear.stdout).unwrap();
+    assert_eq!(document["fsv"], clear["fsv"]);
+
+    let deep = deep(parent.path()).unwrap();
+    let output = secsv(&[], &deep).unwrap();
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    for said in [
+        "--protocol: expected secsv, hesv or secretsv by name",
+        "can rebuild",
+        "secsv plan",
+        "one linear layer",
+    ] {
+        assert!(complaint.contains(said), "{said}: {complaint}");
+    }
+    let output = secsv(&["--protocol", "secsv"], &deep).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
 #[test]
 fn skipping_is_reported() {
     let parent = tempfile::tempdir().unwrap();
@@ -150,7 +207,6 @@ fn bad_input_ends_with_2_and_writes_nothing() {
         &["--protocol", "hesv", "--skip", "on"],
         &["--protocol", "hesv", "--skip", "auto"],
         &["--protocol", "hesv", "--preset", "compact"],
-        &[],
     ] {
         let parent = tempfile::tempdir().unwrap();
         let run = written(parent.path()).unwrap();

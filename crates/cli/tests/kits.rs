@@ -81,6 +81,8 @@ fn keys_made_at_home_become_kits() -> Outcome<()> {
     let (out, _) = ends(&[&PROVISION[..], &requests].concat(), home, 0)?;
     let made: Value = serde_json::from_str(&out)?;
     assert_eq!(made["kits"].as_object().ok_or("kits")?.len(), 6);
+    let agreed = fs::read_to_string(home.join("kits/client-1/federation.toml"))?;
+    assert!(agreed.contains("protocol = \"blindsv\""), "the default: {agreed}");
 
     for file in ["certificate.pem", "authority.pem", "federation.toml", "federation.signature"] {
         fs::copy(home.join("kits/client-1").join(file), home.join("sites/client-1").join(file))?;
@@ -88,7 +90,8 @@ fn keys_made_at_home_become_kits() -> Outcome<()> {
     // The kit opens; its owner is asked; nobody listens yet.
     let ready = ["preflight", "sites/client-1", "--state", "state"];
     let (_, errors) = ends(&ready, home, 2)?;
-    assert!(errors.contains("can rebuild client-1's records, each alone."), "{errors}");
+    assert!(errors.contains("No client alone reads anything about client-1's records"), "{errors}");
+    assert!(errors.contains("Both servers together can rebuild all samples"), "{errors}");
     let accepted = word(&errors, "--accept-exposure")?;
     let (_, errors) = ends(&[&ready[..], &["--accept-exposure", "yes"]].concat(), home, 2)?;
     assert!(errors.contains("found \"yes\""), "{errors}");
@@ -113,7 +116,7 @@ fn settings_that_cannot_work_are_refused_before_anything_is_written() -> Outcome
         (&["--protocol", "nssv"][..], "--protocol"),
         (&["--protocol", "hesv", "--skip", "on"], "--skip"),
         (&["--protocol", "hesv", "--preset", "compact"], "hesv needs the preset standard"),
-        (&["--matmul", "squaring"], "--matmul"),
+        (&["--protocol", "secsv", "--matmul", "squaring"], "--matmul"),
         (&["--estimator", "contribution-index-or"], "--estimator"),
         (&["--principal", "nowhere"], "HOST:PORT"),
         (&["--principal", "0.0.0.0:9"], "--principal"),

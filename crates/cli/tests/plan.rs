@@ -77,15 +77,46 @@ fn planned_operations_and_bytes_are_those_evaluate_counts() -> Outcome<()> {
     Ok(())
 }
 
+/// The default, without a name for it: counts and bytes are exact, nobody decrypts, and nobody is said to rebuild by themselves.
+#[test]
+fn what_blindsv_costs_and_exposes_is_known_before() -> Outcome<()> {
+    let directory = tempfile::tempdir()?;
+    let run = trained(&directory.path().join("run"))?;
+    let plan = json(&["plan", &run])?;
+    let report = directory.path().join("report.html");
+    let result = json(&["evaluate", &run, "--report", report.to_str().ok_or("a path")?])?;
+    assert_eq!(plan["protocol"], "blindsv");
+    for field in ["protocol", "clients", "operations", "traffic", "messages", "parameters", "security"] {
+        assert_eq!(plan[field], result[field], "{field}");
+    }
+    assert!(plan["cpu_s"].as_f64() > Some(0.0) && plan["at_least"].is_null());
+    let rows = plan["security"]["exposure"]["rows"].as_array().ok_or("rows")?;
+    assert_eq!(rows.len(), 5 + 4 + 3);
+    assert!(
+        rows[..6].iter().all(|row| row["samples"] == "nothing" && row["models"] == "nothing"),
+        "{rows:?}"
+    );
+    let told = std::fs::read_to_string(&report)?;
+    for row in rows {
+        assert!(told.contains(row["sentence"].as_str().ok_or("a sentence")?), "{row}");
+    }
+    for untrue in ["decrypt", "encrypted"] {
+        assert!(!told.to_lowercase().contains(untrue), "the report speaks of what did not happen: {untrue}");
+    }
+    Ok(())
+}
+
 #[test]
 fn settings_that_evaluate_refuses_are_not_planned() -> Outcome<()> {
+    let directory = tempfile::tempdir()?;
+    let run = trained(&directory.path().join("run"))?;
     for (arguments, named) in [
         (&["--protocol", "nssv"][..], "--protocol"),
         (&["--protocol", "hesv", "--skip", "on"], "--skip"),
         (&["--protocol", "hesv", "--matmul", "packed"], "--matmul"),
         (&["--protocol", "secsv", "--matmul", "squaring"], "--matmul"),
     ] {
-        let output = secsv(&[&["plan", "nowhere"], arguments].concat())?;
+        let output = secsv(&[&["plan", &run], arguments].concat())?;
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains(named), "{arguments:?}");
     }

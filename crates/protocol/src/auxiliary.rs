@@ -7,11 +7,11 @@ use secsv_algebra::Seed;
 
 use crate::{
     Error, PartyId,
-    blindsv::auxiliary::BlindAuxiliary,
+    blindsv::{auxiliary::BlindAuxiliary, view::server_view as blind_view},
     early::Early,
     error::CodecError,
     follower::{AuxiliaryEngine, Follower},
-    message::{CommonSeed, Kind, PublishedResult, Recount},
+    message::{CommonSeed, Kind, PublishedResult, Recount, Server},
     role::{Effects, Incoming, Outgoing, Role},
     scope::Scope,
     secretsv::SecretSvAuxiliary,
@@ -164,6 +164,9 @@ impl Auxiliary {
 
     /// What it saw, from the messages it received and sent.
     pub fn view(&self, received: &[SeenMessage], sent: &[SeenMessage]) -> Result<View, Error> {
+        if let Some(Agreed::BlindSv(session)) = self.session().map(Session::agreed) {
+            return blind_view(&session, Server::Auxiliary, received, sent);
+        }
         let protocol = self.federation.settings.protocol;
         server_view(self.session().map(|session| &**session), protocol, PartyId::Auxiliary, received, sent)
     }

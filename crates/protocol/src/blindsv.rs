@@ -28,4 +28,5 @@ mod server;
 pub(crate) mod shape;
 #[cfg(test)]
 mod unit_tests;
+pub(crate) mod view;
 mod words;

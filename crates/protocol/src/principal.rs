@@ -12,10 +12,10 @@ use secsv_he::UnitCosts;
 
 use crate::{
     Error, PartyId,
-    blindsv::principal::BlindPrincipal,
+    blindsv::{principal::BlindPrincipal, view::server_view as blind_view},
     decryptors::Planner,
     hesv::HesvPrincipal,
-    message::{Kind, Message as _, PublishedResult},
+    message::{Kind, Message as _, PublishedResult, Server},
     role::{Effects, Incoming, Outgoing, Role},
     scheduler::{Assignment, Engine, Scheduler, TestRequest, TestResult},
     scope::Scope,
@@ -210,6 +210,9 @@ impl Principal {
 
     /// What it saw, from the messages it received and sent.
     pub fn view(&self, received: &[SeenMessage], sent: &[SeenMessage]) -> Result<View, Error> {
+        if let Some(Agreed::BlindSv(session)) = self.session().map(Session::agreed) {
+            return blind_view(&session, Server::Principal, received, sent);
+        }
         let protocol = self.federation.settings.protocol;
         server_view(self.session().map(|session| &**session), protocol, PartyId::Principal, received, sent)
     }

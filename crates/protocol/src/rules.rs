@@ -26,13 +26,14 @@ use crate::{
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
 pub enum Protocol {
-    /// Encrypted models, shared test data, two servers.
+    /// The paper's, for deeper models: encrypted models, shared samples, two servers; clients decrypt, and can rebuild.
     SecSv,
-    /// Everything encrypted, one server; one more client counts the right answers.
+    /// The paper's, where there is one server alone: everything encrypted, slow; clients decrypt, and can rebuild.
     Hesv,
-    /// Shared models and test data, two servers; a client deals multiplication triples.
+    /// The paper's, the fastest for deeper models: models and samples shared by two servers; clients read outputs, and
+    /// can rebuild.
     SecretSv,
-    /// Two servers compute on masked numbers; owners deal masks, and nobody reads a score.
+    /// For models of one linear layer: two servers compute under owners' masks, and nobody reads samples, models or scores.
     BlindSv,
 }
 

@@ -150,6 +150,43 @@ impl Views {
     }
 }
 
+/// What a client of BlindSV is sent: agreements, announcements, values.
+const ANNOUNCED: [&str; 5] = ["session", "sealed client keys", "round start", "blind test", "values"];
+
+impl Views {
+    /// Whoever may attack an owner's samples in a run of BlindSV: each other client, all of them together, each server with whatever a
+    /// client knows of models and columns. `client` is the one whose knowledge the servers and all together have.
+    pub fn blind_attackers(&self, owner: usize, client: usize) -> Vec<(String, ClientView)> {
+        for (client, view) in self.clients.iter().enumerate() {
+            let received = self.directory.received(client).unwrap();
+            let other = received.iter().find(|kind| !ANNOUNCED.contains(&kind.as_str()));
+            assert_eq!((other, view.outputs.len()), (None, 0), "client {client}");
+        }
+        let others = || self.clients.iter().filter(|view| view.client != owner);
+        let with = |outputs| ClientView { outputs, ..self.clients[client].clone() };
+        let mut all: Vec<_> =
+            others().map(|view| (format!("client {}", view.client), view.clone())).collect();
+        all.push(("all clients".into(), with(others().flat_map(|view| view.outputs.clone()).collect())));
+        for server in ["principal", "auxiliary"] {
+            let outputs = self.directory.masked_outputs(server).unwrap();
+            assert!(outputs.iter().any(|outputs| outputs.owner == owner), "{server} holds masked outputs");
+            // Pads that are used for two coalitions would cancel: so do those with and without the client, whose model it knows.
+            let pairs = outputs.clone().into_iter().filter(|outputs| {
+                outputs.coalition.len() == 1 && !outputs.coalition.contains(client)
+                    || outputs.coalition.len() == 2 && outputs.coalition.contains(client)
+            });
+            all.push((format!("{server}, differences"), with(pairs.collect())));
+            all.push((server.to_owned(), with(outputs)));
+        }
+        all
+    }
+
+    /// Both servers of BlindSV together, with what a client knows.
+    pub fn both_servers(&self, client: usize) -> ClientView {
+        ClientView { outputs: self.directory.pooled_outputs().unwrap(), ..self.clients[client].clone() }
+    }
+}
+
 impl Trained {
     /// A server's share of samples has nothing to do with the samples: the attacks that succeed on outputs
     /// find noise in it.

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use secsv_evaluation::{EvaluationResult, EvaluationSettings};
 use secsv_federation::{RunDirectory, skip::SkipMode};
 use serde::Serialize;
@@ -18,8 +18,8 @@ use crate::{output::Format, output_file, protocol_name::ProtocolName, result_fil
 pub struct CompareArgs {
     /// The run directory.
     run: PathBuf,
-    /// The protocols, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "nssv,secsv,hesv,secretsv")]
+    /// The protocols, separated by commas [default: all that can test the model, blindsv first]
+    #[arg(long, value_enum, value_delimiter = ',')]
     protocols: Vec<ProtocolName>,
     /// Skip samples that two models predict right, where the protocol can.
     #[arg(long)]
@@ -53,7 +53,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     let run = RunDirectory::open(&args.run)?;
     run.check()?;
     let mut rows: Vec<ComparisonRow> = Vec::new();
-    for &protocol in &args.protocols {
+    for protocol in protocols(args, &run) {
         let can_skip = args.skip && protocol.rules().is_none_or(|rules| rules.learns_each_prediction(true));
         let skip = if can_skip { SkipMode::On } else { SkipMode::Off };
         let settings = EvaluationSettings { skip, ..EvaluationSettings::default() };
@@ -81,6 +81,15 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     let is_taken = args.json.as_deref().is_some_and(output_file::is_standard_output);
     let printed = if is_taken { String::new() } else { format.written(&rows, || table(&rows))? };
     hand_out(written, &document, &printed)
+}
+
+/// The protocols that are named, or all that can test the model.
+fn protocols(args: &CompareArgs, run: &RunDirectory) -> Vec<ProtocolName> {
+    if !args.protocols.is_empty() {
+        return args.protocols.clone();
+    }
+    let all = ProtocolName::value_variants().iter().copied();
+    all.filter(|protocol| protocol.check(run).is_ok()).collect()
 }
 
 fn table(rows: &[ComparisonRow]) -> String {

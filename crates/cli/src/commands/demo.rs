@@ -32,7 +32,7 @@ const SEED: u64 = 1;
 struct DemoOutcome {
     train_s: f64,
     corrupted: &'static str,
-    secsv: EvaluationResult,
+    secure: EvaluationResult,
     nssv: EvaluationResult,
     report: PathBuf,
 }
@@ -45,10 +45,10 @@ pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
     let run = train_hospitals(&directory.path().join("run"))?;
     let train_s = started.elapsed().as_secs_f64();
     let settings = EvaluationSettings::default();
-    let secsv = evaluate_run(&run, ProtocolName::SECSV, EncryptionArgs::USUAL, &settings)?;
+    let secure = evaluate_run(&run, ProtocolName::DEFAULT, EncryptionArgs::USUAL, &settings)?;
     let nssv = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
-    let written = output_file::write(&args.report, render(&secsv, &run.spec().name).as_bytes());
-    let outcome = DemoOutcome { train_s, corrupted: CORRUPTED, secsv, nssv, report: args.report.clone() };
+    let written = output_file::write(&args.report, render(&secure, &run.spec().name).as_bytes());
+    let outcome = DemoOutcome { train_s, corrupted: CORRUPTED, secure, nssv, report: args.report.clone() };
     format.show(&outcome, || described(&outcome, started.elapsed().as_secs_f64())).and(written)
 }
 
@@ -73,7 +73,8 @@ fn train_hospitals(out: &std::path::Path) -> Result<RunDirectory> {
 
 fn described(outcome: &DemoOutcome, elapsed: f64) -> String {
     let mut text = String::new();
-    let result = &outcome.secsv;
+    let result = &outcome.secure;
+    let protocol = &result.protocol;
     let samples = result.utilities.first().map_or(0, |utility| utility.total);
     let _ = writeln!(
         text,
@@ -84,10 +85,10 @@ fn described(outcome: &DemoOutcome, elapsed: f64) -> String {
     );
     let _ = writeln!(
         text,
-        "SecSV valued them with every party at work: five clients, two servers; {} models on {samples} test cases.\n",
+        "{protocol} valued them with every party at work: five clients, two servers; {} models on {samples} test cases.\n",
         result.utilities.len()
     );
-    let _ = writeln!(text, "{:8}  {:>12}  {:>12}", "hospital", "SecSV", "in the clear");
+    let _ = writeln!(text, "{:8}  {:>12}  {:>12}", "hospital", protocol, "in the clear");
     for id in &result.clients {
         let of = |result: &EvaluationResult| result.fsv.get(id).copied().unwrap_or_default();
         let _ = writeln!(text, "{:8}  {:+12.6}  {:+12.6}", id.as_str(), of(result), of(&outcome.nssv));
@@ -103,8 +104,8 @@ fn described(outcome: &DemoOutcome, elapsed: f64) -> String {
     let t = &result.timing;
     let _ = writeln!(
         text,
-        "SecSV took {:.1} s (encrypting {:.1}, linear layers {:.1}, sanitising {:.1}, decrypting {:.1} s of work); all {elapsed:.1} s.",
-        t.wall_s, t.encrypt_s, t.linear_s, t.sanitise_s, t.decrypt_s
+        "{protocol} took {:.2} s (masks, shares and gates {:.2}, linear layers {:.2} s of work); all {elapsed:.1} s.",
+        t.wall_s, t.share_s, t.linear_s
     );
     let _ = writeln!(text, "The report for people: {}", outcome.report.display());
     text

@@ -14,16 +14,20 @@ use super::{
     protocols::{EncryptionArgs, evaluate_with_views},
     valuation::ValuationArgs,
 };
-use crate::{failure::BadInput, output::Format, protocol_name::ProtocolName, result_files::ResultFiles};
+use crate::{
+    failure::BadInput,
+    output::Format,
+    protocol_name::{ProtocolArg, ProtocolName},
+    result_files::ResultFiles,
+};
 
 /// Arguments of `secsv evaluate`.
 #[derive(Args)]
 pub struct EvaluateArgs {
     /// The run directory.
     run: PathBuf,
-    /// How models are tested.
-    #[arg(long, value_enum)]
-    protocol: ProtocolName,
+    #[command(flatten)]
+    protocol: ProtocolArg,
     #[command(flatten)]
     valuation: ValuationArgs,
     /// Test skipped samples after all, and count those that should not have been skipped.
@@ -50,9 +54,10 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
         check_views(args.protocol, directory)?;
     }
     let run = RunDirectory::open(&args.run)?;
+    let protocol = args.protocol.of(&run)?;
     run.check()?;
     let views = args.views.as_deref();
-    let result = evaluate_with_views(&run, args.protocol, args.encryption, &settings, views)?;
+    let result = evaluate_with_views(&run, protocol, args.encryption, &settings, views)?;
     args.files.hand_out(&result, &run.spec().name, format, || table(&result))
 }
 
@@ -62,9 +67,9 @@ pub fn parts(run: &Path) -> [PathBuf; 4] {
 }
 
 /// Parties see something only where there are parties, and their views are written only where nothing is.
-fn check_views(protocol: ProtocolName, directory: &Path) -> anyhow::Result<()> {
-    if protocol.secure().is_none() {
-        let expected = "a protocol with parties: secsv, hesv or secretsv";
+fn check_views(ProtocolArg { protocol }: ProtocolArg, directory: &Path) -> anyhow::Result<()> {
+    if protocol == Some(ProtocolName::Nssv) {
+        let expected = "a protocol with parties: blindsv, secsv, hesv or secretsv";
         return Err(BadInput::new("--views", expected, "nssv").into());
     }
     Ok(check_target(directory).map_err(secsv_evaluation::Error::from)?)

@@ -14,7 +14,7 @@ use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_shapley::Method;
 
 use super::protocols::EncryptionArgs;
-use crate::{failure::BadInput, output::Format, protocol_name::ProtocolName};
+use crate::{failure::BadInput, output::Format, protocol_name::ProtocolArg};
 use seconds::{Rates, stopwatch};
 
 /// How long an exact evaluation of a run that has been checked would take on this machine, by its plan.
@@ -33,9 +33,8 @@ pub fn planned_seconds(
 pub struct PlanArgs {
     /// The run directory.
     run: PathBuf,
-    /// How models will be tested.
-    #[arg(long, value_enum)]
-    protocol: ProtocolName,
+    #[command(flatten)]
+    protocol: ProtocolArg,
     /// Whether samples that two models predict right will be skipped on their aggregate.
     #[arg(long, value_parser = planned_modes(), default_value = SkipMode::Off.name())]
     skip: SkipMode,
@@ -53,17 +52,13 @@ fn planned_modes() -> impl TypedValueParser<Value = SkipMode> {
 
 /// Runs the command.
 pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
-    let Some(protocol) = args.protocol.secure() else {
-        return Err(BadInput::new(
-            "--protocol",
-            "secsv, hesv or secretsv: in the clear there is nothing to plan",
-            "nssv",
-        )
-        .into());
-    };
-    let settings = args.encryption.settings(protocol, args.skip, Method::Exact)?;
     let begun = stopwatch();
     let run = RunDirectory::open(&args.run)?;
+    let Some(protocol) = args.protocol.of(&run)?.secure() else {
+        let expected = "blindsv, secsv, hesv or secretsv: in the clear there is nothing to plan";
+        return Err(BadInput::new("--protocol", expected, "nssv").into());
+    };
+    let settings = args.encryption.settings(protocol, args.skip, Method::Exact)?;
     run.check()?;
     let plan = Plan::new(&run, settings, args.skip == SkipMode::On)?;
     let reading = begun();

@@ -11,7 +11,7 @@ use super::{
     protocols::{EncryptionArgs, check_estimator},
     valuation::ValuationArgs,
 };
-use crate::{failure::BadInput, output::Format, protocol_name::ProtocolName};
+use crate::{failure::BadInput, output::Format, protocol_name::ProtocolArg};
 
 /// Arguments of `secsv provision`.
 #[derive(Args)]
@@ -40,9 +40,8 @@ pub struct ProvisionArgs {
     /// How many days certificates are valid.
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
-    /// How models are tested.
-    #[arg(long, value_enum, default_value_t = ProtocolName::SECSV)]
-    protocol: ProtocolName,
+    #[command(flatten)]
+    protocol: ProtocolArg,
     #[command(flatten)]
     encryption: EncryptionArgs,
     #[command(flatten)]
@@ -55,15 +54,17 @@ fn address(text: &str) -> Result<Address, AddressError> {
 
 /// Runs the command.
 pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
-    let Some(protocol) = args.protocol.secure() else {
-        let (setting, expected) =
-            ("--protocol", "a secure one: parties have nothing to keep from each other in nssv");
-        return Err(BadInput::new(setting, expected, "nssv").into());
-    };
     if args.federation.file_name().is_none_or(|name| name != "federation.toml") {
         let found = args.federation.display().to_string();
         return Err(BadInput::new("FEDERATION", "a file named federation.toml", found).into());
     }
+    let parent = args.federation.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let run = RunDirectory::open(parent.unwrap_or_else(|| ".".as_ref()))?;
+    let Some(protocol) = args.protocol.of(&run)?.secure() else {
+        let (setting, expected) =
+            ("--protocol", "a secure one: parties have nothing to keep from each other in nssv");
+        return Err(BadInput::new(setting, expected, "nssv").into());
+    };
     if !args.servers_did_not_aggregate {
         let (.., why) = protocol.rules().exposure().aggregator;
         let setting = "--servers-did-not-aggregate";
@@ -76,8 +77,6 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
         args.encryption.settings(protocol, evaluation.skip, evaluation.method)?,
         &evaluation,
     );
-    let parent = args.federation.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let run = RunDirectory::open(parent.unwrap_or_else(|| ".".as_ref()))?;
     let servers = Servers { principal: args.principal.clone(), auxiliary: args.auxiliary.clone() };
     let provision = Provision::of_run(&run, servers, session, Validity::days(SystemTime::now(), args.days));
     let made = match &args.requests {

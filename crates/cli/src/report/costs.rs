@@ -78,7 +78,7 @@ pub fn timing(result: &EvaluationResult) -> Markup {
         result.timing.clone();
     let phases = [
         ("encrypting", encrypt_s),
-        ("splitting into shares", share_s),
+        ("shares, masks and gates", share_s),
         ("linear layers", linear_s),
         ("re-randomising and flooding replies", sanitise_s),
         ("decrypting", decrypt_s),

@@ -36,12 +36,16 @@ impl Recorder {
         let mut recorded = self.transcript.lock();
         for Envelope { from, to, kind, content, .. } in &envelopes {
             let message = || SeenMessage::new(*from, *to, *kind, content);
-            let is_masked = matches!(kind, Kind::MaskedFactors | Kind::MaskedFirstLayer | Kind::MaskedLayer);
-            if is_masked || matches!(kind, Kind::Test | Kind::OwnTest) {
+            let is_masked = matches!(
+                kind,
+                Kind::MaskedFactors | Kind::MaskedFirstLayer | Kind::MaskedLayer | Kind::MaskedOpening
+            );
+            if is_masked || matches!(kind, Kind::Test | Kind::OwnTest | Kind::BlindTest) {
                 let sent = recorded.sent.entry(*from).or_default();
                 // A test is announced to many.
-                let is_known =
-                    |last: &SeenMessage| last.kind == Kind::Test && last.digest == message().digest;
+                let is_known = |last: &SeenMessage| {
+                    matches!(last.kind, Kind::Test | Kind::BlindTest) && last.digest == message().digest
+                };
                 if !sent.last().is_some_and(is_known) {
                     sent.push(message());
                 }

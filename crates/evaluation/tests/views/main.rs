@@ -6,6 +6,7 @@
 
 #![cfg(test)]
 
+mod blindsv;
 mod federations;
 mod files;
 mod messages;

@@ -8,7 +8,8 @@ use secsv_protocol::{PartyId, Seed, decryptors::Protocol, message::Kind, session
 
 use crate::federations::{Case, SEED, Seen, Shape};
 
-fn check(seen: &Seen) {
+/// Messages of all views are those that travelled.
+pub fn check(seen: &Seen) {
     let mut listed: BTreeMap<(PartyId, PartyId, Kind), (u64, u64)> = BTreeMap::new();
     for to in seen.parties() {
         for message in &seen.party(to).view.messages {

@@ -14,7 +14,7 @@ use secsv_evaluation::EvaluationSettings;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionSpec {
-    /// How models are tested: `secsv`, `hesv` or `secretsv`.
+    /// How models are tested: `blindsv`, `secsv`, `hesv` or `secretsv`.
     pub protocol: String,
     /// Parameters of the encryption: `standard` or `compact`.
     pub preset: String,
@@ -65,7 +65,7 @@ impl SessionSpec {
 
     /// How models are tested.
     pub(super) fn settings(&self) -> Result<Settings, Misfit> {
-        let protocol = named("protocol", "secsv, hesv or secretsv", &self.protocol)?;
+        let protocol = named("protocol", "blindsv, secsv, hesv or secretsv", &self.protocol)?;
         let preset = named("preset", "standard or compact", &self.preset)?;
         let matmul = named("matmul", "packed, reducing or squaring", &self.matmul)?;
         let whole_rounds = self.estimator.parse::<Method>().is_ok_and(Method::asks_for_all);

@@ -157,6 +157,27 @@ fn hesvs_counting_client_can_recognise() {
     assert!(sentences(&counting)[2].ends_with("east can recognise the records of north."));
 }
 
+/// Where nobody decrypts no client is exposed to another, however many pool what they hold; both servers together open everything.
+#[test]
+fn blindsv_exposes_nobody_to_clients() {
+    let exposure = dense(5, &[30, 4], Protocol::BlindSv);
+    for owner in 0..5 {
+        assert!(!exposure.is_exposed(owner));
+        let told = exposure.of_owner(owner, &NAMES).join(" ");
+        assert!(told.contains("No client alone reads anything about"), "{told}");
+        assert!(told.contains("Both servers together can rebuild all samples"), "{told}");
+    }
+    let rows = exposure.rows(&NAMES);
+    let can = |who: &str| {
+        let row = rows.iter().find(|row| row.who == who).unwrap();
+        (row.samples, row.models)
+    };
+    assert_eq!(can("any number of clients"), (Can::Nothing, Can::Nothing));
+    assert_eq!(can("a client with the principal"), (Can::Nothing, Can::Rebuild));
+    assert_eq!(can("both servers"), (Can::Rebuild, Can::Rebuild));
+    assert!(exposure.headlines().is_empty());
+}
+
 /// Of many clients a few coalitions stand for all.
 #[test]
 fn many_clients_are_planned_quickly_and_alike() {
@@ -171,7 +192,8 @@ fn many_clients_are_planned_quickly_and_alike() {
 /// The tables of docs/SECURITY.md: five clients, a model of one layer.
 fn documented() -> String {
     let mut text = String::new();
-    for (protocol, name) in PROTOCOLS.into_iter().zip(["secsv", "hesv", "secretsv"]) {
+    for protocol in [Protocol::BlindSv].into_iter().chain(PROTOCOLS) {
+        let name = protocol.name();
         text.push_str(&format!("\n### `{name}`\n| who | samples | models | in one sentence |\n"));
         text.push_str("| --- | --- | --- | --- |\n");
         for PartyExposure { who, samples, models, sentence } in dense(5, &[30, 2], protocol).rows(&NAMES) {

@@ -108,9 +108,7 @@ impl ProtocolRules for BlindSv {
         if is_one_layer && label && program.gru.is_none() {
             return Ok(());
         }
-        Err(Error::Unsupported {
-            what: "blindsv tests models of one linear layer so far; take secsv, and read what it exposes (secsv plan)",
-        })
+        Err(Error::Unsupported { what: "blindsv tests models of one linear layer so far" })
     }
 
     fn disclosures(&self, _: &Program) -> Vec<Line> {

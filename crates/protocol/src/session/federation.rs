@@ -58,14 +58,11 @@ impl Federation {
         participants: impl Fn(RoundId) -> Coalition,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let program = Program::new(architecture)?;
-        if architecture.classes() > LabelField::MAX_CLASSES {
-            return Err(Error::Unsupported { what: "more than 65536 classes" });
-        }
+        let clients = spec.clients.len();
+        let program = Self::check_model(settings.protocol, architecture, clients)?;
         if let Some(encryption) = settings.protocol.rules().encryption() {
             encryption.check_preset(settings.preset)?;
         }
-        let clients = spec.clients.len();
         let rounds: BTreeMap<RoundId, Vec<u64>> = spec
             .round_ids()
             .map(|round| {
@@ -76,18 +73,31 @@ impl Federation {
                 (round, spec.clients.iter().enumerate().map(size).collect())
             })
             .collect();
-        let rules = settings.protocol.rules();
+        let hash = blake3::hash(&encoding::encode(spec, architecture, &rounds, &settings));
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hash.as_bytes()[..16]);
+        let architecture = architecture.clone();
+        Ok(Self { architecture, program, clients, rounds, settings, envelope_keys: None, digest })
+    }
+
+    /// Refuses a model that a protocol cannot test among so many clients, with the reason; otherwise the model as it tests it.
+    pub fn check_model(
+        protocol: Protocol,
+        architecture: &Architecture,
+        clients: usize,
+    ) -> Result<Program, Error> {
+        let program = Program::new(architecture)?;
+        if architecture.classes() > LabelField::MAX_CLASSES {
+            return Err(Error::Unsupported { what: "more than 65536 classes" });
+        }
+        let rules = protocol.rules();
         rules.check_program(&program)?;
         if rules.has_decryptors() {
             max_owners(clients, network(&program)?)?;
         } else if !(2..=MAX_CLIENTS).contains(&clients) {
             return Err(Error::Unsupported { what: "it takes two clients or more, and at most 128" });
         }
-        let hash = blake3::hash(&encoding::encode(spec, architecture, &rounds, &settings));
-        let mut digest = [0; 16];
-        digest.copy_from_slice(&hash.as_bytes()[..16]);
-        let architecture = architecture.clone();
-        Ok(Self { architecture, program, clients, rounds, settings, envelope_keys: None, digest })
+        Ok(program)
     }
 
     /// The same among parties that have agreed on more beforehand: the public keys of all clients' envelopes, in order, and

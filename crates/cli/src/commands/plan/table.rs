@@ -30,12 +30,14 @@ fn costs(text: &mut String, plan: &PlanResult) {
         let from = least.map_or(String::new(), |least| format!("{} to ", of(least)));
         let _ = writeln!(text, "  {name:26}  {from}{}", of(&plan.cost));
     };
-    line("ciphertext times plaintext", &|cost| cost.operations.ct_pt_mul.to_string());
-    line("ciphertext times ciphertext", &|cost| cost.operations.ct_ct_mul.to_string());
-    line("rotations", &|cost| cost.operations.rotate.to_string());
-    line("transforms", &|cost| cost.operations.ntt.to_string());
-    line("encryptions", &|cost| cost.operations.encrypt.to_string());
-    line("decryptions", &|cost| cost.operations.decrypt.to_string());
+    if plan.parameters.is_some() {
+        line("ciphertext times plaintext", &|cost| cost.operations.ct_pt_mul.to_string());
+        line("ciphertext times ciphertext", &|cost| cost.operations.ct_ct_mul.to_string());
+        line("rotations", &|cost| cost.operations.rotate.to_string());
+        line("transforms", &|cost| cost.operations.ntt.to_string());
+        line("encryptions", &|cost| cost.operations.encrypt.to_string());
+        line("decryptions", &|cost| cost.operations.decrypt.to_string());
+    }
     line("messages", &|cost| cost.messages.iter().map(|kind| kind.messages).sum::<u64>().to_string());
     line("bytes", &|cost| size(cost.messages.iter().map(|kind| kind.bytes).sum()));
     line("processor time, about", &|cost| duration(cost.cpu_s));
@@ -95,7 +97,9 @@ fn size(bytes: u64) -> String {
 }
 
 fn duration(seconds: f64) -> String {
-    if seconds < 120.0 {
+    if seconds < 1.0 {
+        format!("{seconds:.3} s")
+    } else if seconds < 120.0 {
         format!("{seconds:.1} s")
     } else if seconds < 7200.0 {
         format!("{:.1} min", seconds / 60.0)

@@ -1,0 +1,383 @@
+//! What a server saw under BlindSV (docs/VIEWS.md): read again from its messages, with its own seeds. Whatever is open to both servers
+//! is written less the server's own masks: under the other's alone.
+
+use std::collections::BTreeMap;
+
+use secsv_federation::{Coalition, RoundId};
+
+use super::{
+    evaluator::Evaluator,
+    keys::{OwnerKey, Purpose},
+    layer::product_words,
+    shape::{Outcome, Shape, Stage},
+    words::unpack,
+};
+use crate::{
+    Error, PartyId,
+    disclosure::Disclosure,
+    error::CodecError,
+    message::{
+        BlindTest, DataShare, Dealing, DealtProduct, Kind, MaskSeed, MaskedModel, MaskedOpening,
+        Message as _, ModelMaskSeed, OutcomeShare, Server, ShareBody,
+    },
+    session::BlindSession,
+    test_id::RequestId,
+    views::{Entry, Numbers, Opened, SeenMessage, View, outputs_scale},
+};
+
+/// Messages of a session, read by a server.
+struct BlindReading<'a> {
+    session: &'a BlindSession,
+    server: Server,
+    keys: BTreeMap<usize, OwnerKey>,
+    tests: BTreeMap<RequestId, BlindTest>,
+    /// What this server sent for each owner and stage of a test.
+    own: BTreeMap<(RequestId, usize, usize), &'a [u8]>,
+    /// What owners dealt, by test and owner.
+    dealt: BTreeMap<(RequestId, usize), &'a [u8]>,
+    /// The server's shares of what is found, by test, coalition and owner.
+    found: BTreeMap<(RequestId, usize, usize), Vec<u64>>,
+}
+
+/// What a server saw. `sent` are its own announcements and openings.
+pub(crate) fn server_view(
+    session: &BlindSession,
+    server: Server,
+    received: &[SeenMessage],
+    sent: &[SeenMessage],
+) -> Result<View, Error> {
+    let mut reading = BlindReading {
+        session,
+        server,
+        keys: BTreeMap::new(),
+        tests: BTreeMap::new(),
+        own: BTreeMap::new(),
+        dealt: BTreeMap::new(),
+        found: BTreeMap::new(),
+    };
+    let blamed = |message: &SeenMessage| {
+        let (from, kind) = (message.from, message.kind);
+        move |why| Error::Malformed { from, kind, why }
+    };
+    for message in received.iter().chain(sent) {
+        reading.remember(message).map_err(blamed(message))?;
+    }
+    let mut arrays = Vec::new();
+    for message in received.iter().enumerate() {
+        arrays.extend(reading.read(message).map_err(blamed(message.1))?);
+    }
+    for (number, message) in received.iter().enumerate().filter(|(_, m)| m.kind == Kind::OutcomeShare) {
+        arrays.extend(reading.outcomes(number, message).map_err(blamed(message))?);
+    }
+    let mut view = View::new(server.party(), received, Vec::new(), arrays);
+    view.secrets.extend(["its masks of models", "its masks of owners' numbers"]);
+    Ok(view)
+}
+
+impl<'a> BlindReading<'a> {
+    /// Keeps what other messages are read with.
+    fn remember(&mut self, message: &'a SeenMessage) -> Result<(), CodecError> {
+        match (message.kind, message.from) {
+            (Kind::MaskSeed, PartyId::Client(owner)) => {
+                let MaskSeed { seed } = MaskSeed::decode(message.content(), &())?;
+                self.keys.insert(owner, OwnerKey::new(seed));
+            }
+            (Kind::BlindTest, _) => {
+                let test = BlindTest::decode(message.content(), &())?;
+                self.tests.insert(test.request, test);
+            }
+            (Kind::MaskedOpening, sender) if sender == self.server.party() => {
+                let MaskedOpening { request, owner, stage, masked } =
+                    MaskedOpening::decode(message.content(), &())?;
+                self.own.insert((request, owner, stage), masked);
+            }
+            (Kind::Dealing, PartyId::Client(owner)) => {
+                let Dealing { request, dealt } = Dealing::decode(message.content(), &())?;
+                self.dealt.insert((request, owner), dealt);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, (number, message): (usize, &SeenMessage)) -> Result<Vec<Opened>, CodecError> {
+        let content = message.content();
+        let entry = |what| Entry::new(message.kind, what, Some(message.from), vec![number]);
+        match (message.kind, message.from) {
+            (Kind::ModelMaskSeed, _) => {
+                let ModelMaskSeed { seed } = ModelMaskSeed::decode(content, &())?;
+                Ok(vec![entry("seed").filled((1, 32), Numbers::Bytes(seed.expose().to_vec()))])
+            }
+            (Kind::MaskSeed, PartyId::Client(owner)) => self.seed(owner, content, entry("seed")),
+            (Kind::DataShare, PartyId::Client(owner)) => {
+                let DataShare { share } = DataShare::decode(content, &self.server)?;
+                let ShareBody::Elements(bytes) = share else { return Ok(Vec::new()) };
+                let words = unpack(bytes, self.session.widths.bytes()).collect();
+                Ok(self.data(owner, words, &entry("share")))
+            }
+            (Kind::MaskedModel, PartyId::Client(client)) => {
+                let MaskedModel { round, elements } = MaskedModel::decode(content, &())?;
+                let mut entry = entry("masked model");
+                entry.disclosure = Some(Disclosure::MaskedFactors);
+                (entry.about.round, entry.about.client) = (Some(round), Some(client));
+                entry.about.coalition = Some(Coalition::EMPTY.with(client));
+                let words = self.words(elements);
+                Ok(vec![entry.filled((1, words.len()), Numbers::Signed(words))])
+            }
+            (Kind::DealtProduct, PartyId::Client(owner)) => {
+                let DealtProduct { round, elements } = DealtProduct::decode(content, &())?;
+                let mut entry = entry("share of a dealt product");
+                (entry.about.round, entry.about.operator) = (Some(round), Some(0));
+                let samples = self.samples(owner);
+                let rows = product_words(self.session, round, owner).checked_div(samples).unwrap_or(0);
+                let entry = entry.of_owner(owner, (0..samples).collect());
+                Ok(vec![entry.filled((rows, samples), Numbers::Signed(self.words(elements)))])
+            }
+            (Kind::Dealing, PartyId::Client(owner)) => {
+                let Dealing { request, dealt } = Dealing::decode(content, &())?;
+                Ok(self.dealing(request, owner, dealt, &entry("share of what is dealt")))
+            }
+            (Kind::MaskedOpening, _) => self.opening(MaskedOpening::decode(content, &())?, &entry("share")),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn samples(&self, owner: usize) -> usize {
+        self.session.hellos.get(owner).map_or(0, |hello| hello.samples as usize)
+    }
+
+    /// Words in some bytes: those of smallest magnitude.
+    fn words(&self, bytes: &[u8]) -> Vec<i64> {
+        unpack(bytes, self.session.widths.bytes()).map(|word| self.centred(word)).collect()
+    }
+
+    fn centred(&self, word: u64) -> i64 {
+        let unused = u64::BITS - self.session.widths.word;
+        (word << unused).cast_signed() >> unused
+    }
+
+    /// A seed that an owner shares with the server and, at the principal, the share of samples and labels that follows from it.
+    fn seed(&self, owner: usize, content: &[u8], mut entry: Entry) -> Result<Vec<Opened>, CodecError> {
+        let MaskSeed { seed } = MaskSeed::decode(content, &())?;
+        let key = OwnerKey::new(seed.clone());
+        entry.about.client = Some(owner);
+        let mut arrays = vec![entry.clone().filled((1, 32), Numbers::Bytes(seed.expose().to_vec()))];
+        if self.server == Server::Principal {
+            let (shape, inputs) = (self.session.shape(owner), self.session.program().input_size);
+            let labels = if shape.is_single() { 0 } else { shape.rows * shape.samples };
+            let mut words = key.of_owner("samples", 0, inputs * shape.samples).expose().clone();
+            words.extend(key.of_owner("labels", 0, labels).expose());
+            let mut entry = Entry { what: "share", file: "data-share".to_owned(), ..entry };
+            entry.about.client = None;
+            arrays.extend(self.data(owner, words, &entry));
+        }
+        Ok(arrays)
+    }
+
+    /// A share of samples and, where they are a factor, of labels.
+    fn data(&self, owner: usize, mut words: Vec<u64>, entry: &Entry) -> Vec<Opened> {
+        let (samples, inputs) = (self.samples(owner), self.session.program().input_size);
+        let labels = words.split_off(words.len().min(inputs * samples));
+        let bits = self.session.precision.operators[0].input.fractional_bits();
+        let scale = Some(f64::powi(0.5, bits as i32));
+        let centred = |words: Vec<u64>| Numbers::Signed(words.into_iter().map(|w| self.centred(w)).collect());
+        let of_owner = |entry: Entry| entry.of_owner(owner, (0..samples).collect());
+        let mut arrays =
+            vec![of_owner(Entry { scale, ..entry.clone() }).filled((inputs, samples), centred(words))];
+        if let Some(rows) = labels.len().checked_div(samples).filter(|rows| *rows > 0) {
+            let entry = Entry { what: "label share", ..entry.clone() };
+            arrays.push(of_owner(entry).filled((rows, samples), centred(labels)));
+        }
+        arrays
+    }
+
+    /// The round of a test, and its coalitions that an owner does not know, with their numbers.
+    fn models(&self, request: RequestId, owner: usize) -> Option<(RoundId, Vec<(usize, Coalition)>)> {
+        let test = self.tests.get(&request)?;
+        let is_secure =
+            |&(_, coalition): &(usize, Coalition)| !self.session.knows(owner, test.round, coalition);
+        Some((test.round, test.coalitions.iter().copied().enumerate().filter(is_secure).collect()))
+    }
+
+    /// The tested samples of an owner, and sizes of its part of a test.
+    fn owner_part(&self, request: RequestId, owner: usize) -> Option<(Vec<usize>, Shape)> {
+        let samples = self.tests.get(&request)?.samples.as_ref();
+        let (_, tested, shape) = self.session.parts(samples).find(|(other, ..)| *other == owner)?;
+        Some((tested.unwrap_or_else(|| (0..shape.samples).collect()), shape))
+    }
+
+    /// What an owner dealt: words, planes, masks of right or wrong.
+    fn dealing(&self, request: RequestId, owner: usize, dealt: &[u8], entry: &Entry) -> Vec<Opened> {
+        let (Some((round, secure)), Some((tested, shape))) =
+            (self.models(request, owner), self.owner_part(request, owner))
+        else {
+            return Vec::new();
+        };
+        let widths = self.session.widths;
+        let mut arrays = Vec::new();
+        for (&(_, coalition), dealt) in secure.iter().zip(dealt.chunks_exact(shape.dealt_len().max(1))) {
+            let mut entry = about(entry, request, (round, coalition)).of_owner(owner, tested.clone());
+            let (words, rest) = dealt.split_at(shape.dealt_words() * widths.bytes());
+            let (planes, outcomes) = rest.split_at(8 * shape.dealt_planes() * shape.blocks());
+            let words = self.words(words);
+            if !words.is_empty() {
+                entry.about.item = Some(0);
+                arrays.push(entry.clone().filled((1, words.len()), Numbers::Signed(words)));
+            }
+            entry.about.item = Some(1);
+            let planes: Vec<u64> = unpack(planes, 8).collect();
+            arrays.push(of_planes(&shape, shape.dealt_planes(), &planes, entry.clone()));
+            entry.about.item = Some(2);
+            let outcomes = unpack(outcomes, shape.outcome_bytes());
+            let size = (1, shape.dealt_outcomes());
+            arrays.push(match shape.outcome {
+                Outcome::Total => {
+                    entry.filled(size, Numbers::Signed(outcomes.map(|word| word as i64).collect()))
+                }
+                Outcome::Each => entry.filled(size, Numbers::Ring(outcomes.collect())),
+            });
+        }
+        arrays
+    }
+
+    /// The other server's part of what is opened at a stage, and what is open then, less this server's masks.
+    fn opening(
+        &mut self,
+        MaskedOpening { request, owner, stage: index, masked }: MaskedOpening<'_>,
+        entry: &Entry,
+    ) -> Result<Vec<Opened>, CodecError> {
+        let own = self.own.get(&(request, owner, index)).copied();
+        let (models, key) = (self.models(request, owner), self.keys.get(&owner).cloned());
+        let (Some(own), Some((round, secure)), Some(key), Some((tested, shape))) =
+            (own, models, key, self.owner_part(request, owner))
+        else {
+            return Ok(Vec::new());
+        };
+        let stage = shape.stage(index).ok_or(CodecError::Value { what: "stage" })?;
+        let what = match stage {
+            Stage::Scores => "masked outputs",
+            Stage::Margins => "masked margins",
+            _ => "masked bits",
+        };
+        let dealt = self.dealt.get(&(request, owner)).copied();
+        let mut arrays = Vec::new();
+        for (place, &(number, coalition)) in secure.iter().enumerate() {
+            let dealt = dealt.and_then(|dealt| part(dealt, place, shape.dealt_len()));
+            let model = (round, coalition);
+            let evaluator = Evaluator { shape: &shape, server: self.server, key: &key, place: model, dealt };
+            let [own, other] =
+                [own, masked].map(|bytes| part(bytes, place, shape.opened_len(index)).unwrap_or(&[]));
+            let opened = evaluator.open(index, own, other);
+            if index + 1 == shape.stages() {
+                self.found.insert((request, number, owner), evaluator.outcome(&opened));
+            }
+            let mut entry = about(entry, request, model).of_owner(owner, tested.clone());
+            entry.about.step = Some(index);
+            let mut derived = entry.derived("masked-openings", what);
+            derived.disclosure = Some(Disclosure::MaskedFactors);
+            let masks = key.words(model, Purpose::Opening(index), shape.opened(stage));
+            let unmasked = opened.iter().zip(masks.expose()).map(|(opened, mask)| match stage {
+                Stage::Scores | Stage::Margins => opened.wrapping_sub(*mask),
+                _ => opened ^ mask,
+            });
+            let width = shape.opened_len(index).checked_div(shape.opened(stage)).unwrap_or(0).max(1);
+            arrays.push(self.of_stage(&shape, stage, unpack(other, width).collect(), entry));
+            arrays.push(self.of_stage(&shape, stage, unmasked.collect(), derived));
+        }
+        Ok(arrays)
+    }
+
+    /// Numbers or planes of a stage.
+    fn of_stage(&self, shape: &Shape, stage: Stage, opened: Vec<u64>, mut entry: Entry) -> Opened {
+        if !matches!(stage, Stage::Scores | Stage::Margins) {
+            return of_planes(shape, shape.planes(stage), &opened, entry);
+        }
+        entry.about.operator = Some(0);
+        entry.about.positions = Some((0, 1));
+        let model = entry.about.round.zip(entry.about.coalition);
+        entry.scale = model.and_then(|(round, coalition)| outputs_scale(self.session, 0, round, coalition));
+        let words: Vec<i64> = opened.into_iter().map(|word| self.centred(word)).collect();
+        let rows = words.len().checked_div(shape.samples).unwrap_or(0);
+        entry.filled((rows, shape.samples), Numbers::Signed(words))
+    }
+
+    /// The server's share of what is found for a coalition of a test: a total, or planes owner by owner.
+    fn own_share(&self, test: &BlindTest, (index, coalition): (usize, Coalition)) -> Vec<u64> {
+        let place = (test.round, coalition);
+        let mut found = Vec::new();
+        for (owner, _, shape) in self.session.parts(test.samples.as_ref()) {
+            let share = match (self.session.knows(owner, test.round, coalition), self.keys.get(&owner)) {
+                (true, Some(key)) => {
+                    key.words(place, Purpose::OwnOutcome, shape.outcome_words()).expose().clone()
+                }
+                _ => self.found.get(&(test.request, index, owner)).cloned().unwrap_or_default(),
+            };
+            match self.session.outcome() {
+                Outcome::Total => {
+                    let sum = found.first().copied().unwrap_or(0);
+                    found = vec![share.iter().fold(sum, |sum, share| shape.found(sum, *share))];
+                }
+                Outcome::Each => found.extend(share),
+            }
+        }
+        found
+    }
+
+    /// What is found over all owners: the auxiliary's share, and with the principal's the total, or which samples are right.
+    fn outcomes(&self, number: usize, message: &SeenMessage) -> Result<Vec<Opened>, CodecError> {
+        let OutcomeShare { request, found } = OutcomeShare::decode(message.content(), &())?;
+        let Some(test) = self.tests.get(&request) else { return Ok(Vec::new()) };
+        let mut shares = unpack(found, self.session.outcome_bytes());
+        let mut arrays = Vec::new();
+        for (index, &coalition) in test.coalitions.iter().enumerate() {
+            let own = self.own_share(test, (index, coalition));
+            let other: Vec<u64> = shares.by_ref().take(own.len()).collect();
+            let entry = Entry::new(message.kind, "share", Some(message.from), vec![number]);
+            let entry = about(&entry, request, (test.round, coalition));
+            let pairs = own.iter().zip(&other);
+            match self.session.outcome() {
+                Outcome::Total => {
+                    let mask = self.session.widths.count_mask();
+                    let totals = pairs.map(|(own, other)| (own.wrapping_add(*other) & mask) as i64).collect();
+                    let other = other.iter().map(|share| *share as i64).collect();
+                    let mut sum = entry.derived("counts", "count");
+                    sum.disclosure = Some(Disclosure::Counts);
+                    arrays.push(entry.filled((1, own.len()), Numbers::Signed(other)));
+                    arrays.push(sum.filled((1, own.len()), Numbers::Signed(totals)));
+                }
+                Outcome::Each => {
+                    let planes: Vec<u64> = pairs.map(|(own, other)| own ^ other).collect();
+                    let right = self.session.right(test.samples.as_ref(), &planes);
+                    let mut sum = entry.derived("outcomes", "right or wrong");
+                    sum.disclosure = Some(Disclosure::RightOrWrong);
+                    arrays.push(entry.filled((1, other.len()), Numbers::Ring(other)));
+                    let right = (0..right.total()).map(|sample| i64::from(right.contains(sample)));
+                    let right: Vec<i64> = right.collect();
+                    arrays.push(sum.filled((1, right.len()), Numbers::Signed(right)));
+                }
+            }
+        }
+        Ok(arrays)
+    }
+}
+
+/// An array about a coalition of a test.
+fn about(entry: &Entry, request: RequestId, (round, coalition): (RoundId, Coalition)) -> Entry {
+    let mut entry = entry.clone();
+    entry.about.test = Some(request.to_wire());
+    (entry.about.round, entry.about.coalition) = (Some(round), Some(coalition));
+    entry
+}
+
+/// The part of a message that is about one of its coalitions.
+fn part(bytes: &[u8], place: usize, length: usize) -> Option<&[u8]> {
+    bytes.get(place * length..(place + 1) * length)
+}
+
+/// Planes: a row for each, a column for each block of 64 samples.
+fn of_planes(shape: &Shape, rows: usize, planes: &[u64], entry: Entry) -> Opened {
+    let blocks = shape.blocks();
+    let turned = (0..rows).flat_map(|row| (0..blocks).map(move |block| (row, block)));
+    let turned = turned.map(|(row, block)| planes.get(block * rows + row).copied().unwrap_or(0));
+    entry.filled((rows, blocks), Numbers::Ring(turned.collect()))
+}
