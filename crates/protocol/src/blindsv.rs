@@ -21,6 +21,8 @@ pub(crate) mod ideal;
 pub(crate) mod keys;
 pub(crate) mod lanes;
 pub(crate) mod layer;
+#[cfg(test)]
+mod layer_equivalence_tests;
 pub(crate) mod principal;
 mod products;
 pub(crate) mod rehearsal;

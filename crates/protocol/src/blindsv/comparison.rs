@@ -70,60 +70,87 @@ impl Comparison {
         Self { bits, digits, levels }
     }
 
-    /// How many times digits are joined.
-    pub(super) fn levels(&self) -> usize {
-        self.levels.len()
+    /// Steps at which something is opened: before each join, and the sign.
+    pub(super) fn steps(&self) -> usize {
+        self.levels.len() + 1
     }
 
-    /// Planes that are opened before a level: greater and equal of everything that it joins, the lowest without equal.
-    pub(super) fn opened(&self, level: usize) -> usize {
-        2 * self.levels[level].iter().map(|join| join.size).sum::<usize>() - 1
+    /// Planes that a step opens: greater and equal of everything that is joined next, the lowest without equal; or the sign.
+    pub(super) fn opened(&self, step: usize) -> usize {
+        let joined = |joins: &Vec<Join>| 2 * joins.iter().map(|join| join.size).sum::<usize>() - 1;
+        self.levels.get(step).map_or(1, joined)
     }
 
-    /// Planes that are dealt: products of bits, products of masks, the top bit.
-    pub(super) fn dealt(&self) -> usize {
-        self.dealt_before(self.levels.len()) + 1
+    /// Planes that are dealt for a step: products of v's bits or of the masks of the step before; for the sign v's top bit too.
+    pub(super) fn dealt(&self, step: usize) -> usize {
+        let products = match step.checked_sub(1) {
+            None => self.digits.iter().map(|(_, size)| (1 << size) - 1).sum::<usize>(),
+            Some(level) => self.levels[level].iter().map(|join| join.dealt()).sum(),
+        };
+        products + usize::from(step == self.levels.len())
     }
 
-    /// Planes that are dealt for digits and for the levels before one.
-    fn dealt_before(&self, level: usize) -> usize {
-        let digits: usize = self.digits.iter().map(|(_, size)| (1 << size) - 1).sum();
-        let joins = self.levels[..level].iter().flatten().map(|join| join.dealt());
-        digits + joins.sum::<usize>()
-    }
-
-    /// What the owner deals. `value` are the planes of v; `masks` those of everything that is opened, level by level.
-    pub(super) fn deal(&self, value: &[u64], masks: &[u64], out: &mut Vec<u64>) {
-        for &(low, size) in &self.digits {
-            let bits = products(&value[low..low + size]);
-            out.extend(&bits[1..1 << size]);
+    /// What the owner deals for a step. `value` are the planes of v; `masks` those of what the step before opened.
+    pub(super) fn deal(&self, step: usize, value: &[u64], masks: &[u64], out: &mut Vec<u64>) {
+        match step.checked_sub(1) {
+            None => {
+                for &(low, size) in &self.digits {
+                    let bits = products(&value[low..low + size]);
+                    out.extend(&bits[1..1 << size]);
+                }
+            }
+            Some(level) => self.deal_joins(level, masks, out),
         }
+        if step == self.levels.len() {
+            out.push(value[self.bits - 1]);
+        }
+    }
+
+    /// Products of the masks of what a level joins.
+    fn deal_joins(&self, level: usize, masks: &[u64], out: &mut Vec<u64>) {
         let mut masks = masks;
-        for (level, joins) in self.levels.iter().enumerate() {
-            let mut of_level = &masks[..self.opened(level)];
-            for join in joins {
-                let factors = Factors::take(&mut of_level, *join);
-                let [g1, g2] = [factors.greater[1], factors.greater[2]];
-                let [e0, e1, e2] = factors.equal;
-                out.push(e0 & g1);
-                match (join.size, join.equal) {
-                    (2, false) => {}
-                    (2, true) => out.push(e0 & e1),
-                    (_, equal) => {
-                        out.extend([e0 & e1, e0 & g2, e1 & g2, e0 & e1 & g2]);
-                        if equal {
-                            out.extend([e0 & e2, e1 & e2, e0 & e1 & e2]);
-                        }
+        for join in &self.levels[level] {
+            let factors = Factors::take(&mut masks, *join);
+            let [g1, g2] = [factors.greater[1], factors.greater[2]];
+            let [e0, e1, e2] = factors.equal;
+            out.push(e0 & g1);
+            match (join.size, join.equal) {
+                (2, false) => {}
+                (2, true) => out.push(e0 & e1),
+                (_, equal) => {
+                    out.extend([e0 & e1, e0 & g2, e1 & g2, e0 & e1 & g2]);
+                    if equal {
+                        out.extend([e0 & e2, e1 & e2, e0 & e1 & e2]);
                     }
                 }
             }
-            masks = &masks[self.opened(level)..];
         }
-        out.push(value[self.bits - 1]);
     }
 
-    /// Shares of greater and equal of every digit. `public` are the planes of y, `dealt` the server's shares.
-    pub(super) fn digits(&self, public: &[u64], dealt: &[u64], one: u64, out: &mut Vec<u64>) {
+    /// Shares of what a step opens. `public` are the planes of y; `opened` is what the step before opened, `masks` the server's
+    /// shares of its masks, `dealt` those of what was dealt for this step.
+    pub(super) fn step(
+        &self,
+        step: usize,
+        public: &[u64],
+        (opened, masks): (&[u64], &[u64]),
+        dealt: &[u64],
+        one: u64,
+        out: &mut Vec<u64>,
+    ) {
+        match step.checked_sub(1) {
+            None => self.digits(public, dealt, one, out),
+            Some(level) => self.join(level, (opened, masks), dealt, one, out),
+        }
+        if step == self.levels.len()
+            && let (Some(greater), Some(top)) = (out.last_mut(), dealt.last())
+        {
+            *greater ^= top ^ (!public[self.bits - 1] & one);
+        }
+    }
+
+    /// Shares of greater and equal of every digit.
+    fn digits(&self, public: &[u64], dealt: &[u64], one: u64, out: &mut Vec<u64>) {
         let mut dealt = dealt;
         for (index, &(low, size)) in self.digits.iter().enumerate() {
             let mut shares = [0; 1 << DIGIT];
@@ -152,9 +179,8 @@ impl Comparison {
         }
     }
 
-    /// Shares of what a level's joins give. `opened` is what was opened before it, `masks` are the server's shares of the masks,
-    /// `dealt` is all that was dealt.
-    pub(super) fn join(
+    /// Shares of what a level's joins give.
+    fn join(
         &self,
         level: usize,
         (opened, masks): (&[u64], &[u64]),
@@ -162,8 +188,7 @@ impl Comparison {
         one: u64,
         out: &mut Vec<u64>,
     ) {
-        let mut dealt = &dealt[self.dealt_before(level)..];
-        let (mut opened, mut masks) = (opened, masks);
+        let (mut dealt, mut opened, mut masks) = (dealt, opened, masks);
         for join in &self.levels[level] {
             let (public, mask) = (Factors::take(&mut opened, *join), Factors::take(&mut masks, *join));
             let (x, u) = (public, mask);
@@ -198,11 +223,6 @@ impl Comparison {
                 out.push(equal);
             }
         }
-    }
-
-    /// The share of the sign, from that of "greater".
-    pub(super) fn sign(&self, public: &[u64], greater: u64, dealt: &[u64], one: u64) -> u64 {
-        greater ^ dealt[self.dealt() - 1] ^ (!public[self.bits - 1] & one)
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn deal(
     let dealt = dealt_planes(shape, keys, place, labels);
     let own = keys[0].words(place, Purpose::DealtPlanes, dealt.expose().len());
     pack(dealt.expose().iter().zip(own.expose()).map(|(plane, own)| plane ^ own), 8, out);
-    let last = shape.stage(shape.stages() - 1).unwrap_or(Stage::Signs);
+    let last = shape.stage(shape.stages() - 1).unwrap_or(Stage::Scores);
     let masks = masks(shape, keys, place, last);
     let bits = labels.iter().enumerate().map(|(sample, label)| {
         let mask = masks.expose()[sample / LANES] >> (sample % LANES) & 1;
@@ -92,48 +92,62 @@ pub(crate) fn deal_known(
     pack(rest, shape.outcome_bytes(), out);
 }
 
-/// The planes of everything that is dealt bit by bit, block by block.
+/// The planes of everything that is dealt bit by bit: stage by stage, block by block.
 fn dealt_planes(
     shape: &Shape,
     keys: &OwnerKeys,
     place: (RoundId, Coalition),
     labels: &[usize],
 ) -> Secret<Vec<u64>> {
-    let (samples, widths, compared) = (shape.samples, shape.widths, shape.compared());
+    let (compared, bits) = (shape.compared(), shape.widths.word as usize);
+    let values = values(shape, keys, place, labels);
+    let mut dealt = Secret::new(Vec::with_capacity(shape.all_dealt_planes()));
+    let out = dealt.expose_mut();
+    let mut before = Secret::new(Vec::new());
+    for &stage in shape.all_stages() {
+        let of_block = before.expose().len() / shape.blocks().max(1);
+        for block in 0..shape.blocks() {
+            let masks = &before.expose()[block * of_block..][..of_block];
+            match stage {
+                Stage::Scores | Stage::Margins => {}
+                Stage::Comparison(step) => {
+                    let each = of_block / compared;
+                    for number in 0..compared {
+                        let value = &values.expose()[(block * compared + number) * bits..][..bits];
+                        shape.comparison.deal(step, value, &masks[number * each..][..each], out);
+                    }
+                }
+                Stage::Conjunction(level) => shape.conjunction.deal(level, masks, out),
+            }
+        }
+        before = match stage {
+            Stage::Scores | Stage::Margins => Secret::new(Vec::new()),
+            _ => masks(shape, keys, place, stage),
+        };
+    }
+    dealt
+}
+
+/// The planes of v of every comparison of every block.
+fn values(
+    shape: &Shape,
+    keys: &OwnerKeys,
+    place: (RoundId, Coalition),
+    labels: &[usize],
+) -> Secret<Vec<u64>> {
+    let (samples, compared, bits) = (shape.samples, shape.compared(), shape.widths.word as usize);
     let words = masks(shape, keys, place, compared_stage(shape));
-    let joins: Vec<_> =
-        (0..shape.comparison.levels()).map(|level| masks(shape, keys, place, Stage::Join(level))).collect();
-    let signs = masks(shape, keys, place, Stage::Signs);
-    let conjunctions: Vec<_> = (0..shape.conjunction.levels())
-        .map(|level| masks(shape, keys, place, Stage::Conjunction(level)))
-        .collect();
-    let mut dealt = Secret::new(Vec::with_capacity(shape.dealt_planes() * shape.blocks()));
-    let mut of_block = Secret::new(Vec::new());
+    let mut values = Secret::new(Vec::with_capacity(shape.blocks() * compared * bits));
     for block in 0..shape.blocks() {
         let lanes = block * LANES..samples.min((block + 1) * LANES);
         for number in 0..compared {
             let value = lanes.clone().map(|sample| {
                 // Where a tie goes to a class before the true one, the margin must be at least one more.
                 let offset = u64::from(!shape.is_single() && number < labels[sample]);
-                words.expose()[number * samples + sample].wrapping_add(offset) & widths.mask()
+                words.expose()[number * samples + sample].wrapping_add(offset)
             });
-            let value = Secret::new(planes(value));
-            let masks = of_block.expose_mut();
-            masks.clear();
-            for (level, joins) in joins.iter().enumerate() {
-                let count = shape.comparison.opened(level);
-                masks.extend(&joins.expose()[(block * compared + number) * count..][..count]);
-            }
-            shape.comparison.deal(value.expose(), masks, dealt.expose_mut());
+            values.expose_mut().extend_from_slice(&Secret::new(planes(value)).expose()[..bits]);
         }
-        let masks = of_block.expose_mut();
-        masks.clear();
-        masks.extend(&signs.expose()[block * compared..][..compared]);
-        for (level, left) in conjunctions.iter().enumerate() {
-            let count = shape.conjunction.left(level);
-            masks.extend(&left.expose()[block * count..][..count]);
-        }
-        shape.conjunction.deal(masks, dealt.expose_mut());
     }
-    dealt
+    values
 }

@@ -68,6 +68,16 @@ pub(super) fn named((round, coalition): Place, purpose: Purpose) -> (Place, Purp
     }
 }
 
+/// Chooses the words of a seed's stream; those behind are zero.
+pub(super) fn choose_stream(seed: &Seed, words: Vec<u64>) {
+    CHOSEN.with_borrow_mut(|chosen| drop(chosen.insert(*seed.expose(), words)));
+}
+
+/// Lets all streams be what they are.
+pub(super) fn forget_streams() {
+    CHOSEN.with_borrow_mut(BTreeMap::clear);
+}
+
 /// The words that were chosen for a stream.
 pub(super) fn chosen(seed: &Seed, count: usize) -> Option<Vec<u64>> {
     CHOSEN.with_borrow(|chosen| {
@@ -147,7 +157,7 @@ fn choose(key: &OwnerKey, place: Place, purpose: Purpose, words: Vec<u64>) {
 /// Chooses what the principal has of everything dealt, so that the auxiliary reads `recorded`.
 fn choose_dealt(shape: &Shape, keys: &OwnerKeys, case: &Case, recorded: &[u8]) {
     let widths = shape.widths;
-    let planes = shape.dealt_planes() * shape.blocks();
+    let planes = shape.all_dealt_planes();
     let parts = [
         (Purpose::DealtWords, shape.dealt_words(), widths.bytes()),
         (Purpose::DealtPlanes, planes, 8),

@@ -55,15 +55,20 @@ impl Evaluator<'_> {
         self.dealt(Purpose::DealtWords, 0, self.shape.dealt_words(), self.shape.widths.bytes())
     }
 
-    fn dealt_planes(&self) -> Secret<Vec<u64>> {
+    /// The server's share of the planes that were dealt for a stage.
+    fn dealt_planes(&self, stage: Stage) -> Secret<Vec<u64>> {
         let first = self.shape.dealt_words() * self.shape.widths.bytes();
-        self.dealt(Purpose::DealtPlanes, first, self.shape.dealt_planes() * self.shape.blocks(), 8)
+        let range = self.shape.dealt_range(stage);
+        match self.dealt {
+            None => self.key.words_in(self.place, Purpose::DealtPlanes, range),
+            Some(_) => self.dealt(Purpose::DealtPlanes, first + 8 * range.start, range.len(), 8),
+        }
     }
 
     fn dealt_outcomes(&self) -> Secret<Vec<u64>> {
         let shape = self.shape;
         let words = shape.dealt_words() * shape.widths.bytes();
-        let first = words + 8 * shape.dealt_planes() * shape.blocks();
+        let first = words + 8 * shape.all_dealt_planes();
         self.dealt(Purpose::DealtOutcomes, first, shape.dealt_outcomes(), shape.outcome_bytes())
     }
 
@@ -144,46 +149,34 @@ impl Evaluator<'_> {
     /// Shares of the planes that a stage opens.
     fn planes(&self, stage: Stage, Opened { opened, compared }: Opened<'_>) -> Secret<Vec<u64>> {
         let (shape, one) = (self.shape, self.one());
-        let (comparison, conjunction) = (&shape.comparison, &shape.conjunction);
         let (numbers, bits) = (shape.compared(), shape.widths.word as usize);
         let before = self.shape.stage(self.shape.index(stage).wrapping_sub(1)).unwrap_or(Stage::Scores);
-        let masks = match before {
-            Stage::Scores | Stage::Margins => Secret::new(Vec::new()),
-            _ => self.masks(before),
+        let (opened, masks) = match before {
+            Stage::Scores | Stage::Margins => (&[][..], Secret::new(Vec::new())),
+            _ => (opened, self.masks(before)),
         };
-        let dealt = self.dealt_planes();
+        let (dealt, masks) = (self.dealt_planes(stage), masks.expose());
         let mut shares = Secret::new(Vec::with_capacity(shape.opened(stage)));
         let out = shares.expose_mut();
-        let mut greater = Secret::new(Vec::new());
+        let of_block = shape.planes(before);
         for block in 0..shape.blocks() {
-            let dealt = &dealt.expose()[block * shape.dealt_planes()..][..shape.dealt_planes()];
-            let of_block = shape.planes(before);
+            let dealt = &dealt.expose()[block * shape.dealt_planes(stage)..][..shape.dealt_planes(stage)];
             let range = block * of_block..(block + 1) * of_block;
-            let (opened, masks) = match before {
-                Stage::Scores | Stage::Margins => (&[][..], &[][..]),
-                _ => (&opened[range.clone()], &masks.expose()[range]),
-            };
-            if let Stage::Conjunction(level) = stage {
-                let dealt = &dealt[numbers * comparison.dealt()..];
-                conjunction.join(level, (opened, masks), dealt, one, out);
-                continue;
-            }
-            let each = of_block / numbers;
-            for number in 0..numbers {
-                let dealt = &dealt[number * comparison.dealt()..][..comparison.dealt()];
-                let public = &compared[(block * numbers + number) * bits..][..bits];
-                let range = number * each..(number + 1) * each;
-                let found = if stage == Stage::Signs { greater.expose_mut() } else { &mut *out };
-                match before {
-                    Stage::Join(level) => {
-                        let factors = (&opened[range.clone()], &masks[range]);
-                        comparison.join(level, factors, dealt, one, found);
-                    }
-                    _ => comparison.digits(public, dealt, one, found),
+            let (opened, masks) = (&opened[range.clone()], &masks[range]);
+            match stage {
+                Stage::Scores | Stage::Margins => {}
+                Stage::Conjunction(level) => {
+                    shape.conjunction.join(level, (opened, masks), dealt, one, out);
                 }
-                if stage == Stage::Signs {
-                    let last = greater.expose_mut().pop().unwrap_or(0);
-                    out.push(comparison.sign(public, last, dealt, one));
+                Stage::Comparison(step) => {
+                    let (each, of_each) = (of_block / numbers, shape.comparison.dealt(step));
+                    for number in 0..numbers {
+                        let public = &compared[(block * numbers + number) * bits..][..bits];
+                        let range = number * each..(number + 1) * each;
+                        let before = (&opened[range.clone()], &masks[range]);
+                        let dealt = &dealt[number * of_each..][..of_each];
+                        shape.comparison.step(step, public, before, dealt, one, out);
+                    }
                 }
             }
         }

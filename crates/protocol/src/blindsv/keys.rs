@@ -1,5 +1,7 @@
 //! Streams of masks, and the places that they are for. A place is used once: (round, coalition, owner, purpose, stage).
 
+use std::ops::Range;
+
 use secsv_algebra::{Secret, Seed, Stream};
 use secsv_federation::{Coalition, RoundId};
 
@@ -47,14 +49,24 @@ impl OwnerKey {
     /// The first words of the stream of a place.
     pub(crate) fn words(
         &self,
-        (round, coalition): (RoundId, Coalition),
+        place: (RoundId, Coalition),
         purpose: Purpose,
         count: usize,
+    ) -> Secret<Vec<u64>> {
+        self.words_in(place, purpose, 0..count)
+    }
+
+    /// Some words of the stream of a place.
+    pub(crate) fn words_in(
+        &self,
+        (round, coalition): (RoundId, Coalition),
+        purpose: Purpose,
+        range: Range<usize>,
     ) -> Secret<Vec<u64>> {
         #[cfg(test)]
         let ((round, coalition), purpose) = super::equivalence_tests::named((round, coalition), purpose);
         let (name, stage) = purpose.name();
-        draw(&self.place((round, coalition)).derive(name, stage), count)
+        draw_range(&self.place((round, coalition)).derive(name, stage), range)
     }
 
     /// The seed of all streams of a model.
@@ -74,17 +86,24 @@ impl OwnerKey {
 
     /// The principal's share of the owner's samples, of its labels, or of a round's masks times samples.
     pub(crate) fn of_owner(&self, name: &str, index: u64, count: usize) -> Secret<Vec<u64>> {
+        #[cfg(test)]
+        let (name, index) = super::layer_equivalence_tests::named_stream(name, index);
         draw(&self.0.derive(name, index), count)
     }
 }
 
 /// The first words of a seed's stream.
 pub(crate) fn draw(seed: &Seed, count: usize) -> Secret<Vec<u64>> {
+    draw_range(seed, 0..count)
+}
+
+/// Some words of a seed's stream.
+fn draw_range(seed: &Seed, range: Range<usize>) -> Secret<Vec<u64>> {
     #[cfg(test)]
-    if let Some(chosen) = super::equivalence_tests::chosen(seed, count) {
-        return Secret::new(chosen);
+    if let Some(mut chosen) = super::equivalence_tests::chosen(seed, range.end) {
+        return Secret::new(chosen.split_off(range.start));
     }
-    let mut words = Secret::new(vec![0; count]);
-    Stream::new(seed).fill_words(0, words.expose_mut());
+    let mut words = Secret::new(vec![0; range.len()]);
+    Stream::new(seed).fill_words(range.start as u64, words.expose_mut());
     words
 }

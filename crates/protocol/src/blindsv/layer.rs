@@ -25,6 +25,8 @@ pub(crate) fn model_masks(secret: &Seed) -> ModelMasks {
 
 /// One server's mask of a client's model of a round: weights row by row, then biases.
 fn mask(seed: &Seed, round: RoundId, client: usize, words: usize) -> Secret<Vec<u64>> {
+    #[cfg(test)]
+    let (round, client) = super::layer_equivalence_tests::named_mask(round, client);
     draw(&seed.derive("round", round.0.into()).derive("client", client as u64), words)
 }
 

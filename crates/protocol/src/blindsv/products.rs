@@ -52,32 +52,24 @@ impl Conjunction {
         self.levels[level].len()
     }
 
-    /// Products of masks that are dealt for levels before one.
-    fn dealt_before(&self, level: usize) -> usize {
-        self.levels[..level].iter().flatten().map(|&size| (1 << size) - 1 - size).sum()
+    /// Products of masks that are dealt for a level.
+    pub(super) fn dealt(&self, level: usize) -> usize {
+        self.levels[level].iter().map(|&size| (1 << size) - 1 - size).sum()
     }
 
-    /// Products of masks that are dealt.
-    pub(super) fn dealt(&self) -> usize {
-        self.dealt_before(self.levels.len())
-    }
-
-    /// What the owner deals. `masks` are those of the bits, then those of what each level leaves.
-    pub(super) fn deal(&self, masks: &[u64], out: &mut Vec<u64>) {
+    /// What the owner deals for a level. `masks` are those of the bits that it takes.
+    pub(super) fn deal(&self, level: usize, masks: &[u64], out: &mut Vec<u64>) {
         let mut masks = masks;
-        for sizes in &self.levels {
-            for &size in sizes {
-                let (group, rest) = masks.split_at(size);
-                masks = rest;
-                let products = products(group);
-                out.extend(
-                    (1usize..1 << size).filter(|subset| !subset.is_power_of_two()).map(|s| products[s]),
-                );
-            }
+        for &size in &self.levels[level] {
+            let (group, rest) = masks.split_at(size);
+            masks = rest;
+            let products = products(group);
+            out.extend((1usize..1 << size).filter(|subset| !subset.is_power_of_two()).map(|s| products[s]));
         }
     }
 
-    /// Shares of what a level leaves. `opened` are the bits it takes, `masks` the server's shares of their masks.
+    /// Shares of what a level leaves. `opened` are the bits it takes, `masks` the server's shares of their masks, `dealt` those of what
+    /// was dealt for it.
     pub(super) fn join(
         &self,
         level: usize,
@@ -86,7 +78,7 @@ impl Conjunction {
         one: u64,
         out: &mut Vec<u64>,
     ) {
-        let mut dealt = dealt[self.dealt_before(level)..].iter().copied();
+        let mut dealt = dealt.iter().copied();
         let mut first = 0;
         for &size in &self.levels[level] {
             let (opened, masks) = (&opened[first..first + size], &masks[first..first + size]);
@@ -120,15 +112,15 @@ mod tests {
             let count = bits.len() + (0..conjunction.levels()).map(|level| conjunction.left(level)).sum::<usize>();
             let masks: [Vec<u64>; 2] = [(0..count).map(|_| draw()).collect(), (0..count).map(|_| draw()).collect()];
             let sum: Vec<u64> = masks[0].iter().zip(&masks[1]).map(|(a, b)| a ^ b).collect();
-            let mut dealt = Vec::new();
-            conjunction.deal(&sum, &mut dealt);
-            prop_assert_eq!(dealt.len(), conjunction.dealt());
-            let own: Vec<u64> = dealt.iter().map(|_| draw()).collect();
-            let rest: Vec<u64> = dealt.iter().zip(&own).map(|(a, b)| a ^ b).collect();
             let expected = bits.iter().fold(u64::MAX, |all, bit| all & bit);
             let mut first = 0;
             let mut opened: Vec<u64> = bits.iter().zip(&sum).map(|(bit, mask)| bit ^ mask).collect();
             for level in 0..conjunction.levels() {
+                let mut dealt = Vec::new();
+                conjunction.deal(level, &sum[first..first + opened.len()], &mut dealt);
+                prop_assert_eq!(dealt.len(), conjunction.dealt(level));
+                let own: Vec<u64> = dealt.iter().map(|_| draw()).collect();
+                let rest: Vec<u64> = dealt.iter().zip(&own).map(|(a, b)| a ^ b).collect();
                 let [mut p, mut a] = [Vec::new(), Vec::new()];
                 conjunction.join(level, (&opened, &masks[0][first..]), &own, u64::MAX, &mut p);
                 conjunction.join(level, (&opened, &masks[1][first..]), &rest, 0, &mut a);

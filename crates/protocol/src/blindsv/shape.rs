@@ -1,5 +1,7 @@
 //! Sizes of one owner's part of a test: what is opened in which order, and how much is dealt. All of it follows from published numbers.
 
+use std::ops::Range;
+
 use super::{comparison::Comparison, lanes::blocks, products::Conjunction};
 
 /// Widths of numbers.
@@ -44,10 +46,8 @@ pub(super) enum Stage {
     Scores,
     /// What the true class's score is above every other's, under masks.
     Margins,
-    /// Greater and equal before digits are joined, under masks.
-    Join(usize),
-    /// Signs, under masks.
-    Signs,
+    /// What a step of the comparisons opens, under masks: signs at the last.
+    Comparison(usize),
     /// What is left when signs are joined, under masks.
     Conjunction(usize),
 }
@@ -84,8 +84,7 @@ impl Shape {
         let conjunction = Conjunction::new(if is_single { 1 } else { classes });
         let mut stages = vec![Stage::Scores];
         stages.extend((!is_single).then_some(Stage::Margins));
-        stages.extend((0..comparison.levels()).map(Stage::Join));
-        stages.push(Stage::Signs);
+        stages.extend((0..comparison.steps()).map(Stage::Comparison));
         stages.extend((0..conjunction.levels()).map(Stage::Conjunction));
         Self { widths, rows, classes, samples, comparison, conjunction, outcome: Outcome::Total, stages }
     }
@@ -140,8 +139,7 @@ impl Shape {
     pub(super) fn planes(&self, stage: Stage) -> usize {
         match stage {
             Stage::Scores | Stage::Margins => 0,
-            Stage::Join(level) => self.compared() * self.comparison.opened(level),
-            Stage::Signs => self.compared(),
+            Stage::Comparison(step) => self.compared() * self.comparison.opened(step),
             Stage::Conjunction(level) => self.conjunction.left(level),
         }
     }
@@ -161,9 +159,30 @@ impl Shape {
         opened.max().unwrap_or(0).max(self.dealt_len())
     }
 
-    /// Planes of a block that are dealt.
-    pub(super) fn dealt_planes(&self) -> usize {
-        self.compared() * self.comparison.dealt() + self.conjunction.dealt()
+    /// Planes of a block that are dealt for a stage.
+    pub(super) fn dealt_planes(&self, stage: Stage) -> usize {
+        match stage {
+            Stage::Scores | Stage::Margins => 0,
+            Stage::Comparison(step) => self.compared() * self.comparison.dealt(step),
+            Stage::Conjunction(level) => self.conjunction.dealt(level),
+        }
+    }
+
+    /// Where the planes that are dealt for a stage stand among all, over all blocks: stage by stage, block by block.
+    pub(super) fn dealt_range(&self, stage: Stage) -> Range<usize> {
+        let before = self.stages.iter().take_while(|&&other| other != stage);
+        let first = self.blocks() * before.map(|&other| self.dealt_planes(other)).sum::<usize>();
+        first..first + self.blocks() * self.dealt_planes(stage)
+    }
+
+    /// Planes that are dealt, over all blocks.
+    pub(super) fn all_dealt_planes(&self) -> usize {
+        self.blocks() * self.stages.iter().map(|&stage| self.dealt_planes(stage)).sum::<usize>()
+    }
+
+    /// The stages, in order.
+    pub(super) fn all_stages(&self) -> &[Stage] {
+        &self.stages
     }
 
     /// Numbers that are dealt: the mask of the true class's score, where labels are a factor.
@@ -174,7 +193,7 @@ impl Shape {
     /// Bytes that the owner deals to the auxiliary for a coalition.
     pub(crate) fn dealt_len(&self) -> usize {
         self.dealt_words() * self.widths.bytes()
-            + 8 * self.dealt_planes() * self.blocks()
+            + 8 * self.all_dealt_planes()
             + self.dealt_outcomes() * self.outcome_bytes()
     }
 

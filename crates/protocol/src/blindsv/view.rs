@@ -218,7 +218,7 @@ impl<'a> BlindReading<'a> {
         for (&(_, coalition), dealt) in secure.iter().zip(dealt.chunks_exact(shape.dealt_len().max(1))) {
             let mut entry = about(entry, request, (round, coalition)).of_owner(owner, tested.clone());
             let (words, rest) = dealt.split_at(shape.dealt_words() * widths.bytes());
-            let (planes, outcomes) = rest.split_at(8 * shape.dealt_planes() * shape.blocks());
+            let (planes, outcomes) = rest.split_at(8 * shape.all_dealt_planes());
             let words = self.words(words);
             if !words.is_empty() {
                 entry.about.item = Some(0);
@@ -226,7 +226,14 @@ impl<'a> BlindReading<'a> {
             }
             entry.about.item = Some(1);
             let planes: Vec<u64> = unpack(planes, 8).collect();
-            arrays.push(of_planes(&shape, shape.dealt_planes(), &planes, entry.clone()));
+            for (step, &stage) in shape.all_stages().iter().enumerate() {
+                let (of_block, range) = (shape.dealt_planes(stage), shape.dealt_range(stage));
+                if of_block > 0 {
+                    let mut entry = entry.clone();
+                    entry.about.step = Some(step);
+                    arrays.push(of_planes(&shape, of_block, &planes[range], entry));
+                }
+            }
             entry.about.item = Some(2);
             let outcomes = unpack(outcomes, shape.outcome_bytes());
             let size = (1, shape.dealt_outcomes());

@@ -17,33 +17,26 @@ fn sign(bits: usize, y: &[u64], v: &[u64], seed: u64) -> u64 {
     };
     let xor = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u64>>();
     let (y, v) = (planes(y.iter().copied()), planes(v.iter().copied()));
-    let opened: usize = (0..comparison.levels()).map(|level| comparison.opened(level)).sum();
-    let masks = [draw(opened), draw(opened)];
-    let mut dealt = Vec::new();
-    comparison.deal(&v, &xor(&masks[0], &masks[1]), &mut dealt);
-    assert_eq!(dealt.len(), comparison.dealt());
-    let own = draw(dealt.len());
-    let shares = [own.clone(), xor(&dealt, &own)];
-    let ones = [u64::MAX, 0];
-    let mut found = [0, 1].map(|server| {
-        let mut out = Vec::new();
-        comparison.digits(&y, &shares[server], ones[server], &mut out);
-        out
-    });
-    let mut first = 0;
-    for level in 0..comparison.levels() {
-        let count = comparison.opened(level);
-        let of_level = |server: usize| &masks[server][first..first + count];
-        let opened = xor(&xor(&found[0], of_level(0)), &xor(&found[1], of_level(1)));
-        found = [0, 1].map(|server| {
+    let (mut public, mut masks) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for step in 0..comparison.steps() {
+        let mut dealt = Vec::new();
+        comparison.deal(step, &v, &xor(&masks[0], &masks[1]), &mut dealt);
+        assert_eq!(dealt.len(), comparison.dealt(step));
+        let own = draw(dealt.len());
+        let shares = [own.clone(), xor(&dealt, &own)];
+        let ones = [u64::MAX, 0];
+        let found = [0, 1].map(|server| {
             let mut out = Vec::new();
-            comparison.join(level, (&opened, of_level(server)), &shares[server], ones[server], &mut out);
+            let before = (&public[..], &masks[server][..]);
+            comparison.step(step, &y, before, &shares[server], ones[server], &mut out);
+            assert_eq!(out.len(), comparison.opened(step));
             out
         });
-        first += count;
+        let count = comparison.opened(step);
+        masks = [draw(count), draw(count)];
+        public = xor(&xor(&found[0], &masks[0]), &xor(&found[1], &masks[1]));
     }
-    let [p, a] = [0, 1].map(|s| comparison.sign(&y, found[s][0], &shares[s], ones[s]));
-    p ^ a
+    public[0] ^ masks[0][0] ^ masks[1][0]
 }
 
 fn expected(bits: usize, y: u64, v: u64) -> u64 {
