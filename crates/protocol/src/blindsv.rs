@@ -31,4 +31,5 @@ pub(crate) mod shape;
 #[cfg(test)]
 mod unit_tests;
 pub(crate) mod view;
+mod wide;
 mod words;

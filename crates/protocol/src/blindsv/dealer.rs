@@ -6,7 +6,7 @@ use secsv_federation::{Coalition, RoundId};
 
 use super::{
     keys::{OwnerKey, Purpose},
-    lanes::{LANES, planes},
+    lanes::LANES,
     shape::{Outcome, Shape, Stage},
     words::pack,
 };
@@ -92,62 +92,48 @@ pub(crate) fn deal_known(
     pack(rest, shape.outcome_bytes(), out);
 }
 
-/// The planes of everything that is dealt bit by bit: stage by stage, block by block.
+/// The planes of everything that is dealt bit by bit, stage by stage.
 fn dealt_planes(
     shape: &Shape,
     keys: &OwnerKeys,
     place: (RoundId, Coalition),
     labels: &[usize],
 ) -> Secret<Vec<u64>> {
-    let (compared, bits) = (shape.compared(), shape.widths.word as usize);
     let values = values(shape, keys, place, labels);
     let mut dealt = Secret::new(Vec::with_capacity(shape.all_dealt_planes()));
     let out = dealt.expose_mut();
     let mut before = Secret::new(Vec::new());
     for &stage in shape.all_stages() {
-        let of_block = before.expose().len() / shape.blocks().max(1);
-        for block in 0..shape.blocks() {
-            let masks = &before.expose()[block * of_block..][..of_block];
-            match stage {
-                Stage::Scores | Stage::Margins => {}
-                Stage::Comparison(step) => {
-                    let each = of_block / compared;
-                    for number in 0..compared {
-                        let value = &values.expose()[(block * compared + number) * bits..][..bits];
-                        shape.comparison.deal(step, value, &masks[number * each..][..each], out);
-                    }
-                }
-                Stage::Conjunction(level) => shape.conjunction.deal(level, masks, out),
+        let masks_before = before.expose();
+        match stage {
+            Stage::Scores | Stage::Margins => continue,
+            Stage::Comparison(step) => {
+                shape.comparison.deal(step, values.expose(), masks_before, shape.compared_words(), out);
             }
+            Stage::Conjunction(level) => shape.conjunction.deal(level, masks_before, shape.blocks(), out),
         }
-        before = match stage {
-            Stage::Scores | Stage::Margins => Secret::new(Vec::new()),
-            _ => masks(shape, keys, place, stage),
-        };
+        before = masks(shape, keys, place, stage);
     }
     dealt
 }
 
-/// The planes of v of every comparison of every block.
+/// The planes of v of every comparison.
 fn values(
     shape: &Shape,
     keys: &OwnerKeys,
     place: (RoundId, Coalition),
     labels: &[usize],
 ) -> Secret<Vec<u64>> {
-    let (samples, compared, bits) = (shape.samples, shape.compared(), shape.widths.word as usize);
-    let words = masks(shape, keys, place, compared_stage(shape));
-    let mut values = Secret::new(Vec::with_capacity(shape.blocks() * compared * bits));
-    for block in 0..shape.blocks() {
-        let lanes = block * LANES..samples.min((block + 1) * LANES);
-        for number in 0..compared {
-            let value = lanes.clone().map(|sample| {
-                // Where a tie goes to a class before the true one, the margin must be at least one more.
-                let offset = u64::from(!shape.is_single() && number < labels[sample]);
-                words.expose()[number * samples + sample].wrapping_add(offset)
-            });
-            values.expose_mut().extend_from_slice(&Secret::new(planes(value)).expose()[..bits]);
+    let bits = shape.widths.word as usize;
+    let mut words = masks(shape, keys, place, compared_stage(shape));
+    let mut values = Secret::new(Vec::with_capacity(shape.compared_words() * bits));
+    if !shape.is_single() {
+        // Where a tie goes to a class before the true one, the margin must be at least one more.
+        for (class, words) in words.expose_mut().chunks_exact_mut(shape.samples.max(1)).enumerate() {
+            let offsets = labels.iter().map(|&label| u64::from(class < label));
+            words.iter_mut().zip(offsets).for_each(|(word, offset)| *word = word.wrapping_add(offset));
         }
     }
+    shape.compared_planes(words.expose(), values.expose_mut());
     values
 }

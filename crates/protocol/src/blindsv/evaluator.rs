@@ -5,8 +5,9 @@ use secsv_algebra::Secret;
 use secsv_federation::{Coalition, RoundId};
 
 use super::{
+    comparison::Before,
     keys::{OwnerKey, Purpose},
-    lanes::{LANES, planes},
+    lanes::LANES,
     shape::{Outcome, Shape, Stage},
     words::{pack, unpack},
 };
@@ -92,18 +93,10 @@ impl Evaluator<'_> {
         }
     }
 
-    /// The planes of what is compared: one for each bit of a word, for each comparison of each block.
+    /// The planes of what is compared: one for each bit of a word.
     pub(crate) fn compared(&self, opened: &[u64]) -> Vec<u64> {
-        let (shape, samples) = (self.shape, self.shape.samples);
-        let bits = shape.widths.word as usize;
-        let mut found = Vec::with_capacity(shape.blocks() * shape.compared() * bits);
-        for block in 0..shape.blocks() {
-            let lanes = block * LANES..samples.min((block + 1) * LANES);
-            for number in 0..shape.compared() {
-                let of_number = &opened[number * samples..][..samples];
-                found.extend(&planes(of_number[lanes.clone()].iter().copied())[..bits]);
-            }
-        }
+        let mut found = Vec::new();
+        self.shape.compared_planes(opened, &mut found);
         found
     }
 
@@ -149,35 +142,22 @@ impl Evaluator<'_> {
     /// Shares of the planes that a stage opens.
     fn planes(&self, stage: Stage, Opened { opened, compared }: Opened<'_>) -> Secret<Vec<u64>> {
         let (shape, one) = (self.shape, self.one());
-        let (numbers, bits) = (shape.compared(), shape.widths.word as usize);
-        let before = self.shape.stage(self.shape.index(stage).wrapping_sub(1)).unwrap_or(Stage::Scores);
+        let before = shape.stage(shape.index(stage).wrapping_sub(1)).unwrap_or(Stage::Scores);
         let (opened, masks) = match before {
             Stage::Scores | Stage::Margins => (&[][..], Secret::new(Vec::new())),
             _ => (opened, self.masks(before)),
         };
-        let (dealt, masks) = (self.dealt_planes(stage), masks.expose());
+        let (dealt, before) = (self.dealt_planes(stage), Before { opened, masks: masks.expose() });
         let mut shares = Secret::new(Vec::with_capacity(shape.opened(stage)));
         let out = shares.expose_mut();
-        let of_block = shape.planes(before);
-        for block in 0..shape.blocks() {
-            let dealt = &dealt.expose()[block * shape.dealt_planes(stage)..][..shape.dealt_planes(stage)];
-            let range = block * of_block..(block + 1) * of_block;
-            let (opened, masks) = (&opened[range.clone()], &masks[range]);
-            match stage {
-                Stage::Scores | Stage::Margins => {}
-                Stage::Conjunction(level) => {
-                    shape.conjunction.join(level, (opened, masks), dealt, one, out);
-                }
-                Stage::Comparison(step) => {
-                    let (each, of_each) = (of_block / numbers, shape.comparison.dealt(step));
-                    for number in 0..numbers {
-                        let public = &compared[(block * numbers + number) * bits..][..bits];
-                        let range = number * each..(number + 1) * each;
-                        let before = (&opened[range.clone()], &masks[range]);
-                        let dealt = &dealt[number * of_each..][..of_each];
-                        shape.comparison.step(step, public, before, dealt, one, out);
-                    }
-                }
+        match stage {
+            Stage::Scores | Stage::Margins => {}
+            Stage::Comparison(step) => {
+                let numbers = (shape.compared_words(), one);
+                shape.comparison.step(step, compared, before, dealt.expose(), numbers, out);
+            }
+            Stage::Conjunction(level) => {
+                shape.conjunction.join(level, before, dealt.expose(), (shape.blocks(), one), out);
             }
         }
         shares

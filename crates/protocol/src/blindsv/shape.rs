@@ -2,7 +2,13 @@
 
 use std::ops::Range;
 
-use super::{comparison::Comparison, lanes::blocks, products::Conjunction};
+use secsv_algebra::Secret;
+
+use super::{
+    comparison::Comparison,
+    lanes::{blocks, planes},
+    products::Conjunction,
+};
 
 /// Widths of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +132,25 @@ impl Shape {
         blocks(self.samples)
     }
 
+    /// Words of a plane of all that is compared: number by number, in each a word for every block.
+    pub(super) fn compared_words(&self) -> usize {
+        self.compared() * self.blocks()
+    }
+
+    /// Appends the planes of what is compared. `words` come number by number.
+    pub(super) fn compared_planes(&self, words: &[u64], out: &mut Vec<u64>) {
+        let (blocks, bits) = (self.blocks(), self.widths.word as usize);
+        let begin = out.len();
+        out.resize(begin + bits * self.compared_words(), 0);
+        for (number, words) in words.chunks_exact(self.samples.max(1)).enumerate() {
+            let planes = Secret::new(planes(words, bits));
+            for (bit, plane) in planes.expose().chunks_exact(blocks.max(1)).enumerate() {
+                let place = begin + bit * self.compared_words() + number * blocks;
+                out[place..place + blocks].copy_from_slice(plane);
+            }
+        }
+    }
+
     /// Words of 64 bits that a stage opens for a coalition: one for each number, or one for each plane of each block.
     pub(super) fn opened(&self, stage: Stage) -> usize {
         match stage {
@@ -168,7 +193,7 @@ impl Shape {
         }
     }
 
-    /// Where the planes that are dealt for a stage stand among all, over all blocks: stage by stage, block by block.
+    /// Where the planes that are dealt for a stage stand among all, over all blocks: stage by stage.
     pub(super) fn dealt_range(&self, stage: Stage) -> Range<usize> {
         let before = self.stages.iter().take_while(|&&other| other != stage);
         let first = self.blocks() * before.map(|&other| self.dealt_planes(other)).sum::<usize>();

@@ -383,8 +383,5 @@ fn part(bytes: &[u8], place: usize, length: usize) -> Option<&[u8]> {
 
 /// Planes: a row for each, a column for each block of 64 samples.
 fn of_planes(shape: &Shape, rows: usize, planes: &[u64], entry: Entry) -> Opened {
-    let blocks = shape.blocks();
-    let turned = (0..rows).flat_map(|row| (0..blocks).map(move |block| (row, block)));
-    let turned = turned.map(|(row, block)| planes.get(block * rows + row).copied().unwrap_or(0));
-    entry.filled((rows, blocks), Numbers::Ring(turned.collect()))
+    entry.filled((rows, shape.blocks()), Numbers::Ring(planes.to_vec()))
 }

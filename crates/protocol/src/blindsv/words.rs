@@ -2,11 +2,14 @@
 
 /// Appends words of `bytes` bytes each, the lowest byte first. Whatever is above is left out.
 pub(super) fn pack(words: impl Iterator<Item = u64>, bytes: usize, out: &mut Vec<u8>) {
-    out.reserve(words.size_hint().0 * bytes + size_of::<u64>());
+    out.reserve(words.size_hint().0 * bytes);
     for word in words {
-        // Eight bytes at once, of which the last are written over.
-        let end = out.len() + bytes;
-        out.extend_from_slice(&word.to_le_bytes());
+        let (end, word) = (out.len() + bytes, word.to_le_bytes());
+        // Eight bytes at once, of which the last are written over, while there is room for them.
+        match out.capacity() - out.len() >= word.len() {
+            true => out.extend_from_slice(&word),
+            false => out.extend_from_slice(&word[..bytes]),
+        }
         out.truncate(end);
     }
 }

@@ -6,8 +6,8 @@ use secsv_algebra::{Prg, Seed};
 use super::super::lanes::planes;
 use super::*;
 
-/// The sign of T = y - v, as two servers find it from what an owner deals.
-fn sign(bits: usize, y: &[u64], v: &[u64], seed: u64) -> u64 {
+/// The signs of T = y - v, as two servers find them from what an owner deals: a plane.
+fn signs(bits: usize, y: &[u64], v: &[u64], seed: u64) -> Vec<u64> {
     let comparison = Comparison::new(bits);
     let mut prg = Prg::new(&Seed::from_bytes([7; 32]).derive("masks", seed));
     let mut draw = |count: usize| {
@@ -16,27 +16,28 @@ fn sign(bits: usize, y: &[u64], v: &[u64], seed: u64) -> u64 {
         words
     };
     let xor = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u64>>();
-    let (y, v) = (planes(y.iter().copied()), planes(v.iter().copied()));
+    let (y, v) = (planes(y, bits), planes(v, bits));
+    let numbers = y.len() / bits;
     let (mut public, mut masks) = (Vec::new(), [Vec::new(), Vec::new()]);
     for step in 0..comparison.steps() {
         let mut dealt = Vec::new();
-        comparison.deal(step, &v, &xor(&masks[0], &masks[1]), &mut dealt);
-        assert_eq!(dealt.len(), comparison.dealt(step));
+        comparison.deal(step, &v, &xor(&masks[0], &masks[1]), numbers, &mut dealt);
+        assert_eq!(dealt.len(), comparison.dealt(step) * numbers);
         let own = draw(dealt.len());
         let shares = [own.clone(), xor(&dealt, &own)];
         let ones = [u64::MAX, 0];
         let found = [0, 1].map(|server| {
             let mut out = Vec::new();
-            let before = (&public[..], &masks[server][..]);
-            comparison.step(step, &y, before, &shares[server], ones[server], &mut out);
-            assert_eq!(out.len(), comparison.opened(step));
+            let before = Before { opened: &public, masks: &masks[server] };
+            comparison.step(step, &y, before, &shares[server], (numbers, ones[server]), &mut out);
+            assert_eq!(out.len(), comparison.opened(step) * numbers);
             out
         });
-        let count = comparison.opened(step);
+        let count = comparison.opened(step) * numbers;
         masks = [draw(count), draw(count)];
         public = xor(&xor(&found[0], &masks[0]), &xor(&found[1], &masks[1]));
     }
-    public[0] ^ masks[0][0] ^ masks[1][0]
+    xor(&public, &xor(&masks[0], &masks[1]))
 }
 
 fn expected(bits: usize, y: u64, v: u64) -> u64 {
@@ -50,7 +51,7 @@ fn all_pairs_of_small_numbers() {
         for y in 0..1u64 << bits {
             for first in (0..1u64 << bits).step_by(64) {
                 let v: Vec<u64> = (first..(first + 64).min(1 << bits)).collect();
-                let found = sign(bits, &vec![y; v.len()], &v, y ^ first << 8);
+                let found = signs(bits, &vec![y; v.len()], &v, y ^ first << 8)[0];
                 for (lane, &v) in v.iter().enumerate() {
                     assert_eq!(found >> lane & 1, expected(bits, y, v), "{bits} bits: {y} - {v}");
                 }
@@ -63,7 +64,7 @@ proptest! {
     #[test]
     fn numbers_of_every_width(
         bits in 2usize..=40,
-        pairs in prop::collection::vec((any::<u64>(), any::<u64>(), 0u8..4), 64),
+        pairs in prop::collection::vec((any::<u64>(), any::<u64>(), 0u8..4), 1..1400),
         seed: u64,
     ) {
         let mask = (1u64 << bits) - 1;
@@ -72,9 +73,9 @@ proptest! {
             0 => (y & mask, v & mask),
             near => (y & mask, y.wrapping_add(u64::from(near)).wrapping_sub(2) & mask),
         }).unzip();
-        let found = sign(bits, &y, &v, seed);
-        for lane in 0..64 {
-            prop_assert_eq!(found >> lane & 1, expected(bits, y[lane], v[lane]));
+        let found = signs(bits, &y, &v, seed);
+        for (index, (y, v)) in y.iter().zip(&v).enumerate() {
+            prop_assert_eq!(found[index / 64] >> (index % 64) & 1, expected(bits, *y, *v));
         }
     }
 }
