@@ -54,7 +54,7 @@ fn deep(parent: &Path) -> Outcome<PathBuf> {
     for id in ids {
         clients.push(ClientSpec { id: id?, train_size: 10, rounds: vec![] });
     }
-    let layers = vec![linear("one"), LayerSpec::Relu {}, linear("two")];
+    let layers = vec![linear("one"), LayerSpec::Sigmoid {}, linear("two")];
     let model_spec = ModelSpec { input: vec![1], classes: 2, layers };
     let spec = FederationSpec { name: "deep".into(), rounds: 1, model: model_spec, clients };
     let weights = |sign: f32| -> Outcome<Weights> {
@@ -156,7 +156,7 @@ fn the_default_exposes_nobody_or_is_refused_with_the_choices() {
         "--protocol: expected secsv, hesv or secretsv by name",
         "can rebuild",
         "secsv plan",
-        "one linear layer",
+        "ReLU and square",
     ] {
         assert!(complaint.contains(said), "{said}: {complaint}");
     }

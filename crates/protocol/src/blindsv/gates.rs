@@ -175,7 +175,7 @@ mod tests {
 
     fn hop(gate: Gate, word: u32, kept: u32, dropped: u32) -> Hop {
         let comparison = Comparison::new(kept as usize);
-        Hop { gate, numbers: 1, next_outputs: 1, word, kept, dropped, fraction: 1, comparison }
+        Hop { gate, numbers: 1, next_outputs: 1, word, kept, dropped, comparison }
     }
 
     proptest! {

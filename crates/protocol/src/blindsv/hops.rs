@@ -1,6 +1,9 @@
 //! The layers between samples and scores as **hops**: an operator's outputs, cut to few bits, become the next operator's inputs.
 //!
-//! Everything here follows from published numbers. A hop's outputs Y stand for w kappa 2^(weight + input bits) times the real numbers,
+//! Everything here follows from published numbers. **No number can leave its range**: a row's norm times the largest input bounds
+//! an output, and with that the next inputs, from the samples on. What known models give decides how many fractional bits there are.
+//!
+//! A hop's outputs Y stand for w kappa 2^(weight + input bits) times the real numbers,
 //! where w is the coalition's share of the training data and kappa what earlier hops left. Nobody divides: a hop drops as many
 //! bits as bring the factor above one half again, and what is left is the next kappa, which everybody knows.
 
@@ -42,8 +45,6 @@ pub(crate) struct Hop {
     pub kept: u32,
     /// Bits that are dropped, at most: fewer for small coalitions.
     pub dropped: u32,
-    /// Fractional bits of T.
-    pub fraction: u32,
     /// How T's sign is found, where the gate needs it.
     pub(super) comparison: Comparison,
 }
@@ -100,6 +101,8 @@ const WEIGHT_BITS: i32 = 9;
 const MIN_BITS: i32 = 5;
 /// Fractional bits of samples, at least: the largest number may be an outlier.
 const MIN_SAMPLE_BITS: i32 = 9;
+/// Bits above a number's largest magnitude: its sign, an offset that makes it positive, and roundings.
+const SPARE: i32 = 3;
 /// No more fractional bits than this are of use.
 const MAX_BITS: i32 = 24;
 
@@ -118,25 +121,21 @@ impl Hops {
         let gates = gates(program)?;
         let mut hops = Self { all: Vec::new(), words: Vec::new(), bits: Vec::new(), factors: Vec::new() };
         let mut formats = Vec::with_capacity(program.operators.len());
-        // Fractional bits of an operator's inputs.
+        // Fractional bits of an operator's inputs, and what they cannot exceed: two to the power of this.
         let mut input = number_bits(ranges.inputs[0]).max(MIN_SAMPLE_BITS);
+        let mut largest = ranges.inputs[0];
         for (index, operator) in program.operators.iter().enumerate() {
-            let (norm, largest) = (ranges.norms[index], ranges.inputs[index]);
-            let gate = gates.get(index).copied();
-            let next = ranges.inputs.get(index + 1).copied();
-            let range = output_range(norm, largest, gate.zip(next));
-            let needed = weight_bits(norm, operator.shape.d_in, clients) + input + range + 3;
-            let wide = |word: &&u32| **word as i32 >= needed;
+            let norm = ranges.norms[index];
+            let bound = norm + largest.max(0);
+            let wanted = weight_bits(norm, operator.shape.d_in, clients);
+            let needed = |weight: i32| weight + input + bound + SPARE;
+            let wide = |word: &&u32| **word as i32 >= needed(wanted);
             let word = *WORD_WIDTHS.iter().find(wide).unwrap_or(&u64::BITS);
             // What is left is the weights', as far as a double's bits reach: biases are encoded at the same scale.
-            let weight = (word as i32 - input - range - 3).min(MAX_BITS).min(50 - norm.max(0));
+            let weight = (word as i32 - needed(0)).min(MAX_BITS).min(50 - norm.max(0));
+            let refused = |needed: i32| Error::Precision { layer: index + 1, needed, available: word as i32 };
             if weight < MIN_BITS {
-                let (layer, available) = (index + 1, word);
-                return Err(Error::Precision {
-                    layer,
-                    needed: needed - WEIGHT_BITS,
-                    available: available as i32,
-                });
+                return Err(refused(needed(MIN_BITS)));
             }
             let bias = if index == 0 { weight + input } else { weight };
             formats.push(OperatorFormat {
@@ -146,14 +145,12 @@ impl Hops {
             });
             hops.words.push(word);
             hops.factors.push((weight + input - bias) as u32);
-            let Some(gate) = gate else { break };
-            let fraction =
-                fraction(gate, range, next.unwrap_or(0)).min(weight + input - clients_bits(clients) - 1);
+            let (Some(&gate), Some(&next)) = (gates.get(index), ranges.inputs.get(index + 1)) else { break };
+            let fraction = fraction(gate, next).min(weight + input - clients_bits(clients) - 1);
             if fraction < MIN_BITS {
-                let needed = needed + MIN_BITS - fraction;
-                return Err(Error::Precision { layer: index + 1, needed, available: word as i32 });
+                return Err(refused(needed(weight) + MIN_BITS - fraction));
             }
-            let kept = (fraction + range + 3) as u32;
+            let kept = (fraction + bound + SPARE) as u32;
             hops.bits.push(weight + input - fraction);
             hops.all.push(Hop {
                 gate,
@@ -162,10 +159,10 @@ impl Hops {
                 word: 0,
                 kept,
                 dropped: (weight + input - fraction) as u32,
-                fraction: fraction as u32,
                 comparison: Comparison::new(kept as usize),
             });
-            input = if gate == Gate::Square { 2 * fraction } else { fraction };
+            let times = if gate == Gate::Square { 2 } else { 1 };
+            (input, largest) = (times * fraction, times * bound);
         }
         for (hop, word) in hops.all.iter_mut().zip(&hops.words[1..]) {
             hop.word = *word;
@@ -260,20 +257,11 @@ fn clients_bits(clients: usize) -> i32 {
     clients.next_power_of_two().ilog2() as i32
 }
 
-/// Outputs are at most two to this power: the norm of a row times the largest input, or what the next inputs say of them.
-fn output_range(norm: i32, largest: i32, next: Option<(Gate, i32)>) -> i32 {
-    let bound = norm + largest.max(0);
-    match next {
-        // The next inputs are squares of these outputs.
-        Some((Gate::Square, next)) => bound.min((next + 1).div_euclid(2) + 1),
-        _ => bound,
-    }
-}
-
-/// Fractional bits of T, whose square or positive part, at most two to `next`, the next operator takes.
-fn fraction(gate: Gate, range: i32, next: i32) -> i32 {
+/// Fractional bits of T, from what the next operator's inputs are on known models: at most two to the power of `next`.
+fn fraction(gate: Gate, next: i32) -> i32 {
     match gate {
-        Gate::Square => (NUMBER_BITS - range).clamp(MIN_BITS, NUMBER_BITS),
-        Gate::Linear | Gate::Relu => number_bits(next).min(NUMBER_BITS),
+        // The next inputs are squares.
+        Gate::Square => number_bits((next + 1).div_euclid(2)),
+        Gate::Linear | Gate::Relu => number_bits(next),
     }
 }

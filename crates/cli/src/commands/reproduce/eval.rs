@@ -47,7 +47,7 @@ fn rows(task: PaperTask) -> impl Iterator<Item = (Protocol, &'static str, bool)>
         (Protocol::SecretSv, "SecretSV", false),
         (Protocol::SecSv, "SecSV + SampleSkip", true),
     ];
-    paper.into_iter().chain(task.is_linear().then_some((Protocol::BlindSv, "BlindSV", false)))
+    paper.into_iter().chain((!task.is_recurrent()).then_some((Protocol::BlindSv, "BlindSV", false)))
 }
 
 /// Measurements of the table.
@@ -73,7 +73,7 @@ pub fn section(study: &Study) -> Section {
         "Total is the wall clock of the whole run with every party on this machine; arithmetic, encryption, decryption, shares and other are processor seconds of all parties together, so they may exceed it. The paper's figures are processor seconds on one 3.0 GHz core, and its total leaves the second server out.".to_owned(),
         format!("Communication is bytes / {BYTES_PER_SECOND} B/s, as the authors compute it; parties here share a process, so it is not part of the total. Arithmetic is linear layers; other is flooding and re-randomising replies, activations, packing of messages and tests that owners do themselves, which the paper's columns do not have."),
         "HESV multiplies by whichever of the paper's two matrix methods is planned to be faster; the row names it. CNN and GRU take it hours, so it tests them on a tenth of the samples, and as many rounds as fit the limit. Batches of a tenth are less full: its total for all M and T, extrapolated by samples and rounds, and speedups with respect to it are upper bounds there. Error is the Euclidean distance of the FSVs from NSSV's on the same samples and rounds; FSVs add up over rounds, so one of fewer rounds is not compared with the paper's. Against the authors' code: their counted total on 2 virtual EPYC cores over our wall clock, per test sample and round. Memory is the process's peak, all parties together.".to_owned(),
-        "BlindSV is not the paper's: it has no figures of the paper beside it, and against the authors' code it is compared with their SecSV. Its gates are counted as shares. It tests models of one linear layer.".to_owned(),
+        "BlindSV is not the paper's: it has no figures of the paper beside it, and against the authors' code it is compared with their SecSV. Its gates are counted as shares. It tests no recurrent units.".to_owned(),
     ];
     let mut table = ResultTable::new("table-eval", &COLUMNS);
     for &task in &study.scope.tasks {

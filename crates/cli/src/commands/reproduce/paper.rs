@@ -78,7 +78,7 @@ pub fn authors_total(task: PaperTask, protocol: Protocol, skip: bool) -> Option<
         (PaperTask::Agnews, SecSv, true) => Some(873.0),
         (PaperTask::Agnews, Hesv, false) => Some(5289.0),
         (PaperTask::Agnews, SecretSv, false) => Some(3680.0),
-        (PaperTask::Mnist, SecSv, false) => Some(49_200.0),
+        (PaperTask::Mnist, SecSv | BlindSv, false) => Some(49_200.0),
         (PaperTask::Mnist, Hesv, false) => Some(315_000.0),
         (PaperTask::Mnist, SecretSv, false) => Some(155_000.0),
         (PaperTask::Mirna, SecSv, false) => Some(97_000.0),

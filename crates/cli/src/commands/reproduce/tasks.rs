@@ -73,6 +73,11 @@ impl PaperTask {
         self.model() == ModelKind::Logistic
     }
 
+    /// Whether the model has a recurrent unit: BlindSV tests none.
+    pub fn is_recurrent(self) -> bool {
+        self.model() == ModelKind::Gru
+    }
+
     /// Where our data are not the paper's.
     pub fn difference(self) -> Option<&'static str> {
         match self {
