@@ -94,9 +94,9 @@ pub(crate) struct Scales {
 }
 
 /// Fractional bits of hidden numbers whose largest is one: about a thousandth of a typical one.
-const NUMBER_BITS: i32 = 12;
+const NUMBER_BITS: i32 = 13;
 /// Fractional bits of weights whose row has a norm of one and one input, of one client.
-const WEIGHT_BITS: i32 = 9;
+const WEIGHT_BITS: i32 = 10;
 /// Fractional bits of hidden numbers and of weights, at least.
 const MIN_BITS: i32 = 5;
 /// Fractional bits of samples, at least: the largest number may be an outlier.
