@@ -55,8 +55,15 @@ fn planned_operations_and_bytes_are_those_evaluate_counts() -> Outcome<()> {
             assert_eq!(plan[field], result[field], "{protocol} {field}");
         }
         let report = directory.path().join("report.html");
-        let told =
-            secsv(&["evaluate", &run, "--protocol", protocol, "--report", report.to_str().ok_or("a path")?])?;
+        let told = secsv(&[
+            "evaluate",
+            &run,
+            "--verbose",
+            "--protocol",
+            protocol,
+            "--report",
+            report.to_str().ok_or("a path")?,
+        ])?;
         let told = [String::from_utf8(told.stdout)?, std::fs::read_to_string(&report)?];
         says_who_can_rebuild(&plan["security"]["exposure"], &told)?;
         assert_eq!(plan["tests"], result["utilities"].as_array().map_or(0, |all| all.len() - 1));

@@ -8,9 +8,9 @@ use secsv_federation::{ClientId, RoundId};
 
 use super::{
     amounts::{count, percent},
-    attendance::RoundAttendance,
-    framed, section,
+    folded, framed,
 };
+use crate::attendance::RoundAttendance;
 
 /// A table longer than this nobody reads, and a million rows make a file nobody opens.
 const MAX_ROWS: usize = 400;
@@ -19,7 +19,7 @@ const MAX_ROWS: usize = 400;
 pub fn table(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
     let chosen = choose(&result.utilities, MAX_ROWS);
     let is_cut = chosen.len() < result.utilities.len();
-    section(
+    folded(
         "coalitions",
         "Tested combinations",
         html! {

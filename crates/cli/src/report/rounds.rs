@@ -8,10 +8,10 @@ use secsv_federation::ClientId;
 
 use super::{
     amounts::{plus_minus, points},
-    attendance::RoundAttendance,
     contributions::BarScale,
-    framed, section,
+    folded, framed, section,
 };
+use crate::attendance::RoundAttendance;
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 100.0;
@@ -52,7 +52,7 @@ fn values(result: &EvaluationResult) -> impl Iterator<Item = f64> + '_ {
 
 /// The numbers behind the drawings.
 pub fn tables(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
-    section(
+    folded(
         "values",
         "Values",
         html! {
