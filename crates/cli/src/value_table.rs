@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use secsv_evaluation::{EvaluationResult, SecurityResult};
+use secsv_evaluation::{EvaluationResult, ExposureRow, SecurityResult};
 use secsv_shapley::Method;
 
 use crate::{
@@ -118,7 +118,7 @@ fn effort(text: &mut String, result: &EvaluationResult) {
 pub fn protection(text: &mut String, result: &EvaluationResult, security: &SecurityResult) {
     if !is_verbose() {
         text.push_str("who can do what with other clients' samples and models\n");
-        security.exposure.sentences.iter().for_each(|sentence| text.push_str(&format!("  {sentence}\n")));
+        exposure_sentences(security).for_each(|sentence| text.push_str(&format!("  {sentence}\n")));
         text.push_str("(--verbose: one by one, who learned what, traffic and memory)\n");
         return;
     }
@@ -139,6 +139,15 @@ pub fn protection(text: &mut String, result: &EvaluationResult, security: &Secur
         let _ = writeln!(text, "  {}: {}", line.who, line.what);
     }
     let _ = write!(text, "{}", security.exposure);
+}
+
+/// What holds for all; where no client reads anything of others, what parties could do together.
+pub fn exposure_sentences(security: &SecurityResult) -> impl Iterator<Item = &String> {
+    let exposure = &security.exposure;
+    let has_common = !exposure.sentences.is_empty();
+    let can = |row: &&ExposureRow| [&row.samples, &row.models].iter().any(|can| *can == "can rebuild");
+    let together = exposure.rows.iter().filter(can).map(|row| &row.sentence);
+    exposure.sentences.iter().chain(together.filter(move |_| !has_common))
 }
 
 /// The line on flooding, where replies are flooded.

@@ -1,7 +1,7 @@
 //! How sure the numbers are: what other test cases would change.
 
 use maud::{Markup, html};
-use secsv_evaluation::{DifferenceNoise, EvaluationResult};
+use secsv_evaluation::{DifferenceNoise, EvaluationResult, TestNoise};
 use secsv_federation::ClientId;
 
 use super::{
@@ -30,11 +30,23 @@ pub fn in_words(result: &EvaluationResult) -> Markup {
                         "the \u{b1} beside it."
                     }
                     (pairs(result, &noise.differences))
+                    @let nothing = near_nothing(result, noise);
+                    @if !nothing.is_empty() {
+                        p { "Within noise of nothing, so that not even the sign is sure: " (nothing.join(", ")) "." }
+                    }
                 }
                 None => (unknown(result)),
             }
         },
     )
+}
+
+/// Those whose value may as well be 0.
+fn near_nothing<'a>(result: &'a EvaluationResult, noise: &TestNoise) -> Vec<&'a str> {
+    let is_near = |(id, value): &(&ClientId, f64)| {
+        noise.standard_error.get(*id).is_some_and(|error| value.abs() <= TWO_SIDED_95 * error)
+    };
+    ranked(result).into_iter().filter(is_near).map(|(id, _)| id.as_str()).collect()
 }
 
 /// Neighbours in the order of values that cannot be told apart.
@@ -70,13 +82,13 @@ fn unknown(result: &EvaluationResult) -> Markup {
     html! {
         @if let Some(bound) = error_bound(result) {
             p {
-                "Nobody learned which cases each model got right, only how many. From the counts alone it follows that in 19 of "
+                "It is known how many cases each model got right, but not which. From the counts alone it follows that in 19 of "
                 "20 draws no contribution would move by more than " (format!("{:.2}", 100.0 * TWO_SIDED_95 * bound))
                 " points. That is an upper bound for the worst way in which the counts can come about; most often it is much less. "
                 "Which contributions cannot be told apart is therefore not said here."
             }
         } @else {
-            p { "How far they would move is not known here: nobody learned which cases each model got right." }
+            p { "How far they would move is not known here: that takes which cases each model got right." }
         }
     }
 }

@@ -10,7 +10,10 @@ use super::{
     amounts::{aligned_points, bytes, count, seconds},
     framed, page, section,
 };
-use crate::findings::{cases, models_tested, ranked};
+use crate::{
+    findings::{cases, models_tested, ranked},
+    value_table::exposure_sentences,
+};
 
 /// A result and what its column is called.
 pub struct Compared<'a> {
@@ -105,7 +108,7 @@ fn exposures(columns: &[Compared<'_>]) -> Markup {
                 h3 { (column.name) }
                 @match &column.result.security {
                     None => p { "In the clear: whoever computed it could read every model and test case." },
-                    Some(security) => { @for sentence in &security.exposure.sentences { p { (sentence) } } },
+                    Some(security) => { @for sentence in exposure_sentences(security) { p { (sentence) } } },
                 }
             }
         },

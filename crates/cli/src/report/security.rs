@@ -17,7 +17,7 @@ pub fn rebuilding(result: &EvaluationResult) -> Markup {
         html! {
             @for sentence in &security.exposure.sentences { p { strong { (sentence) } } }
             @for (who, whose) in rebuilders(security) {
-                p { (who) " " (whose) }
+                p { (whose) ": " (who) "." }
             }
             (framed("Exposure", html! {
                 table {
@@ -56,10 +56,10 @@ fn rebuilders(security: &SecurityResult) -> Vec<(String, &'static str)> {
     [
         (
             who(&|row| row.samples == CAN && row.models == CAN),
-            "could rebuild test cases and models of others.",
+            "Could rebuild test cases and models of others",
         ),
-        (who(&|row| row.samples == CAN && row.models != CAN), "could rebuild test cases of others."),
-        (who(&|row| row.samples != CAN && row.models == CAN), "could rebuild models of others."),
+        (who(&|row| row.samples == CAN && row.models != CAN), "Could rebuild test cases of others"),
+        (who(&|row| row.samples != CAN && row.models == CAN), "Could rebuild models of others"),
     ]
     .into_iter()
     .filter(|(who, _)| !who.is_empty())
