@@ -19,6 +19,8 @@ const TICK: Duration = Duration::from_millis(500);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often programs are told, at most.
 const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+/// Characters beside a bar.
+const MAX_MESSAGE: usize = 36;
 /// As long as nobody knows how far it goes there is no bar, which would look full.
 const WAITING: &str = "{spinner} {prefix} {msg} [{elapsed}]";
 /// Afterwards.
@@ -261,7 +263,8 @@ impl ProgressReport {
     /// Something worth a word beside the count, or a JSON line.
     pub fn note(&self, text: String, record: &impl Serialize) {
         match &self.shown {
-            Shown::Bar(bar) => bar.set_message(text),
+            // Long words would leave nothing for the bar.
+            Shown::Bar(bar) => bar.set_message(text.chars().take(MAX_MESSAGE).collect::<String>()),
             Shown::Lines(_) => lock(&self.pace).message = text,
             Shown::Records(_) => {
                 if let Ok(line) = serde_json::to_string(record) {

@@ -45,7 +45,7 @@ fn table(
     let mut writer = csv::Writer::from_writer(MARK.to_vec());
     writer.write_record(columns)?;
     fill(&mut writer)?;
-    Ok(writer.into_inner().map_err(|error| anyhow::anyhow!("a table: {error}"))?)
+    writer.into_inner().map_err(|error| anyhow::anyhow!("a table: {error}"))
 }
 
 fn values(result: &EvaluationResult) -> anyhow::Result<Vec<u8>> {

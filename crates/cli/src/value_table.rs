@@ -75,9 +75,11 @@ fn gained(text: &mut String, result: &EvaluationResult) {
             100.0 * (after - before)
         );
     }
-    let adds_up = result.estimator.parse().is_ok_and(Method::is_efficient);
-    let told = if adds_up {
+    let method = result.estimator.parse::<Method>();
+    let told = if method.as_ref().is_ok_and(|method| method.is_efficient()) {
         "The values split that among the organisations."
+    } else if method.is_ok_and(Method::truncates) {
+        "The values split that among the organisations, but for what the estimator leaves out."
     } else {
         "The values are on a scale of their own and do not add up to that (secsv evaluate --help says what each estimator measures)."
     };

@@ -19,6 +19,16 @@ fn ids(coalition: Coalition) -> Vec<ClientId> {
     coalition.members().map(id).collect()
 }
 
+fn parameters() -> EncryptionParameters {
+    EncryptionParameters {
+        preset: "standard".to_owned(),
+        degree: 8192,
+        modulus_bits: 162,
+        plaintext_bits: 40,
+        security_bits: 128,
+    }
+}
+
 /// Everybody in every round, but client 1 misses round 2. The last client does harm.
 fn result(clients: usize, rounds: u32, coalitions: usize, sampled: bool) -> EvaluationResult {
     let everybody = Coalition::first(clients);
@@ -71,13 +81,7 @@ fn result(clients: usize, rounds: u32, coalitions: usize, sampled: bool) -> Eval
         timing: Timing { wall_s: 12.5, encrypt_s: 0.25, ..Timing::default() },
         traffic: vec![Traffic { from: "silo-0".to_owned(), to: "principal".to_owned(), bytes: 1_234_567 }],
         operations: Operations { ct_pt_mul: 31, ..Operations::default() },
-        parameters: Some(EncryptionParameters {
-            preset: "standard".to_owned(),
-            degree: 8192,
-            modulus_bits: 162,
-            plaintext_bits: 40,
-            security_bits: 128,
-        }),
+        parameters: Some(parameters()),
         seed: 4711,
         security: None,
         messages: Vec::new(),

@@ -148,7 +148,7 @@ fn publish(
 ) -> Result<EvaluationResult, Error> {
     account_for(party, kit, &mut result);
     result.made = Some(Made::now(options.made_by.as_str()));
-    let samples: Vec<_> = session.hellos.iter().map(|hello| Some(hello.samples.into())).collect();
+    let samples: Vec<_> = session.hellos.iter().map(|hello| Some(hello.samples)).collect();
     result.federation = Some(FederationFacts::new(&kit.federation.federation, &samples));
     // An earlier process may have recorded the same values, and what they cost.
     if party.audit().has_result() {

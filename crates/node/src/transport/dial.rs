@@ -30,7 +30,7 @@ pub(crate) async fn dial<H: StreamHost>(host: Arc<H>, identity: Arc<Identity>, s
     loop {
         let begun = tokio::time::Instant::now();
         let ended = once(&host, &identity, server).await;
-        if let Some(reason) = refusals.take(ended.as_ref().map(|()| ()), Instant::now())
+        if let Some(reason) = refusals.take(ended.as_ref(), Instant::now())
             && !host.is_over()
         {
             host.give_up(server, reason);

@@ -52,7 +52,7 @@ pub(super) struct Refusals {
 
 impl Refusals {
     /// Takes the end of a stream; the reason, once nothing else is to be expected.
-    pub(super) fn take(&mut self, ended: Result<(), &StreamError>, now: Instant) -> Option<String> {
+    pub(super) fn take(&mut self, ended: Result<&(), &StreamError>, now: Instant) -> Option<String> {
         let Some((error, fault)) = ended.err().and_then(|error| Some((error, fault(error)?))) else {
             // Nobody there, or a stream that was cut: nothing is known of the reason, and nothing speaks against it.
             if ended.is_ok() || matches!(ended, Err(StreamError::Silent)) {
@@ -127,7 +127,7 @@ mod tests {
         }
         let files = StreamError::Refused(OTHER_FILES.to_owned());
         assert_eq!(refusals.take(Err(&files), begun), None);
-        assert_eq!(refusals.take(Ok(()), begun), None, "mended meanwhile");
+        assert_eq!(refusals.take(Ok(&()), begun), None, "mended meanwhile");
         assert_eq!(refusals.take(Err(&files), begun + Duration::from_secs(700)), None);
     }
 }

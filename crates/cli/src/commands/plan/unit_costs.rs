@@ -41,3 +41,23 @@ pub fn keep<T: Serialize>(place: &Path, costs: &T) {
         let _ = write_atomically(place, &bytes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_is_read_and_another_shape_has_another_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("secsv/costs.json");
+        assert_eq!(read::<Vec<f64>>(&file), None);
+        keep(&file, &vec![0.5, 1e-9]);
+        assert_eq!(read(&file), Some(vec![0.5, 1e-9]));
+        fs::write(&file, "half a li").unwrap();
+        assert_eq!(read::<Vec<f64>>(&file), None, "measured again");
+        if let (Some(one), Some(other)) = (place("one"), place("other")) {
+            assert_ne!(one, other);
+            assert_eq!(Some(one), place("one"));
+        }
+    }
+}
