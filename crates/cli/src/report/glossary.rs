@@ -4,8 +4,9 @@ use maud::{Markup, html};
 use secsv_evaluation::EvaluationResult;
 
 use super::folded;
+use crate::protocol_name::ProtocolName;
 
-const WORDS: [(&str, &str); 12] = [
+const WORDS: [(&str, &str); 11] = [
     (
         "organisation, client",
         "Whoever trained a part of the shared model on data of its own and is valued here.",
@@ -30,22 +31,23 @@ const WORDS: [(&str, &str); 12] = [
     ),
     ("layer", "One step inside a model, from the numbers of a case to one score for each answer."),
     ("activation", "The numbers inside a model between two layers. They can give away the case."),
-    (
-        "decryptor",
-        "A client that decrypts intermediate numbers for the others, under the protocols that need one.",
-    ),
     ("mask, share", "A random number that hides another: either alone says nothing, both together say all."),
     ("standard error", "How far a number would typically move if chance were repeated."),
 ];
 
+/// Where the protocol needs one.
+const DECRYPTOR: (&str, &str) = ("decryptor", "A client that decrypts intermediate numbers for the others.");
+
 /// Explanations, the protocol's and the method's among them.
 pub fn words(result: &EvaluationResult) -> Markup {
+    let rules = ProtocolName::of(result).and_then(ProtocolName::rules);
+    let decryptor = rules.filter(|rules| rules.has_decryptors()).map(|_| &DECRYPTOR);
     folded(
         "glossary",
         "Words",
         html! {
             dl class="words" {
-                @for (word, meaning) in WORDS { dt { (word) } dd { (meaning) } }
+                @for (word, meaning) in WORDS.iter().chain(decryptor) { dt { (word) } dd { (meaning) } }
                 dt { (result.protocol) } dd { (protocol(&result.protocol)) }
                 @if let Ok(method) = result.estimator.parse::<secsv_shapley::Method>() {
                     dt { (result.estimator) } dd { (method.about()) "." }
@@ -58,7 +60,7 @@ pub fn words(result: &EvaluationResult) -> Markup {
 fn protocol(name: &str) -> &'static str {
     match name {
         "nssv" => "Everything in the clear, by one party that sees all: the yardstick for the others.",
-        "blindsv" => "Two servers compute on masked numbers. Nobody decrypts; totals alone come out.",
+        "blindsv" => "Two servers compute on masked numbers, and totals alone come out.",
         "secsv" => {
             "Models are encrypted, test cases shared between two servers; clients decrypt intermediate numbers."
         }
