@@ -51,6 +51,7 @@ fn table(
 fn values(result: &EvaluationResult) -> anyhow::Result<Vec<u8>> {
     let columns = [
         "organisation",
+        "label",
         "value",
         "points",
         "share_of_positive",
@@ -69,6 +70,7 @@ fn values(result: &EvaluationResult) -> anyhow::Result<Vec<u8>> {
             let value = result.fsv.get(id).copied().unwrap_or_default();
             writer.write_record([
                 id.to_string(),
+                cell(known(id).and_then(|known| known.label.as_deref()).map(unexecuted)),
                 value.to_string(),
                 (100.0 * value).to_string(),
                 cell(shares.get(id)),
@@ -136,6 +138,11 @@ fn messages(result: &EvaluationResult) -> anyhow::Result<Vec<u8>> {
             writer.write_record([kind.kind.clone(), kind.messages.to_string(), kind.bytes.to_string()])
         })
     })
+}
+
+/// A label as spreadsheets may hold it: what begins like a formula is not to be computed.
+fn unexecuted(label: &str) -> String {
+    if label.starts_with(['=', '+', '-', '@', '\t']) { format!("'{label}") } else { label.to_owned() }
 }
 
 /// A number that may be absent.

@@ -42,7 +42,8 @@ fn values(text: &mut String, result: &EvaluationResult) {
     let largest = ranked.iter().map(|(_, value)| value.abs()).fold(0.0, f64::max);
     let digits = if largest < 0.01 { 4 } else { 2 };
     let name = "organisation";
-    let width = ranked.iter().map(|(id, _)| id.as_str().chars().count()).max().unwrap_or(0).max(name.len());
+    let width =
+        ranked.iter().map(|(id, _)| result.label(id).chars().count()).max().unwrap_or(0).max(name.len());
     let has_errors = result.standard_error.is_some();
     let errors = if has_errors { "  standard error" } else { "" };
     let raw = if is_verbose() { "       value" } else { "" };
@@ -50,7 +51,7 @@ fn values(text: &mut String, result: &EvaluationResult) {
     let shares = shares(&result.fsv);
     for (id, value) in &ranked {
         let share = shares.get(id).map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
-        let _ = write!(text, "{:width$}  {:>9}  {share:>7}", id.as_str(), points(*value, digits));
+        let _ = write!(text, "{:width$}  {:>9}  {share:>7}", result.label(id), points(*value, digits));
         if let Some(error) = result.standard_error.as_ref().map(|errors| errors.get(*id).copied()) {
             let _ = write!(text, "  {:>14.digits$}", 100.0 * error.unwrap_or_default());
         }

@@ -46,10 +46,10 @@ fn tables_hold_what_the_document_holds() -> Outcome<()> {
         Ok(text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect())
     };
     let values = read("values.csv")?;
-    assert_eq!(values[0][..3], ["organisation", "value", "points"]);
+    assert_eq!(values[0][..4], ["organisation", "label", "value", "points"]);
     for row in &values[1..] {
-        assert_eq!(row[1].parse::<f64>()?, document["fsv"][&row[0]].as_f64().ok_or("a value")?);
-        assert!(row[5].parse::<f64>()? > 0.0, "the error from the test set: {row:?}");
+        assert_eq!(row[2].parse::<f64>()?, document["fsv"][&row[0]].as_f64().ok_or("a value")?);
+        assert!(row[6].parse::<f64>()? > 0.0, "the error from the test set: {row:?}");
     }
     assert_eq!(read("utilities.csv")?.len(), 1 + 32);
     assert_eq!(read("rounds.csv")?.len(), 1 + 8);
@@ -141,14 +141,29 @@ fn shells_and_manuals_know_the_arguments() -> Outcome<()> {
 #[test]
 fn clients_have_the_names_that_are_given() -> Outcome<()> {
     let home = tempfile::tempdir()?;
-    trained(home.path(), "run", &["--names", "zurich,bern,basel,chur"])?;
+    trained(home.path(), "run", &["--names", "zurich=Universitätsspital Zürich,bern,basel,chur"])?;
     assert!(home.path().join("run/clients/bern/test.safetensors").is_file());
     let values = told(home.path(), &["evaluate", "run", "--protocol", "nssv"])?;
-    assert!(values.contains("zurich") && values.contains("chur"), "{values}");
+    assert!(values.contains("\nUniversitätsspital Zürich  ") && values.contains("\nchur "), "{values}");
+    told(home.path(), &["evaluate", "run", "--protocol", "nssv", "--report", "r.html", "--csv", "t"])?;
+    let page = fs::read_to_string(home.path().join("r.html"))?;
+    assert!(page.contains("Universitätsspital Zürich") && !page.contains(">zurich"), "{page}");
+    assert!(
+        fs::read_to_string(home.path().join("t/values.csv"))?.contains("zurich,Universitätsspital Zürich,")
+    );
+    let servers = ["--principal", "localhost:7001", "--auxiliary", "localhost:7002", "--generate-keys"];
+    let provision = ["provision", "run/federation.toml", "--out", "kits", "--servers-did-not-aggregate"];
+    told(home.path(), &[&provision[..], &servers].concat())?;
+    assert!(fs::read_to_string(home.path().join("kits/bern/labels.toml"))?.contains("Zürich"));
+    fs::write(home.path().join("run/labels.toml"), "nobody = \"x\"\n")?;
+    let refused = secsv(home.path(), &["evaluate", "run", "--protocol", "nssv"])?;
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("labels.toml: nobody: expected only what"));
     for (arguments, said) in [
         (&["--names", "a,b,a"][..], "--names: expected every name once"),
         (&["--names", "a,b,c", "--clients", "4"], "--names: expected as many names as --clients says"),
         (&["--names", "a,b/c"], "client id \"b/c\""),
+        (&["--names", "a= ,b"], "--names: expected a label in one line"),
     ] {
         let usual = ["train", "--dataset", "breast-cancer", "--out", "other"];
         let refused = secsv(home.path(), &[&usual[..], arguments].concat())?;

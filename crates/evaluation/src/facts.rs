@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use secsv_federation::{ClientId, FederationSpec};
+use secsv_federation::{ClientId, FederationSpec, Labels};
 use serde::{Deserialize, Serialize};
 
 /// The federation that was valued.
@@ -21,6 +21,9 @@ pub struct FederationFacts {
 pub struct Organisation {
     /// Its id.
     pub id: ClientId,
+    /// What people call it, if it is not by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// Training samples: its weight in federated averaging.
     pub training_samples: u64,
     /// Test samples, where they are known.
@@ -44,6 +47,7 @@ impl FederationFacts {
         let text = spec.to_toml().unwrap_or_default();
         let organisations = spec.clients.iter().enumerate().map(|(position, client)| Organisation {
             id: client.id.clone(),
+            label: None,
             training_samples: client.train_size,
             test_samples: test_samples.get(position).copied().flatten(),
         });
@@ -52,6 +56,17 @@ impl FederationFacts {
             digest: blake3::hash(text.as_bytes()).to_hex().to_string(),
             organisations: organisations.collect(),
         }
+    }
+}
+
+impl FederationFacts {
+    /// The same with what people call the organisations.
+    #[must_use]
+    pub fn labelled(mut self, labels: &Labels) -> Self {
+        for organisation in &mut self.organisations {
+            organisation.label = labels.get(&organisation.id).map(str::to_owned);
+        }
+        self
     }
 }
 

@@ -88,6 +88,15 @@ fn first_version() -> u32 {
     1
 }
 
+impl EvaluationResult {
+    /// What people call a client: its label, or its id.
+    pub fn label<'a>(&'a self, id: &'a ClientId) -> &'a str {
+        let known = self.federation.iter().flat_map(|facts| &facts.organisations);
+        let label = known.filter(|known| known.id == *id).find_map(|known| known.label.as_deref());
+        label.unwrap_or(id.as_str())
+    }
+}
+
 /// What a secure run disclosed, and to whom.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecurityResult {

@@ -122,7 +122,7 @@ const SERVERS: [&str; 2] = ["principal", "auxiliary"];
 const MAX_NAME: usize = 200;
 
 /// What people read is one line of text.
-fn check_name(field: &str, name: &str, file: &Path) -> Result<(), Error> {
+pub(crate) fn check_name(field: &str, name: &str, file: &Path) -> Result<(), Error> {
     let is_line = !name.trim().is_empty() && !name.chars().any(char::is_control);
     if is_line && name.chars().count() <= MAX_NAME {
         return Ok(());

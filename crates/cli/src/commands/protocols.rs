@@ -8,7 +8,7 @@ use secsv_evaluation::{
     ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, FederationFacts, Made,
     SecureEvaluator, evaluate, in_process::Honest,
 };
-use secsv_federation::{CollectiveTestSet, RunDirectory, skip::SkipMode};
+use secsv_federation::{CollectiveTestSet, Labels, RunDirectory, skip::SkipMode};
 use secsv_protocol::{
     Preset, Seed,
     decryptors::Protocol,
@@ -90,6 +90,7 @@ pub fn evaluate_with_views(
     settings: &EvaluationSettings,
     views: Option<&Path>,
 ) -> anyhow::Result<EvaluationResult> {
+    let labels = Labels::read(run.path(), run.spec())?;
     let bar = ProgressReport::new(protocol.name(), "coalitions", 0);
     let observe =
         |progress: secsv_evaluation::Progress| bar.advance(progress.tested as u64, progress.asked as u64);
@@ -115,7 +116,8 @@ pub fn evaluate_with_views(
     result.made = Some(Made::now(program()));
     let samples: Result<Vec<_>, _> =
         run.spec().ids().map(|id| run.test_set(id).map(|test_set| Some(test_set.len() as u64))).collect();
-    result.federation = Some(FederationFacts::new(run.spec(), &samples?));
+    let facts = FederationFacts::new(run.spec(), &samples?);
+    result.federation = Some(facts.labelled(&labels));
     Ok(result)
 }
 

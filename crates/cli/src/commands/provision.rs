@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
 use clap::Args;
-use secsv_federation::RunDirectory;
+use secsv_federation::{Labels, RunDirectory};
 use secsv_node::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
 use serde_json::json;
 
@@ -65,6 +65,7 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     let parent = args.federation.parent().filter(|parent| !parent.as_os_str().is_empty());
     let run = RunDirectory::open(parent.unwrap_or_else(|| ".".as_ref()))?;
     let protocol = args.protocol.of(&run)?;
+    let labels = Labels::read(run.path(), run.spec())?;
     args.encryption.check_used(&[ProtocolName::Secure(protocol)])?;
     if !args.servers_did_not_aggregate {
         let (.., why) = protocol.rules().exposure().aggregator;
@@ -89,6 +90,9 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
         }
         None => provision.generate_keys(&args.out)?,
     };
+    for (_, kit) in &made.kits {
+        labels.write(kit)?;
+    }
     let kits: BTreeMap<_, _> = made.kits.iter().map(|(id, path)| (id.as_str(), path)).collect();
     let document = json!({ "kits": kits, "federation": made.digest, "exposure": made.exposure });
     format.show(&document, || {

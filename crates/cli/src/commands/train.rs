@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use secsv_federation::ClientId;
+use secsv_federation::{ClientId, Labels};
 use secsv_training::{
     BankAgeCodes, Dataset, DatasetSource, Fault, LoadOptions, Loss, ModelKind, Recipe, Silo, Split,
     TrainingEvent, TrainingOutcome, train,
@@ -37,9 +37,9 @@ pub struct TrainArgs {
     /// Number of clients [default: 5; heart: its four hospitals]
     #[arg(long)]
     clients: Option<usize>,
-    /// What the clients are called, in order [default: client-1, client-2 ...]
-    #[arg(long, value_name = "ID,ID", value_delimiter = ',', value_parser = parse_client)]
-    names: Vec<ClientId>,
+    /// What the clients are called, in order; behind = what people call them [default: client-1, client-2 ...]
+    #[arg(long, value_name = "ID[=LABEL],...", value_delimiter = ',', value_parser = parse_name)]
+    names: Vec<(ClientId, Option<String>)>,
     /// Rounds of federated averaging
     #[arg(long, default_value_t = 10)]
     rounds: u32,
@@ -167,7 +167,11 @@ pub fn run(args: &TrainArgs, format: Format) -> anyhow::Result<()> {
     for note in &dataset.notes {
         progress.note(note.clone(), &json!({"event": "note", "text": note}));
     }
+    let named = args.names.iter().filter_map(|(id, label)| Some((id.clone(), label.clone()?)));
+    let labels = Labels::new(named);
+    check_labels(&labels, &silos)?;
     let outcome = train(&dataset, &silos, &recipe, &args.out, &|event| observe(&event, &progress, format))?;
+    labels.write(outcome.directory.path())?;
     progress.finish();
     let report =
         Report::new(args, &dataset, &recipe, kind, &outcome, (loaded_s, started.elapsed().as_secs_f64()));
@@ -205,14 +209,26 @@ fn deal(args: &TrainArgs, dataset: &Dataset) -> anyhow::Result<(SplitKind, Vec<S
         SplitKind::Natural => (Split::Natural, natural.unwrap_or(5)),
     };
     let mut silos = split.deal(dataset, clients.unwrap_or(usual), args.seed)?;
-    silos.iter_mut().zip(&args.names).for_each(|(silo, name)| silo.id = name.clone());
+    silos.iter_mut().zip(&args.names).for_each(|(silo, (name, _))| silo.id = name.clone());
     Ok((kind, silos))
+}
+
+/// Refuses labels that could not be read again.
+fn check_labels(labels: &Labels, silos: &[Silo]) -> Result<(), BadInput> {
+    let is_line = |label: &str| !label.trim().is_empty() && !label.chars().any(char::is_control);
+    let wrong = silos.iter().find(|silo| labels.get(&silo.id).is_some_and(|label| !is_line(label)));
+    match wrong {
+        None => Ok(()),
+        Some(silo) => {
+            Err(BadInput::new("--names", "a label in one line behind =", format!("none for {}", silo.id)))
+        }
+    }
 }
 
 /// How many clients there are to be, if anything says it.
 fn named(args: &TrainArgs) -> Result<Option<usize>, BadInput> {
     let mut seen = BTreeSet::new();
-    if let Some(twice) = args.names.iter().find(|name| !seen.insert(*name)) {
+    if let Some(twice) = args.names.iter().map(|(name, _)| name).find(|name| !seen.insert(*name)) {
         return Err(BadInput::new("--names", "every name once", format!("{twice} twice")));
     }
     match (args.clients, args.names.len()) {
@@ -412,6 +428,13 @@ fn describe(fault: &Fault) -> String {
 
 fn parse_client(text: &str) -> Result<ClientId, String> {
     ClientId::new(text).map_err(|error| error.to_string())
+}
+
+fn parse_name(text: &str) -> Result<(ClientId, Option<String>), String> {
+    match text.split_once('=') {
+        None => Ok((parse_client(text)?, None)),
+        Some((id, label)) => Ok((parse_client(id)?, Some(label.trim().to_owned()))),
+    }
 }
 
 fn parse_selection(text: &str) -> Result<(u32, Vec<ClientId>), String> {

@@ -46,7 +46,7 @@ fn near_nothing<'a>(result: &'a EvaluationResult, noise: &TestNoise) -> Vec<&'a 
     let is_near = |(id, value): &(&ClientId, f64)| {
         noise.standard_error.get(*id).is_some_and(|error| value.abs() <= TWO_SIDED_95 * error)
     };
-    ranked(result).into_iter().filter(is_near).map(|(id, _)| id.as_str()).collect()
+    ranked(result).into_iter().filter(is_near).map(|(id, _)| result.label(id)).collect()
 }
 
 /// Neighbours in the order of values that cannot be told apart.
@@ -64,6 +64,7 @@ fn pairs(result: &EvaluationResult, differences: &[DifferenceNoise]) -> Markup {
             let [(one, value), (other, less)] = pair else { return None };
             let reach = TWO_SIDED_95 * error(one, other)?;
             let apart = value - less;
+            let (one, other) = (result.label(one), result.label(other));
             (apart <= reach)
                 .then(|| format!("{one} and {other} ({} \u{b1} {:.2})", points(apart), 100.0 * reach))
         })

@@ -57,7 +57,7 @@ fn rows(result: &EvaluationResult, attendance: &RoundAttendance<'_>, chosen: &[&
                 @for utility in chosen {
                     tr {
                         td class="amount" { (utility.round) }
-                        td class="members" { (members(utility, attendance.count(utility.round))) }
+                        td class="members" { (members(result, utility, attendance.count(utility.round))) }
                         td class="amount" { (percent(utility.correct as f64 / utility.total.max(1) as f64)) }
                         td class="amount" { (count(utility.correct as u64)) }
                         td class="amount" { (count(utility.total as u64)) }
@@ -71,19 +71,19 @@ fn rows(result: &EvaluationResult, attendance: &RoundAttendance<'_>, chosen: &[&
 }
 
 /// Long lists by their ends: a hundred names in a cell help nobody.
-fn members(utility: &UtilityResult, present: usize) -> String {
+fn members(result: &EvaluationResult, utility: &UtilityResult, present: usize) -> String {
     const NAMED: usize = 12;
     let names = &utility.coalition;
     match names.len() {
         0 => "nobody".to_owned(),
         all if all == present && all > 2 => format!("everybody ({all})"),
-        many if many > NAMED => format!("{} and {} more", listed(&names[..NAMED]), many - NAMED),
-        _ => listed(names),
+        many if many > NAMED => format!("{} and {} more", listed(result, &names[..NAMED]), many - NAMED),
+        _ => listed(result, names),
     }
 }
 
-fn listed(names: &[ClientId]) -> String {
-    names.iter().map(ClientId::as_str).collect::<Vec<_>>().join(", ")
+fn listed(result: &EvaluationResult, names: &[ClientId]) -> String {
+    names.iter().map(|id| result.label(id)).collect::<Vec<_>>().join(", ")
 }
 
 /// All rows if they fit. Otherwise rounds share the room, and within a round the ends come first.

@@ -57,7 +57,7 @@ fn values(columns: &[Compared<'_>], notes: &[String]) -> Markup {
                     tbody {
                         @for id in &rows {
                             tr {
-                                th scope="row" { (id) }
+                                th scope="row" { (first.result.label(id)) }
                                 @for column in columns {
                                     td class="amount" { (column.result.fsv.get(*id).map_or("\u{2013}".to_owned(), |value| aligned_points(*value, largest))) }
                                 }

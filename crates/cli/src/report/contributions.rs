@@ -23,7 +23,7 @@ pub fn bars(result: &EvaluationResult) -> Markup {
     let reach = Reach::of(result);
     let rows: Vec<ContributionRow<'_>> = ranked(result)
         .into_iter()
-        .map(|(id, value)| ContributionRow { id, value, reach: reach.at(id) })
+        .map(|(id, value)| ContributionRow { id, name: result.label(id), value, reach: reach.at(id) })
         .collect();
     let scale = BarScale::over(
         rows.iter()
@@ -41,7 +41,7 @@ pub fn bars(result: &EvaluationResult) -> Markup {
             ol class="bars" {
                 @for row in &rows {
                     li {
-                        span class="name" { (row.id) @if let Some(sizes) = sizes(result, row.id) { " " small { (sizes) } } }
+                        span class="name" { (row.name) @if let Some(sizes) = sizes(result, row.id) { " " small { (sizes) } } }
                         span class="number" {
                             (aligned_points(row.value, digits))
                             @if let Some(reach) = row.reach { " " small { (plus_minus(reach)) } }
@@ -102,6 +102,7 @@ impl<'a> Reach<'a> {
 
 struct ContributionRow<'a> {
     id: &'a ClientId,
+    name: &'a str,
     value: f64,
     reach: Option<f64>,
 }
@@ -133,7 +134,7 @@ fn bar(row: &ContributionRow<'_>, scale: &BarScale) -> Markup {
     let class = if row.value < 0.0 { "minus" } else { "plus" };
     html! {
         svg viewBox={ "0 0 " (WIDTH) " 20" } preserveAspectRatio="none" role="img" {
-            title { (row.id) ": " (points(row.value)) " points" }
+            title { (row.name) ": " (points(row.value)) " points" }
             rect class=(class) x={ (format!("{from:.1}")) } y="2" width={ (format!("{width:.1}")) } height="16" {}
             line class="zero" x1={ (format!("{zero:.1}")) } x2={ (format!("{zero:.1}")) } y1="0" y2="20" {}
             @if let Some(reach) = row.reach { path class="error" d=(whisker(place(row.value - reach), place(row.value + reach))) {} }

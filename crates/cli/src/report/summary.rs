@@ -190,7 +190,8 @@ fn findings(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Vec<
             points(gain),
         ));
     }
-    let mut ranked: Vec<(&str, f64)> = result.fsv.iter().map(|(id, value)| (id.as_str(), *value)).collect();
+    let mut ranked: Vec<(&str, f64)> =
+        result.fsv.iter().map(|(id, value)| (result.label(id), *value)).collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     if let (Some(first), Some(last)) = (ranked.first(), ranked.last()) {
         let (most, least) = (points(first.1), points(last.1));

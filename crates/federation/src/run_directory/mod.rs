@@ -161,7 +161,7 @@ fn join(sizes: &[usize]) -> String {
     sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn read_text(path: &Path) -> Result<String, Error> {
+pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
     let mut file = open(path)?;
     let length = file.metadata().map_err(|source| Error::reading(path, source))?.len();
     if length > MAX_SPEC_BYTES {

@@ -36,6 +36,7 @@ use std::{
 
 use rcgen::PublicKeyData as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use secsv_federation::{LABELS_FILE, Labels};
 use secsv_protocol::{EnvelopeKeys, PartyId, Secret, session::Federation};
 
 pub use address::{Address, AddressError};
@@ -159,6 +160,12 @@ impl Kit {
     /// A party's name.
     pub fn name(&self, party: PartyId) -> String {
         self.federation.name(party)
+    }
+
+    /// What people call the silos, where the kit says it. Whoever holds the kit may change that.
+    pub fn labels(&self) -> Result<Labels, KitError> {
+        let read = Labels::read(&self.path, &self.federation.federation);
+        read.map_err(|error| KitError::new(&self.path.join(LABELS_FILE), "file", error.into()))
     }
 
     /// Everybody with their names.

@@ -149,7 +149,8 @@ fn publish(
     account_for(party, kit, &mut result);
     result.made = Some(Made::now(options.made_by.as_str()));
     let samples: Vec<_> = session.hellos.iter().map(|hello| Some(hello.samples)).collect();
-    result.federation = Some(FederationFacts::new(&kit.federation.federation, &samples));
+    let facts = FederationFacts::new(&kit.federation.federation, &samples);
+    result.federation = Some(facts.labelled(&kit.labels()?));
     // An earlier process may have recorded the same values, and what they cost.
     if party.audit().has_result() {
         result = recorded(&options.node.state, &result)?;

@@ -50,7 +50,8 @@ impl RunFacts {
     pub fn of(kit: &Kit) -> Result<Self, Error> {
         let spec = &kit.federation.federation;
         let exposure = exposure_result(&Exposure::new(&kit.session()?)?, spec);
-        Ok(Self { federation: FederationFacts::new(spec, &[]), exposure })
+        let federation = FederationFacts::new(spec, &[]).labelled(&kit.labels()?);
+        Ok(Self { federation, exposure })
     }
 }
 

@@ -105,6 +105,8 @@ pub struct Status {
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
+    /// What people call it, if it is not by its name.
+    pub label: Option<String>,
     /// Since when it is connected, in seconds since 1970.
     pub connected_since: Option<u64>,
     /// How often it came.
@@ -150,6 +152,14 @@ impl Board {
         let (own, federation, protocol) =
             (kit.own_name(), file.federation.name.clone(), file.session.protocol.clone());
         let board = Self::of(own, federation, protocol, names, clients);
+        // A kit whose labels cannot be read is told of where it is opened for a result.
+        let labels = kit.labels().unwrap_or_default();
+        let ids: Vec<_> = file.federation.ids().collect();
+        for (party, peer) in &mut board.state().peers {
+            if let PartyId::Client(position) = party {
+                peer.label = ids.get(*position).and_then(|id| labels.get(id)).map(str::to_owned);
+            }
+        }
         let digest = crate::Fingerprint(kit.digest).to_string();
         Self { certificate_until: Some(kit.validity.until), ..board.with_digest(digest) }
     }

@@ -99,7 +99,8 @@ fn peers(peers: &[PeerStatus]) -> Markup {
                 @for peer in peers {
                     tr {
                         td {
-                            (peer.name)
+                            (peer.label.as_ref().unwrap_or(&peer.name))
+                            @if peer.label.is_some() { " " span.small { (peer.name) } }
                             @if let Some(why) = &peer.refused_because {
                                 br; span.away { (peer.refused) " refused and cut off: " (why) }
                             }
