@@ -119,6 +119,9 @@ impl Pace {
         if self.length == 0 {
             return format!("{what}: not begun{message}, {elapsed}");
         }
+        if self.position >= self.length {
+            return format!("{what}: all {} {unit} are through{message}, {elapsed}", self.length);
+        }
         let left =
             self.left(now).map_or(String::new(), |left| format!(", about {} left", HumanDuration(left)));
         format!("{what}: {} of {} {unit}{message}, {elapsed}{left}", self.position, self.length)
@@ -405,6 +408,9 @@ mod tests {
         assert_eq!(pace.left(at(31)), Some(Duration::from_secs(180)));
         let line = pace.line("secsv", "coalitions", begun, at(31));
         assert_eq!(line, "secsv: 6 of 96 coalitions, 31 seconds, about 3 minutes left");
+        pace.advance(96, 96, at(200));
+        let line = pace.line("secsv", "coalitions", begun, at(207));
+        assert_eq!(line, "secsv: all 96 coalitions are through, 3 minutes", "values are computed");
     }
 
     #[test]

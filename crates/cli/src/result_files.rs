@@ -86,12 +86,17 @@ impl ResultFiles {
         let report = self.write_report(result, title);
         let tables = self.write_tables(result);
         let printed = self.printed(result, format, text)?;
-        hand_out(written, &serde_json::to_vec(result)?, &printed).and(report).and(tables)
+        hand_out(written, || Ok(serde_json::to_vec(result)?), &printed).and(report).and(tables)
     }
 }
 
 /// Prints a result of which a file may have been written. If neither file nor standard output has it, it is kept elsewhere.
-pub fn hand_out(written: Option<anyhow::Result<()>>, result: &[u8], printed: &str) -> anyhow::Result<()> {
+/// Large results take a while to be put into words: `result` is asked for them if they are needed.
+pub fn hand_out(
+    written: Option<anyhow::Result<()>>,
+    result: impl FnOnce() -> anyhow::Result<Vec<u8>>,
+    printed: &str,
+) -> anyhow::Result<()> {
     let shown = output::print(printed);
     let was_seen = shown.as_ref().is_ok_and(|()| !printed.is_empty())
         || shown.as_ref().is_err_and(output::Unprintable::was_read);
@@ -99,7 +104,7 @@ pub fn hand_out(written: Option<anyhow::Result<()>>, result: &[u8], printed: &st
         Some(written) => written.is_ok(),
         None => was_seen,
     };
-    if !is_there && let Some(place) = output_file::keep(result) {
+    if !is_there && let Some(place) = output_file::keep(&result()?) {
         say(format_args!("the result is kept in {}", place.display()));
     }
     let is_unread = shown.as_ref().is_err_and(output::Unprintable::is_unread);

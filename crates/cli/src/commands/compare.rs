@@ -102,7 +102,7 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
     let written = args.json.as_ref().map(|file| output_file::write(file, &document));
     let is_taken = args.json.as_deref().is_some_and(output_file::is_standard_output);
     let printed = if is_taken { String::new() } else { format.written(&rows, || table(&rows))? };
-    hand_out(written, &document, &printed).and(report)
+    hand_out(written, || Ok(document.clone()), &printed).and(report)
 }
 
 /// The protocols that are named, or all that can test the model.
