@@ -2,8 +2,14 @@
 
 use std::{path::Path, process::Command};
 
+/// The variable that the program reads, and that can be given.
+const COMMIT: &str = "SECSV_COMMIT";
+
 fn main() {
-    println!("cargo:rustc-env=SECSV_COMMIT={}", commit().unwrap_or_else(|| "unknown".to_owned()));
+    // Where the history is not at hand, whoever builds may say it.
+    let said = || std::env::var(COMMIT).ok().filter(|said| !said.is_empty());
+    println!("cargo:rustc-env={COMMIT}={}", commit().or_else(said).unwrap_or_else(|| "unknown".to_owned()));
+    println!("cargo:rerun-if-env-changed={COMMIT}");
     watch();
 }
 

@@ -1,4 +1,5 @@
-//! Exit codes: 2 where the input is at fault, 1 where this program or machine is.
+//! Exit codes: 2 where the input is at fault, 3 where a party was told to stop before its run had ended, 1 where this program
+//! or machine is at fault.
 
 use std::process::ExitCode;
 
@@ -35,7 +36,16 @@ impl From<SettingsConflict> for BadInput {
 /// Says what went wrong on standard error and gives the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     say(format_args!("error: {}", message(error)));
-    ExitCode::from(if is_bad_input(error) { 2 } else { 1 })
+    ExitCode::from(match is_bad_input(error) {
+        true => 2,
+        false if was_stopped(error) => 3,
+        false => 1,
+    })
+}
+
+/// Whether somebody ended it: no failure, and it can go on.
+fn was_stopped(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(secsv_node::Error::Stopped)))
 }
 
 /// The error and its causes. Some errors end with their cause, which is not said again then.

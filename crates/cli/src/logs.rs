@@ -4,18 +4,28 @@ use std::io::{IsTerminal as _, stderr};
 
 use tracing::level_filters::LevelFilter;
 
-use crate::output::LossyStderr;
+use crate::{failure::BadInput, output::LossyStderr};
+
+/// The variable that says how much is logged.
+const VARIABLE: &str = "SECSV_LOG";
 
 /// From now on what is worth knowing is logged.
-pub fn start() {
-    let level = std::env::var("SECSV_LOG").ok().and_then(|level| level.parse().ok());
-    let logs = tracing_subscriber::fmt()
-        .with_max_level(level.unwrap_or(LevelFilter::INFO))
-        .with_writer(|| LossyStderr)
-        .with_target(false);
+pub fn start(is_quiet: bool) -> Result<(), BadInput> {
+    let usual = if is_quiet { LevelFilter::WARN } else { LevelFilter::INFO };
+    let said = std::env::var_os(VARIABLE).map(|level| level.to_string_lossy().into_owned());
+    let level = level(said)?.unwrap_or(usual);
+    let logs = tracing_subscriber::fmt().with_max_level(level).with_writer(|| LossyStderr).with_target(false);
     if stderr().is_terminal() {
         logs.init();
     } else {
         logs.json().flatten_event(true).init();
     }
+    Ok(())
+}
+
+/// How much is logged, if anything is said about it.
+fn level(said: Option<String>) -> Result<Option<LevelFilter>, BadInput> {
+    let Some(said) = said.filter(|said| !said.is_empty()) else { return Ok(None) };
+    let expected = "off, error, warn, info, debug or trace";
+    said.parse().map(Some).map_err(|_| BadInput::new(VARIABLE, expected, said))
 }

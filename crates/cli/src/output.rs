@@ -6,10 +6,24 @@
 use std::{
     fmt,
     io::{self, Write, stderr, stdout},
+    sync::OnceLock,
 };
 
 use clap::ValueEnum;
+use console::Term;
 use serde::Serialize;
+
+static VERBOSE: OnceLock<bool> = OnceLock::new();
+
+/// Says once whether technical details are wanted.
+pub fn set_verbose(is_verbose: bool) {
+    VERBOSE.get_or_init(|| is_verbose);
+}
+
+/// Whether technical details are wanted.
+pub fn is_verbose() -> bool {
+    VERBOSE.get().copied().unwrap_or_default()
+}
 
 /// How results appear on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,9 +44,40 @@ impl Format {
     pub fn written(self, result: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<String> {
         Ok(match self {
             Self::Json => serde_json::to_string(result)? + "\n",
-            Self::Text => text(),
+            Self::Text => match Term::stdout().size_checked() {
+                Some((_, width)) => wrapped(&text(), usize::from(width)),
+                None => text(),
+            },
         })
     }
+}
+
+/// The text with long lines broken between words, what goes on being indented a little more.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut wrapped = String::with_capacity(text.len());
+    for line in text.lines() {
+        if line.chars().count() <= width {
+            wrapped.push_str(line);
+            wrapped.push('\n');
+            continue;
+        }
+        let indent = line.chars().take_while(|c| *c == ' ').count();
+        let mut used = indent;
+        wrapped.push_str(&" ".repeat(indent));
+        for (place, word) in line[indent..].split_inclusive(' ').enumerate() {
+            let length = word.trim_end().chars().count();
+            if place > 0 && used + length > width {
+                wrapped.truncate(wrapped.trim_end().len());
+                wrapped.push('\n');
+                wrapped.push_str(&" ".repeat(indent + 2));
+                used = indent + 2;
+            }
+            wrapped.push_str(word);
+            used += word.chars().count();
+        }
+        wrapped.push('\n');
+    }
+    wrapped
 }
 
 /// Standard output that takes nothing any more.
@@ -101,5 +146,17 @@ impl Write for LossyStderr {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        let text = "  one two three four\nshort\n\nbeyond-all-bounds x\n";
+        assert_eq!(wrapped(text, 11), "  one two\n    three\n    four\nshort\n\nbeyond-all-bounds\n  x\n");
+        assert_eq!(wrapped("", 11), "");
     }
 }

@@ -1,127 +1,318 @@
-//! Progress on standard error: a bar on a terminal, JSON lines otherwise.
+//! Progress on standard error: a bar on a terminal, a short line every few seconds elsewhere, JSON lines for programs, or nothing.
 
 use std::{
     io::{IsTerminal, stderr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use clap::ValueEnum;
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::output::{print, say};
 
 /// How often a bar is drawn although nothing has happened: its clock shows that work goes on.
 const TICK: Duration = Duration::from_millis(500);
+/// How often a line is said.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often programs are told, at most.
+const RECORD_INTERVAL: Duration = Duration::from_secs(1);
+/// Characters beside a bar.
+const MAX_MESSAGE: usize = 36;
 /// As long as nobody knows how far it goes there is no bar, which would look full.
 const WAITING: &str = "{spinner} {prefix} {msg} [{elapsed}]";
 /// Afterwards.
 const COUNTING: &str = "{prefix} {wide_bar} {pos}/{len} {msg} [{elapsed}{left}]";
 
-/// Progress on standard error.
-pub struct ProgressReport {
-    bar: Option<ProgressBar>,
-    pace: Arc<Mutex<Pace>>,
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProgressMode {
+    /// A bar that moves; on a terminal alone, lines elsewhere.
+    Bar,
+    /// A short line every few seconds.
+    Lines,
+    /// JSON lines, at most one a second.
+    Json,
+    /// Nothing.
+    None,
 }
 
-/// How fast steps follow each other.
+static MODE: OnceLock<ProgressMode> = OnceLock::new();
+
+/// Says how progress is shown from now on: where nothing is said, a bar on a terminal and lines elsewhere.
+pub fn choose(mode: Option<ProgressMode>) {
+    let usual = if stderr().is_terminal() { ProgressMode::Bar } else { ProgressMode::Lines };
+    let mode = match mode.unwrap_or(usual) {
+        ProgressMode::Bar => usual,
+        other => other,
+    };
+    MODE.get_or_init(|| mode);
+}
+
+/// Whether progress is shown as it is for programs, or not at all.
+pub fn mode() -> ProgressMode {
+    *MODE.get_or_init(|| ProgressMode::None)
+}
+
+/// Progress on standard error.
+pub struct ProgressReport {
+    what: String,
+    unit: &'static str,
+    begun: Instant,
+    pace: Arc<Mutex<Pace>>,
+    shown: Shown,
+}
+
+/// Where progress goes.
+enum Shown {
+    Bar(ProgressBar),
+    Lines(Lines),
+    /// When the last record was written, and how far it had come then.
+    Records(Mutex<Option<(Instant, u64, u64)>>),
+    Nowhere,
+}
+
+/// What is counted, for programs.
+#[derive(Serialize)]
+struct ProgressRecord<'a> {
+    event: &'static str,
+    what: &'a str,
+    unit: &'static str,
+    done: u64,
+    asked: u64,
+    elapsed_s: f64,
+    left_s: Option<f64>,
+}
+
+/// How fast steps follow each other, and how far they have come.
 #[derive(Default)]
 struct Pace {
     /// Steps and time when the first of them had been done: what came before it is no measure of the others.
     first: Option<(u64, Instant)>,
+    position: u64,
+    length: u64,
+    message: String,
 }
 
 impl Pace {
-    fn advance(&mut self, position: u64, now: Instant) {
+    fn advance(&mut self, position: u64, length: u64, now: Instant) {
+        (self.position, self.length) = (position, length.max(self.length));
         if position > 0 && self.first.is_none() {
             self.first = Some((position, now));
         }
     }
 
     /// The time left, as soon as there is a step to go by.
-    fn left(&self, position: u64, length: u64, now: Instant) -> Option<Duration> {
+    fn left(&self, now: Instant) -> Option<Duration> {
         let (first, since) = self.first?;
-        let done = position.checked_sub(first).filter(|done| *done > 0)?;
+        let done = self.position.checked_sub(first).filter(|done| *done > 0)?;
         let each = now.saturating_duration_since(since).as_secs_f64() / done as f64;
-        Duration::try_from_secs_f64(each * length.saturating_sub(position) as f64).ok()
+        Duration::try_from_secs_f64(each * self.length.saturating_sub(self.position) as f64).ok()
+    }
+
+    /// One line on how far it is.
+    fn line(&self, what: &str, unit: &str, begun: Instant, now: Instant) -> String {
+        let message = if self.message.is_empty() { String::new() } else { format!(", {}", self.message) };
+        let elapsed = HumanDuration(now.saturating_duration_since(begun));
+        if self.length == 0 {
+            return format!("{what}: not begun{message}, {elapsed}");
+        }
+        if self.position >= self.length {
+            return format!("{what}: all {} {unit} are through{message}, {elapsed}", self.length);
+        }
+        let left =
+            self.left(now).map_or(String::new(), |left| format!(", about {} left", HumanDuration(left)));
+        format!("{what}: {} of {} {unit}{message}, {elapsed}{left}", self.position, self.length)
     }
 }
 
-impl ProgressReport {
-    /// Progress towards `steps` steps of what `label` says; 0 if nobody knows yet how many.
-    pub fn new(label: &'static str, steps: u64) -> Self {
-        let bar = stderr().is_terminal().then(ProgressDrawTarget::stderr);
-        Self::on(bar, label, steps)
+/// Says a line every few seconds until it is stopped.
+struct Lines {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Lines {
+    fn start(line: impl Fn() -> String + Send + 'static, interval: Duration) -> Self {
+        let stop = Arc::<(Mutex<bool>, Condvar)>::default();
+        let heard = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let (is_over, changed) = &*heard;
+            let mut over = lock(is_over);
+            loop {
+                let waited = changed.wait_timeout(over, interval).unwrap_or_else(PoisonError::into_inner);
+                over = waited.0;
+                if *over {
+                    return;
+                }
+                if waited.1.timed_out() {
+                    say(line());
+                }
+            }
+        });
+        Self { stop, thread: Mutex::new(Some(thread)) }
     }
 
-    /// The same on a given terminal, if there is any.
-    fn on(target: Option<ProgressDrawTarget>, label: &'static str, steps: u64) -> Self {
-        let pace = Arc::<Mutex<Pace>>::default();
-        let bar = target.map(|target| {
-            let bar = ProgressBar::with_draw_target((steps > 0).then_some(steps), target);
-            bar.set_style(style(steps, &pace));
-            bar.set_prefix(label);
-            bar.enable_steady_tick(TICK);
-            bar
-        });
-        Self { bar, pace }
+    fn stop(&self) {
+        *lock(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = lock(&self.thread).take() {
+            // It only speaks.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ProgressReport {
+    /// Progress of `what` towards `steps` steps, called `unit`; 0 if nobody knows yet how many.
+    pub fn new(what: impl Into<String>, unit: &'static str, steps: u64) -> Self {
+        let (what, pace, begun) = (what.into(), Arc::<Mutex<Pace>>::default(), Instant::now());
+        lock(&pace).length = steps;
+        let shown = match mode() {
+            ProgressMode::Bar => Shown::Bar(bar(ProgressDrawTarget::stderr(), &what, steps, &pace)),
+            ProgressMode::Lines => {
+                let (what, pace) = (what.clone(), pace.clone());
+                let line = move || lock(&pace).line(&what, unit, begun, Instant::now());
+                Shown::Lines(Lines::start(line, LINE_INTERVAL))
+            }
+            ProgressMode::Json => Shown::Records(Mutex::new(None)),
+            ProgressMode::None => Shown::Nowhere,
+        };
+        Self { what, unit, begun, pace, shown }
+    }
+
+    /// Progress of a party, of which a log is kept: where no terminal shows a bar the log tells how far it is.
+    pub fn of_party(unit: &'static str) -> Self {
+        match mode() {
+            ProgressMode::Lines => Self {
+                what: "evaluation".to_owned(),
+                unit,
+                begun: Instant::now(),
+                pace: Arc::default(),
+                shown: Shown::Nowhere,
+            },
+            _ => Self::new("evaluation", unit, 0),
+        }
     }
 
     /// One step further.
     pub fn step(&self) {
-        if let Some(bar) = &self.bar {
-            self.advance(bar.position() + 1, bar.length().unwrap_or_default());
-        }
+        let (position, length) = {
+            let pace = lock(&self.pace);
+            (pace.position + 1, pace.length)
+        };
+        self.advance(position, length);
     }
 
     /// So far, and how far it goes as known by now.
     pub fn advance(&self, position: u64, length: u64) {
-        let Some(bar) = &self.bar else { return };
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner).advance(position, Instant::now());
-        if bar.length().is_none() && length > 0 {
-            bar.set_style(style(length, &self.pace));
+        let was_unknown = lock(&self.pace).length == 0;
+        lock(&self.pace).advance(position, length, Instant::now());
+        match &self.shown {
+            Shown::Bar(bar) => {
+                if was_unknown && length > 0 {
+                    bar.set_style(style(length, &self.pace));
+                }
+                if length > 0 {
+                    bar.set_length(length);
+                }
+                bar.set_position(position);
+            }
+            Shown::Records(last) => self.record(last, false),
+            Shown::Lines(_) | Shown::Nowhere => {}
         }
-        if length > 0 {
-            bar.set_length(length);
-        }
-        bar.set_position(position);
     }
 
-    /// Something worth a line: beside the bar, or as a JSON line.
+    /// Tells programs how far it is, unless they have just been told.
+    fn record(&self, last: &Mutex<Option<(Instant, u64, u64)>>, is_last: bool) {
+        let (now, pace) = (Instant::now(), lock(&self.pace));
+        let (done, asked) = (pace.position, pace.length);
+        let mut last = lock(last);
+        let is_due = match *last {
+            None => true,
+            Some((_, told, of)) if is_last => (told, of) != (done, asked),
+            Some((told, ..)) => now.saturating_duration_since(told) >= RECORD_INTERVAL,
+        };
+        if !is_due {
+            return;
+        }
+        *last = Some((now, done, asked));
+        let record = ProgressRecord {
+            event: "progress",
+            what: &self.what,
+            unit: self.unit,
+            done,
+            asked,
+            elapsed_s: now.saturating_duration_since(self.begun).as_secs_f64(),
+            left_s: pace.left(now).map(|left| left.as_secs_f64()),
+        };
+        if let Ok(line) = serde_json::to_string(&record) {
+            say(line);
+        }
+    }
+
+    /// Something worth a word beside the count, or a JSON line.
     pub fn note(&self, text: String, record: &impl Serialize) {
-        match (&self.bar, serde_json::to_string(record)) {
-            (Some(bar), _) => bar.set_message(text),
-            (None, Ok(line)) => say(line),
-            (None, Err(_)) => say(text),
+        match &self.shown {
+            // Long words would leave nothing for the bar.
+            Shown::Bar(bar) => bar.set_message(text.chars().take(MAX_MESSAGE).collect::<String>()),
+            Shown::Lines(_) => lock(&self.pace).message = text,
+            Shown::Records(_) => {
+                if let Ok(line) = serde_json::to_string(record) {
+                    say(line);
+                }
+            }
+            Shown::Nowhere => {}
         }
     }
 
     /// Prints a line on the way without tearing the bar. Whoever does not take it is told of the end all the same.
     pub fn print(&self, line: &str) {
         let print = || drop(print(&format!("{line}\n")));
-        match &self.bar {
-            Some(bar) => bar.suspend(print),
-            None => print(),
+        match &self.shown {
+            Shown::Bar(bar) => bar.suspend(print),
+            _ => print(),
         }
     }
 
     /// Takes the bar away.
     pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        match &self.shown {
+            Shown::Bar(bar) => bar.finish_and_clear(),
+            Shown::Lines(lines) => lines.stop(),
+            Shown::Records(last) => self.record(last, true),
+            Shown::Nowhere => {}
         }
     }
+}
+
+fn bar(target: ProgressDrawTarget, what: &str, steps: u64, pace: &Arc<Mutex<Pace>>) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target((steps > 0).then_some(steps), target);
+    bar.set_style(style(steps, pace));
+    bar.set_prefix(what.to_owned());
+    bar.enable_steady_tick(TICK);
+    bar
 }
 
 fn style(steps: u64, pace: &Arc<Mutex<Pace>>) -> ProgressStyle {
     let template = if steps > 0 { COUNTING } else { WAITING };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let pace = pace.clone();
-    style.with_key("left", move |state: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
-        let pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = pace.left(state.pos(), state.len().unwrap_or_default(), Instant::now());
-        if let Some(left) = left {
-            let _ = write!(out, ", {} left", indicatif::HumanDuration(left));
+    style.with_key("left", move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
+        if let Some(left) = lock(&pace).left(Instant::now()) {
+            let _ = write!(out, ", {} left", HumanDuration(left));
         }
     })
 }
@@ -187,11 +378,13 @@ mod tests {
     fn a_bar_is_not_full_before_anything_is_known_and_its_clock_runs() {
         let screen = Screen::default();
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
-        let progress = ProgressReport::on(Some(target), "coalitions", 0);
+        let (pace, unit) = (Arc::<Mutex<Pace>>::default(), "coalitions");
+        let shown = Shown::Bar(bar(target, "secsv", 0, &pace));
+        let progress = ProgressReport { what: "secsv".to_owned(), unit, begun: Instant::now(), pace, shown };
         std::thread::sleep(Duration::from_millis(1700));
         let waiting = screen.drawn();
         assert!(!waiting.contains('\u{2588}') && !waiting.contains("0/0"), "{waiting}");
-        assert!(waiting.contains("coalitions") && !waiting.contains("[0s"), "{waiting}");
+        assert!(waiting.contains("secsv") && !waiting.contains("[0s"), "{waiting}");
         progress.advance(0, 96);
         std::thread::sleep(Duration::from_millis(700));
         let begun = screen.drawn();
@@ -206,11 +399,33 @@ mod tests {
     fn the_time_left_follows_from_steps_alone() {
         let (begun, mut pace) = (Instant::now(), Pace::default());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        pace.advance(0, at(0));
-        assert_eq!(pace.left(0, 96, at(20)), None);
-        pace.advance(1, at(21));
-        assert_eq!(pace.left(1, 96, at(22)), None);
-        pace.advance(6, at(31));
-        assert_eq!(pace.left(6, 96, at(31)), Some(Duration::from_secs(180)));
+        assert_eq!(pace.line("secsv", "coalitions", begun, at(7)), "secsv: not begun, 7 seconds");
+        pace.advance(0, 96, at(0));
+        assert_eq!(pace.left(at(20)), None);
+        pace.advance(1, 96, at(21));
+        assert_eq!(pace.left(at(22)), None);
+        pace.advance(6, 96, at(31));
+        assert_eq!(pace.left(at(31)), Some(Duration::from_secs(180)));
+        let line = pace.line("secsv", "coalitions", begun, at(31));
+        assert_eq!(line, "secsv: 6 of 96 coalitions, 31 seconds, about 3 minutes left");
+        pace.advance(96, 96, at(200));
+        let line = pace.line("secsv", "coalitions", begun, at(207));
+        assert_eq!(line, "secsv: all 96 coalitions are through, 3 minutes", "values are computed");
+    }
+
+    #[test]
+    fn lines_come_every_few_seconds_and_end_at_once() {
+        let said = Arc::<Mutex<u32>>::default();
+        let count = said.clone();
+        let line = move || {
+            *count.lock().unwrap() += 1;
+            String::new()
+        };
+        let lines = Lines::start(line, Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(450));
+        let begun = Instant::now();
+        lines.stop();
+        assert!(begun.elapsed() < Duration::from_millis(90));
+        assert!((2..=5).contains(&*said.lock().unwrap()), "{said:?}");
     }
 }

@@ -24,6 +24,23 @@ pub struct ProtocolArg {
     pub protocol: Option<ProtocolName>,
 }
 
+/// The same where there must be parties: nothing is shared, sent or disclosed in the clear.
+#[derive(Args, Clone, Copy)]
+pub struct SecureProtocolArg {
+    /// How models are tested [default: blindsv, where it can test the model]
+    #[arg(long, value_enum)]
+    protocol: Option<Protocol>,
+}
+
+impl SecureProtocolArg {
+    /// The protocol that is named, or the default ([`ProtocolArg::of`]).
+    pub fn of(self, run: &RunDirectory) -> Result<Protocol, BadInput> {
+        let protocol = self.protocol.map(ProtocolName::Secure);
+        let chosen = ProtocolArg { protocol }.of(run)?;
+        chosen.secure().ok_or_else(|| BadInput::new("--protocol", "a protocol with parties", chosen.name()))
+    }
+}
+
 impl ProtocolArg {
     /// The protocol that is named, or the default. A model that the default cannot test has none: under the other protocols
     /// clients can rebuild samples and models, so whoever takes one says which.
@@ -71,6 +88,11 @@ impl ProtocolName {
     /// What holds under it, if it is a secure one.
     pub fn rules(self) -> Option<&'static dyn ProtocolRules> {
         self.secure().map(Protocol::rules)
+    }
+
+    /// Whether it encrypts.
+    pub fn encrypts(self) -> bool {
+        self.rules().is_some_and(|rules| rules.encryption().is_some())
     }
 
     /// Whether it is a secure one that cannot pack encrypted matrices: large models take it hours.

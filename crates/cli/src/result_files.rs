@@ -9,6 +9,7 @@ use crate::{
     output::{self, Format, say},
     output_file,
     report::render,
+    tables,
 };
 
 /// Arguments about files for a result.
@@ -20,6 +21,9 @@ pub struct ResultFiles {
     /// Also write a report for people to this file: HTML that needs nothing else.
     #[arg(long)]
     report: Option<PathBuf>,
+    /// Also write the result to this directory as comma-separated tables, for Excel and pandas.
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
 }
 
 impl ResultFiles {
@@ -33,13 +37,19 @@ impl ResultFiles {
         if let (Some(json), Some(report)) = (&self.json, &self.report) {
             output_file::check_different("--report", report, json)?;
         }
-        Ok(())
+        self.csv.as_ref().map_or(Ok(()), |directory| tables::check("--csv", directory, inputs))
     }
 
     /// Writes the files. A report that cannot be written keeps no JSON from being written.
     pub fn write(&self, result: &EvaluationResult, title: &str) -> anyhow::Result<()> {
         let json = self.write_json(result);
-        json.and(self.write_report(result, title))
+        let report = self.write_report(result, title);
+        json.and(report).and(self.write_tables(result))
+    }
+
+    fn write_tables(&self, result: &EvaluationResult) -> anyhow::Result<()> {
+        let Some(directory) = &self.csv else { return Ok(()) };
+        tables::write(directory, result)
     }
 
     fn write_json(&self, result: &EvaluationResult) -> anyhow::Result<()> {
@@ -74,13 +84,19 @@ impl ResultFiles {
     ) -> anyhow::Result<()> {
         let written = self.json.as_ref().map(|_| self.write_json(result));
         let report = self.write_report(result, title);
+        let tables = self.write_tables(result);
         let printed = self.printed(result, format, text)?;
-        hand_out(written, &serde_json::to_vec(result)?, &printed).and(report)
+        hand_out(written, || Ok(serde_json::to_vec(result)?), &printed).and(report).and(tables)
     }
 }
 
 /// Prints a result of which a file may have been written. If neither file nor standard output has it, it is kept elsewhere.
-pub fn hand_out(written: Option<anyhow::Result<()>>, result: &[u8], printed: &str) -> anyhow::Result<()> {
+/// Large results take a while to be put into words: `result` is asked for them if they are needed.
+pub fn hand_out(
+    written: Option<anyhow::Result<()>>,
+    result: impl FnOnce() -> anyhow::Result<Vec<u8>>,
+    printed: &str,
+) -> anyhow::Result<()> {
     let shown = output::print(printed);
     let was_seen = shown.as_ref().is_ok_and(|()| !printed.is_empty())
         || shown.as_ref().is_err_and(output::Unprintable::was_read);
@@ -88,7 +104,7 @@ pub fn hand_out(written: Option<anyhow::Result<()>>, result: &[u8], printed: &st
         Some(written) => written.is_ok(),
         None => was_seen,
     };
-    if !is_there && let Some(place) = output_file::keep(result) {
+    if !is_there && let Some(place) = output_file::keep(&result()?) {
         say(format_args!("the result is kept in {}", place.display()));
     }
     let is_unread = shown.as_ref().is_err_and(output::Unprintable::is_unread);

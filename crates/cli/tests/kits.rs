@@ -59,9 +59,11 @@ fn keys_made_at_home_become_kits() -> Outcome<()> {
     let home = guard.path();
     trained(home)?;
     fs::create_dir(home.join("requests"))?;
+    let mut fingerprints = Vec::new();
     for party in PARTIES {
         let kit = format!("sites/{party}");
-        let (out, _) = ends(&["keygen", "--id", party, "--out", &kit], home, 0)?;
+        let (out, said) = ends(&["keygen", "--id", party, "--out", &kit], home, 0)?;
+        fingerprints.push(said.trim().rsplit_once(' ').ok_or("a fingerprint")?.1.to_owned());
         assert_eq!(out.trim(), format!("{kit}/{party}.request.toml"));
         fs::copy(home.join(out.trim()), home.join(format!("requests/{party}.request.toml")))?;
     }
@@ -78,7 +80,11 @@ fn keys_made_at_home_become_kits() -> Outcome<()> {
         errors.contains("client-4.request.toml: file: expected this file") && !home.join("kits").exists()
     );
     fs::rename(home.join("kept"), &last)?;
-    let (out, _) = ends(&[&PROVISION[..], &requests].concat(), home, 0)?;
+    let (out, said) = ends(&[&PROVISION[..], &requests].concat(), home, 0)?;
+    for (party, fingerprint) in PARTIES.iter().zip(&fingerprints) {
+        assert_eq!(fingerprint.len(), 24);
+        assert!(said.contains(&format!("request of {party}: fingerprint {fingerprint}")), "{said}");
+    }
     let made: Value = serde_json::from_str(&out)?;
     assert_eq!(made["kits"].as_object().ok_or("kits")?.len(), 6);
     let agreed = fs::read_to_string(home.join("kits/client-1/federation.toml"))?;
@@ -99,7 +105,7 @@ fn keys_made_at_home_become_kits() -> Outcome<()> {
     let digest = made["federation"].as_str().ok_or("digest")?;
     assert!(out.starts_with(&format!("ok       kit: client-1, federation {digest}")), "{out}");
     assert!(
-        out.contains("failed   principal: port 9: ") && errors.contains("checks failed"),
+        out.contains("failed   principal: port 9: ") && errors.contains("2 checks failed"),
         "{out}{errors}"
     );
     let (_, errors) = ends(&["preflight", "kits/client-2"], home, 2)?;

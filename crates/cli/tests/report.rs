@@ -67,7 +67,7 @@ fn evaluate_writes_the_report_and_a_kept_result_gives_it_again() {
     let page = fs::read_to_string(&first).unwrap();
     assert!(page.contains("<h1>north &amp; &lt;south&gt;</h1>"), "the federation's name, escaped");
     for site in ["site-0", "site-1", "site-2", "site-3"] {
-        assert!(page.contains(&format!("<span class=\"name\">{site}</span>")), "{site}");
+        assert!(page.contains(&format!("<span class=\"name\">{site} <small>trained on 10")), "{site}");
     }
     assert!(page.contains("than without: site-3."), "the one that does harm is named");
 

@@ -72,6 +72,10 @@ impl Evaluator for ClearEvaluator<'_> {
         self.test_set.len()
     }
 
+    fn knows_outcomes(&self) -> bool {
+        true
+    }
+
     fn rounds(&self) -> Vec<(RoundId, Coalition)> {
         self.rounds.clone()
     }

@@ -7,12 +7,13 @@ use std::{
 };
 
 use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, skip::SkipMode};
-use secsv_shapley::{ClientValues, Federated, FederatedValues};
+use secsv_shapley::{ClientValues, Federated, FederatedValues, Method};
 
 use crate::{
     Error, EvaluationSettings, Evaluator,
     outcomes::{RoundOutcomes, TestOutcome},
-    result::{EvaluationResult, Operations, RoundResult, Timing, UtilityResult},
+    result::{EvaluationResult, Operations, RoundResult, SCHEMA, Timing, UtilityResult, VERSION},
+    test_noise::CaseValues,
 };
 
 /// How far an evaluation has come.
@@ -48,6 +49,10 @@ pub fn evaluate<E: Evaluator>(
     let rounds = evaluator.rounds();
     let mut plan = Federated::new(settings.method, &rounds, &settings.estimator).map_err(Error::from)?;
     let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings, evaluator.gathers());
+    let is_plain = settings.method == Method::Exact && settings.skip == SkipMode::Off;
+    if is_plain && evaluator.knows_outcomes() {
+        outcomes.cases = CaseValues::new(&rounds, evaluator.samples(), spec.clients.len());
+    }
     loop {
         let batch = plan.next_batch(start.elapsed()).map_err(Error::from)?;
         if batch.is_empty() {
@@ -90,6 +95,8 @@ pub(crate) fn exact_tests(rounds: &[(RoundId, Coalition)]) -> Result<Vec<(RoundI
 struct Outcomes {
     rounds: BTreeMap<RoundId, RoundOutcomes>,
     asked: usize,
+    /// Values of single cases, where it is known which are right.
+    cases: Option<CaseValues>,
 }
 
 impl Outcomes {
@@ -103,7 +110,7 @@ impl Outcomes {
         let start = |&(round, participants): &(RoundId, Coalition)| {
             (round, RoundOutcomes::new(participants, &all, settings, gathers))
         };
-        Self { rounds: rounds.iter().map(start).collect(), asked: 0 }
+        Self { rounds: rounds.iter().map(start).collect(), asked: 0, cases: None }
     }
 
     fn get(&self, round: RoundId, coalition: Coalition) -> Result<TestOutcome, Error> {
@@ -136,6 +143,9 @@ impl Outcomes {
         }
         evaluator.drive(tests, &mut |round, test, result| {
             let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
+            if let (Some(cases), Some(right)) = (&mut self.cases, &result.right) {
+                cases.take(round, test.coalition, right);
+            }
             let more = outcomes.complete(test, result, &cost);
             observe(&self.rounds, round, self.asked);
             Ok(more.into_iter().map(|test| (round, test)).collect())
@@ -174,11 +184,10 @@ impl Outcomes {
         inherited
     }
 
-    /// Whether every coalition of every round was tested.
-    fn has_every_coalition(&self) -> bool {
-        self.rounds
-            .values()
-            .all(|outcomes| outcomes.len() as f64 >= 2f64.powi(outcomes.participants().len() as i32))
+    /// The share of all coalitions of all rounds that was tested.
+    fn share_tested(&self) -> f64 {
+        let all: f64 = self.rounds.values().map(|of| 2f64.powi(of.participants().len() as i32)).sum();
+        self.rounds.values().map(RoundOutcomes::len).sum::<usize>() as f64 / all
     }
 
     fn into_result(
@@ -211,13 +220,18 @@ impl Outcomes {
             standard_error: standard_errors(spec, &round.values),
         };
         EvaluationResult {
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
+            made: None,
+            federation: None,
             protocol: evaluator.protocol().to_owned(),
             estimator: settings.method.name().to_owned(),
             skip: utilities.iter().any(|utility| utility.tested < utility.total),
             clients: spec.ids().cloned().collect(),
             fsv: by_client(spec, |client| values.total.value(client)),
             standard_error: standard_errors(spec, &values.total),
-            notes: notes(settings, values.total.standard_errors().is_some(), self.has_every_coalition()),
+            test_noise: self.cases.as_ref().map(|cases| cases.noise(spec)),
+            notes: notes(settings, values.total.standard_errors().is_some(), self.share_tested()),
             ssv: values.rounds.iter().map(round_result).collect(),
             utilities,
             timing: Timing::default(),
@@ -238,7 +252,7 @@ fn by_client(spec: &FederationSpec, value: impl Fn(usize) -> f64) -> BTreeMap<Cl
 }
 
 /// What a reader of values and standard errors alone would miss.
-fn notes(settings: &EvaluationSettings, has_errors: bool, has_every_coalition: bool) -> Vec<String> {
+fn notes(settings: &EvaluationSettings, has_errors: bool, share_tested: f64) -> Vec<String> {
     let (method, seed) = (settings.method, settings.estimator.seed);
     let mut notes = Vec::new();
     if has_errors && method.truncates() {
@@ -247,13 +261,23 @@ fn notes(settings: &EvaluationSettings, has_errors: bool, has_every_coalition: b
              many times larger"
         ));
     }
-    if !has_errors && method.draws_by_chance(has_every_coalition) {
+    if !has_errors && method.draws_by_chance(share_tested >= 1.0) {
         notes.push(format!(
             "drawn by chance (seed {seed}): another seed gives other values, and {method} cannot say how far they are off"
         ));
     }
+    if method.takes_samples() && share_tested >= SAVES_NOTHING {
+        let share = 100.0 * share_tested;
+        notes.push(format!(
+            "{method} tested {share:.0} % of all coalitions: exact costs about the same and has no error of the draw; fewer samples \
+             (--samples) would save tests"
+        ));
+    }
     notes
 }
+
+/// From this share of all coalitions on sampling is no use.
+const SAVES_NOTHING: f64 = 0.9;
 
 fn standard_errors(spec: &FederationSpec, values: &ClientValues) -> Option<BTreeMap<ClientId, f64>> {
     values

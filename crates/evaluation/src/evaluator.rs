@@ -48,6 +48,11 @@ pub trait Evaluator {
         true
     }
 
+    /// Whether who runs it knows which cases every model gets right: then it may say how far values would move with others.
+    fn knows_outcomes(&self) -> bool {
+        false
+    }
+
     /// Whether it pays to know which samples larger coalitions may still need, before the first of them is tested.
     fn gathers(&self) -> bool {
         false

@@ -29,6 +29,7 @@ mod evaluate;
 mod evaluator;
 pub mod executor;
 mod exposure;
+mod facts;
 pub mod in_process;
 mod memory_link;
 mod names;
@@ -42,6 +43,8 @@ pub mod role_evaluator;
 mod secure;
 pub mod secure_result;
 mod settings;
+mod test_noise;
+mod utility_table;
 pub mod views;
 mod views_error;
 
@@ -52,13 +55,17 @@ pub use evaluate::{Progress, evaluate};
 pub use evaluator::{CostModel, Evaluator, Next, Test};
 pub use executor::Accounts;
 pub use exposure::exposure_result;
+pub use facts::{FederationFacts, Made, Organisation};
 pub use memory_link::{Envelope, rehearse_message};
 pub use names::with_ids;
 pub use plan::{Held, Plan, PlanResult, PlannedCost};
 pub use recount::Agreed;
 pub use result::{
     Confirmation, Difference, DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult,
-    ExposureRow, KindTraffic, Operations, RoundResult, SecurityResult, Timing, Traffic, UtilityResult,
+    ExposureRow, KindTraffic, Operations, RoundResult, SCHEMA, SecurityResult, Timing, Traffic,
+    UtilityResult, VERSION,
 };
 pub use secure::{SecureEvaluator, check_numbers, client_inputs};
 pub use settings::EvaluationSettings;
+pub use test_noise::{DifferenceNoise, TestNoise};
+pub use utility_table::MOST_ROWS;

@@ -6,9 +6,23 @@ use secsv_federation::{ClientId, RoundId};
 pub use secsv_protocol::Operations;
 use serde::{Deserialize, Serialize};
 
+use crate::{FederationFacts, Made, TestNoise, utility_table};
+
 /// The values of every client, and everything they were computed from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EvaluationResult {
+    /// What this document is: `secsv-result`.
+    #[serde(default = "schema")]
+    pub schema: String,
+    /// Version of its form. The first had no number.
+    #[serde(default = "first_version")]
+    pub version: u32,
+    /// Who made it, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
+    /// Which federation it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub federation: Option<FederationFacts>,
     /// How models were tested: `nssv`, `secsv`, `hesv` or `secretsv`.
     pub protocol: String,
     /// How values were computed from utilities.
@@ -22,20 +36,28 @@ pub struct EvaluationResult {
     /// Standard errors of these values, where they were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standard_error: Option<BTreeMap<ClientId, f64>>,
+    /// How far values would move with other test cases, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_noise: Option<TestNoise>,
     /// Sentences on what these numbers do not cover; absent where there is nothing to say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Each client's value in each round (the paper's SSV); 0 where it took no part.
     pub ssv: Vec<RoundResult>,
     /// Every coalition that was tested, the empty one included, by round and ids.
+    #[serde(with = "utility_table")]
     pub utilities: Vec<UtilityResult>,
     /// Where the time went.
+    #[serde(default)]
     pub timing: Timing,
     /// Bytes between parties.
+    #[serde(default)]
     pub traffic: Vec<Traffic>,
     /// Counted cryptographic operations.
+    #[serde(default)]
     pub operations: Operations,
     /// The encryption's parameters; null without encryption.
+    #[serde(default)]
     pub parameters: Option<EncryptionParameters>,
     /// What everything random followed from.
     pub seed: u64,
@@ -51,6 +73,28 @@ pub struct EvaluationResult {
     /// The most memory this process had at any time, where the system tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
+}
+
+/// What the document of a result is called.
+pub const SCHEMA: &str = "secsv-result";
+/// The version of its form that is written.
+pub const VERSION: u32 = 2;
+
+fn schema() -> String {
+    SCHEMA.to_owned()
+}
+
+fn first_version() -> u32 {
+    1
+}
+
+impl EvaluationResult {
+    /// What people call a client: its label, or its id.
+    pub fn label<'a>(&'a self, id: &'a ClientId) -> &'a str {
+        let known = self.federation.iter().flat_map(|facts| &facts.organisations);
+        let label = known.filter(|known| known.id == *id).find_map(|known| known.label.as_deref());
+        label.unwrap_or(id.as_str())
+    }
 }
 
 /// What a secure run disclosed, and to whom.

@@ -313,12 +313,15 @@ fn the_document_has_exactly_the_promised_keys() {
             "operations",
             "parameters",
             "protocol",
+            "schema",
             "seed",
             "skip",
             "ssv",
+            "test_noise",
             "timing",
             "traffic",
-            "utilities"
+            "utilities",
+            "version"
         ]
     );
     assert_eq!(keys(&document["utilities"][0]), ["coalition", "correct", "round", "tested", "total"]);

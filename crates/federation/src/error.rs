@@ -189,6 +189,26 @@ pub enum Defect {
         /// The round.
         round: RoundId,
     },
+    /// A client with the name of a server.
+    #[error("expected an id that is not a server's, found {found}")]
+    ServerName {
+        /// The id.
+        found: ClientId,
+    },
+    /// A name for people that nobody could read.
+    #[error("expected one line of 1 to {most} characters, found {found:?}")]
+    Name {
+        /// The most characters.
+        most: usize,
+        /// The name.
+        found: String,
+    },
+    /// Something that cannot be read from its beginning as often as needed.
+    #[error("expected a file, found a {found}")]
+    NoFile {
+        /// What it is.
+        found: &'static str,
+    },
     /// A client that took part without training data has no weight.
     #[error("expected at least 1 training sample in round {round}, in which the client took part, found 0")]
     NoTrainingSamples {
@@ -199,7 +219,10 @@ pub enum Defect {
     #[error("expected at least one test sample over all clients, found none")]
     NoTestSamples,
     /// A global model that is not the weighted mean of the local ones.
-    #[error("expected the weighted mean {expected} to 1e-4, found {found} at position {position}")]
+    #[error(
+        "expected the weighted mean {expected} to 1e-4, found {found} at position {position}{}",
+        lost_or_absent(absent)
+    )]
     NotTheMean {
         /// Index of the element, row by row.
         position: usize,
@@ -207,6 +230,8 @@ pub enum Defect {
         expected: f64,
         /// The value in the global model.
         found: f64,
+        /// Clients without a model of that round.
+        absent: Vec<ClientId>,
     },
     /// More elements than a machine word can count.
     #[error("expected a size that fits in memory, found shape {found:?}")]
@@ -239,6 +264,15 @@ impl Error {
     pub fn is_bad_input(&self) -> bool {
         matches!(self, Self::Toml { .. } | Self::Defect { .. })
     }
+}
+
+/// Why a mean may not be that of the models that are there.
+fn lost_or_absent(absent: &[ClientId]) -> String {
+    if absent.is_empty() {
+        return String::new();
+    }
+    let names: Vec<_> = absent.iter().map(ToString::to_string).collect();
+    format!(" (no model of this round from {}: lost, or did they take no part?)", list(&names))
 }
 
 fn list(names: &[String]) -> String {

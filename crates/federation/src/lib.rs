@@ -32,6 +32,7 @@ mod collective;
 mod error;
 mod files;
 mod ids;
+mod labels;
 mod run_directory;
 mod sample_set;
 pub mod skip;
@@ -45,6 +46,7 @@ pub use atomic_file::{partial_path, rename_durably, write_atomically};
 pub use collective::CollectiveTestSet;
 pub use error::{Defect, Error};
 pub use ids::{ClientId, ClientIdError, Coalition, MAX_CLIENTS, RoundId};
+pub use labels::{LABELS_FILE, Labels};
 pub use run_directory::{RunDirectory, RunWriter};
 pub use sample_set::SampleSet;
 pub use spec::{

@@ -116,6 +116,20 @@ pub struct RoundOverride {
     pub train_size: u64,
 }
 
+/// Names of parties that are no clients.
+const SERVERS: [&str; 2] = ["principal", "auxiliary"];
+/// The longest name for people, in characters.
+const MAX_NAME: usize = 200;
+
+/// What people read is one line of text.
+pub(crate) fn check_name(field: &str, name: &str, file: &Path) -> Result<(), Error> {
+    let is_line = !name.trim().is_empty() && !name.chars().any(char::is_control);
+    if is_line && name.chars().count() <= MAX_NAME {
+        return Ok(());
+    }
+    Err(Error::defect(file, field, Defect::Name { most: MAX_NAME, found: name.to_owned() }))
+}
+
 fn one() -> usize {
     1
 }
@@ -142,6 +156,7 @@ impl FederationSpec {
             }
             Err(Error::defect(file, field, Defect::Range { least, most, found }))
         };
+        check_name("name", &self.name, file)?;
         within("rounds", 1, MAX_ROUNDS.into(), self.rounds.into())?;
         within("clients", MIN_CLIENTS as u64, MAX_CLIENTS as u64, self.clients.len() as u64)?;
         within("model.classes", 2, u32::MAX.into(), self.model.classes as u64)?;
@@ -164,6 +179,10 @@ impl FederationSpec {
         for (index, client) in self.clients.iter().enumerate() {
             if !ids.insert(&client.id) {
                 let defect = Defect::DuplicateClient { found: client.id.clone() };
+                return Err(Error::defect(file, format!("clients[{index}].id"), defect));
+            }
+            if SERVERS.contains(&client.id.as_str()) {
+                let defect = Defect::ServerName { found: client.id.clone() };
                 return Err(Error::defect(file, format!("clients[{index}].id"), defect));
             }
             let sizes = client.rounds.iter().map(|o| o.train_size);

@@ -216,6 +216,11 @@ fn defects_of_federation_toml_are_named() {
         ("rounds = 2", "rounds = 1", &["clients.south.rounds: expected 1 to 1, found 2"]),
         ("rounds = 2", "rounds = 3", &["round-0003", "round 3", "found none"]),
         ("id = \"north\"", "id = \"south\"", &["clients[1].id", "expected every client once, found south"]),
+        (
+            "id = \"north\"",
+            "id = \"principal\"",
+            &["clients[0].id: expected an id that is not a server's, found principal"],
+        ),
         ("id = \"north\"", "id = \"../north\"", &["federation.toml", "client id \"../north\""]),
         ("train_size = 10", "train_size = -1", &["federation.toml", "train_size", "-1"]),
         ("train_size = 10", "train_size = 0", &["clients.north.train_size: expected at least 1", "found 0"]),
@@ -234,6 +239,34 @@ fn defects_of_federation_toml_are_named() {
     ];
     for (from, to, words) in cases {
         assert_says(complaint(|path| replace_in_spec(path, from, to)), words);
+    }
+}
+
+#[test]
+fn a_name_that_nobody_could_read_is_refused() {
+    for name in ["", " ", "two\\nlines"] {
+        let found = complaint(|path| {
+            let file = path.join("federation.toml");
+            let text = fs::read_to_string(&file)?;
+            let rest = text.split_once('\n').ok_or("a line")?.1;
+            Ok(fs::write(file, format!("name = \"{name}\"\n{rest}"))?)
+        });
+        assert_says(found, &["federation.toml: name: expected one line of 1 to 200 characters, found"]);
+    }
+}
+
+/// Whoever opened a pipe for reading would wait for ever.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_no_file() {
+    for file in ["federation.toml", "clients/east/test.safetensors", "clients/east/round-0001.safetensors"] {
+        let found = complaint(|path| {
+            fs::remove_file(path.join(file))?;
+            let made = std::process::Command::new("mkfifo").arg(path.join(file)).status()?;
+            assert!(made.success());
+            Ok(())
+        });
+        assert_says(found, &[file, "expected a file, found a pipe"]);
     }
 }
 
@@ -367,6 +400,8 @@ fn a_global_model_has_to_be_the_mean() {
         Ok(fs::write(path.join("global/round-0001.safetensors"), other)?)
     });
     assert_says(off, &["global/round-0001.safetensors", "expected the weighted mean", "to 1e-4"]);
+    let lost = complaint(|path| Ok(fs::remove_file(path.join("clients/north/round-0001.safetensors"))?));
+    assert_says(lost, &["expected the weighted mean", "no model of this round from north: lost, or"]);
     let gap = complaint(|path| Ok(fs::remove_file(path.join("global/round-0002.safetensors"))?));
     assert_says(gap, &["global/round-0002.safetensors: file: expected this file, found none"]);
     let missing = complaint(|path| Ok(fs::remove_file(path.join("initial.safetensors"))?));

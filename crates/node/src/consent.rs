@@ -34,14 +34,11 @@ impl Question {
         Self { sentences, argument, word }
     }
 
-    /// What others can do with a client's samples and models, by its kit alone; nothing where nobody can do anything, and for
-    /// servers, who own neither.
+    /// What others can do with a client's samples and models, alone or together, by its kit; nothing for servers, who own
+    /// neither.
     pub fn exposure(kit: &Kit) -> Result<Option<Self>, ConsentError> {
         let PartyId::Client(position) = kit.own else { return Ok(None) };
         let exposure = Exposure::new(&kit.session()?)?;
-        if !exposure.is_exposed(position) {
-            return Ok(None);
-        }
         let names: Vec<&str> = kit.federation.federation.ids().map(ClientId::as_str).collect();
         Ok(Some(Self::new("--accept-exposure", kit, exposure.of_owner(position, &names))))
     }

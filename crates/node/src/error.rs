@@ -54,6 +54,14 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A peer will not take this party in, and dialling again does not change that.
+    #[error("{peer}: no link: {reason}")]
+    NoLink {
+        /// The peer.
+        peer: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The process was told to stop.
     #[error("stopped before the values were there: start again to go on")]
     Stopped,
@@ -74,7 +82,7 @@ impl Error {
             Self::Audit(error) => error.is_bad_input(),
             Self::Journal(error) => error.is_bad_input(),
             Self::Consent(error) => error.is_bad_input(),
-            Self::Data { .. } | Self::Record { .. } => true,
+            Self::Data { .. } | Self::Record { .. } | Self::NoLink { .. } => true,
             Self::Tls(_) | Self::System { .. } | Self::Stopped => false,
         }
     }

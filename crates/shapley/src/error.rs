@@ -60,7 +60,9 @@ pub enum Error {
         waiting: usize,
     },
     /// The number of tests allowed gives no value at all.
-    #[error("{method}: expected room for at least {expected} tests, found {found}")]
+    #[error(
+        "{method}: expected room for at least {expected} tests a round, found {found} (a limit on tests is shared by all rounds)"
+    )]
     Budget {
         /// The method's name on the command line.
         method: &'static str,

@@ -117,6 +117,57 @@ impl Method {
         matches!(self, Self::Exact | Self::ContributionIndexMultiRound | Self::Banzhaf | Self::BetaShapley)
     }
 
+    /// What it computes, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Exact => "Shapley values from every coalition: no error; tests double with each client",
+            Self::Permutation => "Shapley values from random orders of arrival, with standard errors",
+            Self::Antithetic => "The same with each order and its reverse: smaller errors at the same cost",
+            Self::Truncated => {
+                "Random orders, left early where little is to be gained (truncated Monte Carlo)"
+            }
+            Self::GroupTesting => "Shapley values from random coalitions by group testing",
+            Self::KernelShap => "Shapley values as a weighted least-squares fit: often the fewest tests",
+            Self::LeaveOneOut => {
+                "What all together lose without a client: n + 1 tests a round, no Shapley value"
+            }
+            Self::Banzhaf => {
+                "Every coalition counts the same: steady where utilities are noisy; does not add up"
+            }
+            Self::BetaShapley => "Small coalitions count more: another scale, does not add up",
+            Self::LeastCore => "The split that leaves no coalition much to complain about",
+            Self::ContributionIndexOneRound => {
+                "Shapley values of models rebuilt from all rounds (nssv alone)"
+            }
+            Self::ContributionIndexMultiRound => "Shapley values per round, summed; without decay as exact",
+            Self::GroupSv => "Random groups valued exactly, members share equally: coarse",
+            Self::GtgShapley => "Guided orders, truncated within and between rounds",
+            Self::WtShapley => "Truncated orders; rounds with a better result count more",
+            Self::PermutationWithRepeats => "As in the paper's experiments, to compare with it",
+            Self::GroupTestingOfThePaper => "As in the paper's experiments, to compare with it: errs more",
+            Self::KernelShapOfThePaper => "As in the paper's experiments, to compare with it: errs more",
+        }
+    }
+
+    /// Whether a number of samples can be chosen; the others ask for what they need.
+    pub fn takes_samples(self) -> bool {
+        !matches!(
+            self,
+            Self::Exact
+                | Self::LeaveOneOut
+                | Self::Banzhaf
+                | Self::BetaShapley
+                | Self::ContributionIndexOneRound
+                | Self::ContributionIndexMultiRound
+                | Self::GroupSv
+        )
+    }
+
+    /// Whether it looks at errors and the clock on the way, and can end early. The least core asks once.
+    pub fn stops_early(self) -> bool {
+        self.takes_samples() && self != Self::LeastCore
+    }
+
     /// Whether it leaves out on purpose what changes little: standard errors do not cover that.
     pub fn truncates(self) -> bool {
         matches!(self, Self::Truncated | Self::GtgShapley | Self::WtShapley)

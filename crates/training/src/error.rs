@@ -68,7 +68,8 @@ pub enum TrainingError {
     },
     /// The largest class cannot give every client its floor, so somebody would train or test on nothing.
     #[error(
-        "the {part} samples cannot be dealt to {clients} clients: expected at least {expected} samples of the largest class, found {found}"
+        "the {part} samples cannot be dealt to {clients} clients: expected at least {expected} samples of the largest class, found \
+         {found}{}", enough_for(*expected, *clients, *found)
     )]
     TooFewSamples {
         /// `training` or `test`.
@@ -146,6 +147,14 @@ impl TrainingError {
 
 fn list(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// How many clients there are samples for.
+fn enough_for(expected: usize, clients: usize, found: usize) -> String {
+    match found * clients / expected.max(1) {
+        0 | 1 => String::new(),
+        most => format!(", enough for {most} clients"),
+    }
 }
 
 fn list_ids(ids: &[ClientId]) -> String {

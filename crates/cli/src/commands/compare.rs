@@ -11,7 +11,13 @@ use super::{
     evaluate::parts,
     protocols::{EncryptionArgs, evaluate_run},
 };
-use crate::{output::Format, output_file, protocol_name::ProtocolName, result_files::hand_out};
+use crate::{
+    output::Format,
+    output_file,
+    protocol_name::ProtocolName,
+    report::{Compared, render_comparison},
+    result_files::hand_out,
+};
 
 /// Arguments of `secsv compare`.
 #[derive(Args)]
@@ -29,6 +35,9 @@ pub struct CompareArgs {
     /// Also write the comparison to this file, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Also write the comparison to this file: HTML that needs nothing else.
+    #[arg(long)]
+    report: Option<PathBuf>,
 }
 
 /// One protocol's row.
@@ -45,15 +54,21 @@ struct ComparisonRow {
 
 /// Runs the command.
 pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
-    if let Some(file) = &args.json {
-        let parts = parts(&args.run);
-        output_file::check_apart("--json", file, &parts.each_ref().map(PathBuf::as_path))?;
-        output_file::check("--json", file)?;
+    let parts = parts(&args.run);
+    for (setting, file) in [("--json", &args.json), ("--report", &args.report)] {
+        let Some(file) = file else { continue };
+        output_file::check_apart(setting, file, &parts.each_ref().map(PathBuf::as_path))?;
+        output_file::check(setting, file)?;
+    }
+    if let (Some(json), Some(report)) = (&args.json, &args.report) {
+        output_file::check_different("--report", report, json)?;
     }
     let run = RunDirectory::open(&args.run)?;
     run.check()?;
+    let protocols = protocols(args, &run);
+    args.encryption.check_used(&protocols)?;
     let mut rows: Vec<ComparisonRow> = Vec::new();
-    for protocol in protocols(args, &run) {
+    for protocol in protocols {
         let can_skip = args.skip && protocol.rules().is_none_or(|rules| rules.learns_each_prediction(true));
         let skip = if can_skip { SkipMode::On } else { SkipMode::Off };
         let settings = EvaluationSettings { skip, ..EvaluationSettings::default() };
@@ -76,11 +91,18 @@ pub fn run(args: &CompareArgs, format: Format) -> anyhow::Result<()> {
                 Some(counts.map(|(a, b)| (a.correct as i64 - b.correct as i64).abs()).sum());
         }
     }
+    let report = args.report.as_ref().map_or(Ok(()), |file| {
+        let columns: Vec<Compared<'_>> = rows
+            .iter()
+            .map(|row| Compared { name: row.result.protocol.clone(), result: &row.result })
+            .collect();
+        output_file::write(file, render_comparison(&columns, &run.spec().name, &[]).as_bytes())
+    });
     let document = serde_json::to_vec(&rows)?;
     let written = args.json.as_ref().map(|file| output_file::write(file, &document));
     let is_taken = args.json.as_deref().is_some_and(output_file::is_standard_output);
     let printed = if is_taken { String::new() } else { format.written(&rows, || table(&rows))? };
-    hand_out(written, &document, &printed)
+    hand_out(written, || Ok(document.clone()), &printed).and(report)
 }
 
 /// The protocols that are named, or all that can test the model.

@@ -10,11 +10,15 @@ use secsv_federation::{ClientId, RunDirectory};
 use secsv_training::{DatasetSource, Fault, LoadOptions, ModelKind, Recipe, Split, train};
 use serde::Serialize;
 
-use super::{
-    evaluate::protection,
-    protocols::{EncryptionArgs, evaluate_run},
+use super::protocols::{EncryptionArgs, evaluate_run};
+use crate::{
+    findings::{models_tested, ranked},
+    output::Format,
+    output_file,
+    protocol_name::ProtocolName,
+    report::render,
+    value_table::protection,
 };
-use crate::{output::Format, output_file, protocol_name::ProtocolName, report::render};
 
 /// Arguments of `secsv demo`.
 #[derive(Args)]
@@ -85,21 +89,19 @@ fn described(outcome: &DemoOutcome, elapsed: f64) -> String {
     );
     let _ = writeln!(
         text,
-        "{protocol} valued them with every party at work: five clients, two servers; {} models on {samples} test cases.\n",
-        result.utilities.len()
+        "{protocol} valued them with every party at work: five clients, two servers; {} models on {samples} test cases.",
+        models_tested(result)
     );
-    let _ = writeln!(text, "{:8}  {:>12}  {:>12}", "hospital", protocol, "in the clear");
-    for id in &result.clients {
-        let of = |result: &EvaluationResult| result.fsv.get(id).copied().unwrap_or_default();
-        let _ = writeln!(text, "{:8}  {:+12.6}  {:+12.6}", id.as_str(), of(result), of(&outcome.nssv));
+    let _ = writeln!(text, "In points, right answers per hundred test cases:\n");
+    let _ = writeln!(text, "{:8}  {:>9}  {:>12}", "hospital", protocol, "in the clear");
+    for (id, value) in ranked(result) {
+        let clear = outcome.nssv.fsv.get(id).copied().unwrap_or_default();
+        let _ = writeln!(text, "{:8}  {:+9.2}  {:+12.2}", id.as_str(), 100.0 * value, 100.0 * clear);
     }
+    let same = if result.fsv == outcome.nssv.fsv { "the same to the last bit" } else { "not the same" };
+    let _ = writeln!(text, "\nBoth columns are {same}.");
     if let Some(security) = &result.security {
-        let _ = writeln!(text, "\nWho learned what:");
-        for line in &security.disclosures {
-            let _ = writeln!(text, "  {}: {}", line.who, line.what);
-        }
-        let _ = writeln!(text, "{}\n", security.trust);
-        text.push_str(&protection(result, security));
+        protection(&mut text, result, security);
     }
     let t = &result.timing;
     let _ = writeln!(

@@ -4,9 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use secsv_federation::ClientId;
-use secsv_node::kit::generate_keys;
+use secsv_node::kit::{Request, generate_keys};
 
-use crate::{failure::BadInput, output::Format};
+use crate::{
+    failure::BadInput,
+    output::{Format, say},
+};
 
 /// Arguments of `secsv keygen`.
 #[derive(Args)]
@@ -25,5 +28,11 @@ pub fn run(args: &KeygenArgs, format: Format) -> anyhow::Result<()> {
         BadInput::new("--id", "1 to 64 characters of [A-Za-z0-9._-], not beginning with a dot", error.found)
     })?;
     let request = generate_keys(&id, &args.out)?;
-    format.show(&serde_json::json!({ "request": request }), || format!("{}\n", request.display()))
+    let fingerprint = Request::read(&request)?.fingerprint;
+    say(format_args!(
+        "send {} to whoever provisions, and read its fingerprint over the telephone: {fingerprint}",
+        request.display()
+    ));
+    let document = serde_json::json!({ "request": request, "fingerprint": fingerprint });
+    format.show(&document, || format!("{}\n", request.display()))
 }

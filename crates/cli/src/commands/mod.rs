@@ -2,7 +2,9 @@
 
 pub mod bench;
 pub mod compare;
+pub mod completions;
 pub mod demo;
+pub mod diff;
 pub mod evaluate;
 pub mod keygen;
 pub mod parties;
@@ -10,6 +12,7 @@ pub mod plan;
 pub mod preflight;
 pub mod protocols;
 pub mod provision;
+pub mod renew;
 pub mod report;
 pub mod reproduce;
 pub mod train;

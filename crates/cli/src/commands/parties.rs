@@ -1,6 +1,10 @@
 //! `secsv principal`, `secsv auxiliary`, `secsv client`: one party each, as a process of its own.
 
-use std::{fmt::Write as _, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use secsv_federation::RunDirectory;
@@ -8,17 +12,17 @@ use secsv_node::{
     audit::RESULT_FILE,
     kit::{Address, Kit},
     process::{
-        ClientOptions, NodeOptions, PrincipalOptions, PublishedValues, run_auxiliary, run_client,
-        run_principal,
+        ClientOptions, NodeOptions, PrincipalOptions, RunFacts, run_auxiliary, run_client, run_principal,
     },
 };
 
-use super::evaluate::table;
 use crate::{
     failure::BadInput,
     output::{Format, print_or_end, say},
+    program,
     progress::ProgressReport,
     result_files::ResultFiles,
+    value_table,
 };
 
 /// Arguments of `secsv principal`.
@@ -86,10 +90,14 @@ pub struct ClientArgs {
     /// Where the status pages are, if they are wanted.
     #[arg(long, value_name = "ADDRESS:PORT")]
     status: Option<SocketAddr>,
+    #[command(flatten)]
+    files: ResultFiles,
 }
 
 /// Parties wait for each other this long in the end.
 const DELIVERY: Duration = Duration::from_secs(600);
+/// How often the log says how far it is.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Runs `secsv principal`.
 pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
@@ -101,12 +109,17 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     let kit = Kit::open(&args.kit)?;
     let name = kit.federation.federation.name.clone();
     let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
-    let options = PrincipalOptions { node, away_after, wait_to_deliver: DELIVERY };
-    let bar = ProgressReport::new("coalitions", 0);
+    let options = PrincipalOptions { node, away_after, wait_to_deliver: DELIVERY, made_by: program() };
+    let bar = ProgressReport::of_party("coalitions");
+    let mut told: Option<Instant> = None;
     let observe = |progress: secsv_evaluation::Progress| {
         bar.advance(progress.tested as u64, progress.asked as u64);
         let secsv_evaluation::Progress { round, tested, asked } = progress;
-        tracing::info!(round = round.0, tested, asked, "tested");
+        let is_due = told.is_none_or(|told| told.elapsed() >= LOG_INTERVAL) || tested == asked;
+        if is_due {
+            tracing::info!(round = round.0, tested, asked, "tested");
+            told = Some(Instant::now());
+        }
     };
     let mut written = Ok(());
     let result = run_principal(kit, &options, observe, |result| {
@@ -114,7 +127,7 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
         Ok(())
     })?;
     bar.finish();
-    let shown = print_or_end(&args.files.printed(&result, format, || table(&result))?);
+    let shown = print_or_end(&args.files.printed(&result, format, || value_table::text(&result))?);
     if written.is_err() || shown.is_err() {
         say(format_args!("the result is kept in {}", args.state.join(RESULT_FILE).display()));
     }
@@ -137,11 +150,15 @@ pub(super) fn check_listen(listen: Option<&str>) -> Result<(), BadInput> {
 pub fn auxiliary(args: &AuxiliaryArgs, format: Format) -> anyhow::Result<()> {
     check_listen(args.listen.as_deref())?;
     let options = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
-    show(&run_auxiliary(Kit::open(&args.kit)?, &options)?, format)
+    let kit = Kit::open(&args.kit)?;
+    let facts = RunFacts::of(&kit)?;
+    let result = run_auxiliary(kit, &options)?.into_result(facts, &program());
+    format.show(&result, || value_table::text(&result))
 }
 
 /// Runs `secsv client`.
 pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
+    args.files.check(&[&args.kit, &args.data, &args.state])?;
     let data = RunDirectory::open(&args.data)?;
     let node = NodeOptions { state: args.state.clone(), listen: None, status: args.status };
     let options = ClientOptions {
@@ -151,16 +168,9 @@ pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
         record: args.record.clone(),
         again: args.again.clone(),
     };
-    show(&run_client(Kit::open(&args.kit)?, &data, &options)?, format)
-}
-
-fn show(values: &PublishedValues, format: Format) -> anyhow::Result<()> {
-    format.show(values, || {
-        let mut text = format!("{} {}: {} rounds\n", values.protocol, values.estimator, values.ssv.len());
-        for client in &values.clients {
-            let value = values.fsv.get(client).copied().unwrap_or_default();
-            let _ = writeln!(text, "{:12}  {value:+12.6}", client.as_str());
-        }
-        text
-    })
+    let kit = Kit::open(&args.kit)?;
+    let facts = RunFacts::of(&kit)?;
+    let name = facts.federation.name.clone();
+    let result = run_client(kit, &data, &options)?.into_result(facts, &program());
+    args.files.hand_out(&result, &name, format, || value_table::text(&result))
 }

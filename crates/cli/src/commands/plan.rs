@@ -2,6 +2,7 @@
 
 mod seconds;
 mod table;
+mod unit_costs;
 
 use std::path::PathBuf;
 
@@ -14,7 +15,10 @@ use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_shapley::Method;
 
 use super::protocols::EncryptionArgs;
-use crate::{failure::BadInput, output::Format, protocol_name::ProtocolArg};
+use crate::{
+    output::Format,
+    protocol_name::{ProtocolName, SecureProtocolArg},
+};
 use seconds::{Rates, stopwatch};
 
 /// How long an exact evaluation of a run that has been checked would take on this machine, by its plan.
@@ -34,12 +38,15 @@ pub struct PlanArgs {
     /// The run directory.
     run: PathBuf,
     #[command(flatten)]
-    protocol: ProtocolArg,
+    protocol: SecureProtocolArg,
     /// Whether samples that two models predict right will be skipped on their aggregate.
     #[arg(long, value_parser = planned_modes(), default_value = SkipMode::Off.name())]
     skip: SkipMode,
     #[command(flatten)]
     encryption: EncryptionArgs,
+    /// Measure this machine again, whatever is remembered of it.
+    #[arg(long)]
+    measure: bool,
 }
 
 /// Modes that can be planned for.
@@ -54,15 +61,13 @@ fn planned_modes() -> impl TypedValueParser<Value = SkipMode> {
 pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
     let begun = stopwatch();
     let run = RunDirectory::open(&args.run)?;
-    let Some(protocol) = args.protocol.of(&run)?.secure() else {
-        let expected = "blindsv, secsv, hesv or secretsv: in the clear there is nothing to plan";
-        return Err(BadInput::new("--protocol", expected, "nssv").into());
-    };
+    let protocol = args.protocol.of(&run)?;
+    args.encryption.check_used(&[ProtocolName::Secure(protocol)])?;
     let settings = args.encryption.settings(protocol, args.skip, Method::Exact)?;
     run.check()?;
     let plan = Plan::new(&run, settings, args.skip == SkipMode::On)?;
     let reading = begun();
-    let rates = Rates::measure(&plan, reading)?;
+    let rates = Rates::known_or_measured(&plan, reading, args.measure)?;
     let result = plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work));
     format.show(&result, || table::text(&result))
 }

@@ -31,7 +31,7 @@ pub struct PreflightArgs {
 
 /// Something is not ready: told already, line by line.
 #[derive(Debug, thiserror::Error)]
-#[error("{failed} checks failed")]
+#[error("{failed} {} failed", if *failed == 1 { "check" } else { "checks" })]
 struct NotReady {
     failed: usize,
 }

@@ -5,26 +5,25 @@ use std::path::Path;
 use clap::Args;
 use rand::{TryRngCore, rngs::OsRng};
 use secsv_evaluation::{
-    ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, SecureEvaluator, evaluate,
-    in_process::Honest,
+    ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, FederationFacts, Made,
+    SecureEvaluator, evaluate, in_process::Honest,
 };
-use secsv_federation::{CollectiveTestSet, RunDirectory, skip::SkipMode};
+use secsv_federation::{CollectiveTestSet, Labels, RunDirectory, skip::SkipMode};
 use secsv_protocol::{
     Preset, Seed,
     decryptors::Protocol,
     session::{Matmul, Settings, typical_costs},
 };
 use secsv_shapley::Method;
-use serde::Serialize;
 
-use crate::{failure::BadInput, progress::ProgressReport, protocol_name::ProtocolName};
+use crate::{failure::BadInput, program, progress::ProgressReport, protocol_name::ProtocolName};
 
 /// Arguments about encryption.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct EncryptionArgs {
-    /// Parameters of the encryption.
-    #[arg(long, value_enum, default_value_t = Preset::Standard)]
-    preset: Preset,
+    /// Parameters of the encryption, where the protocol encrypts [default: standard]
+    #[arg(long, value_enum)]
+    preset: Option<Preset>,
     /// How encrypted matrices are multiplied [default: packed; hesv: squaring]
     #[arg(long, value_enum)]
     matmul: Option<Matmul>,
@@ -32,7 +31,7 @@ pub struct EncryptionArgs {
 
 impl EncryptionArgs {
     /// The usual ones.
-    pub const USUAL: Self = Self { preset: Preset::Standard, matmul: None };
+    pub const USUAL: Self = Self { preset: None, matmul: None };
 
     /// The usual ones, with a matrix method.
     pub const fn with(matmul: Option<Matmul>) -> Self {
@@ -47,7 +46,22 @@ impl EncryptionArgs {
 
     /// The settings of a secure protocol, if they go together.
     pub fn settings(self, protocol: Protocol, skip: SkipMode, method: Method) -> Result<Settings, BadInput> {
-        Ok(Settings::new(protocol, self.preset, self.matmul, skip, method.asks_for_all())?)
+        let preset = self.preset.unwrap_or(Preset::Standard);
+        Ok(Settings::new(protocol, preset, self.matmul, skip, method.asks_for_all())?)
+    }
+
+    /// Refuses settings of an encryption that none of these protocols has: whoever gives them expects something of them.
+    pub fn check_used(self, protocols: &[ProtocolName]) -> Result<(), BadInput> {
+        if protocols.iter().any(|protocol| protocol.encrypts()) {
+            return Ok(());
+        }
+        let names: Vec<_> = protocols.iter().map(|protocol| protocol.name()).collect();
+        let setting = match (self.preset, self.matmul) {
+            (Some(_), _) => "--preset",
+            (None, Some(_)) => "--matmul",
+            (None, None) => return Ok(()),
+        };
+        Err(BadInput::new(setting, "a protocol that encrypts (secsv, hesv)", names.join(", ")))
     }
 }
 
@@ -76,20 +90,11 @@ pub fn evaluate_with_views(
     settings: &EvaluationSettings,
     views: Option<&Path>,
 ) -> anyhow::Result<EvaluationResult> {
-    let bar = ProgressReport::new("coalitions", 0);
-    let observe = |progress: secsv_evaluation::Progress| {
-        #[derive(Serialize)]
-        struct TestedNote {
-            event: &'static str,
-            round: u32,
-            tested: usize,
-            asked: usize,
-        }
-        let secsv_evaluation::Progress { round, tested, asked } = progress;
-        bar.advance(tested as u64, asked as u64);
-        bar.note(format!("round {round}"), &TestedNote { event: "tested", round: round.0, tested, asked });
-    };
-    let result = match protocol.secure() {
+    let labels = Labels::read(run.path(), run.spec())?;
+    let bar = ProgressReport::new(protocol.name(), "coalitions", 0);
+    let observe =
+        |progress: secsv_evaluation::Progress| bar.advance(progress.tested as u64, progress.asked as u64);
+    let mut result = match protocol.secure() {
         None => nssv(run, settings, observe)?,
         Some(protocol) => {
             check_estimator(settings)?;
@@ -108,6 +113,11 @@ pub fn evaluate_with_views(
         }
     };
     bar.finish();
+    result.made = Some(Made::now(program()));
+    let samples: Result<Vec<_>, _> =
+        run.spec().ids().map(|id| run.test_set(id).map(|test_set| Some(test_set.len() as u64))).collect();
+    let facts = FederationFacts::new(run.spec(), &samples?);
+    result.federation = Some(facts.labelled(&labels));
     Ok(result)
 }
 

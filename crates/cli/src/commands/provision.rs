@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, time::SystemTime};
 
 use clap::Args;
-use secsv_federation::RunDirectory;
+use secsv_federation::{Labels, RunDirectory};
 use secsv_node::kit::{Address, AddressError, Provision, Request, Servers, SessionSpec, Validity};
 use serde_json::json;
 
@@ -11,7 +11,11 @@ use super::{
     protocols::{EncryptionArgs, check_estimator},
     valuation::ValuationArgs,
 };
-use crate::{failure::BadInput, output::Format, protocol_name::ProtocolArg};
+use crate::{
+    failure::BadInput,
+    output::{Format, say},
+    protocol_name::{ProtocolName, SecureProtocolArg},
+};
 
 /// Arguments of `secsv provision`.
 #[derive(Args)]
@@ -41,7 +45,7 @@ pub struct ProvisionArgs {
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
     #[command(flatten)]
-    protocol: ProtocolArg,
+    protocol: SecureProtocolArg,
     #[command(flatten)]
     encryption: EncryptionArgs,
     #[command(flatten)]
@@ -60,18 +64,15 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     }
     let parent = args.federation.parent().filter(|parent| !parent.as_os_str().is_empty());
     let run = RunDirectory::open(parent.unwrap_or_else(|| ".".as_ref()))?;
-    let Some(protocol) = args.protocol.of(&run)?.secure() else {
-        let (setting, expected) =
-            ("--protocol", "a secure one: parties have nothing to keep from each other in nssv");
-        return Err(BadInput::new(setting, expected, "nssv").into());
-    };
+    let protocol = args.protocol.of(&run)?;
+    let labels = Labels::read(run.path(), run.spec())?;
+    args.encryption.check_used(&[ProtocolName::Secure(protocol)])?;
     if !args.servers_did_not_aggregate {
         let (.., why) = protocol.rules().exposure().aggregator;
         let setting = "--servers-did-not-aggregate";
         anyhow::bail!(BadInput::new(setting, "this assurance", format!("none. {why}")));
     }
-    let evaluation = args.valuation.settings();
-    evaluation.estimator.check().map_err(secsv_evaluation::Error::from)?;
+    let evaluation = args.valuation.settings(None)?;
     check_estimator(&evaluation)?;
     let session = SessionSpec::new(
         args.encryption.settings(protocol, evaluation.skip, evaluation.method)?,
@@ -80,13 +81,24 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     let servers = Servers { principal: args.principal.clone(), auxiliary: args.auxiliary.clone() };
     let provision = Provision::of_run(&run, servers, session, Validity::days(SystemTime::now(), args.days));
     let made = match &args.requests {
-        Some(requests) => provision.sign(&Request::read_all(requests)?, requests, &args.out)?,
+        Some(requests) => {
+            let read = Request::read_all(requests)?;
+            for request in &read {
+                say(format_args!("request of {}: fingerprint {}", request.id, request.fingerprint));
+            }
+            provision.sign(&read, requests, &args.out)?
+        }
         None => provision.generate_keys(&args.out)?,
     };
+    for (_, kit) in &made.kits {
+        labels.write(kit)?;
+    }
     let kits: BTreeMap<_, _> = made.kits.iter().map(|(id, path)| (id.as_str(), path)).collect();
     let document = json!({ "kits": kits, "federation": made.digest, "exposure": made.exposure });
     format.show(&document, || {
         let kits: String = made.kits.iter().map(|(_, path)| format!("{}\n", path.display())).collect();
         format!("{kits}federation {}\n{}", made.digest, made.exposure)
-    })
+    })?;
+    say("next: each site puts the files of its directory beside its keys and runs secsv preflight");
+    Ok(())
 }

@@ -1,11 +1,12 @@
 //! `secsv train`: federated training in simulation, from a data set to a run directory.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use secsv_federation::ClientId;
+use secsv_federation::{ClientId, Labels};
 use secsv_training::{
     BankAgeCodes, Dataset, DatasetSource, Fault, LoadOptions, Loss, ModelKind, Recipe, Silo, Split,
     TrainingEvent, TrainingOutcome, train,
@@ -36,17 +37,20 @@ pub struct TrainArgs {
     /// Number of clients [default: 5; heart: its four hospitals]
     #[arg(long)]
     clients: Option<usize>,
+    /// What the clients are called, in order; behind = what people call them [default: client-1, client-2 ...]
+    #[arg(long, value_name = "ID[=LABEL],...", value_delimiter = ',', value_parser = parse_name)]
+    names: Vec<(ClientId, Option<String>)>,
     /// Rounds of federated averaging
     #[arg(long, default_value_t = 10)]
     rounds: u32,
     /// Concentration of the Dirichlet split: small gives clients few classes each
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, allow_negative_numbers = true, default_value_t = 0.5)]
     alpha: f64,
     /// How samples are dealt [default: dirichlet; heart: natural if --clients is 4 or not given]
     #[arg(long, value_enum)]
     split: Option<SplitKind>,
     /// Drives split, initial model, sample order, selection and faults; equal seeds give equal files
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, allow_negative_numbers = true, default_value_t = 0)]
     seed: u64,
     /// The run directory to write; must be absent or empty
     #[arg(long, default_value = "run")]
@@ -69,7 +73,7 @@ struct LocalArgs {
     #[arg(long)]
     epochs: Option<u32>,
     /// Adam's step size [default: suited to the task]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     learning_rate: Option<f64>,
     /// Samples per step
     #[arg(long, default_value_t = 64)]
@@ -86,7 +90,7 @@ struct SampleArgs {
     #[arg(long, value_name = "COLUMN")]
     label: Option<String>,
     /// The share of rows held out for testing, where the data set has no test set of its own
-    #[arg(long, default_value_t = 1.0 / 3.0)]
+    #[arg(long, allow_negative_numbers = true, default_value_t = 1.0 / 3.0)]
     test_share: f64,
     /// Train on at most so many samples, drawn by seed
     #[arg(long, value_name = "N")]
@@ -103,7 +107,7 @@ struct SampleArgs {
 #[command(next_help_heading = "Selection and faults (repeat them as needed)")]
 struct ExperimentArgs {
     /// The share of clients that takes part in each round
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, allow_negative_numbers = true, default_value_t = 1.0)]
     participation: f64,
     /// Only these clients take part in that round
     #[arg(long, value_name = "ROUND:ID,ID", value_parser = parse_selection)]
@@ -157,12 +161,17 @@ pub fn run(args: &TrainArgs, format: Format) -> anyhow::Result<()> {
     let loaded_s = started.elapsed().as_secs_f64();
     let progress = ProgressReport::new(
         "training",
+        "epochs",
         u64::from(recipe.rounds) * silos.len() as u64 * u64::from(recipe.local.epochs),
     );
     for note in &dataset.notes {
         progress.note(note.clone(), &json!({"event": "note", "text": note}));
     }
+    let named = args.names.iter().filter_map(|(id, label)| Some((id.clone(), label.clone()?)));
+    let labels = Labels::new(named);
+    check_labels(&labels, &silos)?;
     let outcome = train(&dataset, &silos, &recipe, &args.out, &|event| observe(&event, &progress, format))?;
+    labels.write(outcome.directory.path())?;
     progress.finish();
     let report =
         Report::new(args, &dataset, &recipe, kind, &outcome, (loaded_s, started.elapsed().as_secs_f64()));
@@ -191,14 +200,45 @@ fn load(args: &TrainArgs) -> anyhow::Result<Dataset> {
 /// A data set with a natural split keeps it unless another split or number of clients is asked for.
 fn deal(args: &TrainArgs, dataset: &Dataset) -> anyhow::Result<(SplitKind, Vec<Silo>)> {
     let natural = dataset.silos.as_ref().map(Vec::len);
-    let fits = natural.is_some() && args.clients.is_none_or(|clients| Some(clients) == natural);
+    let clients = named(args)?;
+    let fits = natural.is_some() && clients.is_none_or(|clients| Some(clients) == natural);
     let kind = args.split.unwrap_or(if fits { SplitKind::Natural } else { SplitKind::Dirichlet });
     let (split, usual) = match kind {
         SplitKind::Dirichlet => (Split::Dirichlet { alpha: args.alpha }, 5),
         SplitKind::Even => (Split::Even, 5),
         SplitKind::Natural => (Split::Natural, natural.unwrap_or(5)),
     };
-    Ok((kind, split.deal(dataset, args.clients.unwrap_or(usual), args.seed)?))
+    let mut silos = split.deal(dataset, clients.unwrap_or(usual), args.seed)?;
+    silos.iter_mut().zip(&args.names).for_each(|(silo, (name, _))| silo.id = name.clone());
+    Ok((kind, silos))
+}
+
+/// Refuses labels that could not be read again.
+fn check_labels(labels: &Labels, silos: &[Silo]) -> Result<(), BadInput> {
+    let is_line = |label: &str| !label.trim().is_empty() && !label.chars().any(char::is_control);
+    let wrong = silos.iter().find(|silo| labels.get(&silo.id).is_some_and(|label| !is_line(label)));
+    match wrong {
+        None => Ok(()),
+        Some(silo) => {
+            Err(BadInput::new("--names", "a label in one line behind =", format!("none for {}", silo.id)))
+        }
+    }
+}
+
+/// How many clients there are to be, if anything says it.
+fn named(args: &TrainArgs) -> Result<Option<usize>, BadInput> {
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = args.names.iter().map(|(name, _)| name).find(|name| !seen.insert(*name)) {
+        return Err(BadInput::new("--names", "every name once", format!("{twice} twice")));
+    }
+    match (args.clients, args.names.len()) {
+        (clients, 0) => Ok(clients),
+        (Some(clients), names) if clients != names => {
+            let found = format!("{names} names and {clients} clients");
+            Err(BadInput::new("--names", "as many names as --clients says", found))
+        }
+        (_, names) => Ok(Some(names)),
+    }
 }
 
 fn recipe(args: &TrainArgs, dataset: &Dataset) -> anyhow::Result<Recipe> {
@@ -388,6 +428,13 @@ fn describe(fault: &Fault) -> String {
 
 fn parse_client(text: &str) -> Result<ClientId, String> {
     ClientId::new(text).map_err(|error| error.to_string())
+}
+
+fn parse_name(text: &str) -> Result<(ClientId, Option<String>), String> {
+    match text.split_once('=') {
+        None => Ok((parse_client(text)?, None)),
+        Some((id, label)) => Ok((parse_client(id)?, Some(label.trim().to_owned()))),
+    }
 }
 
 fn parse_selection(text: &str) -> Result<(u32, Vec<ClientId>), String> {

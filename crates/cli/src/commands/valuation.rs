@@ -1,9 +1,16 @@
 //! How values are computed from tests: what `evaluate` and `provision` have in common.
 
-use clap::Args;
+use std::time::Duration;
+
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use secsv_evaluation::EvaluationSettings;
 use secsv_federation::skip::SkipMode;
-use secsv_shapley::{EstimatorSettings, Method, StopRule};
+use secsv_shapley::{Error, EstimatorSettings, Method, StopRule};
+
+use crate::failure::BadInput;
 
 /// Arguments about skipping and estimating.
 #[derive(Args)]
@@ -11,44 +18,79 @@ pub struct ValuationArgs {
     /// Whether samples that two models predict right are skipped on their aggregate.
     #[arg(long, value_enum, default_value_t = SkipMode::Off)]
     skip: SkipMode,
-    #[arg(long, default_value_t = Method::Exact, value_parser = method, help = methods())]
+    /// How values are computed from utilities.
+    #[arg(long, default_value = Method::Exact.name(), value_parser = methods())]
     estimator: Method,
     /// What everything random follows from.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
     /// Euclidean error of a round's values that permutation sampling and group testing aim for ...
-    #[arg(long, default_value_t = EstimatorSettings::default().epsilon)]
+    #[arg(long, default_value_t = EstimatorSettings::default().epsilon, allow_negative_numbers = true)]
     epsilon: f64,
     /// ... except with this probability.
-    #[arg(long, default_value_t = EstimatorSettings::default().delta)]
+    #[arg(long, default_value_t = EstimatorSettings::default().delta, allow_negative_numbers = true)]
     delta: f64,
     /// Samples that the estimator takes in each round, instead of what it would.
     #[arg(long)]
     samples: Option<usize>,
     /// Stop sampling when no client's standard error is larger.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     max_error: Option<f64>,
-    /// Stop sampling after this many tests.
+    /// Stop sampling after this many tests, over all rounds.
     #[arg(long)]
     max_tests: Option<usize>,
 }
 
-fn methods() -> String {
-    let names: Vec<&str> = Method::all().map(Method::name).collect();
-    format!("How values are computed from utilities: {}", names.join(", "))
-}
-
-fn method(name: &str) -> Result<Method, secsv_shapley::Error> {
-    name.parse()
+/// Every estimator, with a line on what it is for.
+fn methods() -> impl TypedValueParser<Value = Method> {
+    let named = |method: Method| PossibleValue::new(method.name()).help(method.about());
+    PossibleValuesParser::new(Method::all().map(named)).map(|name| name.parse().unwrap_or(Method::Exact))
 }
 
 impl ValuationArgs {
-    /// The settings, not checked yet.
-    pub fn settings(&self) -> EvaluationSettings {
-        let stop = StopRule { standard_error: self.max_error, elapsed: None, tests: self.max_tests };
+    /// The settings, in their ranges and with nothing that the estimator would not look at.
+    pub fn settings(&self, elapsed: Option<Duration>) -> Result<EvaluationSettings, BadInput> {
+        let stop = StopRule { standard_error: self.max_error, elapsed, tests: self.max_tests };
         let (seed, epsilon, delta, samples) = (self.seed, self.epsilon, self.delta, self.samples);
         let estimator =
             EstimatorSettings { seed, epsilon, delta, samples, stop, ..EstimatorSettings::default() };
-        EvaluationSettings { method: self.estimator, estimator, skip: self.skip, verify_skip: false }
+        estimator.check().map_err(named)?;
+        self.check_used(elapsed)?;
+        Ok(EvaluationSettings { method: self.estimator, estimator, skip: self.skip, verify_skip: false })
     }
+
+    /// Refuses limits that an estimator does not have.
+    fn check_used(&self, elapsed: Option<Duration>) -> Result<(), BadInput> {
+        let method = self.estimator;
+        let (draws, stops) = (method.takes_samples(), method.stops_early());
+        let given = [
+            ("--samples", self.samples.is_some(), draws),
+            ("--max-tests", self.max_tests.is_some(), draws),
+            ("--max-error", self.max_error.is_some(), stops),
+            ("--max-seconds", elapsed.is_some(), stops),
+        ];
+        match given.into_iter().find(|(_, is_given, is_used)| *is_given && !is_used) {
+            None => Ok(()),
+            Some((setting, ..)) => {
+                let expected = "an estimator that samples beside it, such as --estimator permutation";
+                Err(BadInput::new(setting, expected, method.name()))
+            }
+        }
+    }
+}
+
+/// A setting outside its range, by its name on the command line.
+fn named(error: Error) -> BadInput {
+    let (setting, expected, found) = match error {
+        Error::Setting { name, expected, found } => (name, expected, found.to_string()),
+        other => return BadInput::new("--estimator", "settings in their ranges", other.to_string()),
+    };
+    let setting = match setting {
+        "epsilon" => "--epsilon",
+        "delta" => "--delta",
+        "samples" => "--samples",
+        "stop.standard_error" => "--max-error",
+        other => other,
+    };
+    BadInput::new(setting, expected, found)
 }

@@ -12,9 +12,19 @@ pub fn points(value: f64) -> String {
     format!("{}{text}", if points < 0.0 { '\u{2212}' } else { '+' })
 }
 
+/// The same with as many digits as the largest of several needs, so that they stand one below the other.
+pub fn aligned_points(value: f64, largest: f64) -> String {
+    let digits = if 100.0 * largest.abs() < 0.995 { 3 } else { 2 };
+    let text = format!("{:.digits$}", 100.0 * value.abs());
+    if text.bytes().all(|byte| matches!(byte, b'0' | b'.')) {
+        return text;
+    }
+    format!("{}{text}", if value < 0.0 { '\u{2212}' } else { '+' })
+}
+
 /// The size of an uncertainty in points.
 pub fn plus_minus(error: f64) -> String {
-    format!("\u{b1}{:.3}", 100.0 * error)
+    format!("\u{b1}{:.2}", 100.0 * error)
 }
 
 /// A share in percent.
@@ -72,6 +82,10 @@ mod tests {
         assert_eq!(points(0.1234), "+12.34");
         assert_eq!(points(-0.0012), "\u{2212}0.120");
         assert_eq!((points(0.0).as_str(), points(-1e-9).as_str()), ("0.000", "0.000"));
+        assert_eq!(
+            (aligned_points(0.009_82, 0.0252).as_str(), aligned_points(-0.0, 1.0).as_str()),
+            ("+0.98", "0.00")
+        );
         assert_eq!(count(1_048_576), "1\u{202f}048\u{202f}576");
         assert_eq!(count(999), "999");
         assert_eq!((bytes(999).as_str(), bytes(1_234_567).as_str()), ("999\u{a0}B", "1.2\u{a0}MB"));

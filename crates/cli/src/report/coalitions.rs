@@ -8,9 +8,9 @@ use secsv_federation::{ClientId, RoundId};
 
 use super::{
     amounts::{count, percent},
-    attendance::RoundAttendance,
-    framed, section,
+    folded, framed,
 };
+use crate::attendance::RoundAttendance;
 
 /// A table longer than this nobody reads, and a million rows make a file nobody opens.
 const MAX_ROWS: usize = 400;
@@ -19,7 +19,7 @@ const MAX_ROWS: usize = 400;
 pub fn table(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
     let chosen = choose(&result.utilities, MAX_ROWS);
     let is_cut = chosen.len() < result.utilities.len();
-    section(
+    folded(
         "coalitions",
         "Tested combinations",
         html! {
@@ -57,7 +57,7 @@ fn rows(result: &EvaluationResult, attendance: &RoundAttendance<'_>, chosen: &[&
                 @for utility in chosen {
                     tr {
                         td class="amount" { (utility.round) }
-                        td class="members" { (members(utility, attendance.count(utility.round))) }
+                        td class="members" { (members(result, utility, attendance.count(utility.round))) }
                         td class="amount" { (percent(utility.correct as f64 / utility.total.max(1) as f64)) }
                         td class="amount" { (count(utility.correct as u64)) }
                         td class="amount" { (count(utility.total as u64)) }
@@ -71,19 +71,19 @@ fn rows(result: &EvaluationResult, attendance: &RoundAttendance<'_>, chosen: &[&
 }
 
 /// Long lists by their ends: a hundred names in a cell help nobody.
-fn members(utility: &UtilityResult, present: usize) -> String {
+fn members(result: &EvaluationResult, utility: &UtilityResult, present: usize) -> String {
     const NAMED: usize = 12;
     let names = &utility.coalition;
     match names.len() {
         0 => "nobody".to_owned(),
         all if all == present && all > 2 => format!("everybody ({all})"),
-        many if many > NAMED => format!("{} and {} more", listed(&names[..NAMED]), many - NAMED),
-        _ => listed(names),
+        many if many > NAMED => format!("{} and {} more", listed(result, &names[..NAMED]), many - NAMED),
+        _ => listed(result, names),
     }
 }
 
-fn listed(names: &[ClientId]) -> String {
-    names.iter().map(ClientId::as_str).collect::<Vec<_>>().join(", ")
+fn listed(result: &EvaluationResult, names: &[ClientId]) -> String {
+    names.iter().map(|id| result.label(id)).collect::<Vec<_>>().join(", ")
 }
 
 /// All rows if they fit. Otherwise rounds share the room, and within a round the ends come first.

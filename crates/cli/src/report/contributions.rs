@@ -1,47 +1,52 @@
 //! Contributions as bars, largest first.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, html};
 use secsv_evaluation::EvaluationResult;
 use secsv_federation::ClientId;
 
 use super::{
-    amounts::{plus_minus, points},
+    amounts::{aligned_points, count, plus_minus, points},
     section,
 };
+use crate::findings::{SHARE_RULE, ranked, shares};
 
 /// The width of a bar's drawing, in its own units; it stretches to the page.
 const WIDTH: f64 = 1000.0;
 
-/// One row per client: name, points, bar, and the reach of one standard error.
+/// Standard errors to either side that hold nineteen of twenty values.
+pub const TWO_SIDED_95: f64 = 1.96;
+
+/// One row per client: name, points with their reach, share, sizes, bar.
 pub fn bars(result: &EvaluationResult) -> Markup {
-    let mut rows: Vec<ContributionRow> = result
-        .clients
-        .iter()
-        .map(|id| ContributionRow {
-            id,
-            value: result.fsv.get(id).copied().unwrap_or_default(),
-            error: result.standard_error.as_ref().and_then(|errors| errors.get(id)).copied(),
-        })
+    let reach = Reach::of(result);
+    let rows: Vec<ContributionRow<'_>> = ranked(result)
+        .into_iter()
+        .map(|(id, value)| ContributionRow { id, name: result.label(id), value, reach: reach.at(id) })
         .collect();
-    rows.sort_by(|a, b| b.value.total_cmp(&a.value));
-    let scale =
-        BarScale::over(rows.iter().flat_map(|row| [row.value - row.reach(), row.value + row.reach()]));
+    let scale = BarScale::over(
+        rows.iter()
+            .flat_map(|row| [row.value - row.reach.unwrap_or(0.0), row.value + row.reach.unwrap_or(0.0)]),
+    );
+    let digits = rows.iter().map(|row| row.value.abs()).fold(0.0, f64::max);
+    let shares = shares(&result.fsv);
     section(
         "contributions",
         "Contributions",
         html! {
             p class="note" {
-                "In points, over all rounds. "
-                @if result.standard_error.is_some() { "The thin line reaches one standard error to either side." }
+                "In points, right answers per hundred test cases, over all rounds. " (SHARE_RULE) " " (reach.words())
             }
             ol class="bars" {
                 @for row in &rows {
                     li {
-                        span class="name" { (row.id) }
+                        span class="name" { (row.name) @if let Some(sizes) = sizes(result, row.id) { " " small { (sizes) } } }
                         span class="number" {
-                            (points(row.value))
-                            @if let Some(error) = row.error { " " small { (plus_minus(error)) } }
+                            (aligned_points(row.value, digits))
+                            @if let Some(reach) = row.reach { " " small { (plus_minus(reach)) } }
                         }
+                        span class="share" { (shares.get(row.id).map_or("\u{2013}".to_owned(), |share| format!("{:.1}\u{a0}%", 100.0 * share))) }
                         (bar(row, &scale))
                     }
                 }
@@ -50,16 +55,56 @@ pub fn bars(result: &EvaluationResult) -> Markup {
     )
 }
 
-struct ContributionRow<'a> {
-    id: &'a ClientId,
-    value: f64,
-    error: Option<f64>,
+/// Sizes of what an organisation brought, where they are known.
+fn sizes(result: &EvaluationResult, id: &ClientId) -> Option<String> {
+    let known = result.federation.as_ref()?.organisations.iter().find(|known| known.id == *id)?;
+    let tests = known.test_samples.map_or(String::new(), |tests| format!(", tests on {}", count(tests)));
+    Some(format!("trained on {}{tests}", count(known.training_samples)))
 }
 
-impl ContributionRow<'_> {
-    fn reach(&self) -> f64 {
-        self.error.unwrap_or_default()
+/// How far values reach to either side, and why.
+enum Reach<'a> {
+    /// Other test cases would give others.
+    TestCases(&'a BTreeMap<ClientId, f64>),
+    /// Another draw would give others.
+    Draw(&'a BTreeMap<ClientId, f64>),
+    /// Nobody knows.
+    Unknown,
+}
+
+impl<'a> Reach<'a> {
+    fn of(result: &'a EvaluationResult) -> Self {
+        match (&result.test_noise, &result.standard_error) {
+            (Some(noise), _) => Self::TestCases(&noise.standard_error),
+            (None, Some(errors)) => Self::Draw(errors),
+            (None, None) => Self::Unknown,
+        }
     }
+
+    fn at(&self, id: &ClientId) -> Option<f64> {
+        match self {
+            Self::TestCases(errors) => errors.get(id).map(|error| TWO_SIDED_95 * error),
+            Self::Draw(errors) => errors.get(id).copied(),
+            Self::Unknown => None,
+        }
+    }
+
+    fn words(&self) -> &'static str {
+        match self {
+            Self::TestCases(_) => {
+                "The thin line and \u{b1} hold the value in 19 of 20 cases if the test cases were drawn anew."
+            }
+            Self::Draw(_) => "The thin line and \u{b1} reach one standard error of the draw to either side.",
+            Self::Unknown => "",
+        }
+    }
+}
+
+struct ContributionRow<'a> {
+    id: &'a ClientId,
+    name: &'a str,
+    value: f64,
+    reach: Option<f64>,
 }
 
 /// Values to places on a drawing; zero is always on it.
@@ -89,10 +134,10 @@ fn bar(row: &ContributionRow<'_>, scale: &BarScale) -> Markup {
     let class = if row.value < 0.0 { "minus" } else { "plus" };
     html! {
         svg viewBox={ "0 0 " (WIDTH) " 20" } preserveAspectRatio="none" role="img" {
-            title { (row.id) ": " (points(row.value)) " points" }
+            title { (row.name) ": " (points(row.value)) " points" }
             rect class=(class) x={ (format!("{from:.1}")) } y="2" width={ (format!("{width:.1}")) } height="16" {}
             line class="zero" x1={ (format!("{zero:.1}")) } x2={ (format!("{zero:.1}")) } y1="0" y2="20" {}
-            @if row.error.is_some() { path class="error" d=(whisker(place(row.value - row.reach()), place(row.value + row.reach()))) {} }
+            @if let Some(reach) = row.reach { path class="error" d=(whisker(place(row.value - reach), place(row.value + reach))) {} }
         }
     }
 }

@@ -8,7 +8,7 @@ use secsv_federation::RoundId;
 
 use super::{
     amounts::{bytes, count, counted, percent, seconds},
-    framed, section,
+    folded, framed,
 };
 
 /// Number of cases that were not tested, by round.
@@ -21,7 +21,7 @@ pub fn skipped(result: &EvaluationResult) -> Markup {
         skips.wrong =
             utility.wrongly_skipped.map(|wrong| wrong + skips.wrong.unwrap_or_default()).or(skips.wrong);
     }
-    section(
+    folded(
         "skipped",
         "Skipped test cases",
         html! {
@@ -74,6 +74,9 @@ fn skip_table(by_round: &BTreeMap<RoundId, Skips>) -> Markup {
 
 /// Seconds by phase.
 pub fn timing(result: &EvaluationResult) -> Markup {
+    if result.timing == Timing::default() {
+        return html! {};
+    }
     let Timing { wall_s, encrypt_s, share_s, linear_s, decrypt_s, activate_s, sanitise_s, codec_s, clear_s } =
         result.timing.clone();
     let phases = [
@@ -88,7 +91,7 @@ pub fn timing(result: &EvaluationResult) -> Markup {
     ];
     let spent = phases.into_iter().filter(|(_, took)| *took > 0.0);
     let rows = [("elapsed", wall_s)].into_iter().chain(spent);
-    section(
+    folded(
         "timing",
         "Time",
         html! {
@@ -108,12 +111,12 @@ pub fn traffic(result: &EvaluationResult) -> Markup {
     links.sort_by_key(|link| std::cmp::Reverse(link.bytes));
     let all = links.len();
     links.truncate(MAX_LINKS);
-    section(
+    folded(
         "traffic",
         "Traffic",
         html! {
             @if result.traffic.is_empty() {
-                p { "None: everything ran in one place." }
+                p { @if result.security.is_some() { "Not told to whoever wrote this report." } @else { "None: everything ran in one place." } }
             } @else {
                 p class="note" { (bytes(total)) " in all, over " (counted(all as u64, "link")) "." }
                 @if links.len() < all { p class="cut" { "Cut: the " (links.len()) " busiest are shown. The JSON result lists all." } }
@@ -151,7 +154,7 @@ pub fn operations(result: &EvaluationResult) -> Markup {
         return html! {};
     }
     let rows = rows.into_iter().map(|(name, number)| (name.to_owned(), count(number)));
-    section("operations", "Operations on encrypted numbers", pairs("Operation", "Number", rows))
+    folded("operations", "Operations on encrypted numbers", pairs("Operation", "Number", rows))
 }
 
 /// Settings that the run can be repeated with.
@@ -169,7 +172,7 @@ pub fn parameters(result: &EvaluationResult) -> Markup {
         rows.push(("plaintext".to_owned(), format!("{} bits", parameters.plaintext_bits)));
         rows.push(("security".to_owned(), format!("{} bits", parameters.security_bits)));
     }
-    section(
+    folded(
         "parameters",
         "Parameters",
         html! {

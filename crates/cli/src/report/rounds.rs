@@ -8,10 +8,10 @@ use secsv_federation::ClientId;
 
 use super::{
     amounts::{plus_minus, points},
-    attendance::RoundAttendance,
     contributions::BarScale,
-    framed, section,
+    folded, framed, section,
 };
+use crate::attendance::RoundAttendance;
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 100.0;
@@ -39,7 +39,7 @@ pub fn lines(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Mar
             }
             ul class="small-multiples" {
                 @for id in &result.clients {
-                    li { figure { figcaption { (id) } (line(id, result, attendance, &scale)) } }
+                    li { figure { figcaption { (result.label(id)) } (line(id, result, attendance, &scale)) } }
                 }
             }
         },
@@ -52,7 +52,7 @@ fn values(result: &EvaluationResult) -> impl Iterator<Item = f64> + '_ {
 
 /// The numbers behind the drawings.
 pub fn tables(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
-    section(
+    folded(
         "values",
         "Values",
         html! {
@@ -82,7 +82,7 @@ fn table(
             tbody {
                 @for id in &result.clients {
                     tr {
-                        th scope="row" { (id) }
+                        th scope="row" { (result.label(id)) }
                         @if with_sum { (cell(result.fsv.get(id), result.standard_error.as_ref().and_then(|e| e.get(id)))) }
                         @for round in rounds {
                             @if attendance.includes(round.round, id) {
@@ -133,7 +133,7 @@ fn line(
     let zero = format!("{:.1}", y(0.0));
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" {
-            title { (id) ", points per round" }
+            title { (result.label(id)) ", points per round" }
             desc { (spoken(id, rounds, attendance)) }
             line class="zero" x1="0" x2=(WIDTH) y1=(zero) y2=(zero) {}
             path class="line" d=(path) {}

@@ -1,32 +1,24 @@
 //! Who learned what, who can do what with it, and what trust the protocol needs.
 
 use maud::{Markup, html};
-use secsv_evaluation::{EvaluationResult, SecurityResult};
+use secsv_evaluation::{EvaluationResult, ExposureRow, SecurityResult};
 
 use super::{
     amounts::{bytes, count},
-    framed, section,
+    folded, framed, section,
 };
 
-/// Everything a secure run disclosed; nothing for a run in the clear.
-pub fn disclosed(result: &EvaluationResult) -> Markup {
+/// Who could rebuild whose samples and models, in words and in a table; nothing for a run in the clear.
+pub fn rebuilding(result: &EvaluationResult) -> Markup {
     let Some(security) = &result.security else { return html! {} };
-    html! {
-        (section("disclosures", "Who learned what", html! {
-            p { (security.trust) }
-            (framed("Disclosures", html! {
-                table {
-                    thead { tr { th scope="col" { "Who" } th scope="col" { "Learned" } th scope="col" { "Why" } } }
-                    tbody {
-                        @for line in &security.disclosures {
-                            tr { th scope="row" { (line.who) } td { (line.what) } td { (line.why) } }
-                        }
-                    }
-                }
-            }))
-        }))
-        (section("exposure", "Who can do what with other clients' samples and models", html! {
+    section(
+        "exposure",
+        "Who can rebuild what of others",
+        html! {
             @for sentence in &security.exposure.sentences { p { strong { (sentence) } } }
+            @for (who, whose) in rebuilders(security) {
+                p { (whose) ": " (who) "." }
+            }
             (framed("Exposure", html! {
                 table {
                     thead {
@@ -45,6 +37,47 @@ pub fn disclosed(result: &EvaluationResult) -> Markup {
                                 td { (row.models) }
                                 td { (row.sentence) }
                             }
+                        }
+                    }
+                }
+            }))
+        },
+    )
+}
+
+/// Those who can rebuild, by what they can rebuild.
+fn rebuilders(security: &SecurityResult) -> Vec<(String, &'static str)> {
+    const CAN: &str = "can rebuild";
+    let who = |of: &dyn Fn(&ExposureRow) -> bool| {
+        let found: Vec<_> =
+            security.exposure.rows.iter().filter(|row| of(row)).map(|row| row.who.as_str()).collect();
+        found.join(", ")
+    };
+    [
+        (
+            who(&|row| row.samples == CAN && row.models == CAN),
+            "Could rebuild test cases and models of others",
+        ),
+        (who(&|row| row.samples == CAN && row.models != CAN), "Could rebuild test cases of others"),
+        (who(&|row| row.samples != CAN && row.models == CAN), "Could rebuild models of others"),
+    ]
+    .into_iter()
+    .filter(|(who, _)| !who.is_empty())
+    .collect()
+}
+
+/// Everything a secure run disclosed, and its messages; nothing for a run in the clear.
+pub fn disclosed(result: &EvaluationResult) -> Markup {
+    let Some(security) = &result.security else { return html! {} };
+    html! {
+        (folded("disclosures", "Who learned what", html! {
+            p { (security.trust) }
+            (framed("Disclosures", html! {
+                table {
+                    thead { tr { th scope="col" { "Who" } th scope="col" { "Learned" } th scope="col" { "Why" } } }
+                    tbody {
+                        @for line in &security.disclosures {
+                            tr { th scope="row" { (line.who) } td { (line.what) } td { (line.why) } }
                         }
                     }
                 }
@@ -73,7 +106,10 @@ fn distance(security: &SecurityResult) -> Markup {
 }
 
 fn messages(result: &EvaluationResult) -> Markup {
-    section(
+    if result.messages.is_empty() {
+        return html! {};
+    }
+    folded(
         "messages",
         "Messages",
         framed(

@@ -2,16 +2,19 @@
 
 use maud::{Markup, html};
 
-use secsv_evaluation::{EvaluationResult, UtilityResult};
+use secsv_evaluation::EvaluationResult;
 use secsv_federation::RoundId;
 use secsv_shapley::Method;
 
 use super::{
     amounts::{count, counted, percent, points},
-    attendance::RoundAttendance,
     section,
 };
-use crate::protocol_name::ProtocolName;
+use crate::attendance::RoundAttendance;
+use crate::{
+    findings::{cases, ends, models_tested},
+    protocol_name::ProtocolName,
+};
 
 /// Who, how, how much, in one line each.
 pub fn at_a_glance(result: &EvaluationResult) -> Markup {
@@ -19,9 +22,11 @@ pub fn at_a_glance(result: &EvaluationResult) -> Markup {
         dl class="facts" {
             div { dt { "Organisations" } dd { (count(result.clients.len() as u64)) } }
             div { dt { "Training rounds" } dd { (count(rounds(result))) } }
-            div { dt { "Models tested" } dd { (count(result.utilities.len() as u64)) } }
+            div { dt { "Test cases" } dd { (count(cases(result) as u64)) } }
+            div { dt { "Models tested" } dd { (count(models_tested(result) as u64)) } }
             div { dt { "Protocol" } dd { (result.protocol) } }
             div { dt { "Method" } dd { (result.estimator) } }
+            @if let Some(made) = &result.made { div { dt { "Made" } dd { (made.at.split('T').next().unwrap_or_default()) } } }
         }
     }
 }
@@ -32,18 +37,21 @@ pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> 
         "summary",
         "In plain words",
         html! {
+            h3 { "What came out" }
+            @for sentence in findings(result, attendance) { p { (sentence) } }
             h3 { "What was measured" }
             p {
                 (count(result.clients.len() as u64)) " organisations trained one shared model together in "
                 (counted(rounds(result), "round")) ". " (question(&result.estimator)) " "
-                (tested(result, attendance)) " " (who_could_see(ProtocolName::of(result)))
+                (tested(result, attendance)) " " (meaning(&result.estimator))
+                " One point is one more right answer per hundred test cases."
+            }
+            p {
+                (who_could_see(ProtocolName::of(result)))
                 @for sentence in result.security.iter().flat_map(|security| &security.exposure.sentences) {
                     " " (sentence)
                 }
             }
-            h3 { "What the numbers mean" }
-            p { (meaning(&result.estimator)) " One point is one more right answer per hundred test cases." }
-            @for sentence in findings(result, attendance) { p { (sentence) } }
             h3 { "What they do not mean" }
             ul {
                 li { "They are not a price. Whether and how money follows from them is for the organisations to agree." }
@@ -79,7 +87,7 @@ fn question(estimator: &str) -> &'static str {
 }
 
 fn tested(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> String {
-    let tests = counted(result.utilities.len() as u64, "such model");
+    let tests = counted(models_tested(result) as u64, "such model");
     if is_drawn(result, attendance) {
         return format!(
             "{tests} were tested. What was asked of them follows from chance (seed {}).",
@@ -182,7 +190,8 @@ fn findings(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Vec<
             points(gain),
         ));
     }
-    let mut ranked: Vec<(&str, f64)> = result.fsv.iter().map(|(id, value)| (id.as_str(), *value)).collect();
+    let mut ranked: Vec<(&str, f64)> =
+        result.fsv.iter().map(|(id, value)| (result.label(id), *value)).collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     if let (Some(first), Some(last)) = (ranked.first(), ranked.last()) {
         let (most, least) = (points(first.1), points(last.1));
@@ -200,20 +209,6 @@ fn findings(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Vec<
         ));
     }
     sentences
-}
-
-/// Accuracy of the model before the first round and after the last, if both were tested.
-fn ends(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Option<(f64, f64)> {
-    let accuracy = |round: RoundId, size: usize| {
-        let is_it = |utility: &&UtilityResult| {
-            utility.round == round && utility.coalition.len() == size && utility.total > 0
-        };
-        let tested = result.utilities.iter().find(is_it)?;
-        Some(tested.correct as f64 / tested.total as f64)
-    };
-    let first = result.ssv.iter().map(|of_round| of_round.round).min()?;
-    let last = result.ssv.iter().map(|of_round| of_round.round).max()?;
-    Some((accuracy(first, 0)?, accuracy(last, attendance.count(last))?))
 }
 
 fn uncertainty(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> String {

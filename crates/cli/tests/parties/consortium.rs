@@ -132,7 +132,10 @@ impl Consortium {
         let skip = if self.skip == SkipMode::Off { "off" } else { "on" };
         let mut evaluate = secsv();
         evaluate.arg("evaluate").arg(&self.run).args(["--protocol", name(self.protocol)]);
-        evaluate.args(["--preset", preset, "--skip", skip, "--json"]).arg(&file);
+        if matches!(self.protocol, Protocol::SecSv | Protocol::Hesv) {
+            evaluate.args(["--preset", preset]);
+        }
+        evaluate.args(["--skip", skip, "--json"]).arg(&file);
         assert!(evaluate.status().unwrap().success());
         read(&file)
     }

@@ -22,6 +22,19 @@ fn verify(consortium: &Consortium, parties: &[String]) -> (Option<i32>, String) 
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
+/// What a client was told makes a report: values, who they are of, and who can rebuild what.
+fn a_silo_can_report(consortium: &Consortium) {
+    let (told, page) =
+        (consortium.state("client-1").join("told.json"), consortium.state("client-1").join("told.html"));
+    fs::write(&told, consortium.printed("client-1").to_string()).unwrap();
+    let made = secsv().arg("report").arg(&told).arg("--out").arg(&page).status().unwrap();
+    assert!(made.success());
+    let page = fs::read_to_string(page).unwrap();
+    for said in ["client-5", "trained on", "Who can rebuild what of others", "How sure the numbers are"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+}
+
 #[test]
 fn a_good_run_ends_without_a_warning_and_with_a_verdict() {
     let consortium = ended();
@@ -33,6 +46,7 @@ fn a_good_run_ends_without_a_warning_and_with_a_verdict() {
         let by_number = |n: usize| log.contains(&format!("client {n}"));
         assert!(!(1..=5).any(by_number), "{party}:\n{log}");
     }
+    a_silo_can_report(&consortium);
     let (code, text) = verify(&consortium, &consortium.parties);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.ends_with("verdict: fits\n"), "{text}");

@@ -1,7 +1,6 @@
 //! NumPy archives with a test set: arrays `x` and `y`.
 
 use std::{
-    fs::File,
     io::{self, BufReader, Cursor, Read},
     path::Path,
 };
@@ -17,7 +16,7 @@ const MAX_HEADER_BYTES: usize = 10_000;
 /// Reads `x` (f4 or f8) and `y` (any integer type); `x` may have any shape `[m, ...]`. Doubles are rounded to
 /// the nearest single-precision number.
 pub(crate) fn read_npz(path: &Path) -> Result<TestSet, Error> {
-    let file = File::open(path).map_err(|source| Error::reading(path, source))?;
+    let file = super::open(path)?;
     let size = file.metadata().map_err(|source| Error::reading(path, source))?.len();
     let mut archive = ZipArchive::new(BufReader::new(file))
         .map_err(|e| Error::defect(path, "archive", Defect::NotNpz { found: e.to_string() }))?;

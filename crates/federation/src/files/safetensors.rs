@@ -28,7 +28,7 @@ impl TensorFile {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let reading = |source| Error::reading(path, source);
         let malformed = |found: String| Error::defect(path, "header", Defect::NotSafetensors { found });
-        let mut file = File::open(path).map_err(reading)?;
+        let mut file = super::open(path)?;
         let length = file.metadata().map_err(reading)?.len();
         let mut prefix = [0; 8];
         if length < 8 {

@@ -87,7 +87,9 @@ impl RunDirectory {
         for (position, (&expected, &found)) in expected.iter().zip(values).enumerate() {
             let found = f64::from(found);
             if (found - expected).abs() > MEAN_TOLERANCE * expected.abs().max(1.0) {
-                let defect = Defect::NotTheMean { position, expected, found };
+                let is_absent = |id: &&ClientId| !self.took_part(id, round);
+                let absent = self.spec.ids().filter(is_absent).cloned().collect();
+                let defect = Defect::NotTheMean { position, expected, found, absent };
                 return Err(Error::defect(self.global_file(round), name, defect));
             }
         }

@@ -7,7 +7,8 @@ mod check;
 mod write;
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read as _},
     path::{Path, PathBuf},
 };
 
@@ -15,7 +16,7 @@ use safetensors::Dtype;
 
 use crate::{
     Architecture, ClientId, Coalition, Defect, Error, FederationSpec, RoundId, TestSet, Weights,
-    files::{TensorFile, read_npz},
+    files::{TensorFile, open, read_npz},
     weights::element_count,
 };
 
@@ -86,7 +87,7 @@ impl RunDirectory {
 
     /// Whether a client left a model of a round.
     pub fn took_part(&self, client: &ClientId, round: RoundId) -> bool {
-        self.local_file(client, round).is_file()
+        self.local_file(client, round).exists()
     }
 
     /// Who left a model of a round (the paper's I^t).
@@ -104,7 +105,7 @@ impl RunDirectory {
     pub fn test_set(&self, client: &ClientId) -> Result<TestSet, Error> {
         let directory = self.client_directory(client);
         let (tensors, archive) = (directory.join("test.safetensors"), directory.join("test.npz"));
-        let (file, test_set) = match (tensors.is_file(), archive.is_file()) {
+        let (file, test_set) = match (tensors.exists(), archive.exists()) {
             (true, true) => return Err(Error::defect(directory, "test", Defect::TwoTestSets)),
             (false, true) => (archive.clone(), read_npz(&archive)?),
             _ => (tensors.clone(), read_test_set(&tensors)?),
@@ -160,13 +161,15 @@ fn join(sizes: &[usize]) -> String {
     sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn read_text(path: &Path) -> Result<String, Error> {
-    let length = fs::metadata(path).map_err(|source| Error::reading(path, source))?.len();
+pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
+    let mut file = open(path)?;
+    let length = file.metadata().map_err(|source| Error::reading(path, source))?.len();
     if length > MAX_SPEC_BYTES {
         let defect = Defect::Range { least: 1, most: MAX_SPEC_BYTES, found: length };
         return Err(Error::defect(path, "size in bytes", defect));
     }
-    let bytes = fs::read(path).map_err(|source| Error::reading(path, source))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(|source| Error::reading(path, source))?;
     String::from_utf8(bytes).map_err(|e| {
         let position = e.utf8_error().valid_up_to();
         Error::defect(path, "text", Defect::NotText { position })

@@ -76,6 +76,11 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), certificate: certificate.der().clone() })
     }
 
+    /// The authority of a certificate and its key.
+    pub(super) fn of(certificate: CertificateDer<'static>, key: KeyPair) -> Result<Self, rcgen::Error> {
+        Ok(Self { issuer: Issuer::from_ca_cert_der(&certificate, key)?, certificate })
+    }
+
     /// A certificate for a party: servers for the host they listen on, clients for dialling alone.
     pub(super) fn sign(
         &self,

@@ -43,6 +43,17 @@ pub struct PartyIdentity {
     pub absent: Vec<RoundId>,
 }
 
+impl PartyRole {
+    /// The role's name; a server is called by it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Principal => "principal",
+            Self::Auxiliary => "auxiliary",
+            Self::Client => "client",
+        }
+    }
+}
+
 /// Where the servers are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -25,6 +25,10 @@ pub const FEDERATION: &str = "federation.toml";
 pub const SIGNATURE: &str = "federation.signature";
 /// The authority's private key; it stays with whoever provisions.
 pub const AUTHORITY_KEY: &str = "authority-key.pem";
+/// Certificates that were renewed since, if any were.
+pub const RENEWAL: &str = "renewal.toml";
+/// The authority's signature over it.
+pub const RENEWAL_SIGNATURE: &str = "renewal.signature";
 /// How names of requests end.
 pub const REQUEST_SUFFIX: &str = ".request.toml";
 

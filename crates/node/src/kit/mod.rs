@@ -8,6 +8,7 @@
 //! | `authority.pem` | who signed that | `provision` |
 //! | `federation.toml` | what all parties agree on, the same bytes in every kit | `provision` |
 //! | `federation.signature` | the authority's signature over it | `provision` |
+//! | `renewal.toml`, `renewal.signature` | everybody's new certificates, where they were renewed | `renew` |
 //!
 //! The federation file names every party with its role, the SHA-256 of its certificate and, for clients, the public key of its
 //! envelopes. Its digest covers all of that; parties compare it when they meet.
@@ -18,6 +19,9 @@ mod error;
 mod federation_file;
 mod files;
 mod provision;
+mod renewal;
+#[cfg(test)]
+mod renewal_tests;
 mod request;
 mod session_spec;
 #[cfg(test)]
@@ -32,6 +36,7 @@ use std::{
 
 use rcgen::PublicKeyData as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use secsv_federation::{LABELS_FILE, Labels};
 use secsv_protocol::{EnvelopeKeys, PartyId, Secret, session::Federation};
 
 pub use address::{Address, AddressError};
@@ -40,6 +45,7 @@ pub(crate) use certificates::date;
 pub use error::{KitDefect, KitError};
 pub use federation_file::{FederationFile, PartyIdentity, PartyRole, Servers};
 pub use provision::{Provision, Provisioned};
+pub use renewal::renew;
 pub use request::{Request, generate_keys};
 pub use session_spec::SessionSpec;
 
@@ -50,6 +56,9 @@ use files::{
     x25519_from_pem,
 };
 use secsv_evaluation::EvaluationSettings;
+
+/// Time before its end from which a certificate is worth a warning.
+pub(crate) const SOON: std::time::Duration = std::time::Duration::from_secs(14 * 86_400);
 
 /// A kit whose every file fits the others.
 pub struct Kit {
@@ -75,6 +84,7 @@ pub struct Kit {
     certificate_der: Vec<u8>,
     key_der: Secret<Vec<u8>>,
     ca_der: Vec<u8>,
+    renewed: renewal::Renewed,
 }
 
 impl Kit {
@@ -97,10 +107,13 @@ impl Kit {
             let found = Fingerprint::sha256(&ca_der).to_string();
             return Err(KitError::invalid(&ca_file, "SHA-256", federation.authority.to_string(), found));
         }
+        let digest = FederationFile::digest(&federation_bytes);
+        let renewed = renewal::read_renewal(path, &federation, digest, &ca_der)?;
         let certificate = read(&certificate_file)?;
         let certificate_der = pem(&certificate_file, &certificate, "CERTIFICATE")?.expose().clone();
         let fingerprint = Fingerprint::sha256(&certificate_der);
-        let listed = federation.party_with(fingerprint).and_then(|own| Some((own, federation.party(own)?)));
+        let known = federation.party_with(fingerprint).or_else(|| renewed.get(&fingerprint).copied());
+        let listed = known.and_then(|own| Some((own, federation.party(own)?)));
         let Some((own, party)) = listed else {
             let expected = "the certificate of a party in federation.toml";
             return Err(KitError::invalid(&certificate_file, "SHA-256", expected, fingerprint.to_string()));
@@ -115,7 +128,6 @@ impl Kit {
         check_certificate(&certificate_file, &checked, authority, party.role, now)?;
         let (private_key, key_der) = open_private_key(path, party, &described.public_key)?;
         let envelope_keys = open_envelope_key(path, party)?;
-        let digest = FederationFile::digest(&federation_bytes);
         let (validity, path) = (described.validity, path.to_owned());
         Ok(Self {
             own,
@@ -131,6 +143,7 @@ impl Kit {
             certificate_der,
             key_der,
             ca_der,
+            renewed,
         })
     }
 
@@ -149,6 +162,12 @@ impl Kit {
         self.federation.name(party)
     }
 
+    /// What people call the silos, where the kit says it. Whoever holds the kit may change that.
+    pub fn labels(&self) -> Result<Labels, KitError> {
+        let read = Labels::read(&self.path, &self.federation.federation);
+        read.map_err(|error| KitError::new(&self.path.join(LABELS_FILE), "file", error.into()))
+    }
+
     /// Everybody with their names.
     pub fn names(&self) -> Vec<(PartyId, String)> {
         self.federation.party_ids().map(|party| (party, self.name(party))).collect()
@@ -156,7 +175,8 @@ impl Kit {
 
     /// Who shows this certificate (DER), if a party of the federation does.
     pub fn party_of(&self, certificate: &[u8]) -> Option<PartyId> {
-        self.federation.party_with(Fingerprint::sha256(certificate))
+        let certificate = Fingerprint::sha256(certificate);
+        self.federation.party_with(certificate).or_else(|| self.renewed.get(&certificate).copied())
     }
 
     /// Where a server listens; none for clients.

@@ -214,7 +214,7 @@ impl Provision {
 }
 
 /// Fills a directory that is there as a whole afterwards, or not at all.
-fn whole<T>(out: &Path, fill: impl FnOnce(&Path) -> Result<T, KitError>) -> Result<T, KitError> {
+pub(super) fn whole<T>(out: &Path, fill: impl FnOnce(&Path) -> Result<T, KitError>) -> Result<T, KitError> {
     let is_free = match fs::read_dir(out) {
         Ok(mut entries) => entries.next().is_none(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,

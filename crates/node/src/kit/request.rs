@@ -48,6 +48,8 @@ pub struct Request {
     pub id: ClientId,
     /// The file it came in.
     pub file: PathBuf,
+    /// Short enough to be read over a telephone: both sides compute it from the file.
+    pub fingerprint: String,
     pub(super) key: PublicKey,
     pub(super) envelope_key: Fingerprint,
 }
@@ -116,10 +118,20 @@ fn statement(id: &ClientId, envelope_key: Fingerprint, csr: &[u8]) -> Vec<u8> {
     format!("secsv request, format {FORMAT}\n{id}\n{envelope_key}\n{}", to_hex(csr)).into_bytes()
 }
 
+/// 80 bits of BLAKE3 in five groups of four digits: nobody finds another file that has them.
+fn short_fingerprint(bytes: &[u8]) -> String {
+    let mut hash = blake3::Hasher::new();
+    hash.update(b"secsv request fingerprint, format 1\n").update(bytes);
+    let digits = to_hex(&hash.finalize().as_bytes()[..10]);
+    let groups: Vec<&str> = (0..5).map(|group| &digits[4 * group..4 * group + 4]).collect();
+    groups.join("-")
+}
+
 impl Request {
     /// Reads a request and checks that its sender has the key it asks a certificate for.
     pub fn read(file: &Path) -> Result<Self, KitError> {
-        let parsed: RequestFile = from_toml(file, &read(file)?)?;
+        let bytes = read(file)?;
+        let parsed: RequestFile = from_toml(file, &bytes)?;
         if parsed.format != FORMAT {
             return Err(KitError::invalid(file, "format", FORMAT.to_string(), parsed.format.to_string()));
         }
@@ -144,7 +156,7 @@ impl Request {
             return Err(KitError::new(file, "proof", defect));
         }
         let (id, key, envelope_key) = (parsed.id, csr.public_key, parsed.envelope_key);
-        Ok(Self { id, file: file.to_owned(), key, envelope_key })
+        Ok(Self { id, file: file.to_owned(), fingerprint: short_fingerprint(&bytes), key, envelope_key })
     }
 
     /// All requests in a directory: the files whose names end in `.request.toml`.

@@ -397,6 +397,10 @@ impl<R: HostedRole> StreamHost for Party<R> {
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
+
+    fn give_up(&self, peer: PartyId, reason: String) {
+        self.executor.fail(Error::NoLink { peer: self.kit.name(peer), reason });
+    }
 }
 
 /// What nothing but a fault of this program brings about.

@@ -5,17 +5,13 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fmt, io,
-    path::Path,
-    time::{Duration, SystemTime},
-};
+use std::{fmt, io, path::Path, time::SystemTime};
 
 use secsv_protocol::PartyId;
 use serde::Serialize;
 
 use crate::{
-    kit::{Kit, date},
+    kit::{Kit, SOON, date},
     process::listen_address,
 };
 
@@ -71,9 +67,6 @@ impl fmt::Display for Check {
     }
 }
 
-/// Days before its end from which a certificate is worth a warning.
-const SOON: Duration = Duration::from_secs(14 * 86_400);
-
 /// Checks everything about a kit that opened, its servers, where the party will keep its state, and where a server will
 /// listen, if not at the address in the federation file. Takes no more than a few seconds for each server.
 pub fn preflight(kit: &Kit, state: Option<&Path>, listen: Option<&str>) -> io::Result<Vec<Check>> {
@@ -117,7 +110,7 @@ fn certificate(kit: &Kit, now: SystemTime) -> Check {
         Ok(left) if left < SOON => Check::warning(
             "certificate",
             format!("valid until {until}"),
-            "have new kits provisioned if the run may take longer",
+            "have the certificates renewed if the run may take longer (secsv renew)",
         ),
         _ => Check::ok("certificate", format!("valid until {until}")),
     }

@@ -106,18 +106,15 @@ async fn handshake(
         Ok(Err(error)) => return Err(refused(error.to_string())),
         Err(_) => return Err(refused("no answer in time".to_owned())),
     };
-    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).map(|c| Fingerprint::sha256(c));
-    let expected = kit.federation.party(server).map(|party| party.certificate);
+    let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let shown = certificate.map(|certificate| (Fingerprint::sha256(certificate), kit.party_of(certificate)));
     match shown {
-        Some(shown) if Some(shown) == expected => Ok((
+        Some((shown, Some(found))) if found == server => Ok((
             Check::ok(what, format!("TLS 1.3, the certificate of the federation file ({shown})")),
             stream,
         )),
-        Some(shown) => {
-            let whose = kit
-                .federation
-                .party_with(shown)
-                .map_or("nobody's".to_owned(), |p| format!("{}'s", kit.name(p)));
+        Some((shown, found)) => {
+            let whose = found.map_or("nobody's".to_owned(), |p| format!("{}'s", kit.name(p)));
             let advice = "see that the right process listens there, started with its own kit";
             Err(Check::failed(what, format!("{whose} certificate ({shown})"), advice))
         }
@@ -151,8 +148,8 @@ fn compare_clocks(what: String, theirs: SystemTime, ours: SystemTime) -> Check {
     let seconds = |moment: SystemTime| moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (theirs, ours) = (seconds(theirs), seconds(ours));
     let apart = theirs.abs_diff(ours);
-    let side = if theirs >= ours { "ahead" } else { "behind" };
-    let found = format!("{apart} s {side} of ours");
+    let side = if theirs >= ours { "ahead of" } else { "behind" };
+    let found = format!("{apart} s {side} ours");
     let advice = "set both clocks by NTP";
     match apart {
         0..=1 => Check::ok(what, "the same as ours"),
@@ -196,6 +193,14 @@ pub(super) async fn check_own_address(address: &str) -> Check {
 #[cfg(test)]
 mod tests {
     use super::{super::CheckOutcome, *};
+
+    #[test]
+    fn which_clock_is_behind_is_said() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let later = now + Duration::from_secs(180);
+        assert_eq!(compare_clocks(String::new(), now, later).found, "180 s behind ours");
+        assert_eq!(compare_clocks(String::new(), later, now).found, "180 s ahead of ours");
+    }
 
     #[test]
     fn clocks_may_differ_by_seconds_but_not_by_minutes() {

@@ -1,6 +1,6 @@
 //! Each thing that is wrong is told by the check that is about it.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use secsv_evaluation::packet::{Handshake, Packet};
 use tempfile::TempDir;

@@ -6,7 +6,9 @@ use secsv_evaluation::check_numbers;
 use secsv_federation::{ClientId, RoundId, RunDirectory, Weights};
 use secsv_protocol::{Client, ClientInput, PartyId, model_digest, role::Digest, test_set_digest};
 
-use super::{NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, await_values, ended, finish};
+use super::{
+    Heartbeat, NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, await_values, ended, finish,
+};
 use crate::{
     Error,
     consent::Question,
@@ -83,8 +85,10 @@ fn say_when_dealt(party: &Party<Client>, network: &PartyNetwork) -> Result<(), E
     party.board().phase(ProcessPhase::Running);
     let has_ended = |role: &Client| role.values().is_some();
     let is_due = |role: &Client| (has_ended(role) || role.has_dealt_all()).then_some(());
+    let mut heartbeat = Heartbeat::new();
     while party.wait_for(POLL_INTERVAL, is_due)?.is_none() {
         network.check()?;
+        heartbeat.beat(party);
     }
     // What was dealt is on its way once the journal has it.
     party.flush();

@@ -14,7 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use secsv_evaluation::executor::HostedRole;
@@ -24,11 +24,11 @@ use tokio::{runtime::Runtime, signal::unix::SignalKind};
 pub use client::{ClientOptions, bound_files, run_client};
 pub use principal::{PrincipalOptions, run_principal};
 pub use server::run_auxiliary;
-pub use values::PublishedValues;
+pub use values::{PublishedValues, RunFacts};
 
 use crate::{
     Error,
-    kit::Kit,
+    kit::{Kit, SOON, date},
     party::Party,
     status::{self, ProcessPhase, StatusPages},
     transport::{self, Identity, Listening},
@@ -69,6 +69,7 @@ impl PartyNetwork {
     ) -> Result<Self, Error> {
         let identity = Arc::new(Identity::new(kit.clone())?);
         let failed = |source| Error::System { what: "the network's threads", source };
+        warn_of_certificate(kit);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("network")
@@ -104,6 +105,15 @@ impl PartyNetwork {
     }
 }
 
+/// A certificate that ends soon is worth a word at every start.
+fn warn_of_certificate(kit: &Kit) {
+    let left = kit.validity.until.duration_since(SystemTime::now()).unwrap_or_default();
+    if left < SOON {
+        let until = date(kit.validity.until);
+        tracing::warn!(until, "the certificate ends soon: have it renewed (secsv renew)");
+    }
+}
+
 async fn stop_on_signal(stop: Arc<AtomicBool>) {
     let signals = [SignalKind::terminate(), SignalKind::interrupt()];
     let [Ok(mut terminate), Ok(mut interrupt)] = signals.map(tokio::signal::unix::signal) else { return };
@@ -120,6 +130,36 @@ pub(crate) fn listen_address(kit: &Kit, told: Option<&str>) -> Option<String> {
     told.map(str::to_owned).or_else(|| kit.address(kit.own).map(ToString::to_string))
 }
 
+/// How often a party that waits says what for.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Says from time to time what a party waits for, so that a silo's operator sees that work goes on.
+struct Heartbeat(Instant);
+
+impl Heartbeat {
+    fn new() -> Self {
+        Self(Instant::now())
+    }
+
+    fn beat<R: HostedRole>(&mut self, party: &Party<R>) {
+        if self.0.elapsed() < HEARTBEAT_INTERVAL {
+            return;
+        }
+        self.0 = Instant::now();
+        let awaiting = party.named(&party.look(R::awaiting));
+        let (mut sent, mut received) = (0, 0);
+        let mut away = Vec::new();
+        for peer in party.board().status().peers {
+            (sent, received) = (sent + peer.sent_frames, received + peer.received_frames);
+            if peer.connected_since.is_none() {
+                away.push(peer.name);
+            }
+        }
+        let away = away.join(", ");
+        tracing::info!(awaiting, sent, received, away, "at work");
+    }
+}
+
 /// Waits for the values, and then until nobody needs this party any more.
 fn await_values<R: HostedRole>(
     party: &Party<R>,
@@ -127,8 +167,10 @@ fn await_values<R: HostedRole>(
     values: impl Fn(&R) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, Error> {
     party.board().phase(ProcessPhase::Running);
+    let mut heartbeat = Heartbeat::new();
     let values = loop {
         network.check()?;
+        heartbeat.beat(party);
         if let Some(values) = party.wait_for(POLL_INTERVAL, &values)? {
             break values;
         }

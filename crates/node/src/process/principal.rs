@@ -30,7 +30,7 @@ use crate::{
     transport::LinkState,
 };
 use secsv_evaluation::{
-    EvaluationResult, Progress, evaluate,
+    EvaluationResult, FederationFacts, Made, Progress, evaluate,
     secure_result::{account, disclosed},
 };
 
@@ -43,6 +43,8 @@ pub struct PrincipalOptions {
     pub away_after: Duration,
     /// How long it waits for parties that have not fetched the values.
     pub wait_to_deliver: Duration,
+    /// The program that the result says it was made by.
+    pub made_by: String,
 }
 
 /// Runs the principal: values the federation, has `keep` write the result down, and tells everybody the values.
@@ -75,7 +77,7 @@ pub fn run_principal(
         let mut evaluator = NetworkEvaluator {
             party: &party,
             network: &network,
-            session,
+            session: session.clone(),
             results: found,
             known,
             next_request,
@@ -84,7 +86,7 @@ pub fn run_principal(
         };
         let spec = &kit.federation.federation;
         let result = evaluate(spec, &mut evaluator, &kit.evaluation()?, observe)?;
-        publish(&party, &network, &kit, options, result, keep)
+        publish(&party, (&network, &session), &kit, options, result, keep)
     })();
     // Whoever has not fetched the values needs what comes before them, too.
     let has_sent_all = party.peers().values().all(|peer| peer.has_sent_all());
@@ -138,13 +140,17 @@ fn open(
 /// Writes the result down, and sends everybody the values.
 fn publish(
     party: &Arc<Party<Principal>>,
-    network: &PartyNetwork,
+    (network, session): (&PartyNetwork, &Session),
     kit: &Kit,
     options: &PrincipalOptions,
     mut result: EvaluationResult,
     keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
 ) -> Result<EvaluationResult, Error> {
     account_for(party, kit, &mut result);
+    result.made = Some(Made::now(options.made_by.as_str()));
+    let samples: Vec<_> = session.hellos.iter().map(|hello| Some(hello.samples)).collect();
+    let facts = FederationFacts::new(&kit.federation.federation, &samples);
+    result.federation = Some(facts.labelled(&kit.labels()?));
     // An earlier process may have recorded the same values, and what they cost.
     if party.audit().has_result() {
         result = recorded(&options.node.state, &result)?;

@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use secsv_federation::ClientId;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, party::local};
-use secsv_evaluation::{EvaluationResult, RoundResult, UtilityResult};
+use crate::{Error, kit::Kit, party::local};
+use secsv_evaluation::{
+    EvaluationResult, ExposureResult, FederationFacts, Made, Operations, RoundResult, SCHEMA, SecurityResult,
+    Timing, UtilityResult, VERSION, exposure_result,
+};
+use secsv_protocol::exposure::Exposure;
 
 /// The values and the utilities behind them, as the principal tells everybody.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,7 +36,64 @@ pub struct PublishedValues {
     pub seed: u64,
 }
 
+/// What a kit says of the run that its values belong to.
+#[derive(Clone, Debug)]
+pub struct RunFacts {
+    /// The federation.
+    pub federation: FederationFacts,
+    /// Who can do what with whose samples and models.
+    pub exposure: ExposureResult,
+}
+
+impl RunFacts {
+    /// The facts that stand in a kit.
+    pub fn of(kit: &Kit) -> Result<Self, Error> {
+        let spec = &kit.federation.federation;
+        let exposure = exposure_result(&Exposure::new(&kit.session()?)?, spec);
+        let federation = FederationFacts::new(spec, &[]).labelled(&kit.labels()?);
+        Ok(Self { federation, exposure })
+    }
+}
+
 impl PublishedValues {
+    /// The result as far as every party can tell: what it cost, and what each party learned, stands in the principal's.
+    pub fn into_result(self, facts: RunFacts, made_by: &str) -> EvaluationResult {
+        let security = SecurityResult {
+            trust: "What each party learned, and what the run cost, stands in the principal's result."
+                .to_owned(),
+            disclosures: Vec::new(),
+            exposure: facts.exposure,
+            statistical_bits_per_reply: None,
+            replies: 0,
+            statistical_claim: false,
+        };
+        EvaluationResult {
+            schema: SCHEMA.to_owned(),
+            version: VERSION,
+            made: Some(Made::now(made_by)),
+            federation: Some(facts.federation),
+            protocol: self.protocol,
+            estimator: self.estimator,
+            skip: self.skip,
+            clients: self.clients,
+            fsv: self.fsv,
+            standard_error: self.standard_error,
+            test_noise: None,
+            notes: Vec::new(),
+            ssv: self.ssv,
+            utilities: self.utilities,
+            timing: Timing::default(),
+            traffic: Vec::new(),
+            operations: Operations::default(),
+            parameters: None,
+            seed: self.seed,
+            security: Some(security),
+            messages: Vec::new(),
+            recount: None,
+            peak_memory_bytes: None,
+        }
+    }
+
     /// What of a result everybody learns.
     pub fn of(result: &EvaluationResult) -> Self {
         Self {

@@ -53,6 +53,8 @@ pub struct Board {
     digest: String,
     clients: Vec<String>,
     started: Instant,
+    /// Until when this party's certificate is valid.
+    certificate_until: Option<SystemTime>,
 }
 
 struct BoardState {
@@ -86,6 +88,8 @@ pub struct Status {
     pub phase: ProcessPhase,
     /// Who is awaited, if nothing can go on without.
     pub awaited: Vec<String>,
+    /// Until when this party's certificate is valid, in seconds since 1970.
+    pub certificate_until: Option<u64>,
     /// Since the process started.
     pub uptime_seconds: f64,
     /// Estimated from the tests done so far.
@@ -101,6 +105,8 @@ pub struct Status {
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
+    /// What people call it, if it is not by its name.
+    pub label: Option<String>,
     /// Since when it is connected, in seconds since 1970.
     pub connected_since: Option<u64>,
     /// How often it came.
@@ -117,6 +123,8 @@ pub struct PeerStatus {
     pub refused: u64,
     /// Why the last one was.
     pub refused_because: Option<String>,
+    /// Why it is away, as far as is known.
+    pub trouble: Option<String>,
 }
 
 /// The tests of one round.
@@ -141,8 +149,19 @@ impl Board {
         let file = &kit.federation;
         let names = kit.names().into_iter().filter(|(party, _)| *party != kit.own).collect();
         let clients = file.federation.ids().map(ToString::to_string).collect();
-        Self::of(kit.own_name(), file.federation.name.clone(), file.session.protocol.clone(), names, clients)
-            .with_digest(crate::Fingerprint(kit.digest).to_string())
+        let (own, federation, protocol) =
+            (kit.own_name(), file.federation.name.clone(), file.session.protocol.clone());
+        let board = Self::of(own, federation, protocol, names, clients);
+        // A kit whose labels cannot be read is told of where it is opened for a result.
+        let labels = kit.labels().unwrap_or_default();
+        let ids: Vec<_> = file.federation.ids().collect();
+        for (party, peer) in &mut board.state().peers {
+            if let PartyId::Client(position) = party {
+                peer.label = ids.get(*position).and_then(|id| labels.get(id)).map(str::to_owned);
+            }
+        }
+        let digest = crate::Fingerprint(kit.digest).to_string();
+        Self { certificate_until: Some(kit.validity.until), ..board.with_digest(digest) }
     }
 
     fn of(
@@ -161,7 +180,8 @@ impl Board {
             pace: None,
         };
         let (digest, started) = (String::new(), Instant::now());
-        Self { state: Mutex::new(state), own, federation, protocol, digest, clients, started }
+        let (state, certificate_until) = (Mutex::new(state), None);
+        Self { state, own, federation, protocol, digest, clients, started, certificate_until }
     }
 
     fn with_digest(self, digest: String) -> Self {
@@ -184,12 +204,18 @@ impl Board {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             peer.connected_since = Some(since.unwrap_or_default().as_secs());
             peer.connections += 1;
+            peer.trouble = None;
         });
     }
 
     /// A party is gone.
     pub fn disconnected(&self, party: PartyId) {
         self.peer(party, |peer| peer.connected_since = None);
+    }
+
+    /// There is no link to a party, for this reason.
+    pub fn trouble(&self, party: PartyId, reason: &str) {
+        self.peer(party, |peer| peer.trouble = Some(reason.to_owned()));
     }
 
     /// A frame went out.
@@ -282,6 +308,9 @@ impl Board {
             digest: self.digest.clone(),
             phase: state.phase,
             awaited: state.awaited(),
+            certificate_until: self
+                .certificate_until
+                .and_then(|until| Some(until.duration_since(UNIX_EPOCH).ok()?.as_secs())),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             seconds_left: state.time_left().map(|left| left.as_secs_f64()),
             peers: state.peers.values().cloned().collect(),
@@ -362,6 +391,15 @@ pub(super) mod tests {
         assert_eq!((status.peers[1].connected_since, status.seconds_left), (None, None));
         board.phase(ProcessPhase::Running);
         assert!(board.status().awaited.is_empty());
+    }
+
+    #[test]
+    fn why_a_party_is_away_is_told_until_it_is_back() {
+        let board = board();
+        board.trouble(PartyId::Auxiliary, "connection refused");
+        assert_eq!(board.status().peers[0].trouble.as_deref(), Some("connection refused"));
+        board.connected(PartyId::Auxiliary);
+        assert_eq!(board.status().peers[0].trouble, None);
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub(super) fn metrics(status: &Status) -> String {
     if let Some(left) = status.seconds_left {
         family(&mut text, "secsv_seconds_left", "gauge", "Estimated time left", [(&[][..], left)]);
     }
+    if let Some(until) = status.certificate_until {
+        let help = "When the certificate ends, in seconds since 1970";
+        family(&mut text, "secsv_certificate_until_seconds", "gauge", help, [(&[][..], until as f64)]);
+    }
     if let Some(bytes) = resident_memory() {
         let help = "Memory of the process";
         family(&mut text, "secsv_resident_memory_bytes", "gauge", help, [(&[][..], bytes as f64)]);

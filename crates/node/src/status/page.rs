@@ -50,6 +50,9 @@ pub(super) fn page(status: &Status) -> Markup {
                 }
                 h2 { "Parties" }
                 (peers(&status.peers))
+                @if let Some(until) = status.certificate_until {
+                    p.small { "Certificate valid until " (moment(until)) }
+                }
                 p.small { "Running for " (duration(status.uptime_seconds)) ". Federation " code { (status.digest) } }
             }
         }
@@ -96,9 +99,13 @@ fn peers(peers: &[PeerStatus]) -> Markup {
                 @for peer in peers {
                     tr {
                         td {
-                            (peer.name)
+                            (peer.label.as_ref().unwrap_or(&peer.name))
+                            @if peer.label.is_some() { " " span.small { (peer.name) } }
                             @if let Some(why) = &peer.refused_because {
                                 br; span.away { (peer.refused) " refused and cut off: " (why) }
+                            }
+                            @if let (Some(why), None) = (&peer.trouble, peer.connected_since) {
+                                br; span.small { (why) }
                             }
                         }
                         @match peer.connected_since {

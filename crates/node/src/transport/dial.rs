@@ -1,34 +1,54 @@
 //! Connections that go out: dialled again and again, until the party has ended.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use rustls::pki_types::ServerName;
 use secsv_protocol::PartyId;
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{HANDSHAKE_TIMEOUT, Identity, StreamError, StreamHost, stream::run_stream};
+use super::{HANDSHAKE_TIMEOUT, Identity, StreamError, StreamHost, lasting::Refusals, stream::run_stream};
 
 /// The first wait after a connection was lost ...
 const MIN_WAIT: Duration = Duration::from_millis(50);
 /// ... and the longest.
 const MAX_WAIT: Duration = Duration::from_secs(5);
+/// A server that stays away is told of again.
+const SAY_AGAIN: Duration = Duration::from_secs(600);
 
 /// Keeps a link to a server up, for ever.
 pub(crate) async fn dial<H: StreamHost>(host: Arc<H>, identity: Arc<Identity>, server: PartyId) {
     let name = identity.name(server);
     let mut wait = MIN_WAIT;
     let mut logged = String::new();
+    let mut said = Instant::now();
+    let mut refusals = Refusals::default();
     loop {
         let begun = tokio::time::Instant::now();
-        match once(&host, &identity, server).await {
+        let ended = once(&host, &identity, server).await;
+        if let Some(reason) = refusals.take(ended.as_ref(), Instant::now())
+            && !host.is_over()
+        {
+            host.give_up(server, reason);
+            return;
+        }
+        if said.elapsed() > SAY_AGAIN {
+            logged.clear();
+        }
+        match ended {
             Ok(()) => tracing::info!(peer = name, "stream ended"),
             Err(error) => {
                 let reason = error.to_string();
+                host.link(server).iter().for_each(|link| link.trouble(&reason));
                 if reason == logged || host.is_over() {
                     tracing::debug!(peer = name, reason, "no link");
                 } else {
                     tracing::warn!(peer = name, reason, "no link; dialling again");
+                    said = Instant::now();
                 }
                 logged = reason;
             }

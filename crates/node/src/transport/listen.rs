@@ -98,6 +98,10 @@ impl<H: StreamHost> Connections<H> {
         let peer = party.map(|party| self.identity.name(party));
         let task = tokio::spawn(async move {
             let Err(reason) = run_stream(host.clone(), party, stream).await else { return };
+            party
+                .and_then(|party| host.link(party))
+                .iter()
+                .for_each(|link| link.trouble(&reason.to_string()));
             if matches!(reason, StreamError::Lost(_)) && host.is_over() {
                 tracing::debug!(%address, peer, %reason, "left");
             } else {

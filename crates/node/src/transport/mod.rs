@@ -4,6 +4,7 @@
 
 mod dial;
 mod identity;
+mod lasting;
 mod listen;
 mod packets;
 mod peer_link;

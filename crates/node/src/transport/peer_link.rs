@@ -133,6 +133,11 @@ impl PeerLink {
         Self { id, name, state, finished, board, changed: Notify::new(), stream: watch::Sender::new(0) }
     }
 
+    /// There is no stream, for this reason.
+    pub(crate) fn trouble(&self, reason: &str) {
+        self.board.trouble(self.id, reason);
+    }
+
     fn lock(&self) -> MutexGuard<'_, PeerState> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

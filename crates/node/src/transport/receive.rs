@@ -180,6 +180,7 @@ mod tests {
 
         fn goodbye(&self, _: PartyId) {}
 
+        fn give_up(&self, _: PartyId, _: String) {}
         fn is_over(&self) -> bool {
             false
         }

@@ -14,8 +14,9 @@ use tokio::{
 };
 
 use super::{
-    Arrival, CLOSE_TIMEOUT, HANDSHAKE_TIMEOUT, PacketReader, PacketWriter, PeerLink, StreamError, receive,
-    refuse, send,
+    Arrival, CLOSE_TIMEOUT, HANDSHAKE_TIMEOUT, PacketReader, PacketWriter, PeerLink, StreamError,
+    lasting::{LOST_HERE, OTHER_DIRECTORY, OTHER_FILES, VERSIONS},
+    receive, refuse, send,
 };
 
 /// What a stream needs of the party it belongs to.
@@ -46,6 +47,8 @@ pub(crate) trait StreamHost: Send + Sync + 'static {
     fn goodbye(&self, peer: PartyId);
     /// Whether the values are there, so that the other side may leave.
     fn is_over(&self) -> bool;
+    /// There can be no link, and no people elsewhere will mend that.
+    fn give_up(&self, peer: PartyId, reason: String);
 }
 
 /// Runs a stream with a party until it ends. Whoever is refused is sent the reason.
@@ -125,25 +128,31 @@ where
 
 async fn check<H: StreamHost>(host: &H, link: &PeerLink, other: &Handshake) -> Result<(), StreamError> {
     if other.version != VERSION {
-        return refuse(format!("version: expected {VERSION}, found {}", other.version));
+        return refuse(format!("{VERSIONS} {VERSION}, found {}", other.version));
     }
     if other.federation != host.federation() {
-        return refuse("the federation files differ: the kits are of two sets");
+        return refuse(OTHER_FILES);
     }
     match host.first_instance(link.id, other.instance).await {
         None => return refuse("shutting down"),
         Some(known) if known != other.instance => {
-            return refuse(format!(
-                "{} takes part with another state directory: a second process, or a directory that was lost",
-                link.name
-            ));
+            return refuse(format!("{} {OTHER_DIRECTORY}", link.name));
         }
         Some(_) => {}
     }
     let (first, next) = link.range();
-    if !(first..=next).contains(&other.due) {
-        let found = other.due;
-        return refuse(format!("due: expected {first} to {next}, found {found}: one side lost messages"));
+    match other.due {
+        due if due > next => {
+            let name = &link.name;
+            return refuse(format!("{LOST_HERE}: {name} has {due} messages of it, and it knows of {next}"));
+        }
+        due if due < first => {
+            let name = &link.name;
+            return refuse(format!(
+                "{name} has lost messages: it had {first} of this party, and now expects {due}"
+            ));
+        }
+        _ => {}
     }
     Ok(())
 }

@@ -234,7 +234,7 @@ impl Fixture {
         let kit = self.kit("principal");
         let node = self.options("principal");
         let wait_to_deliver = Duration::from_secs(60);
-        let options = PrincipalOptions { node, away_after, wait_to_deliver };
+        let options = PrincipalOptions { node, away_after, wait_to_deliver, made_by: "a test".to_owned() };
         let handle = std::thread::spawn(move || run_principal(kit, &options, |_| {}, |_| Ok(())));
         let address = (self.principal.host.clone(), self.principal.port);
         while std::net::TcpStream::connect((address.0.as_str(), address.1)).is_err() {

@@ -46,7 +46,8 @@ fn be_a_party() {
         "principal" => {
             let away = std::env::var(AWAY).ok().and_then(|text| text.parse().ok()).unwrap_or(300_000);
             let (away_after, wait_to_deliver) = (Duration::from_millis(away), PATIENCE);
-            let options = PrincipalOptions { node: options, away_after, wait_to_deliver };
+            let options =
+                PrincipalOptions { node: options, away_after, wait_to_deliver, made_by: "a test".to_owned() };
             run_principal(kit, &options, |_| {}, |_| Ok(())).map(|result| PublishedValues::of(&result))
         }
         "auxiliary" => run_auxiliary(kit, &options),

@@ -10,7 +10,10 @@ use zip::ZipArchive;
 use super::files::Content;
 use crate::{Samples, TrainingError};
 
-/// Samples `x` of shape `[m, ...]` in any number type, and as many labels `y`, whole numbers from 0; and what the classes
+/// The largest label: doubles hold every whole number up to it.
+const MAX_LABEL: f64 = 9_007_199_254_740_992.0;
+
+/// Samples `x` of shape `[m, ...]` in any number type, and as many labels `y`, whole numbers; and what the classes
 /// were called. Labels that do not occur are no classes.
 pub(crate) fn read(file: &Path) -> Result<(Samples, Vec<String>), TrainingError> {
     let bytes =
@@ -18,6 +21,7 @@ pub(crate) fn read(file: &Path) -> Result<(Samples, Vec<String>), TrainingError>
     let content = Content { file: file.to_path_buf(), bytes };
     let mut archive = ZipArchive::new(Cursor::new(content.bytes.as_slice()))
         .map_err(|error| content.wrong("archive", "a .npz archive", error.to_string()))?;
+    expect_arrays(&content, &archive)?;
     let (shape, features) = array(&content, &mut archive, "x")?;
     let (label_shape, labels) = array(&content, &mut archive, "y")?;
     let unlike = || {
@@ -27,26 +31,45 @@ pub(crate) fn read(file: &Path) -> Result<(Samples, Vec<String>), TrainingError>
     let (Some((&count, sample)), [labelled]) = (shape.split_first(), label_shape.as_slice()) else {
         return Err(unlike());
     };
-    if count != *labelled || count == 0 || sample.is_empty() || sample.contains(&0) {
+    if count == 0 {
+        return Err(content.wrong("x", "at least one sample", format!("shape {shape:?}")));
+    }
+    if count != *labelled || sample.is_empty() || sample.contains(&0) {
         return Err(unlike());
     }
-    if let Some(row) =
-        labels.iter().position(|&label| label.fract() != 0.0 || !(0.0..65536.0).contains(&label))
-    {
-        return Err(content.wrong(format!("y[{row}]"), "a whole number from 0", labels[row].to_string()));
+    let is_label = |label: f64| label.fract() == 0.0 && label.abs() <= MAX_LABEL;
+    if let Some(row) = labels.iter().position(|&label| !is_label(label)) {
+        let (place, found) = (format!("y[{row}]"), format!("{}", labels[row]));
+        return Err(content.wrong(place, "a whole number from -2^53 to 2^53", found));
     }
     if let Some(place) = features.iter().position(|value| !(*value as f32).is_finite()) {
         let found = features[place].to_string();
         return Err(content.wrong(format!("x, element {place}"), "a finite number", found));
     }
-    let labels: Vec<u32> = labels.iter().map(|&label| label as u32).collect();
-    let classes: Vec<u32> = labels.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let labels: Vec<i64> = labels.iter().map(|&label| label as i64).collect();
+    let classes: Vec<i64> = labels.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     if classes.len() < 2 {
         return Err(content.wrong("y", "at least two classes", classes.len().to_string()));
     }
     let labels = labels.iter().map(|label| classes.binary_search(label).unwrap_or_default() as u32).collect();
     let names = classes.iter().map(ToString::to_string).collect();
     Ok((Samples::new(sample.to_vec(), features.iter().map(|&x| x as f32).collect(), labels), names))
+}
+
+/// Both arrays have to be there by these names; what is there is told.
+fn expect_arrays(content: &Content, archive: &ZipArchive<Cursor<&[u8]>>) -> Result<(), TrainingError> {
+    let names: Result<Vec<_>, _> = archive.file_names().collect();
+    let names = names.map_err(|error| content.wrong("archive", "a .npz archive", error.to_string()))?;
+    let mut found: Vec<_> = names.iter().map(|name| name.strip_suffix(".npy").unwrap_or(name)).collect();
+    found.sort_unstable();
+    match ["x", "y"].into_iter().find(|wanted| !found.contains(wanted)) {
+        None => Ok(()),
+        Some(lacking) => {
+            let expected = format!("arrays named x [m, ...] and y [m], but there is no {lacking}");
+            let found = if found.is_empty() { "nothing".to_owned() } else { found.join(", ") };
+            Err(content.wrong("archive", expected, found))
+        }
+    }
 }
 
 /// One array, row by row, in double precision (exact for every type that labels or features come in).
@@ -131,10 +154,14 @@ mod tests {
     }
 
     fn load(x: Vec<u8>, y: Vec<u8>) -> Result<(Samples, Vec<String>), TrainingError> {
+        load_named([("x.npy", x), ("y.npy", y)])
+    }
+
+    fn load_named(arrays: [(&str, Vec<u8>); 2]) -> Result<(Samples, Vec<String>), TrainingError> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("own.npz");
         let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
-        for (name, bytes) in [("x.npy", x), ("y.npy", y)] {
+        for (name, bytes) in arrays {
             let packed =
                 zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
             archive.start_file(name, packed).unwrap();
@@ -162,6 +189,16 @@ mod tests {
             (samples.labels(), &names[..]),
             (&[2, 0, 1][..], &["0", "10", "20"].map(str::to_owned)[..])
         );
+        let x = npy("|u1", false, "(2, 1)", &[1, 2]);
+        let labels = npy("|i1", false, "(2,)", &[1, 0xff]);
+        assert_eq!(load(x, labels).unwrap().1, ["-1", "1"], "as in a CSV");
+    }
+
+    #[test]
+    fn arrays_of_other_names_are_told() {
+        let array = || npy("|u1", false, "(2, 1)", &[1, 2]);
+        let message = load_named([("X.npy", array()), ("y.npy", array())]).unwrap_err().to_string();
+        assert!(message.contains("but there is no x, found X, y"), "{message}");
     }
 
     #[test]
@@ -173,6 +210,11 @@ mod tests {
         assert!(message(x(), y("<f4", &[0.5f32, 1.0].map(f32::to_le_bytes).concat())).contains("y[0]"));
         assert!(message(x(), y("|u1", &[0])).contains("y: expected"), "cut short");
         assert!(message(x(), y("|u1", &[0, 0])).contains("two classes"));
+        let far = y("<i8", &[1i64 << 62, 0].map(i64::to_le_bytes).concat());
+        assert!(message(x(), far).contains("y[0]: expected a whole number from -2^53 to 2^53"));
+        let none = npy("|u1", false, "(0, 4)", &[]);
+        let without = message(none, npy("|u1", false, "(0,)", &[]));
+        assert!(without.contains("x: expected at least one sample, found shape [0, 4]"), "{without}");
         let nan = npy("<f4", false, "(2, 1)", &[f32::NAN, 1.0].map(f32::to_le_bytes).concat());
         assert!(message(nan, y("|u1", &[0, 1])).contains("element 0"));
     }

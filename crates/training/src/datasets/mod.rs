@@ -205,6 +205,14 @@ fn own_file(path: &Path, options: &LoadOptions<'_>) -> Result<Dataset, TrainingE
         dataset.notes = what_was_read(&samples, "arrays x and y", &class_names);
         return Ok(dataset);
     }
+    if let Some(other) = path.extension().filter(|extension| extension.eq_ignore_ascii_case("npy")) {
+        return Err(TrainingError::Format {
+            file: path.to_owned(),
+            place: "file".to_owned(),
+            expected: "a .csv, or a .npz with arrays x and y (numpy.savez(\"own.npz\", x=x, y=y))".to_owned(),
+            found: format!(".{}", other.to_string_lossy()),
+        });
+    }
     let table = table::parse(&Content::read(path)?, options.label)?;
     let classes = table.class_names.len();
     let mut dataset = held_out(&name, &table.samples, classes, options, Standardiser::per_column)?;
@@ -229,7 +237,7 @@ fn what_was_read(samples: &Samples, layout: &str, class_names: &[String]) -> Vec
         notes.push(format!("classes 0 to {} are {}", classes - 1, class_names.join(", ")));
     }
     notes.push(format!(
-        "read {} samples of {features} features; {layout}; {classes} classes: {}{more}",
+        "read {} samples of {features} features, none missing; {layout}; {classes} classes: {}{more}",
         samples.len(),
         listed.collect::<Vec<_>>().join(", ")
     ));

@@ -1,6 +1,10 @@
 //! Any CSV of numbers with a label column.
 
+mod cells;
+
 use std::collections::BTreeSet;
+
+use cells::{Decimal, Dialect};
 
 use super::files::Content;
 use crate::{Samples, TrainingError};
@@ -10,19 +14,62 @@ use crate::{Samples, TrainingError};
 pub(crate) struct LabelledTable {
     pub(crate) samples: Samples,
     pub(crate) class_names: Vec<String>,
-    /// Where the labels were, and whether a line named columns.
+    /// Where the labels were, whether a line named columns, and how numbers are written.
     pub(crate) layout: String,
 }
 
-/// Reads a table. The delimiter (comma, semicolon or tab) and a header line are detected. `label` is a
+/// The rows of a table, and what its columns are called.
+struct Rows {
+    records: Vec<csv::StringRecord>,
+    header: Option<csv::StringRecord>,
+    decimal: Decimal,
+}
+
+impl Rows {
+    /// The header, if it names every column.
+    fn names(&self) -> Option<&csv::StringRecord> {
+        let width = self.records.first().map(csv::StringRecord::len);
+        self.header.as_ref().filter(|header| Some(header.len()) == width)
+    }
+
+    /// A place in the table, with the column's name where it has one.
+    fn place(&self, line: u64, column: usize) -> String {
+        let named = self.names().map_or(String::new(), |names| format!(" ({})", &names[column]));
+        format!("line {line}, column {}{named}", column + 1)
+    }
+}
+
+/// Reads a table. The delimiter (comma, semicolon or tab), decimal commas and a header line are detected. `label` is a
 /// column's name or its number from 1; without it the last column holds the labels.
 pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<LabelledTable, TrainingError> {
+    let rows = read(content)?;
+    let Some(width) = rows.records.first().map(csv::StringRecord::len) else {
+        let found = if rows.header.is_some() { "a header alone" } else { "none" };
+        return Err(content.wrong("rows", "at least one row of numbers", found));
+    };
+    if width < 2 {
+        return Err(content.wrong("columns", "a label and at least one feature", width.to_string()));
+    }
+    let column = label_column(content, label, rows.names(), width)?;
+    let features = numbers(content, &rows, column, width)?;
+    let (labels, class_names) = classes(content, &rows, column)?;
+    if rows.header.is_none() {
+        check_first(content, &labels, &class_names)?;
+    }
+    let called = rows.names().map_or(String::new(), |names| format!(" ({})", &names[column]));
+    let header = if rows.header.is_some() { "a header" } else { "no header" };
+    let commas = if rows.decimal == Decimal::Comma { ", decimal commas" } else { "" };
+    let layout = format!("{header}, labels in column {}{called}{commas}", column + 1);
+    Ok(LabelledTable { samples: Samples::new(vec![width - 1], features, labels), class_names, layout })
+}
+
+/// The rows, without blank lines, lines that begin with `#`, and a header.
+fn read(content: &Content) -> Result<Rows, TrainingError> {
     let text = content.text()?.trim_start_matches('\u{feff}');
-    let first = text.lines().next().unwrap_or_default();
-    let delimiter =
-        [b',', b';', b'\t'].into_iter().max_by_key(|&d| first.bytes().filter(|&b| b == d).count());
+    let dialect = Dialect::of(text);
     let mut reader = csv::ReaderBuilder::new()
-        .delimiter(delimiter.unwrap_or(b','))
+        .delimiter(dialect.delimiter)
+        .comment(Some(b'#'))
         .has_headers(false)
         .flexible(true)
         .trim(csv::Trim::All)
@@ -34,25 +81,8 @@ pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<LabelledTa
             records.push(record);
         }
     }
-    let header = take_header(&mut records);
-    let Some(width) = records.first().map(csv::StringRecord::len) else {
-        return Err(content.wrong("rows", "at least one row of numbers", "none"));
-    };
-    if width < 2 {
-        return Err(content.wrong("columns", "a label and at least one feature", width.to_string()));
-    }
-    let column = label_column(content, label, header.as_ref(), width)?;
-    let features = numbers(content, &records, column, width)?;
-    let names: Vec<&str> = records.iter().map(|record| &record[column]).collect();
-    let (labels, class_names) = classes(content, &names)?;
-    if header.is_none() {
-        check_first(content, &labels, &class_names)?;
-    }
-    let called = header.as_ref().filter(|header| header.len() == width).map(|header| &header[column]);
-    let called = called.map_or(String::new(), |name| format!(" ({name})"));
-    let header = if header.is_some() { "a header" } else { "no header" };
-    let layout = format!("{header}, labels in column {}{called}", column + 1);
-    Ok(LabelledTable { samples: Samples::new(vec![width - 1], features, labels), class_names, layout })
+    let header = take_header(&mut records, dialect.decimal);
+    Ok(Rows { records, header, decimal: dialect.decimal })
 }
 
 /// A first line of numbers whose label nobody else has is a header more likely than a sample.
@@ -84,11 +114,15 @@ pub(crate) fn counts(labels: &[u32], classes: usize) -> Vec<usize> {
 
 /// Takes the first line away if it is no row of numbers: it names columns, or gives counts and class names as
 /// the tables bundled with scikit-learn do (`rows,features,name,name`).
-fn take_header(records: &mut Vec<csv::StringRecord>) -> Option<csv::StringRecord> {
-    let (first, second) = (records.first()?, records.get(1)?);
+fn take_header(records: &mut Vec<csv::StringRecord>, decimal: Decimal) -> Option<csv::StringRecord> {
     let texts =
-        |record: &csv::StringRecord| record.iter().filter(|field| field.parse::<f64>().is_err()).count();
-    let is_header = texts(first) > texts(second) || first.len() != second.len();
+        |record: &csv::StringRecord| record.iter().filter(|field| decimal.double(field).is_none()).count();
+    let first = records.first()?;
+    let is_header = match records.get(1) {
+        Some(second) => texts(first) > texts(second) || first.len() != second.len(),
+        // Of a sample the label alone may be a name.
+        None => texts(first) > 1,
+    };
     is_header.then(|| records.remove(0))
 }
 
@@ -99,42 +133,30 @@ fn label_column(
     width: usize,
 ) -> Result<usize, TrainingError> {
     let Some(label) = label else { return Ok(width - 1) };
-    let named = header.filter(|header| header.len() == width);
-    let by_name = named.and_then(|header| header.iter().position(|field| field == label));
+    let by_name = header.and_then(|header| header.iter().position(|field| field == label));
     let by_number =
         label.parse::<usize>().ok().filter(|number| (1..=width).contains(number)).map(|number| number - 1);
     by_name.or(by_number).ok_or_else(|| {
-        let names = named
+        let names = header
             .map_or(String::new(), |header| format!(" ({})", header.iter().collect::<Vec<_>>().join(", ")));
         content.wrong("label column", format!("a column's name or number 1 to {width}{names}"), label)
     })
 }
 
-fn numbers(
-    content: &Content,
-    records: &[csv::StringRecord],
-    label: usize,
-    width: usize,
-) -> Result<Vec<f32>, TrainingError> {
-    let mut features = Vec::with_capacity(records.len() * (width - 1));
-    for record in records {
-        let line = record.position().map_or(0, csv::Position::line);
+fn numbers(content: &Content, rows: &Rows, label: usize, width: usize) -> Result<Vec<f32>, TrainingError> {
+    let mut features = Vec::with_capacity(rows.records.len() * (width - 1));
+    for record in &rows.records {
+        let line = line(record);
         if record.len() != width {
-            return Err(content.wrong(
-                format!("line {line}"),
-                format!("{width} fields"),
-                record.len().to_string(),
-            ));
+            let (expected, found) = (format!("{width} fields"), record.len().to_string());
+            return Err(content.wrong(format!("line {line}"), expected, found));
         }
         for (column, field) in record.iter().enumerate().filter(|&(column, _)| column != label) {
-            match field.parse::<f32>() {
-                Ok(number) if number.is_finite() => features.push(number),
-                _ => {
-                    return Err(content.wrong(
-                        format!("line {line}, column {}", column + 1),
-                        "a number",
-                        field,
-                    ));
+            match rows.decimal.single(field) {
+                Ok(number) => features.push(number),
+                Err(expected) => {
+                    let found = cells::described(field) + &others(rows, label);
+                    return Err(content.wrong(rows.place(line, column), expected, found));
                 }
             }
         }
@@ -142,18 +164,38 @@ fn numbers(
     Ok(features)
 }
 
+/// How many cells hold no number, if there are several: their owner decides what becomes of them, because nothing is filled
+/// in here.
+fn others(rows: &Rows, label: usize) -> String {
+    let is_lacking =
+        |(column, field): &(usize, &str)| *column != label && rows.decimal.single(field).is_err();
+    let lacking: usize =
+        rows.records.iter().map(|record| record.iter().enumerate().filter(is_lacking).count()).sum();
+    match lacking {
+        0 | 1 => " (fill it in or leave its row out)".to_owned(),
+        many => format!(" (one of {many} cells without a number: fill them in or leave their rows out)"),
+    }
+}
+
+fn line(record: &csv::StringRecord) -> u64 {
+    record.position().map_or(0, csv::Position::line)
+}
+
 /// Whole numbers keep their order, names are sorted; both become 0, 1, 2 ...
-fn classes(content: &Content, names: &[&str]) -> Result<(Vec<u32>, Vec<String>), TrainingError> {
-    let numeric: Option<Vec<f64>> = names.iter().map(|name| name.parse::<f64>().ok()).collect();
+fn classes(content: &Content, rows: &Rows, column: usize) -> Result<(Vec<u32>, Vec<String>), TrainingError> {
+    let names: Vec<&str> = rows.records.iter().map(|record| &record[column]).collect();
+    if let Some(row) = names.iter().position(|name| name.is_empty()) {
+        let place = rows.place(line(&rows.records[row]), column);
+        return Err(content.wrong(place, "a label", "an empty cell"));
+    }
+    let numeric: Option<Vec<f64>> = names.iter().map(|name| rows.decimal.double(name)).collect();
     let keys: Vec<(i64, &str)> = match numeric {
         Some(numbers) => {
             if let Some(row) = numbers.iter().position(|number| number.fract() != 0.0 || number.abs() > 1e15)
             {
-                return Err(content.wrong(
-                    format!("label of row {}", row + 1),
-                    "a whole number or a name",
-                    names[row],
-                ));
+                let place = format!("label in {}", rows.place(line(&rows.records[row]), column));
+                let found = format!("{} (--label names the column of labels)", names[row]);
+                return Err(content.wrong(place, "a whole number or a name", found));
             }
             numbers.iter().map(|&number| (number as i64, "")).collect()
         }
@@ -189,6 +231,23 @@ mod tests {
         assert_eq!(read("\u{feff}a\tb\n0.5\tx\n0.25\ty\n\n", None).unwrap().samples.features(), [0.5, 0.25]);
     }
 
+    /// As spreadsheets write them where numbers have commas.
+    #[test]
+    fn decimal_commas_are_read_where_commas_part_no_columns() {
+        let points = read("a;b;y\n1.288;2;0\n-3.5e1;4;1\n", None).unwrap();
+        for text in ["a;b;y\n1,288;2;0\n-3,5e1;4;1\n", "a\tb\ty\n1,288\t2\t0\n-3,5e1\t4\t1\n"] {
+            let commas = read(text, None).unwrap();
+            assert_eq!(commas.samples, points.samples, "{text}");
+            assert_eq!(commas.layout, "a header, labels in column 3 (y), decimal commas");
+        }
+        assert_eq!(read("1,5;2,5;3,5;0\n1;2;3;1\n", None).unwrap().samples.row(0), [1.5, 2.5, 3.5]);
+        // A thousand and a half, or a mistake: whoever wrote it knows.
+        let mixed = read("a;y\n1,5;0\n1.5;1\n", None).unwrap_err().to_string();
+        assert!(mixed.contains("line 3, column 1 (a): expected a number with a decimal comma"), "{mixed}");
+        let thousands = read("a,y\n\"1,234.5\",0\n2,1\n", None).unwrap_err().to_string();
+        assert!(thousands.contains("line 2, column 1 (a): expected a number, found 1,234.5"), "{thousands}");
+    }
+
     #[test]
     fn a_header_of_numbers_is_no_sample() {
         let rows = "1,2,0\n3,4,1\n5,6,0\n7,8,1\n";
@@ -206,11 +265,28 @@ mod tests {
     #[test]
     fn mistakes_name_line_and_column() {
         for (text, label, expected) in [
-            ("a,b,y\n1,2,0\n1,x,1\n", None, "line 3, column 2: expected a number, found x"),
+            ("a,b,y\n1,2,0\n1,x,1\n", None, "line 3, column 2 (b): expected a number, found x"),
             ("a,b,y\n1,2,0\n1,,1\n", None, "line 3, column 2"),
             ("a,b,y\n1,nan,0\n1,2,1\n", None, "line 2, column 2"),
             ("a,b,y\n1,2,0\n1,2\n", None, "line 3: expected 3 fields, found 2"),
-            ("a,b,y\n1,2,0\n1,2,0.5\n", None, "label of row 2"),
+            (
+                "a,b,y\n1,,0\n1,NA,1\n",
+                None,
+                "line 2, column 2 (b): expected a number, found an empty cell (one of 2 cells",
+            ),
+            (
+                "a,b,y\n1,1e300,0\n1,2,1\n",
+                None,
+                "column 2 (b): expected a number from -3.4e38 to 3.4e38, found 1e300",
+            ),
+            ("a,b,y\n1,2,0\n1,2,\n", None, "line 3, column 3 (y): expected a label, found an empty cell"),
+            (
+                "a,b,y\n1,2,0\n1,2,0.5\n",
+                None,
+                "label in line 3, column 3 (y): expected a whole number or a name, found 0.5 (--label",
+            ),
+            ("\n# from the registry\n1,2,0\n1,x,1\n", None, "line 4, column 2"),
+            ("a,b,y\n", None, "rows: expected at least one row of numbers, found a header alone"),
             ("a,b,y\n1,2,0\n1,2,0\n", None, "at least two classes"),
             ("a,b,y\n1,2,0\n1,2,1\n", Some("z"), "(a, b, y), found z"),
             ("0\n1\n", None, "columns"),

@@ -3,6 +3,10 @@
 
 use std::{hint::black_box, sync::Arc};
 
+use crate::{
+    output::say,
+    progress::{ProgressMode, ProgressReport, mode},
+};
 use anyhow::Result;
 use secsv_algebra::{Matrix, Prg, Ring64, Seed};
 use secsv_evaluation::{Plan, rehearse_message};
@@ -19,6 +23,9 @@ use secsv_protocol::{
     },
     own_right,
 };
+use serde::{Deserialize, Serialize};
+
+use super::unit_costs;
 
 /// Sessions keep all cores busy, and find little of what they need in caches.
 const TYPICAL: Clock = Clock::Typical;
@@ -32,8 +39,10 @@ const SHARED: usize = 1 << 16;
 const MASKED: usize = 1 << 11;
 
 /// Seconds of processor time that pieces of work take.
+#[derive(Serialize, Deserialize)]
 pub struct Rates {
-    /// Reading the run and publishing ranges, which an evaluation does as well.
+    /// Reading the run and publishing ranges, which an evaluation does as well: of this run, so it is not remembered.
+    #[serde(skip)]
     reading: f64,
     encrypted: Option<Encrypted>,
     layers: Vec<LayerRates>,
@@ -49,15 +58,35 @@ pub struct Rates {
     threads: usize,
 }
 
+#[derive(Serialize, Deserialize)]
 struct Encrypted {
-    unit: UnitCosts,
+    unit: ReplyCosts,
     /// Finding and reading the planned positions of a reply.
     read: f64,
     pack_byte: f64,
     unpack_byte: f64,
 }
 
-#[derive(Default)]
+/// What the encryption's unit costs are needed for here.
+#[derive(Serialize, Deserialize)]
+struct ReplyCosts {
+    encrypt: f64,
+    slots: f64,
+    prepare: f64,
+    rerandomise: f64,
+    sanitise: f64,
+    decrypt: f64,
+    weigh: f64,
+}
+
+impl From<UnitCosts> for ReplyCosts {
+    fn from(unit: UnitCosts) -> Self {
+        let UnitCosts { encrypt, slots, prepare, rerandomise, sanitise, decrypt, weigh, .. } = unit;
+        Self { encrypt, slots, prepare, rerandomise, sanitise, decrypt, weigh }
+    }
+}
+
+#[derive(Default, Serialize, Deserialize)]
 struct LayerRates {
     encode: f64,
     multiply: f64,
@@ -73,6 +102,27 @@ pub fn stopwatch() -> impl Fn() -> f64 {
 }
 
 impl Rates {
+    /// What is remembered of this machine, for a plan like this one, or else what is measured now.
+    pub fn known_or_measured(plan: &Plan, reading: f64, is_fresh: bool) -> Result<Vec<Self>> {
+        let place = unit_costs::place(&signature(plan));
+        let kept: Option<Vec<Self>> = place.as_deref().filter(|_| !is_fresh).and_then(unit_costs::read);
+        if let Some(rates) = kept.filter(|rates| !rates.is_empty()) {
+            return Ok(rates.into_iter().map(|rates| Self { reading, ..rates }).collect());
+        }
+        let progress = ProgressReport::new("plan", "measurements", 0);
+        if mode() != ProgressMode::None {
+            say(
+                "measuring this machine's unit costs: some 20 seconds, remembered for the next plan like this one",
+            );
+        }
+        let rates = Self::measure(plan, reading)?;
+        progress.finish();
+        if let Some(place) = place {
+            unit_costs::keep(&place, &rates);
+        }
+        Ok(rates)
+    }
+
     /// Measures this machine; takes a few seconds. All threads measure at once, because they share memory and
     /// power.
     pub fn measure(plan: &Plan, reading: f64) -> Result<Vec<Self>> {
@@ -174,13 +224,25 @@ impl Rates {
     }
 }
 
+/// What unit costs depend on, beside the machine and the build.
+fn signature(plan: &Plan) -> String {
+    let federation = &plan.session.federation;
+    let layouts: Vec<_> = plan
+        .session
+        .encryption()
+        .map(|encryption| encryption.layouts.iter().map(|l| (l.shape(), l.batch())).collect())
+        .unwrap_or_default();
+    let samples: Vec<_> = plan.inputs.iter().map(|input| input.test_set.len()).collect();
+    format!("{:?} {layouts:?} {:?} {samples:?}", federation.settings, federation.architecture.tensors())
+}
+
 fn rng(seed: u8) -> Prg {
     Prg::new(&Seed::from_bytes([seed; 32]))
 }
 
 impl Encrypted {
     fn measure(parameters: &Arc<Parameters>, layout: &Layout) -> Result<Self> {
-        let unit = UnitCosts::measure(parameters, TYPICAL)?;
+        let unit = UnitCosts::measure(parameters, TYPICAL)?.into();
         let ciphertext = Ciphertext::zero_under(parameters);
         let bytes = ciphertext.to_bytes(parameters);
         let pack = TYPICAL.time(|| drop(black_box(ciphertext.to_bytes(parameters))));

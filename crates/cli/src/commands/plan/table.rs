@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use secsv_evaluation::{PlanResult, PlannedCost};
 
-use crate::commands::evaluate::statistical_distance;
+use crate::{output::is_verbose, value_table::statistical_distance};
 
 /// Everything that is known beforehand.
 pub fn text(plan: &PlanResult) -> String {
@@ -12,15 +12,23 @@ pub fn text(plan: &PlanResult) -> String {
     let exactness = if plan.skip { "at most, samples may be skipped" } else { "exact" };
     let _ = writeln!(
         text,
-        "{}: {} clients, {} models to test, {} samples; operations and bytes are {exactness}",
+        "{}: {} clients, {} models to test on {} test cases",
         plan.protocol,
         plan.clients.len(),
         plan.tests,
         plan.samples
     );
+    let _ = writeln!(text, "what it takes (messages and bytes are {exactness}; times are of this machine)");
     costs(&mut text, plan);
-    links(&mut text, &plan.cost);
-    protection(&mut text, plan);
+    if is_verbose() {
+        held(&mut text, plan);
+        links(&mut text, &plan.cost);
+        security(&mut text, plan);
+    }
+    let _ = write!(text, "{}", plan.security.exposure);
+    if !is_verbose() {
+        text.push_str("(--verbose: operations, links, kinds of messages, who learns what)\n");
+    }
     text
 }
 
@@ -30,7 +38,7 @@ fn costs(text: &mut String, plan: &PlanResult) {
         let from = least.map_or(String::new(), |least| format!("{} to ", of(least)));
         let _ = writeln!(text, "  {name:26}  {from}{}", of(&plan.cost));
     };
-    if plan.parameters.is_some() {
+    if plan.parameters.is_some() && is_verbose() {
         line("ciphertext times plaintext", &|cost| cost.operations.ct_pt_mul.to_string());
         line("ciphertext times ciphertext", &|cost| cost.operations.ct_ct_mul.to_string());
         line("rotations", &|cost| cost.operations.rotate.to_string());
@@ -43,6 +51,9 @@ fn costs(text: &mut String, plan: &PlanResult) {
     line("processor time, about", &|cost| duration(cost.cpu_s));
     line("elapsed here, about", &|cost| duration(cost.wall_s));
     let _ = writeln!(text, "  {:26}  {}", "memory, about", size(plan.memory_bytes));
+}
+
+fn held(text: &mut String, plan: &PlanResult) {
     for held in &plan.most_held {
         let (disk, memory) = (size(held.disk_bytes), size(held.memory_bytes));
         let _ = writeln!(
@@ -65,7 +76,7 @@ fn links(text: &mut String, cost: &PlannedCost) {
     }
 }
 
-fn protection(text: &mut String, plan: &PlanResult) {
+fn security(text: &mut String, plan: &PlanResult) {
     let security = &plan.security;
     if let Some(parameters) = &plan.parameters {
         let _ = writeln!(
@@ -84,7 +95,6 @@ fn protection(text: &mut String, plan: &PlanResult) {
     for line in &security.disclosures {
         let _ = writeln!(text, "  {}: {}", line.who, line.what);
     }
-    let _ = write!(text, "{}", security.exposure);
 }
 
 fn size(bytes: u64) -> String {

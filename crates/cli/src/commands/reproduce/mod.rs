@@ -324,7 +324,7 @@ impl TimeLeft {
             job.seconds() + job.trained().filter(is_first).map_or(0.0, TrainedCell::seconds)
         });
         let (guessed, finished) = (guessed.collect(), asked - open.len());
-        let bar = ProgressReport::new("cells", asked as u64);
+        let bar = ProgressReport::new("reproduce", "cells", asked as u64);
         Self { bar, begun: Instant::now(), asked, finished, guessed, guessed_done: 0.0 }
     }
 

@@ -102,7 +102,7 @@ impl Runs<'_> {
             recipe.local = LocalTraining::of_the_authors(&source, wanted.model);
         }
         let steps = u64::from(recipe.rounds) * silos.len() as u64 * u64::from(recipe.local.epochs);
-        let bar = ProgressReport::new("training", steps);
+        let bar = ProgressReport::new("training", "epochs", steps);
         bar.note(wanted.key(), &json!({"event": "training", "run": wanted.key()}));
         let outcome = train(&dataset, &silos, &recipe, &path, &|event| {
             if matches!(event, secsv_training::TrainingEvent::EpochFinished { .. }) {
