@@ -35,8 +35,7 @@ pub fn sources(program: &Program, operator: usize) -> Result<Vec<Option<usize>>,
 /// A tensor's numbers; zeros where a model has none.
 fn tensor(model: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
     let found = name.and_then(|name| model.get(name));
-    let mut numbers: Vec<f64> =
-        found.map_or(Vec::new(), |tensor| tensor.values().iter().map(|&v| f64::from(v)).collect());
+    let mut numbers: Vec<f64> = found.map_or(Vec::new(), |tensor| tensor.numbers().collect());
     numbers.resize(size, 0.0);
     numbers
 }

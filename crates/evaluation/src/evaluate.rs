@@ -29,7 +29,7 @@ pub struct Progress {
 /// Asks the estimator which coalitions it wants, tests them, and computes every client's value.
 ///
 /// The empty coalition's utility is measured: in the first round on the model before it, later it is that of
-/// everybody who took part in the round before. Results depend on the settings alone, not on the number of threads.
+/// everybody who took part in the round before, where aggregates are means. Results depend on the settings alone, not on the number of threads.
 pub fn evaluate<E: Evaluator>(
     spec: &FederationSpec,
     evaluator: &mut E,
@@ -48,6 +48,7 @@ pub fn evaluate<E: Evaluator>(
     let rounds = evaluator.rounds();
     let mut plan = Federated::new(settings.method, &rounds, &settings.estimator).map_err(Error::from)?;
     let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings, evaluator.gathers());
+    outcomes.inherits_empty = !evaluator.tests_empty_each_round();
     loop {
         let batch = plan.next_batch(start.elapsed()).map_err(Error::from)?;
         if batch.is_empty() {
@@ -90,6 +91,8 @@ pub(crate) fn exact_tests(rounds: &[(RoundId, Coalition)]) -> Result<Vec<(RoundI
 struct Outcomes {
     rounds: BTreeMap<RoundId, RoundOutcomes>,
     asked: usize,
+    /// Whether the empty coalition's model is that of everybody in the round before.
+    inherits_empty: bool,
 }
 
 impl Outcomes {
@@ -103,7 +106,7 @@ impl Outcomes {
         let start = |&(round, participants): &(RoundId, Coalition)| {
             (round, RoundOutcomes::new(participants, &all, settings, gathers))
         };
-        Self { rounds: rounds.iter().map(start).collect(), asked: 0 }
+        Self { rounds: rounds.iter().map(start).collect(), asked: 0, inherits_empty: true }
     }
 
     fn get(&self, round: RoundId, coalition: Coalition) -> Result<TestOutcome, Error> {
@@ -156,6 +159,9 @@ impl Outcomes {
         wanted: &mut BTreeMap<RoundId, BTreeSet<Coalition>>,
     ) -> Vec<(RoundId, RoundId, Coalition)> {
         let mut inherited = Vec::new();
+        if !self.inherits_empty {
+            return inherited;
+        }
         // The latest first: a round without anybody passes the question on to the one before it.
         for &round in self.rounds.keys().rev() {
             let before = self.rounds.range(..round).next_back();

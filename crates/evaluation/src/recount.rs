@@ -118,10 +118,10 @@ mod tests {
 
     fn federation() -> (FederationSpec, Federation) {
         let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];
-        let model = ModelSpec { input: vec![3], classes: 2, layers };
-        let client = |id: &str| ClientSpec { id: ClientId::new(id).unwrap(), train_size: 10, rounds: vec![] };
+        let model = ModelSpec::new(vec![3], 2, layers);
+        let client = |id: &str| ClientSpec::new(ClientId::new(id).unwrap(), 10.0);
         let clients = ["north", "south", "east", "west"].into_iter().map(client).collect();
-        let spec = FederationSpec { name: "four".into(), rounds: 2, model: model.clone(), clients };
+        let spec = FederationSpec::new("four".into(), 2, model.clone(), clients);
         let shapes = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
         let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
         let settings = Settings {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use crate::{Defect, Error, LayerSpec, ModelSpec, Weights, weights::element_count};
+use crate::{ConvolutionSpec, Defect, Error, LayerSpec, ModelSpec, Weights, weights::element_count};
 
 /// A checked architecture: layers with their sizes, and the shape of every tensor they need.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,8 +112,8 @@ impl Architecture {
         };
         element_count(&spec.input).map_err(|d| Error::defect(spec_file, "model.input", d))?;
         let mut layers = Vec::with_capacity(spec.layers.len());
-        for (index, layer) in spec.layers.iter().enumerate() {
-            layers.extend(walk.step(&format!("model.layers[{index}]"), layer)?);
+        for (index, named) in spec.layers.iter().enumerate() {
+            layers.extend(walk.step(&format!("model.layers[{index}]"), &named.layer)?);
         }
         if walk.current != [spec.classes] {
             let expected = format!("[{}] after the last layer", spec.classes);
@@ -237,9 +237,7 @@ impl ShapeWalk<'_> {
         let size = element_count(&self.current).map_err(|d| Error::defect(self.spec_file, field, d))?;
         let layer = match layer {
             LayerSpec::Linear { weight, bias } => self.linear(field, weight, bias.as_ref())?,
-            LayerSpec::Conv2d { weight, bias, stride, padding } => {
-                self.conv2d(field, weight, bias.as_ref(), *stride, *padding)?
-            }
+            LayerSpec::Conv2d(conv) => self.conv2d(field, conv)?,
             LayerSpec::Gru { weight_ih, weight_hh, bias_ih, bias_hh } => {
                 self.gru(field, [weight_ih, weight_hh], [bias_ih.as_ref(), bias_hh.as_ref()])?
             }
@@ -284,14 +282,9 @@ impl ShapeWalk<'_> {
         }))
     }
 
-    fn conv2d(
-        &mut self,
-        field: &str,
-        weight: &str,
-        bias: Option<&String>,
-        stride: usize,
-        padding: usize,
-    ) -> Result<Layer, Error> {
+    fn conv2d(&mut self, field: &str, conv: &ConvolutionSpec) -> Result<Layer, Error> {
+        let ConvolutionSpec { weight, bias, stride, padding } = conv;
+        let (bias, stride, padding) = (bias.as_ref(), *stride, *padding);
         let &[channels, height, width] = &self.current[..] else {
             return Err(self.input(field, "conv2d", "[channels, height, width]"));
         };
@@ -311,11 +304,11 @@ impl ShapeWalk<'_> {
             return Err(self.input(field, "conv2d", &least));
         };
         self.expect(bias, vec![outputs])?;
-        self.tensors.insert(weight.to_owned(), found);
+        self.tensors.insert(weight.clone(), found);
         self.current = vec![outputs, rows, columns];
         element_count(&self.current).map_err(|d| Error::defect(self.spec_file, field, d))?;
         Ok(Layer::Conv2d(Conv2d {
-            weight: weight.to_owned(),
+            weight: weight.clone(),
             bias: bias.cloned(),
             input: [channels, height, width],
             output: [outputs, rows, columns],

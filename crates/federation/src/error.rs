@@ -139,6 +139,34 @@ pub enum Defect {
         /// The value.
         found: f64,
     },
+    /// A label for each class where one for each sample is meant.
+    #[error(
+        "expected one label for each sample, found {columns} columns: of one-hot labels or scores, save the position of the largest"
+    )]
+    OneHot {
+        /// Columns of the labels.
+        columns: usize,
+    },
+    /// A label that is no whole number.
+    #[error(
+        "expected whole numbers as labels, found {found} at position {position}: values of regressions have no classes"
+    )]
+    NotWhole {
+        /// Index of the element.
+        position: usize,
+        /// The value.
+        found: f64,
+    },
+    /// An integer that single precision does not hold.
+    #[error(
+        "expected integers from -16777216 to 16777216, found {found} at position {position}: larger ones are not exact in single precision"
+    )]
+    NotExact {
+        /// Index of the element.
+        position: usize,
+        /// The value.
+        found: i64,
+    },
     /// A number that no secure protocol can compute with.
     #[error(
         "expected numbers from -{most:e} to {most:e} under a secure protocol, found {found:e} at position {position}"
@@ -171,6 +199,12 @@ pub enum Defect {
         /// The value.
         found: u64,
     },
+    /// An aggregation weight outside its range.
+    #[error("expected a weight of 0, or from 1e-9 to 2^46 = 70368744177664, found {found}")]
+    Weight {
+        /// The value.
+        found: f64,
+    },
     /// The same client twice.
     #[error("expected every client once, found {found} more than once")]
     DuplicateClient {
@@ -189,17 +223,24 @@ pub enum Defect {
         /// The round.
         round: RoundId,
     },
-    /// A client that took part without training data has no weight.
-    #[error("expected at least 1 training sample in round {round}, in which the client took part, found 0")]
-    NoTrainingSamples {
+    /// A client that took part has no weight.
+    #[error("expected a weight above 0 in round {round}, in which the client took part, found 0")]
+    NoWeight {
         /// The round.
         round: RoundId,
     },
     /// No client has a test sample.
     #[error("expected at least one test sample over all clients, found none")]
     NoTestSamples,
+    /// Aggregates that do not follow from the local models, and were not kept.
+    #[error(
+        "expected the global model after each round but the last in global/, found none: with aggregation = \"other\" they do not follow from the local models"
+    )]
+    NoGlobalModels,
     /// A global model that is not the weighted mean of the local ones.
-    #[error("expected the weighted mean {expected} to 1e-4, found {found} at position {position}")]
+    #[error(
+        "expected the weighted mean {expected} to 1e-4, found {found} at position {position}; if the training aggregates otherwise (FedAdam, FedAvgM, a median), say aggregation = \"other\""
+    )]
     NotTheMean {
         /// Index of the element, row by row.
         position: usize,

@@ -21,12 +21,12 @@ fn spec() -> Outcome<FederationSpec> {
         LayerSpec::Sigmoid {},
     ];
     let mut clients = Vec::new();
-    for (id, train_size) in [("north", 10), ("south", 30), ("east", 5), ("west", 15)] {
-        clients.push(ClientSpec { id: ClientId::new(id)?, train_size, rounds: vec![] });
+    for (id, weight) in [("north", 10.0), ("south", 30.0), ("east", 5.0), ("west", 15.0)] {
+        clients.push(ClientSpec::new(ClientId::new(id)?, weight));
     }
-    clients[1].rounds.push(RoundOverride { round: RoundId(2), train_size: 60 });
-    let model = ModelSpec { input: vec![3], classes: 2, layers };
-    Ok(FederationSpec { name: "four".into(), rounds: 2, model, clients })
+    clients[1].rounds.push(RoundOverride { round: RoundId(2), weight: 60.0 });
+    let model = ModelSpec::new(vec![3], 2, layers);
+    Ok(FederationSpec::new("four".into(), 2, model, clients))
 }
 
 fn model(scale: f32) -> Outcome<Weights> {
@@ -51,7 +51,7 @@ fn written(parent: &Path) -> Outcome<PathBuf> {
                 continue;
             }
             let local = model(index as f32 + round.0 as f32)?;
-            mean.add(&local, client.train_size_in(round));
+            mean.add(&local, client.weight_in(round));
             writer.local_model(&client.id, round, &local)?;
         }
         writer.global_model(round, &mean.finish_single().ok_or("no weight")?)?;
@@ -129,7 +129,7 @@ fn a_written_run_directory_is_read_back() {
     assert_eq!(run.local_model(&east, RoundId(1)).unwrap(), model(3.0).unwrap());
     assert!(!run.took_part(&east, RoundId(2)));
     assert_eq!(run.participants(RoundId(2)).members().collect::<Vec<_>>(), [0, 1, 3]);
-    assert_eq!(run.spec().clients[1].train_size_in(RoundId(2)), 60);
+    assert_eq!(run.spec().clients[1].weight_in(RoundId(2)), 60.0);
     let collective = CollectiveTestSet::read(&run).unwrap();
     assert_eq!((collective.len(), collective.sizes()), (8, &[2, 2, 2, 2][..]));
     assert_eq!(collective.sample(3), [2.0, 3.0, 4.0]);
@@ -218,7 +218,11 @@ fn defects_of_federation_toml_are_named() {
         ("id = \"north\"", "id = \"south\"", &["clients[1].id", "expected every client once, found south"]),
         ("id = \"north\"", "id = \"../north\"", &["federation.toml", "client id \"../north\""]),
         ("train_size = 10", "train_size = -1", &["federation.toml", "train_size", "-1"]),
-        ("train_size = 10", "train_size = 0", &["clients.north.train_size: expected at least 1", "found 0"]),
+        (
+            "train_size = 10",
+            "train_size = 0",
+            &["clients.north.train_size: expected a weight above 0", "found 0"],
+        ),
         (
             "train_size = 10",
             "train_size = 9000000000000000000",

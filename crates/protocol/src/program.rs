@@ -436,9 +436,8 @@ impl Operator {
 
 /// A tensor's numbers; zeros where a model has none.
 fn tensor(weights: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
-    let mut numbers: Vec<f64> = name
-        .and_then(|name| weights.get(name))
-        .map_or(Vec::new(), |tensor| tensor.values().iter().map(|&v| f64::from(v)).collect());
+    let mut numbers: Vec<f64> =
+        name.and_then(|name| weights.get(name)).map_or(Vec::new(), |tensor| tensor.numbers().collect());
     numbers.resize(size, 0.0);
     numbers
 }
@@ -453,7 +452,7 @@ mod tests {
     use crate::activation::Values;
 
     fn program(layers: Vec<LayerSpec>, model: &Weights) -> Program {
-        let (file, spec) = (Path::new("test"), ModelSpec { input: vec![2], classes: 3, layers });
+        let (file, spec) = (Path::new("test"), ModelSpec::new(vec![2], 3, layers));
         Program::new(&Architecture::new(&spec, &model.shapes(), file, file).unwrap()).unwrap()
     }
 

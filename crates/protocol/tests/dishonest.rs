@@ -50,13 +50,13 @@ mod tests {
         if depth > 1 {
             layers.insert(1, LayerSpec::Relu {});
         }
-        let model = ModelSpec { input: vec![FEATURES], classes: 2, layers };
+        let model = ModelSpec::new(vec![FEATURES], 2, layers);
         let client = |i: usize| {
             let id = ClientId::new(format!("c{i}")).unwrap();
-            ClientSpec { id, train_size: 10, rounds: vec![] }
+            ClientSpec::new(id, 10.0)
         };
         let clients = (0..CLIENTS).map(client).collect();
-        let spec = FederationSpec { name: "test".into(), rounds: 1, model: model.clone(), clients };
+        let spec = FederationSpec::new("test".into(), 1, model.clone(), clients);
         let shapes = (0..depth).map(|i| (LAYERS[i].to_owned(), vec![2, width(i)])).collect();
         let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
         let (preset, matmul) = match protocol {

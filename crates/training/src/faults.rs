@@ -131,10 +131,8 @@ pub(crate) fn free_ride(
     random: &mut impl Rng,
 ) -> Result<Weights, TrainingError> {
     let Ok(normal) = Normal::new(0.0, noise) else { return Ok(global.clone()) };
-    let mut disturbed = |tensor: &Tensor| {
-        let values = tensor.values().iter();
-        values.map(|value| (f64::from(*value) + normal.sample(random)) as f32).collect()
-    };
+    let mut disturbed =
+        |tensor: &Tensor| tensor.numbers().map(|value| (value + normal.sample(random)) as f32).collect();
     let tensors = global.iter().map(|(name, tensor)| {
         let values = disturbed(tensor);
         Ok((name.to_owned(), Tensor::new(tensor.shape().to_vec(), values)?))

@@ -226,12 +226,7 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             let kernel = *kernel.min(side);
             shapes.push(("conv.weight".into(), vec![*outputs, *channels, kernel, kernel]));
             shapes.push(("conv.bias".into(), vec![*outputs]));
-            layers.push(LayerSpec::Conv2d {
-                weight: "conv.weight".into(),
-                bias: Some("conv.bias".into()),
-                stride: *stride,
-                padding: *padding,
-            });
+            layers.push(LayerSpec::conv2d("conv.weight".into(), Some("conv.bias".into()), *stride, *padding));
             let out = (side + 2 * padding - kernel) / stride + 1;
             layers.extend([act.layer(), LayerSpec::Flatten {}]);
             linear(&mut layers, &mut shapes, classes, outputs * out * out);
@@ -255,7 +250,7 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             vec![*steps, *features]
         }
     };
-    (ModelSpec { input, classes, layers }, shapes)
+    (ModelSpec::new(input, classes, layers), shapes)
 }
 
 impl Recipe {
@@ -263,13 +258,14 @@ impl Recipe {
         let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
         let (model, shapes) = model(&self.shape, self.classes);
         let clients: Vec<ClientSpec> = (0..self.samples.len())
-            .map(|index| ClientSpec {
-                id: ClientId::new(format!("site-{index}")).unwrap(),
-                train_size: rng.random_range(1..=1u64 << self.size_bits),
-                rounds: vec![],
+            .map(|index| {
+                ClientSpec::new(
+                    ClientId::new(format!("site-{index}")).unwrap(),
+                    rng.random_range(1..=1u64 << self.size_bits) as f64,
+                )
             })
             .collect();
-        let spec = FederationSpec { name: "random".into(), rounds: self.rounds, model, clients };
+        let spec = FederationSpec::new("random".into(), self.rounds, model, clients);
         let base = weights(&shapes, None, 1.0, &mut rng);
         let file = Path::new("random");
         spec.check(file).unwrap();
@@ -326,7 +322,7 @@ impl Fixture {
         for (&round, present) in &self.participants {
             let mut mean = WeightedMean::new();
             for client in present.members() {
-                mean.add(&self.local[&(round, client)], self.spec.clients[client].train_size_in(round));
+                mean.add(&self.local[&(round, client)], self.spec.clients[client].weight_in(round));
             }
             self.global.insert(round, mean.finish_single().unwrap());
         }

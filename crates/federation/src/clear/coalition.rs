@@ -52,11 +52,11 @@ pub struct ClearRound<'a> {
 }
 
 impl<'a> ClearRound<'a> {
-    /// Local models by their client's position, with the sizes of the training sets, which must not be 0.
+    /// Local models by their client's position, with their weights, which must not be 0.
     pub fn new(
         architecture: &'a Architecture,
         test_set: &'a CollectiveTestSet,
-        models: impl IntoIterator<Item = (usize, u64, Weights)>,
+        models: impl IntoIterator<Item = (usize, f64, Weights)>,
     ) -> Self {
         Self::with_budget(architecture, test_set, models, FIRST_LAYER_BYTES)
     }
@@ -64,7 +64,7 @@ impl<'a> ClearRound<'a> {
     pub(super) fn with_budget(
         architecture: &'a Architecture,
         test_set: &'a CollectiveTestSet,
-        models: impl IntoIterator<Item = (usize, u64, Weights)>,
+        models: impl IntoIterator<Item = (usize, f64, Weights)>,
         first_layer_bytes: usize,
     ) -> Self {
         let models = RoundModels::new(architecture, test_set, models);
@@ -72,7 +72,7 @@ impl<'a> ClearRound<'a> {
         let participants = members.iter().map(|member| member.position).collect();
         let bytes = FirstLayerOutputs::bytes(members.len(), test_set.len(), linear_size(&layers[first]));
         let first_layer = (bytes <= first_layer_bytes).then(|| {
-            let weighted: Vec<_> = members.iter().map(|member| (&member.parameters, member.size)).collect();
+            let weighted: Vec<_> = members.iter().map(|member| (&member.parameters, member.weight)).collect();
             FirstLayerOutputs::new(layers, first, &weighted, test_set)
         });
         Self { models, participants, first_layer }
@@ -115,7 +115,7 @@ impl<'a> ClearRound<'a> {
     }
 
     fn test_whole_model(&self, coalition: Coalition, samples: &SampleSet) -> SampleSet {
-        let members = self.models.members_of(coalition).map(|member| (&member.parameters, member.size));
+        let members = self.models.members_of(coalition).map(|member| (&member.parameters, member.weight));
         match ModelParameters::mean(members) {
             Some(mean) => correct_samples(self.models.architecture, &mean, self.models.test_set, samples),
             None => SampleSet::none(samples.total()),
@@ -161,7 +161,7 @@ impl<'a> ClearRound<'a> {
         let models: Vec<usize> = (0..self.models.members.len())
             .filter(|&model| coalition.contains(self.models.members[model].position))
             .collect();
-        let total: f64 = self.models.members_of(coalition).map(|member| member.size as f64).sum();
+        let total: f64 = self.models.members_of(coalition).map(|member| member.weight).sum();
         let mut tail = Vec::new();
         self.models.members_of(coalition).for_each(|member| accumulate(&mut tail, &member.tail));
         tail.iter_mut().for_each(|v| *v *= 1.0 / total);

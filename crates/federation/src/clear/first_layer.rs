@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{CollectiveTestSet, Layer};
 
-/// Outputs of the first layer's linear part times the sizes of the training sets. They lie block by block,
+/// Outputs of the first layer's linear part times the weights. They lie block by block,
 /// within a block model by model: what is summed together lies together.
 pub(super) struct FirstLayerOutputs {
     outputs: Vec<f64>,
@@ -28,7 +28,7 @@ impl FirstLayerOutputs {
     pub(super) fn new(
         layers: &[Layer],
         first: usize,
-        models: &[(&ModelParameters, u64)],
+        models: &[(&ModelParameters, f64)],
         test_set: &CollectiveTestSet,
     ) -> Self {
         let (layer, samples) = (&layers[first], test_set.len());
@@ -45,12 +45,11 @@ impl FirstLayerOutputs {
                 }
                 layers[..first].iter().for_each(|layer| rest(layer, &[], rows.len(), scratch));
                 linear_rows(layer, rows.len(), scratch);
-                for ((model, size), outputs) in
+                for ((model, weight), outputs) in
                     models.iter().zip(outputs.chunks_exact_mut(rows.len() * width))
                 {
                     linear_product(layer, model.layer(first), scratch);
-                    let size = *size as f64;
-                    outputs.iter_mut().zip(&scratch.values).for_each(|(out, v)| *out = size * v);
+                    outputs.iter_mut().zip(&scratch.values).for_each(|(out, v)| *out = weight * v);
                 }
             },
         );

@@ -21,7 +21,7 @@ impl ModelParameters {
                 let size = architecture.tensors().get(name).map_or(0, |shape| shape.iter().product());
                 let end = values.len() + size;
                 if let Some(tensor) = weights.get(name) {
-                    values.extend(tensor.values().iter().map(|&v| f64::from(v)));
+                    values.extend(tensor.numbers());
                 }
                 values.resize(end, 0.0);
             }
@@ -30,16 +30,15 @@ impl ModelParameters {
         Self { values, begins }
     }
 
-    /// The mean of models, weighted by the sizes of their training sets: `None` without any weight.
-    pub fn mean<'a>(models: impl IntoIterator<Item = (&'a Self, u64)>) -> Option<Self> {
+    /// The weighted mean of models: `None` without any weight.
+    pub fn mean<'a>(models: impl IntoIterator<Item = (&'a Self, f64)>) -> Option<Self> {
         let mut models = models.into_iter();
-        let (first, size) = models.next()?;
-        let mut total = size as f64;
+        let (first, mut total) = models.next()?;
         let mut mean = first.clone();
-        mean.values.iter_mut().for_each(|v| *v *= size as f64);
-        for (model, size) in models {
-            total += size as f64;
-            mean.values.iter_mut().zip(&model.values).for_each(|(sum, v)| *sum += size as f64 * v);
+        mean.values.iter_mut().for_each(|v| *v *= total);
+        for (model, weight) in models {
+            total += weight;
+            mean.values.iter_mut().zip(&model.values).for_each(|(sum, v)| *sum += weight * v);
         }
         mean.values.iter_mut().for_each(|v| *v /= total);
         (total > 0.0).then_some(mean)

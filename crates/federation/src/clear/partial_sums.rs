@@ -74,7 +74,7 @@ impl<'a> PartialSums<'a> {
             let below = below.last();
             sum_into(&mut level.outputs, below.map(|level| &level.outputs[..]), outputs);
             sum_into(&mut level.tail, below.map(|level| &level.tail[..]), &member.tail);
-            level.total = below.map_or(0.0, |level| level.total) + member.size as f64;
+            level.total = below.map_or(0.0, |level| level.total) + member.weight;
         }
         self.members = wanted;
     }

@@ -30,21 +30,21 @@ pub(super) struct RoundModels<'a> {
     pub(super) members: Vec<MemberModel>,
 }
 
-/// One client's model, times its number of training samples where it is to be summed.
+/// One client's model, times its weight where it is to be summed.
 pub(super) struct MemberModel {
     pub(super) position: usize,
-    pub(super) size: u64,
+    pub(super) weight: f64,
     pub(super) parameters: ModelParameters,
     /// The parameters that are needed after the first layer's linear part.
     pub(super) tail: Vec<f64>,
 }
 
 impl<'a> RoundModels<'a> {
-    /// Local models by their client's position, with the sizes of the training sets, which must not be 0.
+    /// Local models by their client's position, with their weights, which must not be 0.
     pub(super) fn new(
         architecture: &'a Architecture,
         test_set: &'a CollectiveTestSet,
-        models: impl IntoIterator<Item = (usize, u64, Weights)>,
+        models: impl IntoIterator<Item = (usize, f64, Weights)>,
     ) -> Self {
         let layers = up_to_scores(architecture.layers());
         let has_parameters = |layer: &Layer| !matches!(layer, Layer::Activation(..));
@@ -52,11 +52,11 @@ impl<'a> RoundModels<'a> {
         let keeps_first = matches!(&layers[first], Layer::Gru(_));
         let mut members: Vec<MemberModel> = models
             .into_iter()
-            .map(|(position, size, weights)| {
+            .map(|(position, weight, weights)| {
                 let parameters = ModelParameters::new(architecture, &weights);
                 let begin = parameters.begins()[if keeps_first { first } else { first + 1 }];
-                let tail = parameters.values()[begin..].iter().map(|v| size as f64 * v).collect();
-                MemberModel { position, size, parameters, tail }
+                let tail = parameters.values()[begin..].iter().map(|v| weight * v).collect();
+                MemberModel { position, weight, parameters, tail }
             })
             .collect();
         members.sort_by_key(|member| member.position);

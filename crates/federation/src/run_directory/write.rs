@@ -22,14 +22,10 @@ use crate::{
 /// let linear = LayerSpec::Linear { weight: "fc.weight".into(), bias: None };
 /// let clients: Result<Vec<ClientSpec>, ClientIdError> = ["a", "b", "c", "d"]
 ///     .iter()
-///     .map(|id| Ok(ClientSpec { id: ClientId::new(*id)?, train_size: 10, rounds: vec![] }))
+///     .map(|id| Ok(ClientSpec::new(ClientId::new(*id)?, 10.0)))
 ///     .collect();
-/// let spec = FederationSpec {
-///     name: "four".into(),
-///     rounds: 1,
-///     model: ModelSpec { input: vec![2], classes: 2, layers: vec![linear] },
-///     clients: clients?,
-/// };
+/// let model = ModelSpec::new(vec![2], 2, vec![linear]);
+/// let spec = FederationSpec::new("four".into(), 1, model, clients?);
 /// let model = Weights::from_iter([("fc.weight".to_owned(), Tensor::new(vec![2, 2], vec![1., 0., 0., 1.])?)]);
 /// let writer = RunWriter::create(&path, &spec)?;
 /// writer.initial_model(&model)?;

@@ -124,13 +124,13 @@ fn input(recipe: &Recipe) -> Vec<usize> {
 }
 
 fn written(path: &Path, recipe: &Recipe) {
-    let client = |id: &&str| ClientSpec { id: ClientId::new(*id).unwrap(), train_size: 10, rounds: vec![] };
-    let spec = FederationSpec {
-        name: "five".into(),
-        rounds: recipe.rounds,
-        model: ModelSpec { input: input(recipe), classes: 2, layers: layers(recipe) },
-        clients: CLIENTS.iter().map(client).collect(),
-    };
+    let client = |id: &&str| ClientSpec::new(ClientId::new(*id).unwrap(), 10.0);
+    let spec = FederationSpec::new(
+        "five".into(),
+        recipe.rounds,
+        ModelSpec::new(input(recipe), 2, layers(recipe)),
+        CLIENTS.iter().map(client).collect(),
+    );
     let writer = RunWriter::create(path, &spec).unwrap();
     writer.initial_model(&model(recipe, 99)).unwrap();
     for (i, id) in spec.ids().enumerate() {
