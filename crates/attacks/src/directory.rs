@@ -269,7 +269,7 @@ impl Directory {
         let of_round = |entry: &RoundListing| {
             let size = |id: &ClientId| match entry.participants.contains(id) {
                 true => entry.train_sizes.get(id).copied().unwrap_or(0.0),
-                false => 0,
+                false => 0.0,
             };
             (entry.round, self.index.clients.iter().map(size).collect())
         };

@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn clients_are_called_by_their_ids() {
         let client = |id| ClientSpec::new(ClientId::new(id).unwrap(), 1.0);
-        let model = ModelSpec::new(vec![1], 2, Vec::<LayerSpec>::new());
+        let model = ModelSpec::new(vec![1], 2, Vec::<secsv_federation::LayerSpec>::new());
         let clients = ["north", "south"].map(client).to_vec();
         let spec = FederationSpec::new("two".into(), 1, model, clients);
         for (said, named) in [

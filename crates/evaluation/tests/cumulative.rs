@@ -58,7 +58,7 @@ fn a_model_is_the_initial_one_and_its_members_updates() {
     };
     let size = |place: usize| run.spec().clients[place].weight;
     let aggregate = |round: u32, members: &[usize]| {
-        let locals: Vec<(ModelParameters, u64)> =
+        let locals: Vec<(ModelParameters, f64)> =
             members.iter().map(|&place| (of(place, round), size(place))).collect();
         ModelParameters::mean(locals.iter().map(|(model, size)| (model, *size))).unwrap()
     };

@@ -53,7 +53,7 @@ impl Model {
     }
 
     fn then(mut self, layer: LayerSpec) -> Self {
-        self.spec.layers.push(layer);
+        self.spec.layers.push(layer.into());
         self
     }
 

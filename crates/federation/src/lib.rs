@@ -41,12 +41,15 @@ mod test_set;
 mod weights;
 
 pub use aggregate::WeightedMean;
-pub use architecture::{Activation, Architecture, Conv2d, Gru, Layer, Linear};
+pub use architecture::{
+    Activation, Architecture, BatchNorm, Conv2d, Embedding, Gru, Layer, LayerNorm, Linear, Lstm, PlacedLayer,
+    Pool, Source, up_to_scores,
+};
 pub use atomic_file::{partial_path, rename_durably, write_atomically};
 pub use collective::CollectiveTestSet;
 pub use error::{Defect, Error};
 pub use ids::{ClientId, ClientIdError, Coalition, MAX_CLIENTS, RoundId};
-pub use layer_spec::{ConvolutionSpec, LayerSpec, NamedLayer};
+pub use layer_spec::{BatchNormSpec, ConvolutionSpec, LayerSpec, NamedLayer, PoolSpec};
 pub use run_directory::{RunDirectory, RunWriter};
 pub use sample_set::SampleSet;
 pub use spec::{

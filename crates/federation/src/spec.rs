@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClientId, Coalition, Defect, Error, LayerSpec, MAX_CLIENTS, NamedLayer, RoundId};
+use crate::{ClientId, Coalition, Defect, Error, MAX_CLIENTS, NamedLayer, RoundId};
 
-/// The fewest clients a federation may have. Protocols in which clients decrypt need four, and say so.
-pub const MIN_CLIENTS: usize = 2;
+/// The fewest clients a federation may have. Secure protocols need more, and say how many and why.
+pub const MIN_CLIENTS: usize = 1;
 /// The most rounds: round numbers have four digits in file names.
 pub const MAX_ROUNDS: u32 = 9999;
 /// The largest aggregation weight: sums of whole numbers over all clients stay exact in a double.
@@ -247,9 +247,14 @@ impl FederationSpec {
         }
         within("model.layers", 1, 1 << 16, self.model.layers.len() as u64)?;
         for (index, layer) in self.model.layers.iter().enumerate() {
-            if let LayerSpec::Conv2d(conv) = &layer.layer {
-                within(&format!("model.layers[{index}].stride"), 1, 1 << 16, conv.stride as u64)?;
-                within(&format!("model.layers[{index}].padding"), 0, 1 << 16, conv.padding as u64)?;
+            for (key, least, found) in layer.layer.sizes() {
+                within(&format!("model.layers[{index}].{key}"), least as u64, 1 << 16, found as u64)?;
+            }
+            for (key, least, found) in layer.layer.factors() {
+                if !found.is_finite() || found < least {
+                    let field = format!("model.layers[{index}].{key}");
+                    return Err(Error::defect(file, field, Defect::NotFinite { position: 0, found }));
+                }
             }
         }
         self.check_clients(file)

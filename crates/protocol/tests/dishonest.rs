@@ -78,7 +78,7 @@ mod tests {
     fn input(position: usize, depth: usize) -> ClientInput {
         let weights = |seed| weights(seed, depth);
         let mut mean = WeightedMean::new();
-        (0..CLIENTS).for_each(|i| mean.add(&weights(i), 10));
+        (0..CLIENTS).for_each(|i| mean.add(&weights(i), 10.0));
         let features = (0..FEATURES * SAMPLES).map(|k| number(7000 + position * 500 + k)).collect();
         let labels = (0..SAMPLES).map(|k| i64::from(number(position * 77 + k) > 0.0)).collect();
         ClientInput {

@@ -134,7 +134,7 @@ mod tests {
         };
         let secsv = federation(&deep, &shapes, settings);
         frozen(&file("session", "secsv two layers"), &format!("digest {}\n", hex(&secsv.digest())));
-        let flat = ModelSpec { layers: vec![linear("a", None)], ..deep };
+        let flat = ModelSpec { layers: vec![linear("a", None).into()], ..deep };
         let settings = Settings {
             protocol: Protocol::Hesv,
             preset: Preset::Standard,

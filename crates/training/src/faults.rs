@@ -188,7 +188,7 @@ mod tests {
         let mut random = generator(1, Purpose::Local { round: 1, client: 0 });
         assert_eq!(free_ride(&global, 0.0, &mut random).unwrap(), global);
         let noisy = free_ride(&global, 0.1, &mut random).unwrap();
-        let values = noisy.get("w").unwrap().values();
+        let values = noisy.get("w").unwrap().singles();
         let variance = values.iter().map(|x| (x - 0.5).powi(2)).sum::<f32>() / 4000.0;
         assert!((variance.sqrt() - 0.1).abs() < 0.01, "{variance}");
     }

@@ -204,7 +204,7 @@ impl<'a> FederationInTraining<'a> {
             .collect::<Result<Vec<Weights>, TrainingError>>()?;
         let mut mean = WeightedMean::new();
         for (&client, local) in members.iter().zip(&locals) {
-            mean.add(local, self.train[client].len() as u64);
+            mean.add(local, self.train[client].len() as f64);
         }
         Ok(mean.finish_single().unwrap_or_else(|| global.clone()))
     }

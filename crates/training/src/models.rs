@@ -209,7 +209,7 @@ mod tests {
         let first = plan.initial(1).unwrap();
         assert_eq!(first, plan.initial(1).unwrap());
         assert_ne!(first, plan.initial(2).unwrap());
-        let largest = first.iter().flat_map(|(_, t)| t.values()).fold(0.0f32, |most, x| most.max(x.abs()));
-        assert!(largest <= 0.1 && largest > 0.09, "{largest}");
+        let largest = first.iter().flat_map(|(_, t)| t.numbers()).fold(0.0f64, |most, x| most.max(x.abs()));
+        assert!(largest <= f64::from(0.1f32) && largest > 0.09, "{largest}");
     }
 }

@@ -80,6 +80,7 @@ impl<'a> TrainableNetwork<'a> {
             LayerSpec::Square {} => input.sqr(),
             LayerSpec::Softmax {} => softmax(&input, D::Minus1),
             LayerSpec::Flatten {} => input.flatten_from(1),
+            other => Err(candle_core::Error::Msg(format!("no training of {} layers here", other.kind()))),
         })
     }
 
@@ -262,7 +263,7 @@ mod tests {
                 let moved = |step: f32| {
                     let original = weights.get(&name).unwrap();
                     let values =
-                        original.values().iter().zip(&direction).map(|(w, d)| w + step * d).collect();
+                        original.singles().iter().zip(&direction).map(|(w, d)| w + step * d).collect();
                     let mut changed = weights.clone();
                     changed.insert(&name, Stored::new(original.shape().to_vec(), values).unwrap());
                     loss(plan.spec(), &changed, &samples).0.to_scalar::<f32>().unwrap()

@@ -309,7 +309,7 @@ fn weights(shapes: &Shapes, around: Option<&Weights>, spread: f32, rng: &mut Cha
         let most = 2.0 * spread / (inputs as f32).sqrt();
         let centre = around.and_then(|weights| weights.get(name));
         let values = (0..shape.iter().product::<usize>())
-            .map(|i| centre.map_or(0.0, |centre| centre.values()[i]) + rng.random_range(-most..most))
+            .map(|i| centre.map_or(0.0, |centre| centre.singles()[i]) + rng.random_range(-most..most))
             .collect();
         weights.insert(name.clone(), Tensor::new(shape.clone(), values).unwrap());
     }

@@ -53,7 +53,7 @@ impl<'a> PartialSums<'a> {
             &self.scratch.values
         };
         let labels = &self.models.test_set.labels()[self.rows.clone()];
-        let scored = scores.chunks_exact(self.models.architecture.classes()).zip(labels);
+        let scored = scores.chunks_exact(self.models.architecture.outputs()).zip(labels);
         for (row, (scores, &label)) in scored.enumerate() {
             right[row / 64] |= u64::from(predicted(scores) as i64 == label) << (row % 64);
         }

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 use super::*;
-use crate::{Activation, Coalition, Layer, LayerSpec, ModelSpec, Tensor, TestSet};
+use crate::{Activation, Coalition, Layer, LayerSpec, ModelSpec, Tensor, TestSet, up_to_scores};
 
 /// A gap between the two largest scores below which rounding may decide.
 const NEAR_TIE: f64 = 1e-9;
@@ -134,11 +134,11 @@ fn random_test_set(architecture: &Architecture, samples: usize, rng: &mut ChaCha
 }
 
 /// One sample through one model, a number at a time.
-fn plain_scores(layers: &[Layer], model: &BTreeMap<String, Vec<f64>>, sample: &[f32]) -> Vec<f64> {
+fn plain_scores(layers: &[PlacedLayer], model: &BTreeMap<String, Vec<f64>>, sample: &[f32]) -> Vec<f64> {
     let mut x: Vec<f64> = sample.iter().map(|&v| f64::from(v)).collect();
     let bias = |name: &Option<String>, i: usize| name.as_ref().map_or(0.0, |name| model[name][i]);
-    for layer in layers {
-        x = match layer {
+    for placed in layers {
+        x = match &placed.layer {
             Layer::Linear(l) => (0..l.positions * l.outputs)
                 .map(|i| {
                     let (position, output) = (i / l.outputs, i % l.outputs);
@@ -159,6 +159,7 @@ fn plain_scores(layers: &[Layer], model: &BTreeMap<String, Vec<f64>>, sample: &[
                     run.iter().map(move |v| v.exp() / sum)
                 })
                 .collect(),
+            other => panic!("{} has tests of its own", other.kind()),
         };
     }
     x
@@ -170,10 +171,11 @@ fn plain_conv(c: &crate::Conv2d, model: &BTreeMap<String, Vec<f64>>, x: &[f64]) 
     for (o, row, column) in positions(outputs, rows, columns) {
         let mut sum = c.bias.as_ref().map_or(0.0, |name| model[name][o]);
         for (channel, y, z) in positions(channels, kh, kw) {
-            let (py, pz) = (row * c.stride + y, column * c.stride + z);
-            let inside = |p: usize, size: usize| p >= c.padding && p - c.padding < size;
-            if inside(py, height) && inside(pz, width) {
-                let pixel = x[(channel * height + py - c.padding) * width + pz - c.padding];
+            let (py, pz) = (row * c.stride[0] + y, column * c.stride[1] + z);
+            let ([above, left], inside) =
+                (c.padding, |p: usize, pad: usize, size: usize| p >= pad && p - pad < size);
+            if inside(py, above, height) && inside(pz, left, width) {
+                let pixel = x[(channel * height + py - above) * width + pz - left];
                 sum += model[&c.weight][((o * channels + channel) * kh + y) * kw + z] * pixel;
             }
         }

@@ -1,7 +1,7 @@
 //! Everything that must hold in a whole run directory, checked before anything is computed.
 
 use super::{CLIENTS, GLOBAL, RunDirectory, entries, round_file};
-use crate::{Aggregation, ClientId, Defect, Error, RoundId, Weights, aggregate::WeightedMean};
+use crate::{Aggregation, Defect, Error, RoundId, Weights, aggregate::WeightedMean};
 
 /// How far a global model may be from the weighted mean of the local ones, relative to numbers beyond 1.
 const MEAN_TOLERANCE: f64 = 1e-4;

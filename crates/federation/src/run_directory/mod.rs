@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    Architecture, ClientId, Coalition, Defect, Error, FederationSpec, RoundId, TestSet, Weights,
+    Architecture, ClientId, Coalition, Defect, Error, FederationSpec, Layout, RoundId, TestSet, Weights,
     files::{TensorFile, check_label_shape, read_npz},
     weights::element_count,
 };
@@ -45,6 +45,7 @@ impl RunDirectory {
         let file = TensorFile::open(&initial)?;
         let shapes = file.shapes(|name| spec.model.ignores(name))?;
         let architecture = Architecture::new(&spec.model, &shapes, &spec_file, &initial)?;
+        architecture.check_layout(&spec_file)?;
         Ok(Self { path, spec, architecture })
     }
 
@@ -122,7 +123,14 @@ impl RunDirectory {
             found.extend(test_set.input());
             return Err(Error::defect(file, "x", Defect::Shape { expected, found }));
         }
+        let test_set = match self.spec.model.layout {
+            Some(Layout::Keras) => test_set.with_channels_first(),
+            _ => test_set,
+        };
         test_set.check_features().map_err(|defect| Error::defect(&file, "x", defect))?;
+        if let Some(rows) = self.architecture.vocabulary() {
+            test_set.check_rows(rows).map_err(|defect| Error::defect(&file, "x", defect))?;
+        }
         test_set.check_labels(self.spec.model.classes).map_err(|defect| Error::defect(&file, "y", defect))?;
         Ok(test_set)
     }
@@ -134,7 +142,10 @@ impl RunDirectory {
         self.architecture
             .tensors()
             .keys()
-            .map(|name| file.read_floats(name).map(|tensor| (name.clone(), tensor)))
+            .map(|name| {
+                let tensor = self.architecture.tensor_of_file(name, file.read_floats(name)?);
+                Ok((name.clone(), tensor.map_err(|defect| Error::defect(path, name, defect))?))
+            })
             .collect()
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use super::{CLIENTS, GLOBAL, INITIAL_FILE, RunDirectory, SPEC_FILE, entries, round_file};
 use crate::{
-    ClientId, Defect, Error, FederationSpec, RoundId, TestSet, Weights,
+    ClientId, Defect, Error, FederationSpec, Layout, RoundId, TestSet, Weights,
     files::{write_tensors, write_test_set},
     partial_path, rename_durably,
 };
@@ -53,6 +53,11 @@ impl RunWriter {
             return Err(Error::defect(&target, "directory", Defect::NotEmpty));
         }
         spec.check(&target.join(SPEC_FILE))?;
+        if spec.model.layout == Some(Layout::Keras) {
+            let (what, instead) = ("run to be written", "models are written in PyTorch's layout");
+            let defect = Defect::NotInKeras { what, instead };
+            return Err(Error::defect(target.join(SPEC_FILE), "model.layout", defect));
+        }
         let partial = partial_path(&target);
         let writer = Self { target, partial, finished: false };
         let spec_file = writer.partial.join(SPEC_FILE);

@@ -143,7 +143,7 @@ fn written(path: &Path, recipe: &Recipe) {
         let mut mean = secsv_federation::WeightedMean::new();
         for (i, id) in spec.ids().enumerate() {
             let weights = model(recipe, i + 10 * round.0 as usize);
-            mean.add(&weights, 10);
+            mean.add(&weights, 10.0);
             writer.local_model(id, round, &weights).unwrap();
         }
         writer.global_model(round, &mean.finish_single().unwrap()).unwrap();
