@@ -125,10 +125,11 @@ impl Architecture {
 
     /// Rows of the embedding that takes the sample's numbers, if one does: they are integers below it.
     pub fn vocabulary(&self) -> Option<usize> {
-        self.layers.iter().find_map(|placed| match &placed.layer {
+        let rows = self.layers.iter().filter_map(|placed| match &placed.layer {
             Layer::Embedding(embedding) => Some(embedding.rows),
             _ => None,
-        })
+        });
+        rows.min()
     }
 
     /// A tensor as layers take it, from what a file has; variances below 0 are refused.
@@ -199,12 +200,12 @@ fn after_last(classes: usize, found: &[usize]) -> String {
     }
 }
 
-/// Whether at most one function that keeps the sign, or the side of one half, follows a model's one score.
+/// Whether nothing follows a model's one score, or one function that keeps the sign or the side of one half.
 fn is_one_score(layers: &[PlacedLayer]) -> bool {
-    let behind = &layers[up_to_scores(layers).len()..];
-    let is_softmax =
-        |placed: &PlacedLayer| matches!(placed.layer, Layer::Activation(Activation::Softmax(_), _));
-    behind.len() < 2 && !behind.iter().any(is_softmax)
+    let (scores, behind) = layers.split_at(up_to_scores(layers).len());
+    let is_function =
+        |placed: &PlacedLayer| matches!(&placed.layer, Layer::Activation(f, _) if f.is_pointwise());
+    behind.len() < 2 && behind.iter().all(is_function) && !scores.last().is_some_and(is_function)
 }
 
 /// Marks the layers whose outputs are taken by others than the next alone; tells whether the sample is one of them.

@@ -144,8 +144,8 @@ impl<'a> Tensors<'a> {
     }
 
     fn note_ambiguous(&mut self, name: &str, fits_both: bool) {
-        // PyTorch names what a layer multiplies with `weight`.
-        if fits_both && self.layout.is_none() && !name.ends_with("weight") && self.ambiguous.is_none() {
+        // PyTorch calls what a layer multiplies with `weight`, `weight_ih_l0` and the like.
+        if fits_both && self.layout.is_none() && !name.contains("weight") && self.ambiguous.is_none() {
             self.ambiguous = Some(name.to_owned());
         }
     }

@@ -141,6 +141,7 @@ fn a_single_score_has_one_function_behind_it_at_most() {
     one(&["kind = \"sigmoid\""]).check().unwrap();
     one(&["kind = \"sigmoid\"", "kind = \"sigmoid\""])
         .says(&["model.layers", "class 1 is predicted where the score is above 0"]);
+    one(&["kind = \"sigmoid\"", "kind = \"relu\""]).says(&["found more or a softmax"]);
     one(&["kind = \"softmax\""]).says(&["model.layers", "one sigmoid, tanh or hard-sigmoid at most"]);
 }
 
