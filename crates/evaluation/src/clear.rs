@@ -72,6 +72,10 @@ impl Evaluator for ClearEvaluator<'_> {
         self.test_set.len()
     }
 
+    fn labels(&self) -> Option<(&[i64], usize)> {
+        Some((self.test_set.labels(), self.run.architecture().classes()))
+    }
+
     fn rounds(&self) -> Vec<(RoundId, Coalition)> {
         self.rounds.clone()
     }

@@ -47,6 +47,10 @@ impl Evaluator for CumulativeEvaluator<'_> {
         self.test_set.len()
     }
 
+    fn labels(&self) -> Option<(&[i64], usize)> {
+        Some((self.test_set.labels(), self.run.architecture().classes()))
+    }
+
     fn rounds(&self) -> Vec<(RoundId, Coalition)> {
         vec![(self.last_round(), self.models.participants())]
     }

@@ -10,8 +10,8 @@ use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, 
 use secsv_shapley::{ClientValues, Federated, FederatedValues};
 
 use crate::{
-    Error, EvaluationSettings, Evaluator,
-    outcomes::{RoundOutcomes, TestOutcome},
+    Error, EvaluationSettings, Evaluator, Utility,
+    outcomes::{Classes, RoundOutcomes, TestOutcome},
     result::{EvaluationResult, Operations, RoundResult, Timing, UtilityResult},
 };
 
@@ -45,10 +45,12 @@ pub fn evaluate<E: Evaluator>(
         skip: if skips_for_nothing { SkipMode::Off } else { settings.skip },
         ..*settings
     };
+    let classes = classes(evaluator, settings.utility)?.map(Arc::new);
     let rounds = evaluator.rounds();
     let mut plan = Federated::new(settings.method, &rounds, &settings.estimator).map_err(Error::from)?;
     let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings, evaluator.gathers());
     outcomes.inherits_empty = !evaluator.tests_empty_each_round();
+    outcomes.count_classes(classes.as_ref());
     loop {
         let batch = plan.next_batch(start.elapsed()).map_err(Error::from)?;
         if batch.is_empty() {
@@ -63,15 +65,30 @@ pub fn evaluate<E: Evaluator>(
         for (&round, coalitions) in &by_round {
             for &coalition in coalitions {
                 let outcome = outcomes.get(round, coalition)?;
-                let utility = outcome.utility(evaluator.samples());
+                let utility = outcome.utility(evaluator.samples(), classes.as_deref());
                 plan.absorb(round, coalition, utility).map_err(Error::from)?;
             }
         }
     }
     let values = plan.finish().map_err(Error::from)?;
     let mut result = outcomes.into_result(spec, evaluator, settings, &values);
+    if let Some(classes) = classes {
+        result.utility = settings.utility.to_string();
+        result.class_samples = classes.sizes.clone();
+        result.notes.push(format!("utilities are {}, not accuracy", settings.utility));
+    }
     result.timing.wall_s = start.elapsed().as_secs_f64();
     Ok(result)
+}
+
+/// The classes of all samples, if the utility asks for them.
+fn classes<E: Evaluator>(evaluator: &E, utility: Utility) -> Result<Option<Classes>, Error> {
+    if !utility.needs_classes() {
+        return Ok(None);
+    }
+    let protocol = evaluator.protocol();
+    let (labels, classes) = evaluator.labels().ok_or(Error::HiddenClasses { utility, protocol })?;
+    Classes::new(utility, labels, classes).map(Some)
 }
 
 /// The coalitions that an exact evaluation without SampleSkip tests, in the order it asks for them.
@@ -107,6 +124,13 @@ impl Outcomes {
             (round, RoundOutcomes::new(participants, &all, settings, gathers))
         };
         Self { rounds: rounds.iter().map(start).collect(), asked: 0, inherits_empty: true }
+    }
+
+    fn count_classes(&mut self, classes: Option<&Arc<Classes>>) {
+        let rounds = std::mem::take(&mut self.rounds);
+        let with =
+            |(round, outcomes): (RoundId, RoundOutcomes)| (round, outcomes.with_classes(classes.cloned()));
+        self.rounds = rounds.into_iter().map(with).collect();
     }
 
     fn get(&self, round: RoundId, coalition: Coalition) -> Result<TestOutcome, Error> {
@@ -206,6 +230,7 @@ impl Outcomes {
                     total,
                     tested: outcome.tested,
                     wrongly_skipped: outcome.wrongly_skipped,
+                    correct_of_classes: outcome.of_classes,
                 })
                 .collect();
             of_round.sort_by(|a, b| a.coalition.cmp(&b.coalition));
@@ -219,6 +244,8 @@ impl Outcomes {
         EvaluationResult {
             protocol: evaluator.protocol().to_owned(),
             estimator: settings.method.name().to_owned(),
+            utility: Utility::Accuracy.to_string(),
+            class_samples: Vec::new(),
             skip: utilities.iter().any(|utility| utility.tested < utility.total),
             clients: spec.ids().cloned().collect(),
             fsv: by_client(spec, |client| values.total.value(client)),

@@ -58,6 +58,11 @@ pub trait Evaluator {
         false
     }
 
+    /// The true class of every sample and the number of classes, where whoever evaluates may know them.
+    fn labels(&self) -> Option<(&[i64], usize)> {
+        None
+    }
+
     /// Whether the empty coalition is tested in every round. Otherwise it is in the first: later its model is that of
     /// everybody in the round before.
     fn tests_empty_each_round(&self) -> bool {

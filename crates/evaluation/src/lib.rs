@@ -42,6 +42,7 @@ pub mod role_evaluator;
 mod secure;
 pub mod secure_result;
 mod settings;
+mod utility;
 pub mod views;
 mod views_error;
 
@@ -62,3 +63,4 @@ pub use result::{
 };
 pub use secure::{SecureEvaluator, check_numbers, client_inputs};
 pub use settings::EvaluationSettings;
+pub use utility::Utility;

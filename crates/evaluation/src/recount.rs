@@ -137,7 +137,15 @@ mod tests {
 
     fn told(round: u32, coalition: &[&str], correct: usize, tested: usize) -> UtilityResult {
         let coalition = coalition.iter().map(|id| ClientId::new(*id).unwrap()).collect();
-        UtilityResult { round: RoundId(round), coalition, correct, total: 10, tested, wrongly_skipped: None }
+        UtilityResult {
+            round: RoundId(round),
+            coalition,
+            correct,
+            total: 10,
+            tested,
+            wrongly_skipped: None,
+            correct_of_classes: Vec::new(),
+        }
     }
 
     fn counted(entries: &[(u32, &[usize], usize, usize)]) -> Recount {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use secsv_evaluation::{EvaluationResult, EvaluationSettings, SecurityResult, views::check_target};
+use secsv_evaluation::{EvaluationResult, EvaluationSettings, SecurityResult, Utility, views::check_target};
 use secsv_federation::RunDirectory;
 
 use super::{
@@ -30,6 +30,10 @@ pub struct EvaluateArgs {
     protocol: ProtocolArg,
     #[command(flatten)]
     valuation: ValuationArgs,
+    /// What a coalition's model is worth: accuracy, balanced-accuracy, recall=CLASS or f1 (two classes; class 1 counts). All but
+    /// accuracy need to know of which class right samples are, which nssv does.
+    #[arg(long, default_value_t = Utility::Accuracy)]
+    utility: Utility,
     /// Test skipped samples after all, and count those that should not have been skipped.
     #[arg(long)]
     verify_skip: bool,
@@ -87,6 +91,7 @@ fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {
     let mut settings = args.valuation.settings();
     settings.estimator.stop.elapsed = elapsed;
     settings.verify_skip = args.verify_skip;
+    settings.utility = args.utility;
     settings.estimator.check().map_err(secsv_evaluation::Error::from)?;
     Ok(settings)
 }
@@ -95,10 +100,12 @@ fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {
 pub fn table(result: &EvaluationResult) -> String {
     let mut text = String::new();
     let skipping = if result.skip { ", samples skipped" } else { "" };
+    let utility =
+        if result.class_samples.is_empty() { String::new() } else { format!(", {}", result.utility) };
     let total = result.utilities.first().map_or(0, |utility| utility.total);
     let _ = writeln!(
         text,
-        "{} {}{skipping}: {} rounds, {} coalitions, {total} samples, {:.2} s",
+        "{} {}{skipping}{utility}: {} rounds, {} coalitions, {total} samples, {:.2} s",
         result.protocol,
         result.estimator,
         result.ssv.len(),

@@ -49,6 +49,11 @@ impl ValuationArgs {
         let (seed, epsilon, delta, samples) = (self.seed, self.epsilon, self.delta, self.samples);
         let estimator =
             EstimatorSettings { seed, epsilon, delta, samples, stop, ..EstimatorSettings::default() };
-        EvaluationSettings { method: self.estimator, estimator, skip: self.skip, verify_skip: false }
+        EvaluationSettings {
+            method: self.estimator,
+            estimator,
+            skip: self.skip,
+            ..EvaluationSettings::default()
+        }
     }
 }

@@ -22,6 +22,7 @@ pub fn at_a_glance(result: &EvaluationResult) -> Markup {
             div { dt { "Models tested" } dd { (count(result.utilities.len() as u64)) } }
             div { dt { "Protocol" } dd { (result.protocol) } }
             div { dt { "Method" } dd { (result.estimator) } }
+            @if !result.class_samples.is_empty() { div { dt { "Utility" } dd { (result.utility) } } }
         }
     }
 }
@@ -42,7 +43,7 @@ pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> 
                 }
             }
             h3 { "What the numbers mean" }
-            p { (meaning(&result.estimator)) " One point is one more right answer per hundred test cases." }
+            p { (meaning(&result.estimator).replace("accuracy", &result.utility)) (one_point(result)) }
             @for sentence in findings(result, attendance) { p { (sentence) } }
             h3 { "What they do not mean" }
             ul {
@@ -126,6 +127,13 @@ fn who_could_see(protocol: Option<ProtocolName>) -> &'static str {
         }
         Some(ProtocolName::Secure(protocol)) => protocol.rules().exposure().brief,
         None => "How far models and test cases were protected depends on the protocol named above.",
+    }
+}
+
+fn one_point(result: &EvaluationResult) -> &'static str {
+    match result.class_samples.is_empty() {
+        true => " One point is one more right answer per hundred test cases.",
+        false => " One point is a hundredth of it.",
     }
 }
 

@@ -97,7 +97,7 @@ impl SessionSpec {
             ..EstimatorSettings::default()
         };
         estimator.check().map_err(|error| ("estimator", "settings in their ranges", error.to_string()))?;
-        Ok(EvaluationSettings { method, estimator, skip: self.skip()?, verify_skip: false })
+        Ok(EvaluationSettings { method, estimator, skip: self.skip()?, ..EvaluationSettings::default() })
     }
 }
 
