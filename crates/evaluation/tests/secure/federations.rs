@@ -14,8 +14,8 @@ use secsv_evaluation::{
     in_process::{Honest, InProcess, Interceptor},
 };
 use secsv_federation::{
-    Architecture, ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId, SampleSet,
-    Tensor, TestSet, WeightedMean, Weights,
+    Architecture, ClientId, ClientSpec, Coalition, ConvolutionSpec, FederationSpec, LayerSpec, ModelSpec,
+    PoolSpec, RoundId, SampleSet, Tensor, TestSet, WeightedMean, Weights,
 };
 use secsv_protocol::{
     ClientInput, Error as RoleError, Preset, Seed, TestRequest,
@@ -55,6 +55,14 @@ pub enum Shape {
     },
     /// A recurrent unit and linear layers.
     Gru { steps: usize, features: usize, hidden: usize, tail: Option<Act> },
+    /// A convolution in groups whose kernel has gaps, and a pool of largest numbers.
+    Grouped { act: Act },
+    /// A one-dimensional convolution, a pool of means, and columns as rows.
+    Signals { act: Act },
+    /// A convolution and the mean of each channel.
+    Means { act: Act },
+    /// One score for two classes.
+    OneScore { features: usize },
 }
 
 impl Shape {
@@ -79,6 +87,13 @@ pub enum Act {
     Tanh,
     Square,
     Softmax,
+    LeakyRelu,
+    Gelu,
+    Silu,
+    Elu,
+    Relu6,
+    HardTanh,
+    HardSigmoid,
 }
 
 impl Act {
@@ -89,6 +104,13 @@ impl Act {
             Self::Tanh => LayerSpec::Tanh {},
             Self::Square => LayerSpec::Square {},
             Self::Softmax => LayerSpec::Softmax {},
+            Self::LeakyRelu => LayerSpec::LeakyRelu { slope: Some(-0.25) },
+            Self::Gelu => LayerSpec::Gelu {},
+            Self::Silu => LayerSpec::Silu {},
+            Self::Elu => LayerSpec::Elu { alpha: 1.5 },
+            Self::Relu6 => LayerSpec::Relu6 {},
+            Self::HardTanh => LayerSpec::HardTanh {},
+            Self::HardSigmoid => LayerSpec::HardSigmoid {},
         }
     }
 }
@@ -109,7 +131,20 @@ pub struct Recipe {
 }
 
 pub fn act() -> impl Strategy<Value = Act> {
-    prop::sample::select(vec![Act::Relu, Act::Sigmoid, Act::Tanh, Act::Square, Act::Softmax])
+    prop::sample::select(vec![
+        Act::Relu,
+        Act::Sigmoid,
+        Act::Tanh,
+        Act::Square,
+        Act::Softmax,
+        Act::LeakyRelu,
+        Act::Gelu,
+        Act::Silu,
+        Act::Elu,
+        Act::Relu6,
+        Act::HardTanh,
+        Act::HardSigmoid,
+    ])
 }
 
 pub fn shape() -> impl Strategy<Value = Shape> {
@@ -137,6 +172,10 @@ pub fn shape() -> impl Strategy<Value = Shape> {
         ),
         (1usize..5, 1usize..4, 1usize..4, prop::option::of(act()))
             .prop_map(|(steps, features, hidden, tail)| Shape::Gru { steps, features, hidden, tail }),
+        act().prop_map(|act| Shape::Grouped { act }),
+        act().prop_map(|act| Shape::Signals { act }),
+        act().prop_map(|act| Shape::Means { act }),
+        (1usize..5).prop_map(|features| Shape::OneScore { features }),
     ]
 }
 
@@ -185,6 +224,14 @@ fn linear(layers: &mut Vec<LayerSpec>, shapes: &mut Shapes, outputs: usize, inpu
     let bias = layers.len().is_multiple_of(2).then_some(bias);
     shapes.extend(bias.clone().map(|bias| (bias, vec![outputs])));
     layers.push(LayerSpec::Linear { weight, bias });
+}
+
+fn convolution(dilation: usize, groups: usize) -> ConvolutionSpec {
+    ConvolutionSpec { weight: "conv.weight".into(), bias: None, stride: 1, padding: 0, dilation, groups }
+}
+
+fn pool(size: usize, stride: usize) -> PoolSpec {
+    PoolSpec { size, stride: Some(stride), padding: 0 }
 }
 
 #[expect(clippy::too_many_lines, reason = "one shape after the other")]
@@ -249,14 +296,45 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             linear(&mut layers, &mut shapes, classes, inputs);
             vec![*steps, *features]
         }
+        Shape::Grouped { act } => {
+            shapes.push(("conv.weight".into(), vec![4, 1, 2, 2]));
+            layers.push(LayerSpec::Conv2d(convolution(2, 2)));
+            layers.extend([act.layer(), LayerSpec::MaxPool2d(pool(2, 1)), LayerSpec::Flatten {}]);
+            linear(&mut layers, &mut shapes, classes, 8);
+            vec![2, 5, 4]
+        }
+        Shape::Signals { act } => {
+            shapes.push(("conv.weight".into(), vec![3, 2, 3]));
+            layers.push(LayerSpec::Conv1d(convolution(1, 1)));
+            layers.extend([act.layer(), LayerSpec::AvgPool1d(pool(2, 2)), LayerSpec::Transpose {}]);
+            layers.push(LayerSpec::Flatten {});
+            linear(&mut layers, &mut shapes, classes, 6);
+            vec![2, 6]
+        }
+        Shape::Means { act } => {
+            shapes.push(("conv.weight".into(), vec![3, 1, 2, 2]));
+            layers.push(LayerSpec::Conv2d(convolution(1, 1)));
+            layers.extend([act.layer(), LayerSpec::GlobalAvgPool {}]);
+            linear(&mut layers, &mut shapes, classes, 3);
+            vec![1, 4, 3]
+        }
+        Shape::OneScore { features } => {
+            linear(&mut layers, &mut shapes, 1, *features);
+            layers.push(LayerSpec::Sigmoid {});
+            vec![*features]
+        }
     };
     (ModelSpec::new(input, classes, layers), shapes)
 }
 
 impl Recipe {
+    fn classes(&self) -> usize {
+        if matches!(self.shape, Shape::OneScore { .. }) { 2 } else { self.classes }
+    }
+
     pub fn build(&self) -> Fixture {
         let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
-        let (model, shapes) = model(&self.shape, self.classes);
+        let (model, shapes) = model(&self.shape, self.classes());
         let clients: Vec<ClientSpec> = (0..self.samples.len())
             .map(|index| {
                 ClientSpec::new(
@@ -292,7 +370,7 @@ impl Recipe {
         for &samples in &self.samples {
             let size = fixture.architecture.input_size();
             let features = (0..samples * size).map(|_| rng.random_range(-1.0..1.0)).collect();
-            let labels = (0..samples).map(|_| rng.random_range(0..self.classes as i64)).collect();
+            let labels = (0..samples).map(|_| rng.random_range(0..self.classes() as i64)).collect();
             let input = fixture.architecture.input().to_vec();
             fixture.test_sets.push(TestSet::new(input, features, labels).unwrap());
         }
