@@ -17,16 +17,22 @@ pub(crate) mod dealer;
 #[cfg(test)]
 mod equivalence_tests;
 pub(crate) mod evaluator;
+mod gates;
+pub(crate) mod hops;
 pub(crate) mod ideal;
 pub(crate) mod keys;
 pub(crate) mod lanes;
+pub(crate) mod later;
 pub(crate) mod layer;
 pub(crate) mod principal;
 mod products;
 pub(crate) mod rehearsal;
+#[cfg(test)]
+mod run_equivalence_tests;
 mod server;
 pub(crate) mod shape;
 #[cfg(test)]
 mod unit_tests;
 pub(crate) mod view;
+mod wide;
 mod words;

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use secsv_algebra::{Matrix, Ring, Ring64};
-use secsv_federation::{Coalition, TestSet};
+use secsv_algebra::{Matrix, Ring, Ring64, Seed};
+use secsv_federation::{Coalition, RoundId, TestSet};
 
 use crate::{
     Error,
     activation::{Activator, Handed, Values, last_scores},
-    blindsv::ideal::right,
+    blindsv::{
+        ideal::{Rounding, computed, right},
+        keys::{OwnerKey, Place},
+    },
     model::EncodedModel,
     precision::Precision,
     program::{Input, Program, Receive, Then},
@@ -87,24 +90,35 @@ impl<R: Ring> Ideal<R> {
 }
 
 impl Ideal<Ring64> {
-    /// Which of an owner's samples the coalition predicts right under BlindSV: all bits of a score count.
+    /// Which of an owner's samples the coalition predicts right under BlindSV: all bits of a score count. `seeds` are those of the
+    /// owner's masks, shared with the principal and with the auxiliary: they round hidden numbers.
     pub fn masked_right(
         &self,
         session: &Arc<Session>,
-        coalition: Coalition,
-        owner: usize,
+        (round, coalition): (RoundId, Coalition),
+        (owner, seeds): (usize, &[Seed; 2]),
         test_set: &TestSet,
     ) -> Result<Vec<bool>, Error> {
         let Agreed::BlindSv(session) = session.agreed() else {
             return Err(Error::Unsupported { what: "masks of another protocol" });
         };
-        let first = session.offset(owner);
-        let samples: Vec<usize> = (first..first + test_set.len()).collect();
-        let received = self.received(session.program(), &session.precision, coalition, &samples)?;
-        let scores: Vec<i64> = received[0][0].elements().iter().map(|word| *word as i64).collect();
-        let shape = session.shape(owner);
+        let members = self.models.iter().filter(|(i, ..)| coalition.contains(*i));
+        let model = EncodedModel::sum(&members.map(|(.., model)| model).collect::<Vec<_>>())?;
+        let keys = seeds.each_ref().map(|seed| OwnerKey::new(seed.clone()));
+        let scales = session.scales(round, coalition);
         let labels: Vec<usize> = test_set.labels().iter().map(|&label| label as usize).collect();
-        Ok(right(&shape, &scores, &labels))
+        let mut found = Vec::with_capacity(labels.len());
+        for (first, shape) in session.chunks(owner).iter() {
+            let begin = session.offset(owner) + first;
+            let samples = Matrix::from_fn(Ring64, self.samples.rows(), shape.samples(), |i, k| {
+                self.samples.at(i, begin + k)
+            });
+            let rounding =
+                Rounding { keys: &keys, place: Place { round, coalition, first }, scales: &scales };
+            let computed = computed(session.program(), &shape, &rounding, &model.operators, &samples)?;
+            found.extend(right(&shape, &computed.scores, &labels[first..first + shape.samples()]));
+        }
+        Ok(found)
     }
 }
 

@@ -12,14 +12,14 @@ use crate::{
     MAX_EARLY_BYTES, PartyId,
     blindsv::{
         principal::{max_ahead_bytes, max_tests as blind_tests},
-        shape::{Outcome, Widths},
+        shape::{Chunks, Circuit, Outcome},
     },
     codec::packed_len,
     hesv::rotation_steps,
     message::{
-        COMMITMENT, Count, Dealing, DealtProduct, EncryptedData, EvaluationKeys, FirstLayerBatchId,
-        FirstLayerHalf, Kind, MaskedFirstLayer, MaskedModel, MaskedOpening, Model, ModelShare, OpenedSeeds,
-        OutcomeShare, Parts, SealedClientKeys, StepAddress,
+        COMMITMENT, ClientHello, Count, Dealing, DealtProduct, EncryptedData, EvaluationKeys,
+        FirstLayerBatchId, FirstLayerHalf, Kind, MaskedFirstLayer, MaskedModel, MaskedOpening, Model,
+        ModelShare, OpenedSeeds, OutcomeShare, Parts, SealedClientKeys, StepAddress,
     },
     round_memory::open_rounds,
     scheduler::max_tests,
@@ -57,9 +57,9 @@ impl Session {
         if !kind.is_of(self.federation.settings.protocol) {
             return REFUSED as u64;
         }
-        let length = match (self.blind_widths(), from) {
-            (Some(widths), PartyId::Client(client)) => self.blind_client_len(widths, client, to, kind),
-            (Some(widths), _) => self.blind_server_len(widths, kind),
+        let length = match (self.circuit(), from) {
+            (Some(circuit), PartyId::Client(client)) => self.blind_client_len(circuit, client, to, kind),
+            (Some(circuit), _) => self.blind_server_len(circuit, kind),
             (None, PartyId::Client(client)) => self.client_len(client, to, kind),
             (None, _) => self.server_len(kind),
         };
@@ -79,8 +79,8 @@ impl Session {
             let kinds = kinds.iter().filter(|kind| kind.is_of(self.federation.settings.protocol));
             kinds.map(|&kind| length(kind)).sum::<u64>()
         };
-        if let Some(widths) = self.blind_widths() {
-            return self.blind_held(widths, client, server);
+        if let Some(circuit) = self.circuit() {
+            return self.blind_held(circuit, client, server);
         }
         let of_test = steps * of_protocol(&[Kind::ActivationShare, Kind::EncryptedActivations, Kind::Triple])
             + of_protocol(&[Kind::LabelShare, Kind::EncryptedLabels])
@@ -100,33 +100,45 @@ impl Session {
     }
 
     /// BlindSV: what a client sends is exact but for the number of coalitions in a test.
-    fn blind_client_len(&self, widths: Widths, client: usize, to: PartyId, kind: Kind) -> Option<usize> {
+    fn blind_client_len(
+        &self,
+        circuit: &Arc<Circuit>,
+        client: usize,
+        to: PartyId,
+        kind: Kind,
+    ) -> Option<usize> {
         let samples = self.hellos.get(client)?.samples as usize;
-        let (shape, bytes) = (self.blind_shape(widths, samples), widths.word as usize / 8);
+        let (chunks, operators) = (Chunks::new(circuit.clone(), samples), &self.program().operators);
+        let (bytes, of_scores) = (circuit.hops().bytes(0), circuit.widths().bytes());
         let is_principal = to == PartyId::Principal;
         let rounds = self.federation.rounds.keys();
         let rows = rounds.map(|round| self.stacked_rows(*round)).max().unwrap_or(0);
-        let labels = if shape.is_single() { 0 } else { self.program().operators[0].shape.d_out };
+        let labels = if circuit.is_single() { 0 } else { circuit.scores() };
+        let words = |operator: usize| operators[operator].shape.d_out * (operators[operator].shape.d_in + 1);
         Some(match kind {
             Kind::MaskSeed | Kind::ModelMaskSeed => SEED,
             Kind::SealedClientKeys if is_principal => SealedClientKeys::LENGTH,
-            Kind::MaskedModel => MaskedModel::HEAD + bytes * self.program().model_size(),
-            Kind::DataShare if !is_principal => {
-                bytes * samples * (self.program().operators[0].shape.d_in + labels)
+            Kind::MaskedModel => {
+                let of_model = (0..operators.len()).map(|k| words(k) * circuit.hops().bytes(k));
+                MaskedModel::HEAD + of_model.sum::<usize>()
             }
-            Kind::DealtProduct if !is_principal => DealtProduct::HEAD + bytes * rows * samples,
+            Kind::DataShare if !is_principal => {
+                samples * (bytes * self.program().input_size + of_scores * labels)
+            }
+            Kind::DealtProduct if !is_principal => {
+                DealtProduct::HEAD + bytes * rows * operators[0].positions * samples
+            }
             Kind::Dealing if !is_principal => {
-                Dealing::HEAD + self.coalitions_together() * shape.dealt_len().max(shape.outcome_len())
+                Dealing::HEAD + self.coalitions_together() * chunks.dealt_len().max(chunks.outcome_len())
             }
             _ => return None,
         })
     }
 
     /// BlindSV: what servers send.
-    fn blind_server_len(&self, widths: Widths, kind: Kind) -> Option<usize> {
+    fn blind_server_len(&self, circuit: &Arc<Circuit>, kind: Kind) -> Option<usize> {
         let samples = self.hellos.iter().map(|hello| hello.samples as usize).max().unwrap_or(0);
-        let shape = self.blind_shape(widths, samples);
-        let opened = (0..shape.stages()).map(|stage| shape.opened_len(stage)).max().unwrap_or(0);
+        let opened = Chunks::new(circuit.clone(), samples).largest_opened();
         Some(match kind {
             Kind::TestFinished => 8,
             Kind::RoundFinished | Kind::RoundStart => 4,
@@ -134,8 +146,9 @@ impl Session {
             Kind::BlindTest => 8 + 4 + 8 + 16 * self.coalitions_together() + 1 + self.skip_len(),
             Kind::MaskedOpening => MaskedOpening::HEAD + self.coalitions_together() * opened,
             Kind::OutcomeShare => {
-                let shapes = self.hellos.iter().map(|hello| self.blind_shape(widths, hello.samples as usize));
-                let of_owners = shapes.map(|shape| shape.outcome_len());
+                let of_owner =
+                    |hello: &ClientHello| Chunks::new(circuit.clone(), hello.samples as usize).outcome_len();
+                let of_owners = self.hellos.iter().map(of_owner);
                 let found = match self.blind_outcome() {
                     Outcome::Total => of_owners.max(),
                     Outcome::Each => Some(of_owners.sum()),
@@ -161,8 +174,8 @@ impl Session {
     }
 
     /// BlindSV: what one client can make a server hold.
-    fn blind_held(self: &Arc<Self>, widths: Widths, client: usize, server: PartyId) -> (u64, u64) {
-        let length = |kind| self.blind_client_len(widths, client, server, kind).unwrap_or(0) as u64;
+    fn blind_held(self: &Arc<Self>, circuit: &Arc<Circuit>, client: usize, server: PartyId) -> (u64, u64) {
+        let length = |kind| self.blind_client_len(circuit, client, server, kind).unwrap_or(0) as u64;
         let Agreed::BlindSv(session) = self.agreed() else { return (0, 0) };
         let session_kinds = [Kind::MaskSeed, Kind::ModelMaskSeed, Kind::DataShare];
         let of_session = session_kinds.into_iter().map(length).sum::<u64>()

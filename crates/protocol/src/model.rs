@@ -64,7 +64,8 @@ impl<R: Ring> EncodedModel<R> {
             let bias = format.bias.encode_within(ring, &biases, most).map_err(|_| Error::Norm { layer })?;
             let encoded = EncodedOperator { weight, bias };
             let norm = format.weight.exponent() + format.weight.fractional_bits() as i32;
-            encoded.check_norm(share * f64::powi(2.0, norm), format.input.fractional_bits(), layer)?;
+            let of_bias = format.bias.fractional_bits().saturating_sub(format.weight.fractional_bits());
+            encoded.check_norm(share * f64::powi(2.0, norm), of_bias, layer)?;
             Ok(encoded)
         });
         Ok(Self { operators: operators.collect::<Result<_, Error>>()? })
@@ -125,12 +126,12 @@ fn cut_off(format: FixedPoint, number: f64) -> f64 {
 impl<R: Ring> EncodedOperator<R> {
     /// The rounded weights and biases of every row add up to no more than `most`, a bias counted at the weights' scale: what
     /// the choice of formats relies on.
-    fn check_norm(&self, most: f64, input_bits: u32, layer: usize) -> Result<(), Error> {
+    fn check_norm(&self, most: f64, bias_bits: u32, layer: usize) -> Result<(), Error> {
         let ring = self.weight.ring();
         for (row, &bias) in self.bias.iter().enumerate() {
             let weights: f64 =
                 self.weight.row(row).iter().map(|&w| ring.centre(w).unsigned_abs() as f64).sum();
-            let bias = ring.centre(bias).unsigned_abs() as f64 / f64::powi(2.0, input_bits as i32);
+            let bias = ring.centre(bias).unsigned_abs() as f64 / f64::powi(2.0, bias_bits as i32);
             if weights + bias > most {
                 return Err(Error::Norm { layer });
             }

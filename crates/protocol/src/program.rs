@@ -1,11 +1,14 @@
 //! A model as the servers and decryptors see it: linear operators on the servers' side, and between them steps to a
 //! client that decrypts, activates and shares again.
 
-use secsv_algebra::{AlgebraError, Matrix, Ring};
+use secsv_algebra::{AlgebraError, Matrix, Ring, Ring64, Secret, Share};
 use secsv_federation::{Activation, Architecture, Conv2d, Layer, PlacedLayer, Source, Weights, up_to_scores};
 use secsv_he::linear::LayerShape;
 
 use crate::Error;
+
+/// Columns of windows that are multiplied at once.
+const WINDOWS_AT_ONCE: usize = 2048;
 
 /// A linear map of the model: a weight matrix and biases, applied to every column of its input.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +59,40 @@ impl Operator {
     /// Numbers of one sample that come out.
     pub fn output_size(&self) -> usize {
         self.positions * self.shape.d_out
+    }
+
+    /// Whether it takes a sample as a whole: all numbers, or the windows of an image.
+    pub(crate) fn is_of_whole_sample(&self) -> bool {
+        self.positions == 1 || matches!(self.columns, Columns::Windows(_))
+    }
+
+    /// The product of rows of weights with samples (a row for each number, a column for each sample): row by row, in a row
+    /// position by position, in a position sample by sample. Few samples at a time, so that their windows stay near.
+    pub(crate) fn multiply(
+        &self,
+        weights: &Matrix<Ring64>,
+        samples: &Matrix<Ring64>,
+    ) -> Result<Secret<Vec<u64>>, Error> {
+        let (count, rows, positions) = (samples.columns(), weights.rows(), self.positions);
+        if let (Columns::Vectors, 1) = (&self.columns, positions) {
+            return Ok(Secret::new(weights.product(samples)?.elements().to_vec()));
+        }
+        let mut found = Secret::new(vec![0; rows * positions * count]);
+        let at_once = (WINDOWS_AT_ONCE / positions.max(1)).max(1);
+        for first in (0..count).step_by(at_once) {
+            let width = at_once.min(count - first);
+            let mut part = Vec::with_capacity(samples.rows() * width);
+            (0..samples.rows())
+                .for_each(|row| part.extend_from_slice(&samples.row(row)[first..first + width]));
+            let part = Share::new(Matrix::new(Ring64, samples.rows(), width, part)?);
+            let windows = Share::new(self.arrange(part.expose())?);
+            let product = Share::new(weights.product(windows.expose())?);
+            let places = found.expose_mut().chunks_exact_mut(count.max(1));
+            for (place, products) in places.zip(product.expose().elements().chunks_exact(width)) {
+                place[first..first + width].copy_from_slice(products);
+            }
+        }
+        Ok(found)
     }
 
     /// A model's numbers for this operator: its rows of weights, one after the other, and its biases.

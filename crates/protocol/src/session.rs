@@ -27,8 +27,9 @@ use secsv_he::{
 use crate::{
     Error,
     blindsv::{
+        hops::{Hops, Scales},
         lanes::LANES,
-        shape::{Outcome, Shape, Widths},
+        shape::{Chunks, Circuit, Outcome, Widths},
     },
     decryptors::{Network, OwnerGroups, Planner, Protocol, knowing},
     disclosure::Disclosure,
@@ -36,7 +37,7 @@ use crate::{
     labels::{self, LabelField, Labels, Packed},
     message::{ClientHello, MAX_TOGETHER, Message as _, ProposalShape, SessionProposal},
     precision::{Precision, Ranges, shares},
-    program::Program,
+    program::{Operator, Program},
 };
 pub(crate) use federation::network;
 use packings::methods;
@@ -116,13 +117,13 @@ enum Scheme {
     /// Everything is encrypted, for one server.
     Hesv(Arc<Encryption>),
     /// Everything is under masks between two servers.
-    BlindSv(Widths),
+    BlindSv(Arc<Circuit>),
 }
 
 impl Scheme {
-    fn new(protocol: Protocol, encryption: Option<Encryption>, widths: Widths) -> Result<Self, Error> {
+    fn new(protocol: Protocol, encryption: Option<Encryption>, circuit: Circuit) -> Result<Self, Error> {
         match (protocol, encryption.map(Arc::new)) {
-            (Protocol::BlindSv, _) => Ok(Self::BlindSv(widths)),
+            (Protocol::BlindSv, _) => Ok(Self::BlindSv(Arc::new(circuit))),
             (Protocol::SecretSv, _) => Ok(Self::SecretSv),
             (Protocol::SecSv, Some(encryption)) => Ok(Self::SecSv(encryption)),
             (Protocol::Hesv, Some(encryption)) => Ok(Self::Hesv(encryption)),
@@ -150,18 +151,33 @@ pub(crate) enum Agreed {
 #[derive(Clone)]
 pub(crate) struct BlindSession {
     session: Arc<Session>,
-    pub widths: Widths,
+    circuit: Arc<Circuit>,
 }
 
 impl BlindSession {
-    /// The agreement without the widths.
+    /// The agreement without the circuit.
     pub(crate) fn shared(&self) -> &Arc<Session> {
         &self.session
     }
 
-    /// Sizes of an owner's part of a test.
-    pub(crate) fn shape(&self, owner: usize) -> Shape {
-        self.session.blind_shape(self.widths, self.hellos[owner].samples as usize)
+    /// The model's layers behind the first, and its words.
+    pub(crate) fn hops(&self) -> &Hops {
+        self.circuit.hops()
+    }
+
+    /// Widths of scores and counts.
+    pub(crate) fn widths(&self) -> Widths {
+        self.circuit.widths()
+    }
+
+    /// An owner's samples in chunks.
+    pub(crate) fn chunks(&self, owner: usize) -> Chunks {
+        Chunks::new(self.circuit.clone(), self.hellos[owner].samples as usize)
+    }
+
+    /// So many samples in chunks.
+    pub(crate) fn chunks_of(&self, samples: usize) -> Chunks {
+        Chunks::new(self.circuit.clone(), samples)
     }
 
     /// What is found of a test.
@@ -171,23 +187,43 @@ impl BlindSession {
 
     /// Bytes of a word of what is found.
     pub(crate) fn outcome_bytes(&self) -> usize {
-        match self.outcome() {
-            Outcome::Total => self.widths.count,
-            Outcome::Each => 8,
-        }
+        self.circuit.outcome_bytes()
+    }
+
+    /// Where an operator's weights and biases stand in a model's mask, in words, and in a masked model, in bytes.
+    pub(crate) fn model_part(&self, operator: usize) -> (Range<usize>, Range<usize>) {
+        let size = |index: usize| {
+            let shape = self.program().operators[index].shape;
+            let words = shape.d_out * (shape.d_in + 1);
+            (words, words * self.hops().bytes(index))
+        };
+        let (words, bytes) =
+            (0..operator).map(size).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+        let (of_words, of_bytes) = size(operator);
+        (words..words + of_words, bytes..bytes + of_bytes)
+    }
+
+    /// Bytes of a masked model.
+    pub(crate) fn model_len(&self) -> usize {
+        self.model_part(self.program().operators.len() - 1).1.end
+    }
+
+    /// A coalition's public numbers.
+    pub(crate) fn scales(&self, round: RoundId, coalition: Coalition) -> Scales {
+        self.hops().scales(self.members(round, coalition).iter().map(|(_, share)| share).sum())
     }
 
     /// Owners' parts of a test of some samples, or of all: the owner, the places of the tested samples among its own where it is not
-    /// all, and sizes.
+    /// all, and these samples in chunks.
     pub(crate) fn parts<'a>(
         &'a self,
         samples: Option<&'a SampleSet>,
-    ) -> impl Iterator<Item = (usize, Option<Vec<usize>>, Shape)> + 'a {
+    ) -> impl Iterator<Item = (usize, Option<Vec<usize>>, Chunks)> + 'a {
         self.owners().map(move |owner| {
             let (first, count) = (self.offset(owner), self.hellos[owner].samples as usize);
             let tested = samples.map(|samples| (0..count).filter(|k| samples.contains(first + k)).collect());
             let count = tested.as_ref().map_or(count, Vec::len);
-            (owner, tested, self.session.blind_shape(self.widths, count))
+            (owner, tested, Chunks::new(self.circuit.clone(), count))
         })
     }
 
@@ -349,11 +385,16 @@ impl Session {
         let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
             .ok_or(Error::Unsupported { what: "a session without clients" })?;
         check_few(federation, &hellos)?;
-        let (precision, word) = formats(federation, &ranges)?;
+        let Formats { precision, hops } = formats(federation, &ranges)?;
         let round_batches = federation.round_batches(rounds);
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
         let samples = hellos.iter().fold(0u64, |sum, hello| sum.saturating_add(hello.samples));
-        let scheme = Scheme::new(federation.settings.protocol, encryption, Widths::new(word, samples))?;
+        let outcome = if federation.settings.always_skips { Outcome::Each } else { Outcome::Total };
+        let widths = Widths::new(*hops.words.last().unwrap_or(&u64::BITS), samples);
+        let rows = program.operators.last().map_or(0, Operator::output_size);
+        let sizes = (rows, federation.architecture.classes());
+        let circuit = Circuit::new(hops, widths, sizes, outcome);
+        let scheme = Scheme::new(federation.settings.protocol, encryption, circuit)?;
         let positions = program.operators[0].positions;
         let batch = scheme.encryption().map_or(4096, |e| e.layouts[0].batch());
         let samples_in_batch = NonZeroUsize::new((batch / positions).max(1)).unwrap_or(NonZeroUsize::MIN);
@@ -401,9 +442,9 @@ impl Session {
 
     /// How many models of a round are tested together, at most.
     pub fn most_together(&self) -> usize {
-        if let Scheme::BlindSv(widths) = self.scheme {
+        if let Scheme::BlindSv(circuit) = &self.scheme {
             let samples = self.hellos.iter().map(|hello| hello.samples as usize).max().unwrap_or(0);
-            let of_one = self.blind_shape(widths, samples).largest();
+            let of_one = Chunks::new(circuit.clone(), samples).largest();
             return (MAX_OPENING / of_one.max(1)).clamp(1, MAX_TOGETHER);
         }
         let of_one = longest(&self.round_batches) * self.label_field().packed_len(self.samples());
@@ -411,21 +452,14 @@ impl Session {
         (MAX_LABEL_BYTES / of_one.max(1)).clamp(1, most)
     }
 
-    /// Widths of numbers under masks; none under other protocols.
-    pub(crate) fn blind_widths(&self) -> Option<Widths> {
-        if let Scheme::BlindSv(widths) = self.scheme { Some(widths) } else { None }
+    /// What is computed under masks; none under other protocols.
+    pub(crate) fn circuit(&self) -> Option<&Arc<Circuit>> {
+        if let Scheme::BlindSv(circuit) = &self.scheme { Some(circuit) } else { None }
     }
 
     /// What is found of a test under masks: which predictions are right is opened only where samples are skipped.
     pub(crate) fn blind_outcome(&self) -> Outcome {
         if self.federation.settings.always_skips { Outcome::Each } else { Outcome::Total }
-    }
-
-    /// Sizes of a part of a test with so many samples.
-    pub(crate) fn blind_shape(&self, widths: Widths, samples: usize) -> Shape {
-        let rows = self.program().operators[0].shape.d_out;
-        let shape = Shape::new(widths, rows, self.federation.architecture.classes(), samples);
-        shape.finding(self.blind_outcome())
     }
 
     /// So many samples in chunks.
@@ -453,8 +487,8 @@ impl Session {
             Scheme::SecSv(encryption) => Agreed::SecSv(encrypted(encryption)),
             Scheme::SecretSv => Agreed::SecretSv(self.clone()),
             Scheme::Hesv(encryption) => Agreed::Hesv(encrypted(encryption)),
-            Scheme::BlindSv(widths) => {
-                Agreed::BlindSv(BlindSession { session: self.clone(), widths: *widths })
+            Scheme::BlindSv(circuit) => {
+                Agreed::BlindSv(BlindSession { session: self.clone(), circuit: circuit.clone() })
             }
         }
     }
@@ -476,8 +510,8 @@ impl Session {
 
     /// What numbers are shared or encrypted modulo.
     pub fn modulus(&self) -> u128 {
-        if let Scheme::BlindSv(widths) = &self.scheme {
-            return 1 << widths.word;
+        if let Scheme::BlindSv(circuit) = &self.scheme {
+            return 1 << circuit.hops().words[0];
         }
         self.encryption().map_or(1 << u64::BITS, |e| e.parameters.field().modulus().into())
     }
@@ -579,22 +613,34 @@ impl Session {
     }
 }
 
-/// Fixed-point formats for numbers within some ranges.
-pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<(Precision, u32), Error> {
+/// Formats of a model's numbers, and what follows from them where they are shared modulo powers of two.
+pub(crate) struct Formats {
+    pub precision: Precision,
+    pub hops: Hops,
+}
+
+/// Formats that the published ranges of all clients fit.
+pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<Formats, Error> {
     let (program, clients) = (&federation.program, federation.clients);
     if let Some(parameters) = parameters(&federation.settings)? {
         let field = parameters.field();
-        return Ok((Precision::new(program, ranges, field, clients)?, Ring::bits(field)));
+        let precision = Precision::new(program, ranges, field, clients)?;
+        return Ok(Formats { precision, hops: Hops::of_layer(Ring::bits(field)) });
+    }
+    let widths = federation.settings.protocol.rules().word_widths();
+    if widths.len() > 1 && program.operators.len() > 1 {
+        let (hops, precision) = Hops::new(program, ranges, clients)?;
+        return Ok(Formats { precision, hops });
     }
     let is_enough =
         |precision: &Precision| precision.operators.iter().all(|format| format.product_bits() >= ENOUGH_BITS);
-    let widths = federation.settings.protocol.rules().word_widths();
     let formats = |&bits: &u32| Some((Precision::modulo_power(program, ranges, bits, clients).ok()?, bits));
     let found = widths.iter().filter_map(formats).find(|(precision, _)| is_enough(precision));
-    match found {
-        Some(found) => Ok(found),
-        None => Ok((Precision::new(program, ranges, Ring64, clients)?, u64::BITS)),
-    }
+    let (precision, word) = match found {
+        Some(found) => found,
+        None => (Precision::new(program, ranges, Ring64, clients)?, u64::BITS),
+    };
+    Ok(Formats { precision, hops: Hops::of_layer(word) })
 }
 
 /// Refuses so few samples or owners that utilities tell of single samples, unless every owner has accepted that.

@@ -17,7 +17,7 @@ type Row = (&'static str, &'static str, &'static str, &'static [(&'static str, &
 const LINEAR: (&str, &[usize]) = ("fc.weight", &[3, 4]);
 
 /// Each kind behind a linear layer or a convolution where one can be before it, and before the last linear layer.
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 26] = [
     ("linear, alone", "[4]", "", &[LINEAR]),
     ("linear, one output", "[4]", "one", &[("fc.weight", &[1, 4])]),
     ("linear, several", "[2]", "linear weight=a.weight", &[("a.weight", &[4, 2]), LINEAR]),
@@ -62,12 +62,9 @@ const ROWS: [Row; 24] = [
         "conv2d weight=c.weight; global-avg-pool",
         &[("c.weight", &[4, 1, 2, 2]), LINEAR],
     ),
-    (
-        "relu, sigmoid, tanh, square",
-        "[2]",
-        "linear weight=a.weight; relu; sigmoid; tanh; square",
-        &[("a.weight", &[4, 2]), LINEAR],
-    ),
+    ("relu", "[2]", "linear weight=a.weight; relu", &[("a.weight", &[4, 2]), LINEAR]),
+    ("square", "[2]", "linear weight=a.weight; square", &[("a.weight", &[4, 2]), LINEAR]),
+    ("sigmoid, tanh", "[2]", "linear weight=a.weight; sigmoid; tanh", &[("a.weight", &[4, 2]), LINEAR]),
     (
         "leaky-relu, gelu, silu, elu",
         "[2]",

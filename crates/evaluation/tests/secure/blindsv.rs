@@ -1,13 +1,16 @@
 //! BlindSV against plain integers. A failure is a count that differs by one, a message that a party should
 //! not get, or a test that does not end.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use proptest::prelude::*;
-use secsv_evaluation::in_process::Honest;
+use secsv_evaluation::{Envelope, in_process::Interceptor};
 use secsv_federation::{Coalition, RoundId, SampleSet, TestSet};
 use secsv_protocol::{
-    PartyId, Preset, Ring64, TestRequest, TestResult,
+    PartyId, Preset, Ring64, Seed, TestRequest, TestResult,
     cost::predict,
     decryptors::{Protocol, knows},
     ideal::Ideal,
@@ -17,14 +20,39 @@ use secsv_protocol::{
     session::{Matmul, Session, Settings},
 };
 
-use crate::federations::{Fixture, Recipe, Shape, settings};
+use crate::federations::{Act, Fixture, Recipe, Shape, settings};
 
 fn blind() -> Settings {
     settings(Protocol::BlindSv, Preset::Standard, Matmul::Packed)
 }
 
+/// Seeds of owners' masks, with the principal and with the auxiliary, as they pass: they round hidden numbers.
+#[derive(Clone, Default)]
+struct Seeds(Arc<Mutex<BTreeMap<usize, [[u8; 32]; 2]>>>);
+
+impl Interceptor for Seeds {
+    fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
+        if let (Kind::MaskSeed, PartyId::Client(owner)) = (envelope.kind, envelope.from) {
+            let mut seeds = self.0.lock().unwrap();
+            let server = usize::from(envelope.to == PartyId::Auxiliary);
+            seeds.entry(owner).or_default()[server] = envelope.content[..].try_into().unwrap();
+        }
+        vec![envelope]
+    }
+}
+
+impl Seeds {
+    fn of(&self, owner: usize) -> [Seed; 2] {
+        self.0.lock().unwrap()[&owner].map(Seed::from_bytes)
+    }
+}
+
 /// Which samples each coalition predicts right, in plain integers; models that owners know in the clear.
-fn expected(fixture: &Fixture, session: &Arc<Session>) -> BTreeMap<(RoundId, Coalition), SampleSet> {
+fn expected(
+    fixture: &Fixture,
+    session: &Arc<Session>,
+    seeds: &Seeds,
+) -> BTreeMap<(RoundId, Coalition), SampleSet> {
     let (program, precision) = (session.program(), &session.precision);
     let values = sample_values(program, &fixture.all_samples());
     let mut found = BTreeMap::new();
@@ -46,7 +74,9 @@ fn expected(fixture: &Fixture, session: &Arc<Session>) -> BTreeMap<(RoundId, Coa
                         own_right(&session.federation, owner, &input, round, coalition, &all).unwrap();
                     return right.iter().map(|sample| first + sample).collect();
                 }
-                let right = ideal.masked_right(session, coalition, owner, test_set).unwrap();
+                let right =
+                    ideal.masked_right(session, (round, coalition), (owner, &seeds.of(owner)), test_set);
+                let right = right.unwrap();
                 (first..).zip(right).filter(|(_, right)| *right).map(|(sample, _)| sample).collect()
             };
             let owners = fixture.test_sets.iter().enumerate().filter(|(_, test_set)| !test_set.is_empty());
@@ -61,7 +91,8 @@ fn expected(fixture: &Fixture, session: &Arc<Session>) -> BTreeMap<(RoundId, Coa
 /// Runs tests of some of the samples each, where samples are skipped: right or wrong of each is the expected one.
 fn check_each(fixture: &Fixture, skipped: u64) {
     let settings = Settings { always_skips: true, ..blind() };
-    let mut world = fixture.world(settings, Box::new(Honest)).unwrap();
+    let seeds = Seeds::default();
+    let mut world = fixture.world(settings, Box::new(seeds.clone())).unwrap();
     let total = fixture.all_samples().len();
     let requests = fixture.coalitions().into_iter().enumerate().map(|(number, (round, coalition))| {
         let is_tested =
@@ -80,7 +111,7 @@ fn check_each(fixture: &Fixture, skipped: u64) {
     };
     world.run(requests.clone(), keep).unwrap();
     let session = world.with_principal(|principal| principal.session().cloned()).flatten().unwrap();
-    let expected = expected(fixture, &session);
+    let expected = expected(fixture, &session, &seeds);
     assert_eq!(found.len(), expected.len());
     for (model, (tested, result)) in found {
         let right = expected[&model].difference(&SampleSet::all(total).difference(&tested));
@@ -105,7 +136,8 @@ fn scaled(mut fixture: Fixture, factor: f32) -> Fixture {
 
 /// Runs all tests; every count is the expected one, and traffic is what was planned.
 fn check(fixture: &Fixture) -> Arc<Session> {
-    let mut world = fixture.world(blind(), Box::new(Honest)).unwrap();
+    let seeds = Seeds::default();
+    let mut world = fixture.world(blind(), Box::new(seeds.clone())).unwrap();
     let requests = fixture.requests_together(blind()).unwrap();
     let mut found = BTreeMap::new();
     world
@@ -117,7 +149,7 @@ fn check(fixture: &Fixture) -> Arc<Session> {
         })
         .unwrap();
     let session = world.with_principal(|principal| principal.session().cloned()).flatten().unwrap();
-    let expected = expected(fixture, &session).into_iter().map(|(model, right)| (model, right.len()));
+    let expected = expected(fixture, &session, &seeds).into_iter().map(|(model, right)| (model, right.len()));
     assert_eq!(found, expected.collect());
     let planned = predict(&session, &requests, 0).unwrap();
     let traffic = world.accounts().traffic;
@@ -186,10 +218,59 @@ fn twelve_clients_and_two() {
     }
 }
 
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![Just(Act::Relu), Just(Act::Square)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #[test]
+    fn every_count_of_a_deep_model_is_that_of_plain_integers(
+        samples in prop::collection::vec(0usize..20, 2..5),
+        (features, width, classes, absence) in (1usize..7, 1usize..6, 2usize..6, 0u32..4),
+        hidden in prop::collection::vec(act(), 1..4),
+        seed: u64,
+    ) {
+        let shape = Shape::Dense { features, width, hidden };
+        let recipe = Recipe { shape, classes, samples, rounds: 2, absence, size_bits: 6, seed };
+        let fixture = recipe.build();
+        check(&fixture);
+        check_each(&fixture, seed % 5);
+    }
+
+    #[test]
+    fn every_count_of_an_image_model_is_that_of_plain_integers(
+        samples in prop::collection::vec(0usize..150, 2..4),
+        (channels, side, outputs, stride, padding) in (1usize..3, 3usize..6, 1usize..4, 1usize..3, 0usize..2),
+        act in act(),
+        seed: u64,
+    ) {
+        let shape = Shape::Convolution { channels, side, outputs, kernel: 3, stride, padding, act };
+        let recipe = Recipe { shape, classes: 3, samples, rounds: 1, absence: 0, size_bits: 6, seed };
+        check(&recipe.build());
+    }
+}
+
 #[test]
-fn deep_models_are_refused_by_name() {
+fn one_score_grouped_and_one_dimensional_convolutions() {
+    let deep = |shape| Recipe {
+        shape,
+        classes: 3,
+        samples: vec![7, 0, 5],
+        rounds: 1,
+        absence: 0,
+        size_bits: 6,
+        seed: 4,
+    };
+    check(&deep(Shape::OneScore { features: 5 }).build());
+    check(&deep(Shape::Gaps { act: Act::Relu }).build());
+    check(&deep(Shape::Lines { act: Act::Square }).build());
+}
+
+#[test]
+fn recurrent_units_are_refused_by_name() {
     let recipe = Recipe {
-        shape: Shape::small_convolution(),
+        shape: Shape::Gru { steps: 2, features: 1, hidden: 1, tail: None },
         classes: 3,
         samples: vec![2; 4],
         rounds: 1,
@@ -198,5 +279,5 @@ fn deep_models_are_refused_by_name() {
         seed: 1,
     };
     let refused = recipe.build().federation(blind()).err().map(|error| error.to_string());
-    assert!(refused.is_some_and(|why| why.contains("one linear layer")));
+    assert!(refused.is_some_and(|why| why.contains("recurrent units")));
 }

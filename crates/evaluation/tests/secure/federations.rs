@@ -61,6 +61,10 @@ pub enum Shape {
     Signals { act: Act },
     /// A convolution and the mean of each channel.
     Means { act: Act },
+    /// A convolution in groups whose kernel has gaps, without a pool.
+    Gaps { act: Act },
+    /// A one-dimensional convolution without a pool.
+    Lines { act: Act },
     /// One score for two classes.
     OneScore { features: usize },
 }
@@ -317,6 +321,18 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             layers.extend([act.layer(), LayerSpec::GlobalAvgPool {}]);
             linear(&mut layers, &mut shapes, classes, 3);
             vec![1, 4, 3]
+        }
+        Shape::Gaps { act } => {
+            shapes.push(("conv.weight".into(), vec![4, 1, 2, 2]));
+            layers.extend([LayerSpec::Conv2d(convolution(2, 2)), act.layer(), LayerSpec::Flatten {}]);
+            linear(&mut layers, &mut shapes, classes, 24);
+            vec![2, 5, 4]
+        }
+        Shape::Lines { act } => {
+            shapes.push(("conv.weight".into(), vec![3, 2, 3]));
+            layers.extend([LayerSpec::Conv1d(convolution(1, 1)), act.layer(), LayerSpec::Flatten {}]);
+            linear(&mut layers, &mut shapes, classes, 12);
+            vec![2, 6]
         }
         Shape::OneScore { features } => {
             linear(&mut layers, &mut shapes, 1, *features);

@@ -6,8 +6,9 @@ use secsv_algebra::{Ring64, Seed, Share};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{
-    dealer::{OwnerKeys, deal, deal_known},
-    keys::OwnerKey,
+    dealer::{Dealer, OwnerKeys, deal_known},
+    keys::{OwnerKey, Place},
+    later::LaterMasks,
     layer::{ModelMasks, data_share, deal_product, masked_model, model_masks, sample_words},
     server::check_test,
 };
@@ -197,9 +198,9 @@ impl BlindTesting {
         }
         self.used.extend(coalitions.iter().map(|&coalition| (round, coalition)));
         let (session, identity) = (self.session.clone(), self.identity.clone());
-        let (keys, labels) = (self.keys.clone(), self.labels.clone());
+        let (keys, labels, masks) = (self.keys.clone(), self.labels.clone(), self.masks.clone());
         let part = session.parts(samples.as_ref()).find(|(owner, ..)| *owner == identity.position);
-        let (_, tested, shape) = part.ok_or(CodecError::Value { what: "test, without samples" })?;
+        let (_, tested, chunks) = part.ok_or(CodecError::Value { what: "test, without samples" })?;
         let mut effects = Effects::default();
         effects.job(move |meter| {
             meter.enter(Phase::Share);
@@ -207,12 +208,26 @@ impl BlindTesting {
             let is_known = |coalition: &Coalition| session.knows(owner, round, *coalition);
             let (known, secure): (Vec<Coalition>, Vec<Coalition>) =
                 coalitions.into_iter().partition(is_known);
-            let length = secure.len() * shape.dealt_len() + known.len() * shape.outcome_len();
+            let length = secure.len() * chunks.dealt_len() + known.len() * chunks.outcome_len();
             let mut dealt = Vec::with_capacity(length);
             let tested = tested.unwrap_or_else(|| (0..labels.len()).collect());
             let labels: Vec<usize> = tested.iter().map(|&sample| labels[sample]).collect();
             for coalition in secure {
-                deal(&shape, &keys, (round, coalition), &labels, &mut dealt);
+                let later = (1..session.program().operators.len())
+                    .map(|operator| LaterMasks::new(&session, &masks, (round, coalition), operator));
+                let (later, scales) =
+                    (later.collect::<Result<Vec<_>, Error>>()?, session.scales(round, coalition));
+                for (first, shape) in chunks.iter() {
+                    let dealer = Dealer {
+                        shape: &shape,
+                        keys: &keys,
+                        place: Place { round, coalition, first },
+                        scales: &scales,
+                        later: &later,
+                        labels: &labels[first..first + shape.samples()],
+                    };
+                    dealer.deal(&mut dealt)?;
+                }
             }
             meter.enter(Phase::Clear);
             let mut asked = SampleSet::none(identity.input.test_set.len());
@@ -220,7 +235,7 @@ impl BlindTesting {
             for coalition in known {
                 let right = own_right(&session.federation, owner, &identity.input, round, coalition, &asked)?;
                 let right = tested.iter().map(|&sample| right.contains(sample));
-                deal_known(&shape, &keys[0], (round, coalition), right, &mut dealt);
+                deal_known(&chunks, &keys[0], Place::of_model(round, coalition), right, &mut dealt);
             }
             let message = Outgoing::of(PartyId::Auxiliary, &Dealing { request, dealt: &dealt });
             Ok(move |testing: &mut Self| testing.sends(message))

@@ -7,14 +7,21 @@
 //! g0 ^ e0 g1 ^ e0 e1 g2, equal e0 e1 e2. For that the servers open g and e under masks of the owner, who deals the products of
 //! the masks. The lowest digit need not be equal to anything.
 //!
-//! A server's functions take and return planes of its shares; `one` is its share of the constant 1.
+//! Many numbers are compared at once: a plane has a word for each 64 of them, and planes stand one behind the other. A server's
+//! functions take and return planes of its shares; `one` is its share of the constant 1. "Numbers" are words of a plane.
 
-use super::products::{masked_product, products};
+use super::wide::{Wide, planes_of, vectorised};
 
 /// Bits of a digit, at most. Of 2, 3 and 4 this takes the fewest bytes: 25 for the sign of a number of 40 bits.
 const DIGIT: usize = 3;
 /// Digits, or results of earlier joins, that are joined, at most.
 const JOINED: usize = 3;
+
+/// Where "equal" of the first stands, behind "greater" of all.
+const EQUAL: usize = JOINED;
+/// Products of masks of what is joined: greater of each is 0, 1 and 2, equal of each 3, 4 and 5.
+const PRODUCTS: [&[usize]; 8] =
+    [&[3, 1], &[3, 4], &[3, 2], &[4, 2], &[3, 4, 2], &[3, 5], &[4, 5], &[3, 4, 5]];
 
 /// Digits, or results of earlier joins, that become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +34,38 @@ struct Join {
 impl Join {
     /// Products of masks that are dealt.
     fn dealt(self) -> usize {
-        match (self.size, self.equal) {
-            (2, false) => 1,
-            (2, true) => 2,
-            (_, false) => 5,
-            (_, true) => 8,
-        }
+        PRODUCTS.iter().filter(|factors| self.has(factors)).count()
+    }
+
+    /// Whether a product is of factors that it has.
+    fn has(self, factors: &[usize]) -> bool {
+        factors.iter().all(|&factor| self.places()[factor].is_some())
+    }
+
+    /// Planes that are opened: greater and equal of each in turn, the last's "equal" where it is needed.
+    fn opened(self) -> usize {
+        2 * self.size - usize::from(!self.equal)
+    }
+
+    /// Where the planes of greater of each and of equal of each stand among what is opened.
+    fn places(self) -> [Option<usize>; 2 * JOINED] {
+        std::array::from_fn(|factor| {
+            let (number, is_equal) = (factor % JOINED, factor / JOINED);
+            let place = 2 * number + is_equal;
+            (place < self.opened()).then_some(place)
+        })
+    }
+
+    /// Where each product stands among what is dealt.
+    fn dealt_places(self) -> [Option<usize>; PRODUCTS.len()] {
+        let mut next = 0..;
+        PRODUCTS.map(|factors| if self.has(factors) { next.next() } else { None })
+    }
+
+    /// The products that are dealt: the places of their factors among what is opened.
+    fn products(self) -> impl Iterator<Item = Vec<usize>> {
+        let dealt = PRODUCTS.into_iter().filter(move |factors| self.has(factors));
+        dealt.map(move |factors| factors.iter().filter_map(|&factor| self.places()[factor]).collect())
     }
 }
 
@@ -70,163 +103,197 @@ impl Comparison {
         Self { bits, digits, levels }
     }
 
-    /// How many times digits are joined.
-    pub(super) fn levels(&self) -> usize {
-        self.levels.len()
+    /// Steps at which something is opened: before each join, and the sign.
+    pub(super) fn steps(&self) -> usize {
+        self.levels.len() + 1
     }
 
-    /// Planes that are opened before a level: greater and equal of everything that it joins, the lowest without equal.
-    pub(super) fn opened(&self, level: usize) -> usize {
-        2 * self.levels[level].iter().map(|join| join.size).sum::<usize>() - 1
+    /// Planes that a step opens: greater and equal of everything that is joined next, the lowest without equal; or the sign.
+    pub(super) fn opened(&self, step: usize) -> usize {
+        let joined = |joins: &Vec<Join>| joins.iter().map(|join| join.opened()).sum();
+        self.levels.get(step).map_or(1, joined)
     }
 
-    /// Planes that are dealt: products of bits, products of masks, the top bit.
-    pub(super) fn dealt(&self) -> usize {
-        self.dealt_before(self.levels.len()) + 1
+    /// Planes that are dealt for a step: products of v's bits or of the masks of the step before; for the sign v's top bit too.
+    pub(super) fn dealt(&self, step: usize) -> usize {
+        let products = match step.checked_sub(1) {
+            None => self.digits.iter().map(|(_, size)| (1 << size) - 1).sum::<usize>(),
+            Some(level) => self.levels[level].iter().map(|join| join.dealt()).sum(),
+        };
+        products + usize::from(step == self.levels.len())
     }
 
-    /// Planes that are dealt for digits and for the levels before one.
-    fn dealt_before(&self, level: usize) -> usize {
-        let digits: usize = self.digits.iter().map(|(_, size)| (1 << size) - 1).sum();
-        let joins = self.levels[..level].iter().flatten().map(|join| join.dealt());
-        digits + joins.sum::<usize>()
-    }
-
-    /// What the owner deals. `value` are the planes of v; `masks` those of everything that is opened, level by level.
-    pub(super) fn deal(&self, value: &[u64], masks: &[u64], out: &mut Vec<u64>) {
-        for &(low, size) in &self.digits {
-            let bits = products(&value[low..low + size]);
-            out.extend(&bits[1..1 << size]);
-        }
-        let mut masks = masks;
-        for (level, joins) in self.levels.iter().enumerate() {
-            let mut of_level = &masks[..self.opened(level)];
-            for join in joins {
-                let factors = Factors::take(&mut of_level, *join);
-                let [g1, g2] = [factors.greater[1], factors.greater[2]];
-                let [e0, e1, e2] = factors.equal;
-                out.push(e0 & g1);
-                match (join.size, join.equal) {
-                    (2, false) => {}
-                    (2, true) => out.push(e0 & e1),
-                    (_, equal) => {
-                        out.extend([e0 & e1, e0 & g2, e1 & g2, e0 & e1 & g2]);
-                        if equal {
-                            out.extend([e0 & e2, e1 & e2, e0 & e1 & e2]);
-                        }
+    /// What the owner deals for a step, for so many numbers. `value` are the planes of v; `masks` those of what the step before
+    /// opened.
+    pub(super) fn deal(&self, step: usize, value: &[u64], masks: &[u64], numbers: usize, out: &mut Vec<u64>) {
+        let value = |bit| plane(value, bit, numbers);
+        match step.checked_sub(1) {
+            None => {
+                for &(low, size) in &self.digits {
+                    for subset in 1usize..1 << size {
+                        let mut bits = (0..size).filter(|bit| subset >> bit & 1 == 1);
+                        let first = bits.next().unwrap_or(0);
+                        let begin = out.len();
+                        out.extend_from_slice(value(low + first));
+                        bits.for_each(|bit| and(&mut out[begin..], value(low + bit)));
                     }
                 }
             }
-            masks = &masks[self.opened(level)..];
+            Some(level) => self.deal_joins(level, masks, numbers, out),
         }
-        out.push(value[self.bits - 1]);
+        if step == self.levels.len() {
+            out.extend_from_slice(value(self.bits - 1));
+        }
     }
 
-    /// Shares of greater and equal of every digit. `public` are the planes of y, `dealt` the server's shares.
-    pub(super) fn digits(&self, public: &[u64], dealt: &[u64], one: u64, out: &mut Vec<u64>) {
-        let mut dealt = dealt;
-        for (index, &(low, size)) in self.digits.iter().enumerate() {
-            let mut shares = [0; 1 << DIGIT];
-            shares[0] = one;
-            shares[1..1 << size].copy_from_slice(&dealt[..(1 << size) - 1]);
-            dealt = &dealt[(1 << size) - 1..];
-            let mut unlike = [0; DIGIT];
-            unlike.iter_mut().zip(&public[low..low + size]).for_each(|(unlike, bit)| *unlike = !bit);
-            let coefficients = products(&unlike[..size]);
-            let mut greater = 0;
-            for bit in 0..size {
-                // y's bit is 0, v's is 1, and all above are equal.
-                let above = ((1 << size) - 1) & !((2 << bit) - 1);
-                let mut sum = shares[1 << bit] & coefficients[above];
-                let mut part = above;
-                while part != 0 {
-                    sum ^= shares[part | 1 << bit] & coefficients[above ^ part];
-                    part = (part - 1) & above;
+    /// Products of the masks of what a level joins.
+    fn deal_joins(&self, level: usize, masks: &[u64], numbers: usize, out: &mut Vec<u64>) {
+        let mut first = 0;
+        for join in &self.levels[level] {
+            for factors in join.products() {
+                let begin = out.len();
+                for (index, &factor) in factors.iter().enumerate() {
+                    let mask = plane(masks, first + factor, numbers);
+                    if index == 0 { out.extend_from_slice(mask) } else { and(&mut out[begin..], mask) }
                 }
-                greater ^= sum & unlike[bit];
             }
-            out.push(greater);
-            if index + 1 < self.digits.len() {
-                out.push(masked_product(&coefficients, &shares, size));
-            }
+            first += join.opened();
         }
     }
 
-    /// Shares of what a level's joins give. `opened` is what was opened before it, `masks` are the server's shares of the masks,
-    /// `dealt` is all that was dealt.
-    pub(super) fn join(
+    /// Shares of what a step opens, for so many numbers. `public` are the planes of y; `before` is what the step before opened and
+    /// the server's shares of its masks; `dealt` are the server's shares of what was dealt for this step.
+    pub(super) fn step(
         &self,
-        level: usize,
-        (opened, masks): (&[u64], &[u64]),
+        step: usize,
+        public: &[u64],
+        before: Before<'_>,
         dealt: &[u64],
-        one: u64,
+        (numbers, one): (usize, u64),
         out: &mut Vec<u64>,
     ) {
-        let mut dealt = &dealt[self.dealt_before(level)..];
-        let (mut opened, mut masks) = (opened, masks);
+        let begin = out.len();
+        out.resize(begin + self.opened(step) * numbers, 0);
+        let found = &mut out[begin..];
+        let is_last = step == self.levels.len();
+        vectorised(|| match step.checked_sub(1) {
+            None => self.digits(public, dealt, (numbers, one), found),
+            Some(level) => self.join(level, before, dealt, (numbers, one), found),
+        });
+        if is_last {
+            let top = plane(public, self.bits - 1, numbers);
+            let of_top = plane(dealt, self.dealt(step) - 1, numbers);
+            found.iter_mut().zip(top).zip(of_top).for_each(|((sign, y), v)| *sign ^= v ^ (!y & one));
+        }
+    }
+
+    /// Shares of greater and equal of every digit.
+    #[inline(always)]
+    fn digits(&self, public: &[u64], dealt: &[u64], (numbers, one): (usize, u64), found: &mut [u64]) {
+        let (mut first, mut to) = (0, 0);
+        for (index, &(low, size)) in self.digits.iter().enumerate() {
+            let has_equal = index + 1 < self.digits.len();
+            // Bits that the digit lacks are equal.
+            let y = |bit: usize| (bit < size).then(|| plane(public, low + bit, numbers));
+            let s = |subset: usize| (subset < 1 << size).then(|| plane(dealt, first + subset - 1, numbers));
+            let y = [y(0), y(1), y(2)];
+            let s = [s(1), s(2), s(3), s(4), s(5), s(6), s(7)];
+            planes_of(numbers, |at| {
+                let (greater, equal) =
+                    digit(y.map(|y| !Wide::load(y, at)), s.map(|s| Wide::load(s, at)), one);
+                greater.store(&mut found[to * numbers..][..numbers], at);
+                if has_equal {
+                    equal.store(&mut found[(to + 1) * numbers..][..numbers], at);
+                }
+            });
+            first += (1 << size) - 1;
+            to += 1 + usize::from(has_equal);
+        }
+    }
+
+    /// Shares of what a level's joins give.
+    #[inline(always)]
+    fn join(
+        &self,
+        level: usize,
+        before: Before<'_>,
+        dealt: &[u64],
+        (numbers, one): (usize, u64),
+        found: &mut [u64],
+    ) {
+        let (mut first, mut of_join, mut to) = (0, 0, 0);
         for join in &self.levels[level] {
-            let (public, mask) = (Factors::take(&mut opened, *join), Factors::take(&mut masks, *join));
-            let (x, u) = (public, mask);
-            let mut greater = (x.greater[0] & one) ^ u.greater[0];
-            let pair = |a: usize, b: usize, product: u64| {
-                let (xa, xb) = (x.equal[a], x.greater[b]);
-                (xa & xb & one) ^ (xb & u.equal[a]) ^ (xa & u.greater[b]) ^ product
-            };
-            greater ^= pair(0, 1, dealt[0]);
-            let mut equal = 0;
-            if join.size == 2 {
-                let [x0, x1, _] = x.equal;
-                if join.equal {
-                    equal = (x0 & x1 & one) ^ (x1 & u.equal[0]) ^ (x0 & u.equal[1]) ^ dealt[1];
+            let places = join.places();
+            let factors =
+                |planes| places.map(|place: Option<usize>| place.map(|k| plane(planes, first + k, numbers)));
+            let (opened, masks) = (factors(before.opened), factors(before.masks));
+            let dealt = join.dealt_places().map(|place| place.map(|k| plane(dealt, of_join + k, numbers)));
+            planes_of(numbers, |at| {
+                let load = |planes: [Option<&[u64]>; 6]| planes.map(|plane| Wide::load(plane, at));
+                let mut opened = load(opened);
+                if join.size == 2 {
+                    // What is not there is equal.
+                    opened[EQUAL + 2] = Wide::ONES;
                 }
-            } else {
-                let [x0, x1, x2] = x.equal;
-                let coefficients = products(&[x0, x1, x.greater[2]]);
-                let shares =
-                    [one, u.equal[0], u.equal[1], dealt[1], u.greater[2], dealt[2], dealt[3], dealt[4]];
-                greater ^= masked_product(&coefficients, &shares, 3);
+                let dealt = dealt.map(|plane| Wide::load(plane, at));
+                let (greater, equal) = joined(opened, load(masks), dealt, one);
+                greater.store(&mut found[to * numbers..][..numbers], at);
                 if join.equal {
-                    let coefficients = products(&[x0, x1, x2]);
-                    let shares =
-                        [one, u.equal[0], u.equal[1], dealt[1], u.equal[2], dealt[5], dealt[6], dealt[7]];
-                    equal = masked_product(&coefficients, &shares, 3);
+                    equal.store(&mut found[(to + 1) * numbers..][..numbers], at);
                 }
-            }
-            dealt = &dealt[join.dealt()..];
-            out.push(greater);
-            if join.equal {
-                out.push(equal);
-            }
+            });
+            first += join.opened();
+            of_join += join.dealt();
+            to += 1 + usize::from(join.equal);
         }
-    }
-
-    /// The share of the sign, from that of "greater".
-    pub(super) fn sign(&self, public: &[u64], greater: u64, dealt: &[u64], one: u64) -> u64 {
-        greater ^ dealt[self.dealt() - 1] ^ (!public[self.bits - 1] & one)
     }
 }
 
-/// Planes of greater and equal of what is joined; zero where there is none.
+/// What the step before opened, and the server's shares of its masks.
 #[derive(Clone, Copy, Default)]
-struct Factors {
-    greater: [u64; JOINED],
-    equal: [u64; JOINED],
+pub(super) struct Before<'a> {
+    pub opened: &'a [u64],
+    pub masks: &'a [u64],
 }
 
-impl Factors {
-    /// Takes them from the front. Where equal is not needed the last has none.
-    fn take(planes: &mut &[u64], join: Join) -> Self {
-        let mut factors = Self::default();
-        for i in 0..join.size {
-            factors.greater[i] = planes[0];
-            let both = join.equal || i + 1 < join.size;
-            if both {
-                factors.equal[i] = planes[1];
-            }
-            *planes = &planes[if both { 2 } else { 1 }..];
-        }
-        factors
-    }
+/// One plane of many numbers.
+fn plane(planes: &[u64], index: usize, numbers: usize) -> &[u64] {
+    &planes[index * numbers..][..numbers]
+}
+
+fn and(planes: &mut [u64], other: &[u64]) {
+    planes.iter_mut().zip(other).for_each(|(plane, other)| *plane &= other);
+}
+
+/// Shares of greater and equal of a digit of three bits. `unlike` are y's bits turned over, `s` shares of the products of v's bits:
+/// of the bits of 1, 2, 3 and so on.
+#[inline(always)]
+fn digit(unlike: [Wide; 3], s: [Wide; 7], one: u64) -> (Wide, Wide) {
+    let [a, b, c] = unlike;
+    let [s1, s2, s3, s4, s5, s6, s7] = s;
+    let (bc, ac, ab) = (b & c, a & c, a & b);
+    // y's bit is 0, v's is 1, and all above are equal.
+    let greater = (c & s4) ^ (b & ((s2 & c) ^ s6)) ^ (a & ((s1 & bc) ^ (s3 & c) ^ (s5 & b) ^ s7));
+    let ones = Wide::of(one) & a & bc;
+    let equal = ones ^ (s1 & bc) ^ (s2 & ac) ^ (s4 & ab) ^ (s3 & c) ^ (s5 & b) ^ (s6 & a) ^ s7;
+    (greater, equal)
+}
+
+/// Shares of greater and equal of three neighbours. `x` is what was opened and `u` are shares of its masks: greater of each, then
+/// equal of each; `d` are shares of products of masks, in the order of [`PRODUCTS`].
+#[inline(always)]
+fn joined(x: [Wide; 6], u: [Wide; 6], d: [Wide; 8], one: u64) -> (Wide, Wide) {
+    let one = Wide::of(one);
+    let [xg0, xg1, xg2, x0, x1, x2] = x;
+    let [g0, g1, g2, e0, e1, e2] = u;
+    let [e0g1, e0e1, e0g2, e1g2, e0e1g2, e0e2, e1e2, e0e1e2] = d;
+    let x01 = x0 & x1;
+    let both = (one & x01) ^ (e0 & x1) ^ (e1 & x0) ^ e0e1;
+    let first = (xg0 & one) ^ g0;
+    let second = (x0 & xg1 & one) ^ (xg1 & e0) ^ (x0 & g1) ^ e0g1;
+    let third = (xg2 & both) ^ (g2 & x01) ^ (e0g2 & x1) ^ (e1g2 & x0) ^ e0e1g2;
+    let equal = (x2 & both) ^ (e2 & x01) ^ (e0e2 & x1) ^ (e1e2 & x0) ^ e0e1e2;
+    (first ^ second ^ third, equal)
 }
 
 #[cfg(test)]

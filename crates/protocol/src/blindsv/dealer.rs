@@ -2,70 +2,184 @@
 //! but for the labels.
 
 use secsv_algebra::Secret;
-use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    keys::{OwnerKey, Purpose},
+    gates::items,
+    hops::{Scales, mask},
+    keys::{OwnerKey, Place, Purpose},
     lanes::{LANES, planes},
-    shape::{Outcome, Shape, Stage},
+    later::LaterMasks,
+    shape::{Chunks, DealtNumbers, Outcome, Shape, Stage},
     words::pack,
 };
+use crate::Error;
 
 /// The keys of an owner: with the principal, with the auxiliary.
 pub(crate) type OwnerKeys = [OwnerKey; 2];
 
-/// The masks of what is opened at a stage.
-fn masks(shape: &Shape, keys: &OwnerKeys, place: (RoundId, Coalition), stage: Stage) -> Secret<Vec<u64>> {
-    let (purpose, count) = (Purpose::Opening(shape.index(stage)), shape.opened(stage));
-    let [mut sum, other] = [0, 1].map(|server| keys[server].words(place, purpose, count));
-    let pairs = sum.expose_mut().iter_mut().zip(other.expose());
-    match stage {
-        Stage::Scores | Stage::Margins => pairs.for_each(|(sum, other)| *sum = sum.wrapping_add(*other)),
-        _ => pairs.for_each(|(sum, other)| *sum ^= other),
-    }
-    sum
+/// What an owner deals from.
+pub(crate) struct Dealer<'a> {
+    pub shape: &'a Shape,
+    pub keys: &'a OwnerKeys,
+    pub place: Place,
+    /// The coalition's public numbers.
+    pub scales: &'a Scales,
+    /// Its masks of every operator behind a hop.
+    pub later: &'a [LaterMasks<'a>],
+    /// Classes of the samples.
+    pub labels: &'a [usize],
 }
 
-/// The stage whose words are compared.
-fn compared_stage(shape: &Shape) -> Stage {
-    if shape.is_single() { Stage::Scores } else { Stage::Margins }
+impl Dealer<'_> {
+    /// The masks of what is opened at a stage.
+    fn masks(&self, stage: Stage) -> Secret<Vec<u64>> {
+        let (purpose, count) = (Purpose::Opening(self.shape.index(stage)), self.shape.opened(stage));
+        let [mut sum, other] = [0, 1].map(|server| self.keys[server].words(self.place, purpose, count));
+        let pairs = sum.expose_mut().iter_mut().zip(other.expose());
+        match stage.is_numbers() {
+            true => {
+                let mask = self.shape.mask(stage);
+                pairs.for_each(|(sum, other)| *sum = sum.wrapping_add(*other) & mask);
+            }
+            false => pairs.for_each(|(sum, other)| *sum ^= other),
+        }
+        sum
+    }
+
+    /// Appends what the owner sends the auxiliary for a coalition.
+    pub(crate) fn deal(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let shape = self.shape;
+        self.numbers(out)?;
+        let dealt = self.planes();
+        let own = self.keys[0].words(self.place, Purpose::DealtPlanes, dealt.expose().len());
+        pack(dealt.expose().iter().zip(own.expose()).map(|(plane, own)| plane ^ own), 8, out);
+        let last = shape.stage(shape.stages() - 1).unwrap_or(Stage::Scores);
+        let masks = self.masks(last);
+        let bits = self.labels.iter().enumerate().map(|(sample, label)| {
+            let mask = masks.expose()[sample / LANES] >> (sample % LANES) & 1;
+            if shape.is_single() { mask ^ *label as u64 } else { mask }
+        });
+        let mut words = Secret::new(bits.collect::<Vec<u64>>());
+        if shape.outcome == Outcome::Each {
+            words = Secret::new(plane(words.expose()));
+        }
+        let own = self.keys[0].words(self.place, Purpose::DealtOutcomes, shape.dealt_outcomes());
+        let rest = words.expose().iter().zip(own.expose()).map(|(word, own)| shape.rest(*word, *own));
+        pack(rest, shape.outcome_bytes(), out);
+        Ok(())
+    }
+
+    /// Appends the auxiliary's shares of the numbers that are dealt.
+    fn numbers(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let mut hop_masks = HopMasks::default();
+        for (index, array) in self.shape.dealt_arrays().into_iter().enumerate() {
+            let own = self.keys[0].words(self.place, Purpose::DealtNumbers(index), array.count);
+            let bits = mask(array.bits);
+            let rest = |value: u64, own: &u64| value.wrapping_sub(*own) & bits;
+            match array.what {
+                DealtNumbers::Item(hop, item) => {
+                    if item == items(self.shape.hops.all[hop].gate)[0] {
+                        hop_masks = self.hop_masks(hop);
+                    }
+                    let kept = self.shape.hops.all[hop].kept;
+                    let masks = hop_masks.masks.expose().iter().zip(hop_masks.signs.expose());
+                    let values = masks.map(|(v, sign)| item.value(kept, *v, *sign));
+                    pack(values.zip(own.expose()).map(|(value, own)| rest(value, own)), array.bytes(), out);
+                }
+                DealtNumbers::Products(operator) => {
+                    let inputs = self.masks(Stage::Inputs(operator - 1));
+                    let product = self.later[operator - 1].product(inputs)?;
+                    let pairs = product.expose().iter().zip(own.expose());
+                    pack(pairs.map(|(value, own)| rest(*value, own)), array.bytes(), out);
+                }
+                DealtNumbers::TrueScore => {
+                    let (scores, samples) = (self.masks(Stage::Scores), self.shape.samples);
+                    let of_label = |(sample, label): (usize, &usize)| match *label < self.shape.rows {
+                        true => scores.expose()[label * samples + sample],
+                        false => 0,
+                    };
+                    let pairs = self.labels.iter().enumerate().map(of_label).zip(own.expose());
+                    pack(pairs.map(|(value, own)| rest(value, own)), array.bytes(), out);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Masks of a hop's outputs, without the bits that are dropped, and of their signs.
+    fn hop_masks(&self, index: usize) -> HopMasks {
+        let (hop, dropped) = (&self.shape.hops.all[index], self.scales.dropped[index]);
+        let mut masks = self.masks(Stage::Outputs(index));
+        let bits = mask(hop.kept);
+        masks.expose_mut().iter_mut().for_each(|word| *word = (*word >> dropped) & bits);
+        let mut signs = Secret::new(vec![0; masks.expose().len()]);
+        if let Some(last) = hop.steps().checked_sub(1) {
+            let planes = self.masks(Stage::HopComparison(index, last));
+            for (numbers, plane) in signs.expose_mut().chunks_mut(LANES).zip(planes.expose()) {
+                (0..).zip(numbers).for_each(|(lane, sign)| *sign = plane >> lane & 1);
+            }
+        }
+        HopMasks { masks, signs }
+    }
+
+    /// The planes of everything that is dealt bit by bit, stage by stage.
+    fn planes(&self) -> Secret<Vec<u64>> {
+        let shape = self.shape;
+        let mut dealt = Secret::new(Vec::with_capacity(shape.all_dealt_planes()));
+        let out = dealt.expose_mut();
+        let mut before = Secret::new(Vec::new());
+        let mut values = Secret::new(Vec::new());
+        for &stage in shape.all_stages() {
+            let (words, masks) = (shape.plane_words(stage), before.expose());
+            match stage {
+                Stage::Outputs(hop) if shape.hops.all[hop].steps() > 0 => {
+                    let bits = shape.hops.all[hop].kept as usize;
+                    values = Secret::new(planes(self.hop_masks(hop).masks.expose(), bits));
+                    continue;
+                }
+                stage if stage == shape.compared_stage() => {
+                    values = self.compared(stage);
+                    continue;
+                }
+                Stage::Outputs(_) | Stage::Inputs(_) | Stage::Scores | Stage::Margins => continue,
+                Stage::HopComparison(hop, step) => {
+                    shape.hops.all[hop].comparison.deal(step, values.expose(), masks, words, out);
+                }
+                Stage::Comparison(step) => shape.comparison.deal(step, values.expose(), masks, words, out),
+                Stage::Conjunction(level) => shape.conjunction.deal(level, masks, words, out),
+            }
+            before = self.masks(stage);
+        }
+        dealt
+    }
+
+    /// The planes of the masks of scores or margins that are compared.
+    fn compared(&self, stage: Stage) -> Secret<Vec<u64>> {
+        let mut words = self.masks(stage);
+        if !self.shape.is_single() {
+            // Where a tie goes to a class before the true one, the margin must be at least one more.
+            let classes = words.expose_mut().chunks_exact_mut(self.shape.samples.max(1));
+            for (class, words) in classes.enumerate() {
+                let offsets = self.labels.iter().map(|&label| u64::from(class < label));
+                words.iter_mut().zip(offsets).for_each(|(word, offset)| *word = word.wrapping_add(offset));
+            }
+        }
+        self.shape.compared_planes(words.expose())
+    }
 }
 
-/// Appends what the owner sends the auxiliary for a coalition. `labels` are the classes of its samples.
-pub(crate) fn deal(
-    shape: &Shape,
-    keys: &OwnerKeys,
-    place: (RoundId, Coalition),
-    labels: &[usize],
-    out: &mut Vec<u8>,
-) {
-    let (samples, widths) = (shape.samples, shape.widths);
-    if !shape.is_single() {
-        let scores = masks(shape, keys, place, Stage::Scores);
-        let own = keys[0].words(place, Purpose::DealtWords, samples);
-        let of_label = |(sample, label): (usize, &usize)| match *label < shape.rows {
-            true => scores.expose()[label * samples + sample],
-            false => 0,
-        };
-        let rest = labels.iter().enumerate().map(of_label).zip(own.expose());
-        pack(rest.map(|(word, own)| word.wrapping_sub(*own) & widths.mask()), widths.bytes(), out);
+/// A hop's masks.
+struct HopMasks {
+    /// v of every output.
+    masks: Secret<Vec<u64>>,
+    /// The mask of its sign; 0 where no sign is opened.
+    signs: Secret<Vec<u64>>,
+}
+
+impl Default for HopMasks {
+    fn default() -> Self {
+        Self { masks: Secret::new(Vec::new()), signs: Secret::new(Vec::new()) }
     }
-    let dealt = dealt_planes(shape, keys, place, labels);
-    let own = keys[0].words(place, Purpose::DealtPlanes, dealt.expose().len());
-    pack(dealt.expose().iter().zip(own.expose()).map(|(plane, own)| plane ^ own), 8, out);
-    let last = shape.stage(shape.stages() - 1).unwrap_or(Stage::Signs);
-    let masks = masks(shape, keys, place, last);
-    let bits = labels.iter().enumerate().map(|(sample, label)| {
-        let mask = masks.expose()[sample / LANES] >> (sample % LANES) & 1;
-        if shape.is_single() { mask ^ *label as u64 } else { mask }
-    });
-    let mut words = Secret::new(bits.collect::<Vec<u64>>());
-    if shape.outcome == Outcome::Each {
-        words = Secret::new(plane(words.expose()));
-    }
-    let own = keys[0].words(place, Purpose::DealtOutcomes, shape.dealt_outcomes());
-    let rest = words.expose().iter().zip(own.expose()).map(|(word, own)| shape.rest(*word, *own));
-    pack(rest, shape.outcome_bytes(), out);
 }
 
 /// Bits as planes, a word for each block. Lanes without a sample are zero.
@@ -76,9 +190,9 @@ fn plane(bits: &[u64]) -> Vec<u64> {
 
 /// Appends what the owner sends the auxiliary for a coalition that it knows: which of its samples are right, or how many.
 pub(crate) fn deal_known(
-    shape: &Shape,
+    shape: &Chunks,
     key: &OwnerKey,
-    place: (RoundId, Coalition),
+    place: Place,
     right: impl Iterator<Item = bool>,
     out: &mut Vec<u8>,
 ) {
@@ -90,50 +204,4 @@ pub(crate) fn deal_known(
     let own = key.words(place, Purpose::OwnOutcome, shape.outcome_words());
     let rest = found.expose().iter().zip(own.expose()).map(|(found, own)| shape.rest(*found, *own));
     pack(rest, shape.outcome_bytes(), out);
-}
-
-/// The planes of everything that is dealt bit by bit, block by block.
-fn dealt_planes(
-    shape: &Shape,
-    keys: &OwnerKeys,
-    place: (RoundId, Coalition),
-    labels: &[usize],
-) -> Secret<Vec<u64>> {
-    let (samples, widths, compared) = (shape.samples, shape.widths, shape.compared());
-    let words = masks(shape, keys, place, compared_stage(shape));
-    let joins: Vec<_> =
-        (0..shape.comparison.levels()).map(|level| masks(shape, keys, place, Stage::Join(level))).collect();
-    let signs = masks(shape, keys, place, Stage::Signs);
-    let conjunctions: Vec<_> = (0..shape.conjunction.levels())
-        .map(|level| masks(shape, keys, place, Stage::Conjunction(level)))
-        .collect();
-    let mut dealt = Secret::new(Vec::with_capacity(shape.dealt_planes() * shape.blocks()));
-    let mut of_block = Secret::new(Vec::new());
-    for block in 0..shape.blocks() {
-        let lanes = block * LANES..samples.min((block + 1) * LANES);
-        for number in 0..compared {
-            let value = lanes.clone().map(|sample| {
-                // Where a tie goes to a class before the true one, the margin must be at least one more.
-                let offset = u64::from(!shape.is_single() && number < labels[sample]);
-                words.expose()[number * samples + sample].wrapping_add(offset) & widths.mask()
-            });
-            let value = Secret::new(planes(value));
-            let masks = of_block.expose_mut();
-            masks.clear();
-            for (level, joins) in joins.iter().enumerate() {
-                let count = shape.comparison.opened(level);
-                masks.extend(&joins.expose()[(block * compared + number) * count..][..count]);
-            }
-            shape.comparison.deal(value.expose(), masks, dealt.expose_mut());
-        }
-        let masks = of_block.expose_mut();
-        masks.clear();
-        masks.extend(&signs.expose()[block * compared..][..compared]);
-        for (level, left) in conjunctions.iter().enumerate() {
-            let count = shape.conjunction.left(level);
-            masks.extend(&left.expose()[block * count..][..count]);
-        }
-        shape.conjunction.deal(masks, dealt.expose_mut());
-    }
-    dealt
 }

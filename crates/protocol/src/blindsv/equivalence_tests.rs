@@ -15,35 +15,37 @@ use secsv_algebra::{Prg, Seed};
 use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    dealer::{OwnerKeys, deal},
-    evaluator::{Evaluator, Opened},
+    dealer::{Dealer, OwnerKeys},
+    hops::{Scales, mask},
     ideal::right,
-    keys::{OwnerKey, Purpose},
-    shape::{Shape, Stage, Widths},
+    keys::{OwnerKey, Place, Purpose},
+    rehearsal::{LaterParts, Transcript, Unit},
+    shape::{Outcome, Shape, Widths},
+    unit_tests::of_layer,
     words::unpack,
 };
-use crate::message::Server;
-
-type Place = (RoundId, Coalition);
 
 /// A protection that is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mutation {
+pub(super) enum Mutation {
     None,
-    /// Masks of openings are not named by the coalition, the round, the stage.
+    /// Masks of openings are not named by the coalition, the round, the stage, the samples.
     OpeningCoalition,
     OpeningRound,
     OpeningStage,
+    OpeningSample,
     /// Openings have no mask.
     OpeningMask,
     /// Streams of what is dealt are not named by the coalition, the round.
     PlanesCoalition,
     PlanesRound,
-    WordsCoalition,
+    NumbersCoalition,
+    /// All arrays of dealt numbers have one stream.
+    NumbersArray,
     CountsCoalition,
     CountsRound,
-    /// Dealt words and counts have one stream.
-    WordsAsCounts,
+    /// Dealt numbers and counts have one stream.
+    NumbersAsCounts,
 }
 
 thread_local! {
@@ -52,20 +54,38 @@ thread_local! {
 }
 
 /// The name of a stream, as a mutation has it.
-pub(super) fn named((round, coalition): Place, purpose: Purpose) -> (Place, Purpose) {
-    let (no_round, no_coalition) = ((RoundId(0), coalition), (round, Coalition::EMPTY));
+pub(super) fn named(place: Place, purpose: Purpose) -> (Place, Purpose) {
+    let no_round = Place { round: RoundId(0), ..place };
+    let no_coalition = Place { coalition: Coalition::EMPTY, ..place };
     match (MUTATION.get(), purpose) {
         (Mutation::OpeningCoalition, Purpose::Opening(_)) => (no_coalition, purpose),
         (Mutation::OpeningRound, Purpose::Opening(_)) => (no_round, purpose),
-        (Mutation::OpeningStage, Purpose::Opening(_)) => ((round, coalition), Purpose::Opening(0)),
+        (Mutation::OpeningStage, Purpose::Opening(_)) => (place, Purpose::Opening(0)),
+        (Mutation::OpeningSample, Purpose::Opening(_)) => (Place { first: 0, ..place }, purpose),
         (Mutation::PlanesCoalition, Purpose::DealtPlanes) => (no_coalition, purpose),
         (Mutation::PlanesRound, Purpose::DealtPlanes) => (no_round, purpose),
-        (Mutation::WordsCoalition, Purpose::DealtWords) => (no_coalition, purpose),
+        (Mutation::NumbersCoalition, Purpose::DealtNumbers(_)) => (no_coalition, purpose),
+        (Mutation::NumbersArray, Purpose::DealtNumbers(_)) => (place, Purpose::DealtNumbers(0)),
         (Mutation::CountsCoalition, Purpose::DealtOutcomes) => (no_coalition, purpose),
         (Mutation::CountsRound, Purpose::DealtOutcomes) => (no_round, purpose),
-        (Mutation::WordsAsCounts, Purpose::DealtWords) => ((round, coalition), Purpose::DealtOutcomes),
-        _ => ((round, coalition), purpose),
+        (Mutation::NumbersAsCounts, Purpose::DealtNumbers(_)) => (place, Purpose::DealtOutcomes),
+        _ => (place, purpose),
     }
+}
+
+/// Takes a protection of tests' streams away, or none.
+pub(super) fn mutate(mutation: Mutation) {
+    MUTATION.set(mutation);
+}
+
+/// Chooses the words of a seed's stream; those behind are zero.
+pub(super) fn choose_stream(seed: &Seed, words: Vec<u64>) {
+    CHOSEN.with_borrow_mut(|chosen| drop(chosen.insert(*seed.expose(), words)));
+}
+
+/// Lets all streams be what they are.
+pub(super) fn forget_streams() {
+    CHOSEN.with_borrow_mut(BTreeMap::clear);
 }
 
 /// The words that were chosen for a stream.
@@ -87,56 +107,28 @@ struct Case {
     plain: Vec<i64>,
 }
 
-/// What was dealt, and every message of both servers.
-#[derive(Clone, Debug, PartialEq)]
-struct Transcript {
-    dealt: Vec<u8>,
-    messages: Vec<[Vec<u8>; 2]>,
-    count: u64,
-}
-
 fn run(shape: &Shape, keys: &OwnerKeys, case: &Case) -> Transcript {
+    let (scales, later) = (Scales { dropped: Vec::new(), factors: vec![1] }, LaterParts::default());
+    let unit = Unit { shape, keys, place: case.place, scales: &scales, later: &later };
+    unit.run((&case.scores, &case.factors), &case.labels).unwrap()
+}
+
+/// What is dealt.
+fn dealt(shape: &Shape, keys: &OwnerKeys, case: &Case) -> Vec<u8> {
+    let scales = Scales { dropped: Vec::new(), factors: vec![1] };
+    let dealer = Dealer { shape, keys, place: case.place, scales: &scales, later: &[], labels: &case.labels };
     let mut dealt = Vec::new();
-    deal(shape, keys, case.place, &case.labels, &mut dealt);
-    let evaluator = |server| {
-        let (key, dealt) = match server {
-            Server::Principal => (&keys[0], None),
-            Server::Auxiliary => (&keys[1], Some(&dealt[..])),
-        };
-        Evaluator { shape, server, key, place: case.place, dealt }
-    };
-    let servers = [Server::Principal, Server::Auxiliary].map(evaluator);
-    let mut messages: Vec<[Vec<u8>; 2]> = vec![[0, 1].map(|server| {
-        let mut out = Vec::new();
-        servers[server].scores(&case.scores[server], &mut out);
-        out
-    })];
-    let (mut opened, mut compared) = (Vec::new(), Vec::new());
-    for stage in 0..shape.stages() {
-        opened = servers[0].open(stage, &messages[stage][0], &messages[stage][1]);
-        if stage == usize::from(!shape.is_single()) {
-            compared = servers[0].compared(&opened);
-        }
-        if stage + 1 < shape.stages() {
-            messages.push([0, 1].map(|server| {
-                let mut out = Vec::new();
-                let state = Opened { opened: &opened, compared: &compared };
-                servers[server].message(stage + 1, state, Some(&case.factors[server]), &mut out);
-                out
-            }));
-        }
-    }
-    let [p, a] = [0, 1].map(|server| servers[server].outcome(&opened)[0]);
-    Transcript { dealt, messages, count: p.wrapping_add(a) & shape.widths.count_mask() }
+    dealer.deal(&mut dealt).unwrap();
+    dealt
 }
 
-/// Words of a stage's message.
-fn words(shape: &Shape, stage: usize, message: &[u8]) -> (Vec<u64>, bool) {
-    let is_words = matches!(shape.stage(stage), Some(Stage::Scores | Stage::Margins));
-    (unpack(message, if is_words { shape.widths.bytes() } else { 8 }).collect(), is_words)
+/// Words of a stage's message, and whether they are numbers.
+pub(super) fn words(shape: &Shape, stage: usize, message: &[u8]) -> (Vec<u64>, bool) {
+    let stage = shape.stage(stage).unwrap();
+    (unpack(message, shape.bytes(stage)).collect(), stage.is_numbers())
 }
 
-fn choose(key: &OwnerKey, place: Place, purpose: Purpose, words: Vec<u64>) {
+pub(super) fn choose(key: &OwnerKey, place: Place, purpose: Purpose, words: Vec<u64>) {
     if MUTATION.get() == Mutation::OpeningMask && matches!(purpose, Purpose::Opening(_)) {
         return;
     }
@@ -144,29 +136,32 @@ fn choose(key: &OwnerKey, place: Place, purpose: Purpose, words: Vec<u64>) {
     CHOSEN.with_borrow_mut(|chosen| drop(chosen.insert(seed, words)));
 }
 
-/// Chooses what the principal has of everything dealt, so that the auxiliary reads `recorded`.
-fn choose_dealt(shape: &Shape, keys: &OwnerKeys, case: &Case, recorded: &[u8]) {
+/// Chooses what the principal has of everything dealt, so that the auxiliary reads `recorded`. `deal` says what it reads.
+pub(super) fn choose_dealt(
+    shape: &Shape,
+    keys: &OwnerKeys,
+    place: Place,
+    recorded: &[u8],
+    deal: impl Fn() -> Vec<u8>,
+) {
     let widths = shape.widths;
-    let planes = shape.dealt_planes() * shape.blocks();
-    let parts = [
-        (Purpose::DealtWords, shape.dealt_words(), widths.bytes()),
-        (Purpose::DealtPlanes, planes, 8),
-        (Purpose::DealtOutcomes, shape.samples, widths.count),
-    ];
+    let arrays = shape.dealt_arrays().into_iter().enumerate();
+    let numbers =
+        arrays.map(|(k, array)| (Purpose::DealtNumbers(k), array.count, array.bytes(), mask(array.bits)));
+    let planes = (Purpose::DealtPlanes, shape.all_dealt_planes(), 8, u64::MAX);
+    let counts = (Purpose::DealtOutcomes, shape.samples, widths.count, widths.count_mask());
     let mut first = 0;
-    for (purpose, count, bytes) in parts {
-        choose(&keys[0], case.place, purpose, vec![0; count]);
-        let mut plain = Vec::new();
-        deal(shape, keys, case.place, &case.labels, &mut plain);
+    for (purpose, count, bytes, mask) in numbers.chain([planes, counts]) {
+        choose(&keys[0], place, purpose, vec![0; count]);
+        let plain = deal();
         let range = first..first + count * bytes;
         first = range.end;
         let pairs = unpack(&plain[range.clone()], bytes).zip(unpack(&recorded[range], bytes));
         let pads = pairs.map(|(plain, read)| match purpose {
             Purpose::DealtPlanes => plain ^ read,
-            Purpose::DealtWords => plain.wrapping_sub(read) & widths.mask(),
-            _ => plain.wrapping_sub(read) & widths.count_mask(),
+            _ => plain.wrapping_sub(read) & mask,
         });
-        choose(&keys[0], case.place, purpose, pads.collect());
+        choose(&keys[0], place, purpose, pads.collect());
     }
 }
 
@@ -175,24 +170,24 @@ fn choose_all(shape: &Shape, keys: &OwnerKeys, case: &Case, party: usize, record
     let other = 1 - party;
     for stage in 0..shape.stages() {
         if party == 1 {
-            choose_dealt(shape, keys, case, &recorded.dealt);
+            choose_dealt(shape, keys, case.place, &recorded.dealt, || dealt(shape, keys, case));
         }
         let count = recorded.messages[stage][other].len();
         choose(&keys[other], case.place, Purpose::Opening(stage), vec![0; count]);
         if party == 1 {
-            choose_dealt(shape, keys, case, &recorded.dealt);
+            choose_dealt(shape, keys, case.place, &recorded.dealt, || dealt(shape, keys, case));
         }
         let plain = run(shape, keys, case);
         let (plain, is_words) = words(shape, stage, &plain.messages[stage][other]);
         let (read, _) = words(shape, stage, &recorded.messages[stage][other]);
         let pads = plain.iter().zip(read).map(|(plain, read)| match is_words {
-            true => read.wrapping_sub(*plain) & shape.widths.mask(),
+            true => read.wrapping_sub(*plain) & shape.mask(shape.stage(stage).unwrap()),
             false => plain ^ read,
         });
         choose(&keys[other], case.place, Purpose::Opening(stage), pads.collect());
     }
     if party == 1 {
-        choose_dealt(shape, keys, case, &recorded.dealt);
+        choose_dealt(shape, keys, case.place, &recorded.dealt, || dealt(shape, keys, case));
     }
 }
 
@@ -221,7 +216,8 @@ fn cases(shape: &Shape, party: usize, world: u64) -> Vec<Case> {
             (0..rows).flat_map(|row| labels.iter().map(move |label| u64::from(*label == row))).collect();
         let scores = split(draw("own scores", 0, index, rows * samples), &whole);
         let factors = split(draw("own labels", 0, 0, rows * samples), &one_hot);
-        Case { place: (RoundId(round), Coalition::from_bits(bits)), scores, factors, labels, plain }
+        let place = Place::of_model(RoundId(round), Coalition::from_bits(bits));
+        Case { place, scores, factors, labels, plain }
     };
     places.into_iter().enumerate().map(case).collect()
 }
@@ -259,7 +255,8 @@ fn is_equivalent(shape: &Shape, party: usize, mutation: Mutation) -> bool {
         let found = run(shape, &keys, other);
         let expected =
             right(shape, &other.plain, &other.labels).iter().filter(|right| **right).count() as u64;
-        is_same &= read(&found, party) == read(recorded, party) && found.count == expected;
+        let count = shape.found(found.found[0][0], found.found[1][0]);
+        is_same &= read(&found, party) == read(recorded, party) && count == expected;
         assert_ne!(case.plain, other.plain);
         assert_ne!(case.labels, other.labels);
     }
@@ -271,10 +268,10 @@ fn is_equivalent(shape: &Shape, party: usize, mutation: Mutation) -> bool {
 fn shapes() -> Vec<Shape> {
     let widths = |word| Widths::new(word, 70);
     vec![
-        Shape::new(widths(40), 1, 2, 70),
-        Shape::new(widths(64), 1, 2, 70),
-        Shape::new(widths(40), 3, 4, 70),
-        Shape::new(widths(48), 5, 6, 70),
+        of_layer(widths(40), (1, 2), 70, Outcome::Total),
+        of_layer(widths(64), (1, 2), 70, Outcome::Total),
+        of_layer(widths(40), (3, 4), 70, Outcome::Total),
+        of_layer(widths(48), (5, 6), 70, Outcome::Total),
     ]
 }
 
@@ -294,10 +291,10 @@ fn without_a_protection_the_same_test_fails() {
     let dealt = [
         Mutation::PlanesCoalition,
         Mutation::PlanesRound,
-        Mutation::WordsCoalition,
+        Mutation::NumbersCoalition,
         Mutation::CountsCoalition,
         Mutation::CountsRound,
-        Mutation::WordsAsCounts,
+        Mutation::NumbersAsCounts,
     ];
     let shape = &shapes()[2];
     let at_both = [0, 1].into_iter().flat_map(|party| both.map(|mutation| (party, mutation)));

@@ -1,31 +1,54 @@
-//! What a server does for one coalition on one owner's samples, stage by stage. Both servers do the same with their own shares; what
+//! What a server does for one coalition on some samples of one owner, stage by stage. Both servers do the same with their own shares; what
 //! they hold between two stages is what was opened.
 
 use secsv_algebra::Secret;
-use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    keys::{OwnerKey, Purpose},
+    comparison::Before,
+    gates::{GateInput, items, results},
+    hops::Scales,
+    keys::{OwnerKey, Place, Purpose},
     lanes::{LANES, planes},
-    shape::{Outcome, Shape, Stage},
+    later::Later,
+    shape::{DealtNumbers, Outcome, Shape, Stage},
     words::{pack, unpack},
 };
-use crate::message::Server;
+use crate::{Error, message::Server};
 
-/// One server, one coalition, one owner.
+/// One server, one coalition, some samples of one owner.
 pub(crate) struct Evaluator<'a> {
     pub shape: &'a Shape,
     pub server: Server,
     pub key: &'a OwnerKey,
-    pub place: (RoundId, Coalition),
+    pub place: Place,
+    /// The coalition's public numbers.
+    pub scales: &'a Scales,
     /// What the owner dealt, at the auxiliary.
     pub dealt: Option<&'a [u8]>,
 }
 
+/// What a unit has opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened<'a> {
+    /// At the stage before.
+    pub opened: &'a [u64],
+    /// What later stages need of it: see [`Evaluator::known`].
+    pub known: &'a [u64],
+}
+
+/// What a server has beside what was opened and dealt, where a stage needs it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Held<'a> {
+    /// Its share of the labels, one for each score.
+    pub labels: &'a [u64],
+    /// Its part of the operator whose outputs are opened.
+    pub later: Option<&'a Later<'a>>,
+}
+
 impl Evaluator<'_> {
-    /// The server's share of the constant 1.
+    /// The server's share of the constant 1 in planes.
     fn one(&self) -> u64 {
-        if self.server == Server::Principal { u64::MAX } else { 0 }
+        u64::from(self.is_principal()).wrapping_neg()
     }
 
     fn is_principal(&self) -> bool {
@@ -38,80 +61,151 @@ impl Evaluator<'_> {
     }
 
     /// The server's share of some words that were dealt, which stand at `first` at the auxiliary.
-    fn dealt(&self, purpose: Purpose, first: usize, count: usize, bytes: usize) -> Secret<Vec<u64>> {
+    fn dealt(&self, dealt: &[u8], first: usize, count: usize, bytes: usize) -> Secret<Vec<u64>> {
+        let packed = dealt.get(first..first + count * bytes).unwrap_or(&[]);
+        let mut words = Secret::new(Vec::with_capacity(count));
+        words.expose_mut().extend(unpack(packed, bytes));
+        words.expose_mut().resize(count, 0);
+        words
+    }
+
+    /// The server's share of numbers that were dealt.
+    fn dealt_numbers(&self, what: DealtNumbers) -> Secret<Vec<u64>> {
+        let mut first = 0;
+        for (index, array) in self.shape.dealt_arrays().into_iter().enumerate() {
+            if array.what == what {
+                return match self.dealt {
+                    None => self.key.words(self.place, Purpose::DealtNumbers(index), array.count),
+                    Some(dealt) => self.dealt(dealt, first, array.count, array.bytes()),
+                };
+            }
+            first += array.count * array.bytes();
+        }
+        Secret::new(Vec::new())
+    }
+
+    /// The server's share of the planes that were dealt for a stage.
+    fn dealt_planes(&self, stage: Stage) -> Secret<Vec<u64>> {
+        let range = self.shape.dealt_range(stage);
         match self.dealt {
-            None => self.key.words(self.place, purpose, count),
+            None => self.key.words_in(self.place, Purpose::DealtPlanes, range),
             Some(dealt) => {
-                let packed = dealt.get(first..first + count * bytes).unwrap_or(&[]);
-                let mut words = Secret::new(Vec::with_capacity(count));
-                words.expose_mut().extend(unpack(packed, bytes));
-                words.expose_mut().resize(count, 0);
-                words
+                let first = self.shape.dealt_numbers_len() + size_of::<u64>() * range.start;
+                self.dealt(dealt, first, range.len(), size_of::<u64>())
             }
         }
     }
 
-    fn dealt_words(&self) -> Secret<Vec<u64>> {
-        self.dealt(Purpose::DealtWords, 0, self.shape.dealt_words(), self.shape.widths.bytes())
-    }
-
-    fn dealt_planes(&self) -> Secret<Vec<u64>> {
-        let first = self.shape.dealt_words() * self.shape.widths.bytes();
-        self.dealt(Purpose::DealtPlanes, first, self.shape.dealt_planes() * self.shape.blocks(), 8)
-    }
-
     fn dealt_outcomes(&self) -> Secret<Vec<u64>> {
-        let shape = self.shape;
-        let words = shape.dealt_words() * shape.widths.bytes();
-        let first = words + 8 * shape.dealt_planes() * shape.blocks();
-        self.dealt(Purpose::DealtOutcomes, first, shape.dealt_outcomes(), shape.outcome_bytes())
+        let (shape, count) = (self.shape, self.shape.dealt_outcomes());
+        match self.dealt {
+            None => self.key.words(self.place, Purpose::DealtOutcomes, count),
+            Some(dealt) => {
+                let first = shape.dealt_numbers_len() + size_of::<u64>() * shape.all_dealt_planes();
+                self.dealt(dealt, first, count, shape.outcome_bytes())
+            }
+        }
     }
 
-    /// Appends the server's share of the scores, under its mask. `scores` come row by row.
-    pub(crate) fn scores(&self, scores: &[u64], out: &mut Vec<u8>) {
-        let masks = self.masks(Stage::Scores);
-        let widths = self.shape.widths;
-        let sums = scores.iter().zip(masks.expose());
-        pack(sums.map(|(score, mask)| score.wrapping_add(*mask) & widths.mask()), widths.bytes(), out);
+    /// Appends the server's first message. `outputs` are its shares of the first operator's outputs, row by row.
+    pub(crate) fn begin(&self, outputs: &[u64], out: &mut Vec<u8>) {
+        let first = self.shape.stage(0).unwrap_or(Stage::Scores);
+        self.outputs(first, outputs, out);
+    }
+
+    /// Appends shares of an operator's outputs, under their masks.
+    fn outputs(&self, stage: Stage, outputs: &[u64], out: &mut Vec<u8>) {
+        let masks = self.masks(stage);
+        let offset = match stage {
+            Stage::Outputs(hop) if self.is_principal() => {
+                self.shape.hops.all[hop].offset(self.scales.dropped[hop])
+            }
+            _ => 0,
+        };
+        let sums = outputs.iter().zip(masks.expose());
+        let sums = sums.map(|(output, mask)| output.wrapping_add(*mask).wrapping_add(offset));
+        pack(sums, self.shape.bytes(stage), out);
     }
 
     /// What both servers' messages of a stage open.
     pub(crate) fn open(&self, stage: usize, own: &[u8], other: &[u8]) -> Vec<u64> {
-        match self.shape.stage(stage) {
-            Some(Stage::Scores | Stage::Margins) => {
-                let widths = self.shape.widths;
-                let pairs = unpack(own, widths.bytes()).zip(unpack(other, widths.bytes()));
-                pairs.map(|(own, other)| own.wrapping_add(other) & widths.mask()).collect()
+        let Some(stage) = self.shape.stage(stage) else { return Vec::new() };
+        let bytes = self.shape.bytes(stage);
+        let pairs = unpack(own, bytes).zip(unpack(other, bytes));
+        if stage.is_numbers() {
+            let mask = self.shape.mask(stage);
+            return pairs.map(|(own, other)| own.wrapping_add(other) & mask).collect();
+        }
+        pairs.map(|(own, other)| own ^ other).collect()
+    }
+
+    /// What later stages need of what a stage opened: of a hop's outputs T under its mask, and its planes; of scores or margins that
+    /// are compared the planes.
+    pub(crate) fn known(&self, stage: usize, opened: &[u64]) -> Option<Vec<u64>> {
+        match self.shape.stage(stage)? {
+            Stage::Outputs(index) => {
+                let (hop, dropped) = (&self.shape.hops.all[index], self.scales.dropped[index]);
+                let mask = super::hops::mask(hop.kept);
+                let mut known: Vec<u64> = opened.iter().map(|opened| (opened >> dropped) & mask).collect();
+                if hop.steps() > 0 {
+                    known.extend(planes(&known, hop.kept as usize));
+                }
+                Some(known)
             }
-            _ => unpack(own, 8).zip(unpack(other, 8)).map(|(own, other)| own ^ other).collect(),
+            stage if stage == self.shape.compared_stage() => {
+                Some(self.shape.compared_planes(opened).expose().clone())
+            }
+            _ => None,
         }
     }
 
-    /// The planes of what is compared: one for each bit of a word, for each comparison of each block.
-    pub(crate) fn compared(&self, opened: &[u64]) -> Vec<u64> {
-        let (shape, samples) = (self.shape, self.shape.samples);
-        let bits = shape.widths.word as usize;
-        let mut found = Vec::with_capacity(shape.blocks() * shape.compared() * bits);
-        for block in 0..shape.blocks() {
-            let lanes = block * LANES..samples.min((block + 1) * LANES);
-            for number in 0..shape.compared() {
-                let of_number = &opened[number * samples..][..samples];
-                found.extend(&planes(of_number[lanes.clone()].iter().copied())[..bits]);
+    /// Appends the server's message of a stage behind the first, from what was opened at the stage before.
+    pub(crate) fn message(
+        &self,
+        stage: usize,
+        state: Opened<'_>,
+        held: Held<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        let Some(stage) = self.shape.stage(stage) else { return Ok(()) };
+        match stage {
+            Stage::Margins => self.margins(state.opened, held.labels, out),
+            Stage::Inputs(hop) => self.inputs(hop, state, out),
+            Stage::Outputs(_) | Stage::Scores => {
+                let Some(later) = held.later else {
+                    return Err(Error::Local { what: "an operator's models" });
+                };
+                let inputs = self.masks(Stage::Inputs(later.operator - 1));
+                let dealt = self.dealt_numbers(DealtNumbers::Products(later.operator));
+                let outputs = later.outputs(state.opened, inputs, dealt)?;
+                self.outputs(stage, outputs.expose(), out);
+            }
+            _ => {
+                let shares = self.planes(stage, state);
+                let masks = self.masks(stage);
+                pack(shares.expose().iter().zip(masks.expose()).map(|(share, mask)| share ^ mask), 8, out);
             }
         }
-        found
+        Ok(())
     }
 
-    /// Appends the server's message of a stage behind the scores, from what was opened at the stage before. `compared` are planes of
-    /// what is compared, from that stage on; `labels` the server's share of the labels, one for each score.
-    pub(crate) fn message(&self, stage: usize, state: Opened<'_>, labels: Option<&[u64]>, out: &mut Vec<u8>) {
-        let Some(stage) = self.shape.stage(stage) else { return };
-        if stage == Stage::Margins {
-            return self.margins(state.opened, labels.unwrap_or(&[]), out);
-        }
-        let shares = self.planes(stage, state);
+    /// Shares of the next operator's inputs, under their masks.
+    fn inputs(&self, index: usize, Opened { opened, known }: Opened<'_>, out: &mut Vec<u8>) {
+        let (shape, hop) = (self.shape, &self.shape.hops.all[index]);
+        let dealt: Vec<_> =
+            items(hop.gate).iter().map(|&item| self.dealt_numbers(DealtNumbers::Item(index, item))).collect();
+        let input = GateInput {
+            public: &known[..hop.numbers * shape.samples],
+            // Signs were opened at the stage before, if there are any.
+            signs: opened,
+            dealt: &dealt,
+            one: self.is_principal().into(),
+        };
+        let found = results(hop, &input);
+        let stage = Stage::Inputs(index);
         let masks = self.masks(stage);
-        pack(shares.expose().iter().zip(masks.expose()).map(|(share, mask)| share ^ mask), 8, out);
+        let sums = found.expose().iter().zip(masks.expose());
+        pack(sums.map(|(share, mask)| share.wrapping_add(*mask)), shape.bytes(stage), out);
     }
 
     /// What the true class's score is above every class's.
@@ -119,7 +213,7 @@ impl Evaluator<'_> {
         let (shape, samples, widths) = (self.shape, self.shape.samples, self.shape.widths);
         let (scores, masks) = (self.masks(Stage::Scores), self.masks(Stage::Margins));
         // The true class's score under its mask, less the mask.
-        let mut of_label = self.dealt_words();
+        let mut of_label = self.dealt_numbers(DealtNumbers::TrueScore);
         of_label.expose_mut().iter_mut().for_each(|word| *word = word.wrapping_neg());
         for (opened, labels) in opened.chunks_exact(samples.max(1)).zip(labels.chunks_exact(samples.max(1))) {
             for ((sum, opened), label) in of_label.expose_mut().iter_mut().zip(opened).zip(labels) {
@@ -133,59 +227,35 @@ impl Evaluator<'_> {
             if class < shape.rows {
                 let (opened, own) = (&opened[class * samples..], &scores.expose()[class * samples..]);
                 let scores = opened.iter().zip(own).map(|(opened, own)| own.wrapping_sub(one * opened));
-                let margins = sums.zip(scores).map(|(sum, score)| sum.wrapping_add(score) & widths.mask());
+                let margins = sums.zip(scores).map(|(sum, score)| sum.wrapping_add(score));
                 pack(margins, widths.bytes(), out);
             } else {
-                pack(sums.map(|sum| sum & widths.mask()), widths.bytes(), out);
+                pack(sums, widths.bytes(), out);
             }
         }
     }
 
     /// Shares of the planes that a stage opens.
-    fn planes(&self, stage: Stage, Opened { opened, compared }: Opened<'_>) -> Secret<Vec<u64>> {
+    fn planes(&self, stage: Stage, Opened { opened, known }: Opened<'_>) -> Secret<Vec<u64>> {
         let (shape, one) = (self.shape, self.one());
-        let (comparison, conjunction) = (&shape.comparison, &shape.conjunction);
-        let (numbers, bits) = (shape.compared(), shape.widths.word as usize);
-        let before = self.shape.stage(self.shape.index(stage).wrapping_sub(1)).unwrap_or(Stage::Scores);
-        let masks = match before {
-            Stage::Scores | Stage::Margins => Secret::new(Vec::new()),
-            _ => self.masks(before),
+        let before = shape.stage(shape.index(stage).wrapping_sub(1)).unwrap_or(Stage::Scores);
+        let (opened, masks) = match before.is_numbers() {
+            true => (&[][..], Secret::new(Vec::new())),
+            false => (opened, self.masks(before)),
         };
-        let dealt = self.dealt_planes();
+        let (dealt, before) = (self.dealt_planes(stage), Before { opened, masks: masks.expose() });
         let mut shares = Secret::new(Vec::with_capacity(shape.opened(stage)));
-        let out = shares.expose_mut();
-        let mut greater = Secret::new(Vec::new());
-        for block in 0..shape.blocks() {
-            let dealt = &dealt.expose()[block * shape.dealt_planes()..][..shape.dealt_planes()];
-            let of_block = shape.planes(before);
-            let range = block * of_block..(block + 1) * of_block;
-            let (opened, masks) = match before {
-                Stage::Scores | Stage::Margins => (&[][..], &[][..]),
-                _ => (&opened[range.clone()], &masks.expose()[range]),
-            };
-            if let Stage::Conjunction(level) = stage {
-                let dealt = &dealt[numbers * comparison.dealt()..];
-                conjunction.join(level, (opened, masks), dealt, one, out);
-                continue;
+        let (out, dealt) = (shares.expose_mut(), dealt.expose());
+        let words = (shape.plane_words(stage), one);
+        match stage {
+            Stage::HopComparison(index, step) => {
+                let hop = &shape.hops.all[index];
+                let public = &known[hop.numbers * shape.samples..];
+                hop.comparison.step(step, public, before, dealt, words, out);
             }
-            let each = of_block / numbers;
-            for number in 0..numbers {
-                let dealt = &dealt[number * comparison.dealt()..][..comparison.dealt()];
-                let public = &compared[(block * numbers + number) * bits..][..bits];
-                let range = number * each..(number + 1) * each;
-                let found = if stage == Stage::Signs { greater.expose_mut() } else { &mut *out };
-                match before {
-                    Stage::Join(level) => {
-                        let factors = (&opened[range.clone()], &masks[range]);
-                        comparison.join(level, factors, dealt, one, found);
-                    }
-                    _ => comparison.digits(public, dealt, one, found),
-                }
-                if stage == Stage::Signs {
-                    let last = greater.expose_mut().pop().unwrap_or(0);
-                    out.push(comparison.sign(public, last, dealt, one));
-                }
-            }
+            Stage::Comparison(step) => shape.comparison.step(step, known, before, dealt, words, out),
+            Stage::Conjunction(level) => shape.conjunction.join(level, before, dealt, words, out),
+            Stage::Outputs(_) | Stage::Inputs(_) | Stage::Scores | Stage::Margins => {}
         }
         shares
     }
@@ -205,13 +275,4 @@ impl Evaluator<'_> {
         });
         vec![sum & self.shape.widths.count_mask()]
     }
-}
-
-/// What a unit has opened.
-#[derive(Clone, Copy)]
-pub(crate) struct Opened<'a> {
-    /// At the stage before.
-    pub opened: &'a [u64],
-    /// Planes of what is compared, once it is open.
-    pub compared: &'a [u64],
 }

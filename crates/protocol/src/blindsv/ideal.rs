@@ -1,6 +1,15 @@
-//! The same answers without cryptography: plain integers.
+//! The same answers without cryptography: plain integers. Bits are dropped as owners' masks round them.
 
-use super::shape::Shape;
+use secsv_algebra::{Matrix, Ring64};
+
+use super::{
+    dealer::OwnerKeys,
+    gates::{cut, plain},
+    hops::Scales,
+    keys::{Place, Purpose},
+    shape::{Shape, Stage},
+};
+use crate::{Error, Program, model::EncodedOperator};
 
 /// Whether each sample is predicted right. `scores` are signed, row by row.
 pub(crate) fn right(shape: &Shape, scores: &[i64], labels: &[usize]) -> Vec<bool> {
@@ -15,4 +24,59 @@ pub(crate) fn right(shape: &Shape, scores: &[i64], labels: &[usize]) -> Vec<bool
         (0..shape.classes).all(|class| margin(class) >= i64::from(class < label))
     };
     labels.iter().enumerate().map(is_right).collect()
+}
+
+/// What an owner's masks and public numbers say of a coalition's model on some samples.
+pub(crate) struct Rounding<'a> {
+    pub keys: &'a OwnerKeys,
+    pub place: Place,
+    pub scales: &'a Scales,
+}
+
+/// What a coalition's model computes.
+pub(crate) struct Computed {
+    /// Inputs of every operator behind a hop, row by row.
+    pub hidden: Vec<Vec<i64>>,
+    /// Scores, row by row.
+    pub scores: Vec<i64>,
+}
+
+/// What a coalition's model computes of samples, which have a row for each number and a column for each sample.
+pub(crate) fn computed(
+    program: &Program,
+    shape: &Shape,
+    rounding: &Rounding<'_>,
+    operators: &[EncodedOperator<Ring64>],
+    samples: &Matrix<Ring64>,
+) -> Result<Computed, Error> {
+    let Rounding { keys, place, scales } = *rounding;
+    let mut inputs = samples.clone();
+    let mut computed = Computed { hidden: Vec::new(), scores: Vec::new() };
+    for (index, (operator, encoded)) in program.operators.iter().zip(operators).enumerate() {
+        let columns = operator.arrange(&inputs)?;
+        let factor = scales.factors[index];
+        let product = encoded.weight.multiply(&columns)?;
+        let mut outputs = vec![0i64; operator.output_size() * inputs.columns()];
+        for (j, bias) in encoded.bias.iter().enumerate() {
+            for column in 0..product.columns() {
+                let (position, sample) = (column / inputs.columns().max(1), column % inputs.columns().max(1));
+                let sum = product.at(j, column).wrapping_add(bias.wrapping_mul(factor));
+                outputs[operator.target(j, position) * inputs.columns() + sample] = sum as i64;
+            }
+        }
+        let Some(hop) = shape.hops.all.get(index) else {
+            computed.scores = outputs;
+            break;
+        };
+        let stage = Purpose::Opening(shape.index(Stage::Outputs(index)));
+        let [masks, others] = [0, 1].map(|server| keys[server].words(place, stage, outputs.len()));
+        let rounded = outputs.iter().zip(masks.expose()).zip(others.expose());
+        let rounded = rounded
+            .map(|((output, p), a)| plain(hop.gate, cut(*output, scales.dropped[index], p.wrapping_add(*a))));
+        let hidden: Vec<i64> = rounded.collect();
+        let words = hidden.iter().map(|number| *number as u64).collect();
+        inputs = Matrix::new(Ring64, hop.numbers, inputs.columns(), words)?;
+        computed.hidden.push(hidden);
+    }
+    Ok(computed)
 }

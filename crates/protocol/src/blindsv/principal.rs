@@ -300,7 +300,7 @@ impl BlindPrincipal {
         let found: Vec<TestResult> = match session.outcome() {
             Outcome::Total => {
                 let opening = session.opening(Disclosure::Counts)?;
-                let mask = session.widths.count_mask();
+                let mask = session.widths().count_mask();
                 let totals = shares.map(|(own, other)| own.wrapping_add(other) & mask).collect::<Vec<_>>();
                 let result = |total: u64| TestResult { correct: total as usize, right: None };
                 opening.told(totals).into_iter().map(result).collect()
@@ -351,14 +351,14 @@ pub(crate) fn max_tests(session: &BlindSession) -> usize {
 
 /// Coalitions that owners deal for ahead, at most.
 fn max_ahead(session: &BlindSession) -> usize {
-    let dealt: usize = session.owners().map(|owner| session.shape(owner).dealt_len()).sum();
+    let dealt: usize = session.owners().map(|owner| session.chunks(owner).dealt_len()).sum();
     usize::try_from(MAX_AHEAD_BYTES / dealt.max(1) as u64).unwrap_or(usize::MAX)
 }
 
 /// Bytes that an owner may have dealt ahead, at most: what it deals for so many coalitions, and for one test more.
 pub(crate) fn max_ahead_bytes(session: &BlindSession, owner: usize) -> u64 {
     let coalitions = max_ahead(session).saturating_add(session.most_together().min(coalitions(session)));
-    let dealt = session.shape(owner).dealt_len() as u64;
+    let dealt = session.chunks(owner).dealt_len() as u64;
     // Heads are of no weight, and a test has one coalition at least.
     (coalitions as u64).saturating_mul(dealt + Dealing::HEAD as u64)
 }
@@ -366,8 +366,9 @@ pub(crate) fn max_ahead_bytes(session: &BlindSession, owner: usize) -> u64 {
 /// Bytes of one test at a server, at most: what was dealt, what was opened, and planes of what is compared.
 pub(crate) fn test_memory(session: &BlindSession) -> usize {
     let of_owner = |owner| {
-        let shape = session.shape(owner);
-        shape.dealt_len() + 3 * shape.largest()
+        let chunks = session.chunks(owner);
+        // What was dealt; two messages of a stage, and what later stages need of them.
+        chunks.dealt_len() + 4 * chunks.largest_opened()
     };
     session.most_together().min(coalitions(session)) * session.owners().map(of_owner).sum::<usize>()
 }
@@ -386,6 +387,7 @@ pub(crate) fn max_rounds(session: &BlindSession) -> usize {
 pub(crate) fn round_memory(session: &BlindSession) -> usize {
     let rounds = session.federation.rounds.keys();
     let rows = rounds.map(|&round| session.stacked_rows(round)).max().unwrap_or(0);
-    let models = session.federation.clients * session.program().model_size() * session.widths.bytes();
-    rows * session.samples() * (8 + session.widths.bytes()) + models
+    let models = session.federation.clients * session.model_len();
+    let outputs = rows * session.program().operators[0].positions * session.samples();
+    outputs * (size_of::<u64>() + session.hops().bytes(0)) + models
 }

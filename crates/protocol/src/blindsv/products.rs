@@ -1,13 +1,15 @@
 //! Products of bits under masks: with x^ = x ^ u, the product of several x is the sum over subsets of the product of the opened x^
 //! outside the subset and of the masks u inside it. The owner of the masks deals shares of their products.
 
+use super::comparison::Before;
+
 /// Factors of a product, at most.
-pub(super) const MAX_FACTORS: usize = 4;
+const MAX_FACTORS: usize = 4;
 /// Subsets of them.
 const SUBSETS: usize = 1 << MAX_FACTORS;
 
 /// The product of every subset of some planes, by the subset's bits; that of none is 1.
-pub(super) fn products(planes: &[u64]) -> [u64; SUBSETS] {
+fn products(planes: &[u64]) -> [u64; SUBSETS] {
     let mut products = [u64::MAX; SUBSETS];
     for (i, plane) in planes.iter().enumerate() {
         for subset in 0..1 << i {
@@ -18,7 +20,7 @@ pub(super) fn products(planes: &[u64]) -> [u64; SUBSETS] {
 }
 
 /// A share of the product of `size` bits. `opened` are products of the opened bits, `shares` shares of products of the masks.
-pub(super) fn masked_product(opened: &[u64; SUBSETS], shares: &[u64], size: usize) -> u64 {
+fn masked_product(opened: &[u64; SUBSETS], shares: &[u64], size: usize) -> u64 {
     let all = (1 << size) - 1;
     (0..=all).fold(0, |sum, subset| sum ^ (shares[subset] & opened[all ^ subset]))
 }
@@ -52,54 +54,58 @@ impl Conjunction {
         self.levels[level].len()
     }
 
-    /// Products of masks that are dealt for levels before one.
-    fn dealt_before(&self, level: usize) -> usize {
-        self.levels[..level].iter().flatten().map(|&size| (1 << size) - 1 - size).sum()
+    /// Products of masks that are dealt for a level.
+    pub(super) fn dealt(&self, level: usize) -> usize {
+        self.levels[level].iter().map(|&size| (1 << size) - 1 - size).sum()
     }
 
-    /// Products of masks that are dealt.
-    pub(super) fn dealt(&self) -> usize {
-        self.dealt_before(self.levels.len())
-    }
-
-    /// What the owner deals. `masks` are those of the bits, then those of what each level leaves.
-    pub(super) fn deal(&self, masks: &[u64], out: &mut Vec<u64>) {
-        let mut masks = masks;
-        for sizes in &self.levels {
-            for &size in sizes {
-                let (group, rest) = masks.split_at(size);
-                masks = rest;
-                let products = products(group);
-                out.extend(
-                    (1usize..1 << size).filter(|subset| !subset.is_power_of_two()).map(|s| products[s]),
-                );
+    /// What the owner deals for a level, for planes of so many words. `masks` are those of the bits that it takes.
+    pub(super) fn deal(&self, level: usize, masks: &[u64], words: usize, out: &mut Vec<u64>) {
+        let mut first = 0;
+        for &size in &self.levels[level] {
+            let group = &masks[first * words..(first + size) * words];
+            for subset in (1usize..1 << size).filter(|subset| !subset.is_power_of_two()) {
+                let product = |word| {
+                    let bits = (0..size).filter(|bit| subset >> bit & 1 == 1);
+                    bits.fold(u64::MAX, |product, bit| product & group[bit * words + word])
+                };
+                out.extend((0..words).map(product));
             }
+            first += size;
         }
     }
 
-    /// Shares of what a level leaves. `opened` are the bits it takes, `masks` the server's shares of their masks.
+    /// Shares of what a level leaves. `before` are the bits that it takes and the server's shares of their masks; `dealt` are shares
+    /// of what was dealt for it.
     pub(super) fn join(
         &self,
         level: usize,
-        (opened, masks): (&[u64], &[u64]),
+        before: Before<'_>,
         dealt: &[u64],
-        one: u64,
+        (words, one): (usize, u64),
         out: &mut Vec<u64>,
     ) {
-        let mut dealt = dealt[self.dealt_before(level)..].iter().copied();
-        let mut first = 0;
+        let (mut first, mut of_group) = (0, 0);
         for &size in &self.levels[level] {
-            let (opened, masks) = (&opened[first..first + size], &masks[first..first + size]);
-            first += size;
-            let mut shares = [0; SUBSETS];
-            shares[0] = one;
-            for (subset, share) in shares.iter_mut().enumerate().take(1 << size).skip(1) {
-                *share = match subset.is_power_of_two() {
-                    true => masks[subset.trailing_zeros() as usize],
-                    false => dealt.next().unwrap_or(0),
-                };
+            for word in 0..words {
+                let mut dealt = (of_group..).map(|place| dealt[place * words + word]);
+                let mut opened = [0; MAX_FACTORS];
+                let mut shares = [0; SUBSETS];
+                shares[0] = one;
+                for (subset, share) in shares.iter_mut().enumerate().take(1 << size).skip(1) {
+                    let bit = subset.trailing_zeros() as usize;
+                    *share = match subset.is_power_of_two() {
+                        true => before.masks[(first + bit) * words + word],
+                        false => dealt.next().unwrap_or(0),
+                    };
+                }
+                for (bit, opened) in opened[..size].iter_mut().enumerate() {
+                    *opened = before.opened[(first + bit) * words + word];
+                }
+                out.push(masked_product(&products(&opened[..size]), &shares, size));
             }
-            out.push(masked_product(&products(opened), &shares, size));
+            first += size;
+            of_group += (1 << size) - 1 - size;
         }
     }
 }
@@ -120,18 +126,19 @@ mod tests {
             let count = bits.len() + (0..conjunction.levels()).map(|level| conjunction.left(level)).sum::<usize>();
             let masks: [Vec<u64>; 2] = [(0..count).map(|_| draw()).collect(), (0..count).map(|_| draw()).collect()];
             let sum: Vec<u64> = masks[0].iter().zip(&masks[1]).map(|(a, b)| a ^ b).collect();
-            let mut dealt = Vec::new();
-            conjunction.deal(&sum, &mut dealt);
-            prop_assert_eq!(dealt.len(), conjunction.dealt());
-            let own: Vec<u64> = dealt.iter().map(|_| draw()).collect();
-            let rest: Vec<u64> = dealt.iter().zip(&own).map(|(a, b)| a ^ b).collect();
             let expected = bits.iter().fold(u64::MAX, |all, bit| all & bit);
             let mut first = 0;
             let mut opened: Vec<u64> = bits.iter().zip(&sum).map(|(bit, mask)| bit ^ mask).collect();
             for level in 0..conjunction.levels() {
+                let mut dealt = Vec::new();
+                conjunction.deal(level, &sum[first..first + opened.len()], 1, &mut dealt);
+                prop_assert_eq!(dealt.len(), conjunction.dealt(level));
+                let own: Vec<u64> = dealt.iter().map(|_| draw()).collect();
+                let rest: Vec<u64> = dealt.iter().zip(&own).map(|(a, b)| a ^ b).collect();
                 let [mut p, mut a] = [Vec::new(), Vec::new()];
-                conjunction.join(level, (&opened, &masks[0][first..]), &own, u64::MAX, &mut p);
-                conjunction.join(level, (&opened, &masks[1][first..]), &rest, 0, &mut a);
+                let before = |server: usize| Before { opened: &opened, masks: &masks[server][first..] };
+                conjunction.join(level, before(0), &own, (1, u64::MAX), &mut p);
+                conjunction.join(level, before(1), &rest, (1, 0), &mut a);
                 first += opened.len();
                 opened = p.iter().zip(&a).zip(&sum[first..]).map(|((p, a), mask)| p ^ a ^ mask).collect();
             }

@@ -1,67 +1,138 @@
-//! One coalition on one owner's samples with all three parties in one place: to be timed, and to be tested.
+//! One coalition on some samples of one owner with all three parties in one place: to be timed, and to be tested.
+
+use std::sync::Arc;
 
 use secsv_algebra::Seed;
-use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    dealer::{OwnerKeys, deal},
-    evaluator::{Evaluator, Opened},
-    keys::OwnerKey,
-    shape::{Shape, Widths},
+    dealer::{Dealer, OwnerKeys},
+    evaluator::{Evaluator, Held, Opened},
+    hops::Scales,
+    keys::{OwnerKey, Place},
+    later::{Later, LaterMasks},
+    layer::model_masks,
+    shape::Shape,
 };
-use crate::message::Server;
+use crate::{Error, message::Server, session::BlindSession};
 
 /// Both servers' shares of something: the principal's, the auxiliary's.
-type Shares = [Vec<u64>; 2];
+pub(super) type Shares = [Vec<u64>; 2];
 
-/// What is found of predictions, from shares of scores and of labels, as both servers find it from what the owner deals.
-pub(super) fn find_right(
-    shape: &Shape,
-    keys: &OwnerKeys,
-    place: (RoundId, Coalition),
-    (scores, factors): (&Shares, &Shares),
-    labels: &[usize],
-) -> Vec<u64> {
-    let mut dealt = Vec::with_capacity(shape.dealt_len());
-    deal(shape, keys, place, labels, &mut dealt);
-    let evaluator = |server| {
-        let (key, dealt) = match server {
-            Server::Principal => (&keys[0], None),
-            Server::Auxiliary => (&keys[1], Some(&dealt[..])),
-        };
-        Evaluator { shape, server, key, place, dealt }
-    };
-    let servers = [Server::Principal, Server::Auxiliary].map(evaluator);
-    let mut messages = [0, 1].map(|server| {
-        let mut out = Vec::with_capacity(shape.opened_len(0));
-        servers[server].scores(&scores[server], &mut out);
-        out
-    });
-    let (mut opened, mut compared) = (Vec::new(), Vec::new());
-    for stage in 0..shape.stages() {
-        // Both servers open it.
-        opened = servers[1].open(stage, &messages[0], &messages[1]);
-        opened.clone_from(&servers[0].open(stage, &messages[0], &messages[1]));
-        if stage == usize::from(!shape.is_single()) {
-            compared = servers[1].compared(&opened);
-            compared.clone_from(&servers[0].compared(&opened));
-        }
-        messages = [0, 1].map(|server| {
-            let mut out = Vec::with_capacity(shape.opened_len(stage + 1));
-            let state = Opened { opened: &opened, compared: &compared };
-            servers[server].message(stage + 1, state, Some(&factors[server]), &mut out);
-            out
-        });
-    }
-    let [principal, auxiliary] = [0, 1].map(|server| servers[server].outcome(&opened));
-    principal.iter().zip(&auxiliary).map(|(own, other)| shape.found(*own, *other)).collect()
+/// A coalition's model behind the first operator.
+#[derive(Default)]
+pub(super) struct LaterParts<'a> {
+    /// Both servers' parts of every operator.
+    pub servers: [Vec<Later<'a>>; 2],
+    /// The owner's masks of them.
+    pub owner: Vec<LaterMasks<'a>>,
 }
 
-/// A test of so many samples, all of whose scores are zero.
-pub(crate) fn rehearse(widths: Widths, (rows, classes): (usize, usize), samples: usize) -> Vec<u64> {
-    let shape = Shape::new(widths, rows, classes, samples);
+/// A unit's parties.
+pub(super) struct Unit<'a> {
+    pub shape: &'a Shape,
+    pub keys: &'a OwnerKeys,
+    pub place: Place,
+    pub scales: &'a Scales,
+    pub later: &'a LaterParts<'a>,
+}
+
+/// What was dealt, every message of both servers, and their shares of what is found.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Transcript {
+    pub dealt: Vec<u8>,
+    pub messages: Vec<[Vec<u8>; 2]>,
+    pub found: Shares,
+}
+
+impl Unit<'_> {
+    /// Runs it on both servers' shares of the first operator's outputs and of the labels.
+    pub(super) fn run(
+        &self,
+        (outputs, factors): (&Shares, &Shares),
+        labels: &[usize],
+    ) -> Result<Transcript, Error> {
+        let Self { shape, keys, place, scales, later } = *self;
+        let mut dealt = Vec::with_capacity(shape.dealt_len());
+        Dealer { shape, keys, place, scales, later: &later.owner, labels }.deal(&mut dealt)?;
+        let evaluator = |server| {
+            let (key, dealt) = match server {
+                Server::Principal => (&keys[0], None),
+                Server::Auxiliary => (&keys[1], Some(&dealt[..])),
+            };
+            Evaluator { shape, server, key, place, scales, dealt }
+        };
+        let servers = [Server::Principal, Server::Auxiliary].map(evaluator);
+        let mut messages: Vec<[Vec<u8>; 2]> = Vec::with_capacity(shape.stages());
+        messages.push([0, 1].map(|server| {
+            let mut out = Vec::with_capacity(shape.opened_len(0));
+            servers[server].begin(&outputs[server], &mut out);
+            out
+        }));
+        let (mut found, mut known) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        for stage in 0..shape.stages() {
+            let mut next = [Vec::new(), Vec::new()];
+            for (server, evaluator) in servers.iter().enumerate() {
+                // Both servers open it.
+                let opened = evaluator.open(stage, &messages[stage][0], &messages[stage][1]);
+                if stage + 1 == shape.stages() {
+                    found[server] = evaluator.outcome(&opened);
+                    continue;
+                }
+                if let Some(of_stage) = evaluator.known(stage, &opened) {
+                    known[server] = of_stage;
+                }
+                let operator = shape.operator_at(stage + 1);
+                let held = Held {
+                    labels: &factors[server],
+                    later: operator.and_then(|operator| later.servers[server].get(operator - 1)),
+                };
+                next[server].reserve(shape.opened_len(stage + 1));
+                let state = Opened { opened: &opened, known: &known[server] };
+                evaluator.message(stage + 1, state, held, &mut next[server])?;
+            }
+            messages.push(next);
+        }
+        messages.truncate(shape.stages());
+        Ok(Transcript { dealt, messages, found })
+    }
+
+    /// What is found.
+    pub(super) fn find(&self, shares: (&Shares, &Shares), labels: &[usize]) -> Result<Vec<u64>, Error> {
+        let [principal, auxiliary] = self.run(shares, labels)?.found;
+        Ok(principal.iter().zip(&auxiliary).map(|(own, other)| self.shape.found(*own, *other)).collect())
+    }
+}
+
+/// A test of so many samples of all clients' models in the session's first round, all of whose numbers are zero. Says how many
+/// words it found.
+pub(crate) fn rehearse(session: &BlindSession, samples: usize) -> Result<usize, Error> {
+    let Some((&round, _)) = session.federation.rounds.first_key_value() else { return Ok(0) };
+    let coalition = session.federation.participants(round);
     let seed = Seed::from_bytes([5; 32]);
+    let masks = model_masks(&seed);
     let keys = [0, 1].map(|server| OwnerKey::new(seed.derive("key", server)));
-    let shares = || [0, 1].map(|_| vec![0; rows * samples]);
-    find_right(&shape, &keys, (RoundId(1), Coalition::EMPTY), (&shares(), &shares()), &vec![0; samples])
+    let models = vec![Arc::new(vec![0; session.model_len()]); coalition.len()];
+    let operators = 1..session.program().operators.len();
+    let part = |server: Server| {
+        let masks = &masks[usize::from(server == Server::Auxiliary)];
+        let later = |operator| Later::new(session, (server, masks), (round, coalition), operator, &models);
+        operators.clone().map(later).collect::<Result<Vec<_>, Error>>()
+    };
+    let owner =
+        operators.clone().map(|operator| LaterMasks::new(session, &masks, (round, coalition), operator));
+    let later = LaterParts {
+        servers: [part(Server::Principal)?, part(Server::Auxiliary)?],
+        owner: owner.collect::<Result<_, Error>>()?,
+    };
+    let scales = session.scales(round, coalition);
+    let outputs = session.program().operators[0].output_size();
+    let mut found = 0;
+    for (first, shape) in session.chunks_of(samples).iter() {
+        let place = Place { round, coalition, first };
+        let unit = Unit { shape: &shape, keys: &keys, place, scales: &scales, later: &later };
+        let zeros = |rows: usize| [0, 1].map(|_| vec![0; rows * shape.samples()]);
+        let shares = (zeros(outputs), zeros(shape.scores()));
+        found += unit.find((&shares.0, &shares.1), &vec![0; shape.samples()])?.len();
+    }
+    Ok(found)
 }

@@ -1,7 +1,8 @@
-//! What both servers do: shares of all models' scores once a round, then stage after stage what a test opens.
+//! What both servers do: shares of the first operator's outputs of all models once a round, then stage after stage what a test opens.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     sync::Arc,
 };
 
@@ -9,10 +10,12 @@ use secsv_algebra::{Secret, Seed};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{
-    evaluator::{Evaluator, Opened},
-    keys::{OwnerKey, Purpose},
-    layer::{LayerInput, OwnerData, product_words, scores},
-    shape::{Outcome, Shape},
+    evaluator::{Evaluator, Held, Opened},
+    hops::Scales,
+    keys::{OwnerKey, Place, Purpose},
+    later::Later,
+    layer::{LayerInput, OwnerData, outputs, product_words},
+    shape::{Chunks, Outcome, Shape},
     words::unpack,
 };
 use crate::{
@@ -52,17 +55,17 @@ pub(crate) struct BlindServer {
     used: BTreeSet<(RoundId, Coalition)>,
 }
 
-/// Models of a round, and their scores on each owner's samples.
+/// Models of a round, and the first operator's outputs of all on each owner's samples.
 #[derive(Default)]
 struct MaskedRound {
     models: BTreeMap<usize, Arc<Vec<u8>>>,
     /// At the auxiliary: its share of the masks times samples, by owner.
     dealt: BTreeMap<usize, Arc<Vec<u8>>>,
-    scores: BTreeMap<usize, Scores>,
+    outputs: BTreeMap<usize, Outputs>,
 }
 
-/// Scores of all models of a round on an owner's samples.
-enum Scores {
+/// The first operator's outputs of all models of a round on an owner's samples.
+enum Outputs {
     /// They are computed.
     Computed,
     Known(Arc<Secret<Vec<u64>>>),
@@ -101,13 +104,15 @@ struct UnitContext {
     request: RequestId,
     round: RoundId,
     owner: usize,
-    shape: Shape,
+    chunks: Chunks,
     /// Places of the tested samples among the owner's, where it is not all.
     tested: Option<Vec<usize>>,
     /// Where the owner's part of what is found begins for a coalition, and words for all owners.
     found: (usize, usize),
     /// Coalitions that the owner does not know, with their numbers in the test.
     secure: Vec<(usize, Coalition)>,
+    /// Their public numbers.
+    scales: Vec<Scales>,
     /// Coalitions that the owner knows and counts itself.
     known: Vec<(usize, Coalition)>,
 }
@@ -115,31 +120,34 @@ struct UnitContext {
 impl UnitContext {
     /// Bytes that the owner deals to the auxiliary.
     fn dealt_len(&self) -> usize {
-        self.secure.len() * self.shape.dealt_len() + self.known.len() * self.shape.outcome_len()
+        self.secure.len() * self.chunks.dealt_len() + self.known.len() * self.chunks.outcome_len()
     }
 
     /// Bytes of a stage's message.
     fn opened_len(&self, stage: usize) -> usize {
-        self.secure.len() * self.shape.opened_len(stage)
+        self.secure.len() * self.chunks.opened_len(stage)
     }
 }
 
 /// A unit, by what it waits for.
 enum UnitState {
-    /// Scores, or what the owner deals.
-    Scores,
+    /// The first operator's outputs, or what the owner deals.
+    Outputs,
     /// The own message of a stage, which is computed.
     Message(usize),
     /// The other server's message of a stage.
-    Other { stage: usize, own: Arc<Vec<u8>>, compared: Arc<Vec<u64>> },
+    Other { stage: usize, own: Arc<Vec<u8>>, known: Known },
     /// Nothing.
     Counted,
 }
 
+/// What later stages need of what was opened, for each coalition's chunks.
+type Known = Arc<Vec<Vec<u64>>>;
+
 /// What a job of a unit found.
 enum Step {
-    /// The message of a stage, and planes of what is compared.
-    Message(usize, Vec<u8>, Arc<Vec<u64>>),
+    /// The message of a stage, and what later stages need of what was opened.
+    Message(usize, Vec<u8>, Known),
     /// Shares of what is found, coalition by coalition.
     Found(Vec<u64>),
 }
@@ -165,29 +173,32 @@ impl BlindServer {
             return Err(CodecError::Value { what: "coalition, which was tested before" });
         }
         self.used.extend(coalitions.iter().map(|&coalition| (round, coalition)));
-        let owners: Vec<(usize, Option<Vec<usize>>, Shape)> = self.session.parts(samples.as_ref()).collect();
+        let owners: Vec<(usize, Option<Vec<usize>>, Chunks)> = self.session.parts(samples.as_ref()).collect();
         let words = match self.session.outcome() {
             Outcome::Total => 1,
-            Outcome::Each => owners.iter().map(|(_, _, shape)| shape.outcome_words()).sum(),
+            Outcome::Each => owners.iter().map(|(_, _, chunks)| chunks.outcome_words()).sum(),
         };
         let mut first = 0;
-        let unit = |(owner, tested, shape): (usize, Option<Vec<usize>>, Shape)| {
+        let unit = |(owner, tested, chunks): (usize, Option<Vec<usize>>, Chunks)| {
             let begin = if self.session.outcome() == Outcome::Total { 0 } else { first };
-            first += shape.outcome_words();
+            first += chunks.outcome_words();
             let numbered = || coalitions.iter().copied().enumerate();
             let knows = |&(_, coalition): &(usize, Coalition)| self.session.knows(owner, round, coalition);
+            let secure: Vec<(usize, Coalition)> = numbered().filter(|model| !knows(model)).collect();
+            let scales = |&(_, coalition): &(usize, Coalition)| self.session.scales(round, coalition);
             let context = UnitContext {
                 request,
                 round,
                 owner,
-                shape,
+                chunks,
                 tested,
                 found: (begin, words),
-                secure: numbered().filter(|model| !knows(model)).collect(),
+                scales: secure.iter().map(scales).collect(),
+                secure,
                 known: numbered().filter(knows).collect(),
             };
             let unit =
-                BlindUnit { context: Arc::new(context), dealt: None, other: None, state: UnitState::Scores };
+                BlindUnit { context: Arc::new(context), dealt: None, other: None, state: UnitState::Outputs };
             (owner, unit)
         };
         let units = owners.into_iter().map(unit).collect();
@@ -233,7 +244,7 @@ impl BlindServer {
             for (&owner, unit) in &test.units {
                 let party = PartyId::Client(owner);
                 match &unit.state {
-                    UnitState::Scores if server == Server::Auxiliary && unit.dealt.is_none() => {
+                    UnitState::Outputs if server == Server::Auxiliary && unit.dealt.is_none() => {
                         missing.push(format!("{} of test {request} from {party}", Kind::Dealing));
                     }
                     UnitState::Other { stage, .. } => missing.push(format!(
@@ -307,8 +318,7 @@ pub(crate) fn take_upload<H: BlindHost>(host: &mut H, message: &Incoming) -> Res
             if !session.federation.participants(round).contains(client) {
                 return Err(malformed(CodecError::Value { what: "round" }));
             }
-            let words = session.program().model_size();
-            check_len(elements, words * session.widths.bytes()).map_err(malformed)?;
+            check_len(elements, session.model_len()).map_err(malformed)?;
             let models = &mut server.rounds.entry(round).or_default().models;
             models.entry(client).or_insert_with(|| Arc::new(elements.to_vec()));
         }
@@ -318,7 +328,7 @@ pub(crate) fn take_upload<H: BlindHost>(host: &mut H, message: &Incoming) -> Res
                 return Err(malformed(CodecError::Value { what: "round" }));
             }
             let words = product_words(&session, round, client);
-            check_len(elements, words * session.widths.bytes()).map_err(malformed)?;
+            check_len(elements, words * session.hops().bytes(0)).map_err(malformed)?;
             let dealt = &mut server.rounds.entry(round).or_default().dealt;
             dealt.entry(client).or_insert_with(|| Arc::new(elements.to_vec()));
         }
@@ -358,11 +368,11 @@ pub(crate) fn take_opening<H: BlindHost>(host: &mut H, message: Incoming) -> Res
     let unit = host.server().tests.get_mut(&request).and_then(|test| test.units.get_mut(&owner));
     let Some(unit) = unit else { return Err(message.unexpected("no such test")) };
     let next = match unit.state {
-        UnitState::Scores => 0,
+        UnitState::Outputs => 0,
         UnitState::Message(stage) | UnitState::Other { stage, .. } => stage,
         UnitState::Counted => return Err(message.unexpected("it is counted")),
     };
-    if stage != next || unit.other.is_some() || stage >= unit.context.shape.stages() {
+    if stage != next || unit.other.is_some() || stage >= unit.context.chunks.stages() {
         return Err(message.unexpected("another stage"));
     }
     check_len(masked, unit.context.opened_len(stage)).map_err(|why| message.malformed(why))?;
@@ -394,22 +404,22 @@ pub(crate) fn advance<H: BlindHost>(
     let Some(unit) = unit else { return Ok(Effects::default()) };
     let is_dealt = H::SERVER == Server::Principal || unit.dealt.is_some();
     match &unit.state {
-        UnitState::Scores if is_dealt && unit.context.secure.is_empty() => {
+        UnitState::Outputs if is_dealt && unit.context.secure.is_empty() => {
             if server.keys.contains_key(&owner) {
                 settle(host, request, owner, &[])
             } else {
                 Ok(Effects::default())
             }
         }
-        UnitState::Scores if is_dealt => {
+        UnitState::Outputs if is_dealt => {
             let (context, dealt) = (unit.context.clone(), unit.dealt.clone());
-            match server.scores_of(context.round, owner) {
-                Some(Scores::Known(scores)) => {
-                    let scores = scores.clone();
-                    Ok(begin_unit(host, context, dealt, scores))
+            match server.outputs_of(context.round, owner) {
+                Some(Outputs::Known(outputs)) => {
+                    let outputs = outputs.clone();
+                    Ok(begin_unit(host, context, dealt, outputs))
                 }
-                Some(Scores::Computed) => Ok(Effects::default()),
-                None => compute_scores(host, context.round, owner),
+                Some(Outputs::Computed) => Ok(Effects::default()),
+                None => compute_outputs(host, context.round, owner),
             }
         }
         UnitState::Other { .. } if unit.other.is_some() => Ok(go_on(host, request, owner)),
@@ -418,8 +428,15 @@ pub(crate) fn advance<H: BlindHost>(
 }
 
 impl BlindServer {
-    fn scores_of(&self, round: RoundId, owner: usize) -> Option<&Scores> {
-        self.rounds.get(&round)?.scores.get(&owner)
+    fn outputs_of(&self, round: RoundId, owner: usize) -> Option<&Outputs> {
+        self.rounds.get(&round)?.outputs.get(&owner)
+    }
+
+    /// The masked models of a round, in the order of their clients, once all are there.
+    fn models(&self, round: RoundId) -> Option<Vec<Arc<Vec<u8>>>> {
+        let state = self.rounds.get(&round)?;
+        let participants = self.session.federation.participants(round);
+        participants.members().map(|client| state.models.get(&client).cloned()).collect()
     }
 
     fn unit(&mut self, request: RequestId, owner: usize) -> Option<&mut BlindUnit> {
@@ -427,33 +444,33 @@ impl BlindServer {
     }
 }
 
-/// Computes the scores of a round's models on an owner's samples, once everything for that has come.
-fn compute_scores<H: BlindHost>(host: &mut H, round: RoundId, owner: usize) -> Result<Effects<H>, Error> {
+/// Computes the first operator's outputs of a round's models on an owner's samples, once everything for that has come.
+fn compute_outputs<H: BlindHost>(host: &mut H, round: RoundId, owner: usize) -> Result<Effects<H>, Error> {
     let server = host.server();
     let session = server.session.clone();
     let mut effects = Effects::default();
-    let participants = session.federation.participants(round);
-    let (Some(masks), Some(key), Some(data)) =
-        (server.masks.clone(), server.keys.get(&owner).cloned(), server.data.get(&owner).cloned())
-    else {
+    let (Some(masks), Some(key), Some(data), Some(models)) = (
+        server.masks.clone(),
+        server.keys.get(&owner).cloned(),
+        server.data.get(&owner).cloned(),
+        server.models(round),
+    ) else {
         return Ok(effects);
     };
     let Some(state) = server.rounds.get_mut(&round) else { return Ok(effects) };
-    let models = participants.members().map(|client| state.models.get(&client).cloned());
-    let Some(models) = models.collect::<Option<Vec<_>>>() else { return Ok(effects) };
     let dealt = state.dealt.get(&owner).cloned();
     if H::SERVER == Server::Auxiliary && dealt.is_none() {
         return Ok(effects);
     }
-    state.scores.insert(owner, Scores::Computed);
+    state.outputs.insert(owner, Outputs::Computed);
     effects.job(move |meter| {
         meter.enter(Phase::Linear);
         let dealt = dealt.as_ref().map(|dealt| &dealt[..]);
         let input = LayerInput { server: H::SERVER, masks: &masks, key: &key, models: &models, dealt };
-        let found = Arc::new(scores(&session, (round, owner), &input, &data)?);
+        let found = Arc::new(outputs(&session, (round, owner), &input, &data)?);
         Ok(move |host: &mut H| {
             let Some(state) = host.server().rounds.get_mut(&round) else { return Ok(Effects::default()) };
-            state.scores.insert(owner, Scores::Known(found));
+            state.outputs.insert(owner, Outputs::Known(found));
             state.dealt.remove(&owner);
             advance_all(host)
         })
@@ -466,7 +483,7 @@ fn begin_unit<H: BlindHost>(
     host: &mut H,
     context: Arc<UnitContext>,
     dealt: Option<Arc<Vec<u8>>>,
-    scores: Arc<Secret<Vec<u64>>>,
+    outputs: Arc<Secret<Vec<u64>>>,
 ) -> Effects<H> {
     let server = host.server();
     let mut effects = Effects::default();
@@ -478,23 +495,20 @@ fn begin_unit<H: BlindHost>(
     effects.job(move |meter| {
         meter.enter(Phase::Share);
         let mut out = Vec::with_capacity(context.opened_len(0));
-        let (rows, samples) = (context.shape.rows, session.hellos[context.owner].samples as usize);
+        let samples = session.hellos[context.owner].samples as usize;
+        let rows = session.program().operators[0].output_size();
         let participants: Vec<usize> = session.federation.participants(context.round).members().collect();
-        let mut sum = Secret::new(vec![0u64; rows * context.shape.samples]);
-        for (place, evaluator) in evaluators::<H>(&context, &key, dealt.as_ref()).enumerate() {
-            sum.expose_mut().fill(0);
-            let (_, coalition) = context.secure[place];
+        let mut sum = Secret::new(Vec::new());
+        for unit in units::<H>(&context, &key, dealt.as_ref()) {
+            let columns = context.columns(&unit);
+            sum.expose_mut().clear();
+            sum.expose_mut().resize(rows * unit.shape.samples(), 0);
+            let (_, coalition) = context.secure[unit.place];
             for (member, _) in participants.iter().enumerate().filter(|(_, c)| coalition.contains(**c)) {
-                let own = &scores.expose()[member * rows * samples..][..rows * samples];
-                let add = |(sum, word): (&mut u64, &u64)| *sum = sum.wrapping_add(*word);
-                match &context.tested {
-                    None => sum.expose_mut().iter_mut().zip(own).for_each(add),
-                    Some(tested) => {
-                        sum.expose_mut().iter_mut().zip(columns(own, samples, tested)).for_each(add)
-                    }
-                }
+                let own = &outputs.expose()[member * rows * samples..][..rows * samples];
+                columns.add(own, samples, sum.expose_mut());
             }
-            evaluator.scores(sum.expose(), &mut out);
+            unit.evaluator().begin(sum.expose(), &mut out);
         }
         Ok(move |host: &mut H| send(host, &context, Step::Message(0, out, Arc::default())))
     });
@@ -502,22 +516,98 @@ fn begin_unit<H: BlindHost>(
 }
 
 /// Some columns of a matrix that stands row by row.
-fn columns<'a>(matrix: &'a [u64], width: usize, columns: &'a [usize]) -> impl Iterator<Item = &'a u64> {
-    let rows = matrix.chunks_exact(width.max(1));
-    rows.flat_map(move |row| columns.iter().map(move |&column| &row[column]))
+enum Columns<'a> {
+    Range(Range<usize>),
+    Of(&'a [usize]),
 }
 
-/// The evaluators of a unit's coalitions.
-fn evaluators<'a, H: BlindHost>(
+impl Columns<'_> {
+    /// Adds these columns of a matrix, so many wide, to another.
+    fn add(&self, matrix: &[u64], width: usize, sum: &mut [u64]) {
+        let add = |(sum, word): (&mut u64, &u64)| *sum = sum.wrapping_add(*word);
+        let rows = matrix.chunks_exact(width.max(1));
+        match self {
+            Self::Range(range) => {
+                for (row, sum) in rows.zip(sum.chunks_exact_mut(range.len().max(1))) {
+                    sum.iter_mut().zip(&row[range.clone()]).for_each(add);
+                }
+            }
+            Self::Of(columns) => {
+                for (row, sum) in rows.zip(sum.chunks_exact_mut(columns.len().max(1))) {
+                    sum.iter_mut().zip(columns.iter().map(|&column| &row[column])).for_each(add);
+                }
+            }
+        }
+    }
+}
+
+/// One coalition of a unit on one chunk.
+struct UnitChunk<'a> {
+    context: &'a UnitContext,
+    key: &'a OwnerKey,
+    dealt: Option<&'a [u8]>,
+    server: Server,
+    /// Which of the coalitions that the owner does not know.
+    place: usize,
+    /// Where the chunk begins among the tested samples.
+    first: usize,
+    shape: Shape,
+}
+
+impl UnitChunk<'_> {
+    fn evaluator(&self) -> Evaluator<'_> {
+        let (_, coalition) = self.context.secure[self.place];
+        Evaluator {
+            shape: &self.shape,
+            server: self.server,
+            key: self.key,
+            place: Place { round: self.context.round, coalition, first: self.first },
+            scales: &self.context.scales[self.place],
+            dealt: self.dealt,
+        }
+    }
+}
+
+impl UnitContext {
+    /// A chunk's samples among all of the owner's.
+    fn columns(&self, unit: &UnitChunk<'_>) -> Columns<'_> {
+        let range = unit.first..unit.first + unit.shape.samples();
+        match &self.tested {
+            None => Columns::Range(range),
+            Some(tested) => Columns::Of(&tested[range]),
+        }
+    }
+}
+
+/// A unit's coalitions, chunk by chunk.
+fn units<'a, H: BlindHost>(
     context: &'a UnitContext,
     key: &'a OwnerKey,
     dealt: Option<&'a Arc<Vec<u8>>>,
-) -> impl Iterator<Item = Evaluator<'a>> {
-    let (shape, length) = (&context.shape, context.shape.dealt_len());
-    context.secure.iter().enumerate().map(move |(place, &(_, coalition))| {
-        let dealt = dealt.map(|dealt| &dealt[crate::message::Dealing::HEAD + place * length..][..length]);
-        Evaluator { shape, server: H::SERVER, key, place: (context.round, coalition), dealt }
+) -> impl Iterator<Item = UnitChunk<'a>> {
+    let mut dealt = dealt.map(|dealt| &dealt[crate::message::Dealing::HEAD..]);
+    let chunks = (0..context.secure.len())
+        .flat_map(|place| context.chunks.iter().map(move |(first, shape)| (place, first, shape)));
+    chunks.map(move |(place, first, shape)| {
+        let own = dealt.map(|rest| {
+            let (own, rest) = rest.split_at(shape.dealt_len().min(rest.len()));
+            dealt = Some(rest);
+            own
+        });
+        UnitChunk { context, key, dealt: own, server: H::SERVER, place, first, shape }
     })
+}
+
+/// What a job of a stage works on.
+struct StageInput {
+    stage: usize,
+    own: Arc<Vec<u8>>,
+    other: Arc<Vec<u8>>,
+    known: Known,
+    dealt: Option<Arc<Vec<u8>>>,
+    data: Arc<OwnerData>,
+    /// The seed of the server's masks of models, and the round's models.
+    models: Option<(Seed, Vec<Arc<Vec<u8>>>)>,
 }
 
 /// Opens a stage whose messages are both there, and computes what comes next.
@@ -526,17 +616,19 @@ fn go_on<H: BlindHost>(host: &mut H, request: RequestId, owner: usize) -> Effect
     let mut effects = Effects::default();
     let (session, key) = (server.session.clone(), server.keys.get(&owner).cloned());
     let data = server.data.get(&owner).cloned();
+    let round = server.tests.get(&request).map(|test| test.round);
+    let models = round.and_then(|round| server.masks.clone().zip(server.models(round)));
     let (Some(unit), Some(key), Some(data)) = (server.unit(request, owner), key, data) else {
         return effects;
     };
     let (context, dealt, other) = (unit.context.clone(), unit.dealt.clone(), unit.other.take());
     let state = std::mem::replace(&mut unit.state, UnitState::Counted);
-    let (UnitState::Other { stage, own, compared }, Some(other)) = (state, other) else { return effects };
+    let (UnitState::Other { stage, own, known }, Some(other)) = (state, other) else { return effects };
     unit.state = UnitState::Message(stage + 1);
+    let input = StageInput { stage, own, other, known, dealt, data, models };
     effects.job(move |meter| {
         meter.enter(Phase::Share);
-        let step =
-            next::<H>(&session, &context, &key, dealt.as_ref(), &data, (stage, &own, &other, &compared))?;
+        let step = next::<H>(&session, &context, &key, &input)?;
         Ok(move |host: &mut H| send(host, &context, step))
     });
     effects
@@ -547,56 +639,71 @@ fn next<H: BlindHost>(
     session: &BlindSession,
     context: &UnitContext,
     key: &OwnerKey,
-    dealt: Option<&Arc<Vec<u8>>>,
-    data: &OwnerData,
-    (stage, own, other, known): (usize, &[u8], &[u8], &Arc<Vec<u64>>),
+    input: &StageInput,
 ) -> Result<Step, Error> {
-    let shape = &context.shape;
-    let (length, other) = (shape.opened_len(stage), &other[MaskedOpening::HEAD..]);
-    let is_last = stage + 1 == shape.stages();
-    let is_compared = stage == usize::from(!shape.is_single());
+    let (chunks, stage) = (&context.chunks, input.stage);
+    let is_last = stage + 1 == chunks.stages();
+    let operator = chunks.operator_at(stage + 1);
+    let samples = session.hellos[context.owner].samples as usize;
     let mut out = Vec::with_capacity(context.opened_len(stage + 1));
-    let (mut found, mut compared) = (Vec::new(), Vec::new());
-    let labels = match &context.tested {
-        Some(tested) if stage == 0 => {
-            let samples = session.hellos[context.owner].samples as usize;
-            &Secret::new(columns(data.labels.expose(), samples, tested).copied().collect())
-        }
-        _ => &data.labels,
-    };
-    let planes = shape.blocks() * shape.compared() * shape.widths.word as usize;
-    for (place, evaluator) in evaluators::<H>(context, key, dealt).enumerate() {
-        let range = place * length..(place + 1) * length;
+    let (mut found, mut known) = (vec![Vec::new(); context.secure.len()], Vec::new());
+    let mut later: Option<(usize, Later<'_>)> = None;
+    let (mut own, mut other) = (&input.own[..], &input.other[MaskedOpening::HEAD..]);
+    for (index, unit) in units::<H>(context, key, input.dealt.as_ref()).enumerate() {
+        let evaluator = unit.evaluator();
+        let parts = [&mut own, &mut other].map(|bytes| {
+            let (part, rest) = bytes.split_at(unit.shape.opened_len(stage).min(bytes.len()));
+            *bytes = rest;
+            part
+        });
         let opening = session.opening(Disclosure::MaskedFactors)?;
-        let opened = opening.told(evaluator.open(stage, &own[range.clone()], &other[range]));
+        let opened = opening.told(evaluator.open(stage, parts[0], parts[1]));
         if is_last {
-            found.extend(evaluator.outcome(&opened));
+            add_found(&unit.shape, &mut found[unit.place], evaluator.outcome(&opened));
             continue;
         }
-        let of_place = if is_compared {
-            compared.extend(evaluator.compared(&opened));
-            &compared[place * planes..]
-        } else {
-            known.get(place * planes..(place + 1) * planes).unwrap_or(&[])
-        };
-        let state = Opened { opened: &opened, compared: of_place };
-        evaluator.message(stage + 1, state, Some(labels.expose()), &mut out);
+        if let Some(operator) = operator.filter(|_| later.as_ref().is_none_or(|(of, _)| *of != unit.place)) {
+            let missing = Error::Local { what: "models of a round that is tested" };
+            let (masks, models) = input.models.as_ref().ok_or(missing)?;
+            let model = (context.round, context.secure[unit.place].1);
+            let found = Later::new(session, (H::SERVER, masks), model, operator, models)?;
+            later = Some((unit.place, found));
+        }
+        let mut labels = Secret::new(Vec::new());
+        if chunks.takes_labels(stage + 1) {
+            labels.expose_mut().resize(chunks.scores() * unit.shape.samples(), 0);
+            context.columns(&unit).add(input.data.labels.expose(), samples, labels.expose_mut());
+        }
+        let of_unit = evaluator.known(stage, &opened);
+        let before = input.known.get(index).map_or(&[][..], |known| known);
+        let state = Opened { opened: &opened, known: of_unit.as_deref().unwrap_or(before) };
+        let held = Held { labels: labels.expose(), later: later.as_ref().map(|(_, later)| later) };
+        evaluator.message(stage + 1, state, held, &mut out)?;
+        known.extend(of_unit);
     }
-    let compared = if is_compared { Arc::new(compared) } else { known.clone() };
-    Ok(if is_last { Step::Found(found) } else { Step::Message(stage + 1, out, compared) })
+    let known = if known.is_empty() { input.known.clone() } else { Arc::new(known) };
+    Ok(if is_last { Step::Found(found.concat()) } else { Step::Message(stage + 1, out, known) })
+}
+
+/// Adds what is found of a chunk to what is found of those before it.
+fn add_found(shape: &Shape, found: &mut Vec<u64>, of_chunk: Vec<u64>) {
+    match (shape.outcome(), found.first_mut(), of_chunk.first()) {
+        (Outcome::Total, Some(sum), Some(own)) => *sum = shape.found(*sum, *own),
+        _ => found.extend(of_chunk),
+    }
 }
 
 /// Sends the message of a stage, or takes the counts.
 fn send<H: BlindHost>(host: &mut H, context: &UnitContext, step: Step) -> Result<Effects<H>, Error> {
     let (request, owner) = (context.request, context.owner);
-    let (stage, own, compared) = match step {
+    let (stage, own, known) = match step {
         Step::Found(found) => return settle(host, request, owner, &found),
-        Step::Message(stage, own, compared) => (stage, Arc::new(own), compared),
+        Step::Message(stage, own, known) => (stage, Arc::new(own), known),
     };
     let Some(unit) = host.server().unit(request, owner) else { return Ok(Effects::default()) };
     let to = H::SERVER.other().party();
     let mut effects = Effects::send(Outgoing::of(to, &MaskedOpening { request, owner, stage, masked: &own }));
-    unit.state = UnitState::Other { stage, own, compared };
+    unit.state = UnitState::Other { stage, own, known };
     effects.and(advance(host, request, owner)?);
     Ok(effects)
 }
@@ -614,7 +721,7 @@ fn settle<H: BlindHost>(
     let (Some(key), Some(test)) = (key, test) else { return Ok(Effects::default()) };
     let Some(unit) = test.units.get_mut(&owner) else { return Ok(Effects::default()) };
     let context = unit.context.clone();
-    let (shape, each) = (&context.shape, context.shape.outcome_words());
+    let (shape, each) = (&context.chunks, context.chunks.outcome_words());
     let own: Vec<u64> = match &unit.dealt {
         Some(dealt) => {
             let known = crate::message::Dealing::HEAD + context.secure.len() * shape.dealt_len();
@@ -622,7 +729,7 @@ fn settle<H: BlindHost>(
         }
         None => {
             let share = |&(_, coalition): &(usize, Coalition)| {
-                let share = key.words((context.round, coalition), Purpose::OwnOutcome, each);
+                let share = key.words(Place::of_model(context.round, coalition), Purpose::OwnOutcome, each);
                 share.expose().clone()
             };
             context.known.iter().flat_map(share).collect()

@@ -1,6 +1,19 @@
 //! Sizes of one owner's part of a test: what is opened in which order, and how much is dealt. All of it follows from published numbers.
 
-use super::{comparison::Comparison, lanes::blocks, products::Conjunction};
+use std::{
+    ops::{Deref, Range},
+    sync::Arc,
+};
+
+use secsv_algebra::Secret;
+
+use super::{
+    comparison::Comparison,
+    gates::{Item, items},
+    hops::{Hops, mask},
+    lanes::{blocks, planes},
+    products::Conjunction,
+};
 
 /// Widths of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,9 +23,6 @@ pub struct Widths {
     /// Bytes of a count: right predictions of all samples fit.
     pub count: usize,
 }
-
-/// Word widths, the narrowest first.
-pub(crate) const WORD_WIDTHS: [u32; 4] = [40, 48, 56, 64];
 
 impl Widths {
     /// Widths for words of so many bits and so many samples in all.
@@ -26,11 +36,6 @@ impl Widths {
         self.word as usize / 8
     }
 
-    /// A word's bits.
-    pub(super) fn mask(self) -> u64 {
-        u64::MAX >> (u64::BITS - self.word)
-    }
-
     /// A count's bits.
     pub(super) fn count_mask(self) -> u64 {
         u64::MAX >> (64 - 8 * self.count as u32)
@@ -40,16 +45,27 @@ impl Widths {
 /// What the servers open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// A hop's outputs, under masks.
+    Outputs(usize),
+    /// What a step of a hop's comparisons opens, under masks: signs at the last.
+    HopComparison(usize, usize),
+    /// The next operator's inputs, under masks.
+    Inputs(usize),
     /// Scores, under masks.
     Scores,
     /// What the true class's score is above every other's, under masks.
     Margins,
-    /// Greater and equal before digits are joined, under masks.
-    Join(usize),
-    /// Signs, under masks.
-    Signs,
+    /// What a step of the comparisons of scores opens, under masks: signs at the last.
+    Comparison(usize),
     /// What is left when signs are joined, under masks.
     Conjunction(usize),
+}
+
+impl Stage {
+    /// Whether numbers are opened, not planes.
+    pub(super) fn is_numbers(self) -> bool {
+        matches!(self, Self::Outputs(_) | Self::Inputs(_) | Self::Scores | Self::Margins)
+    }
 }
 
 /// What is found of a test.
@@ -61,38 +77,45 @@ pub(crate) enum Outcome {
     Each,
 }
 
-/// One owner's samples, a model of one layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+/// A model, from its first operator's outputs to right or wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Circuit {
+    pub(super) hops: Hops,
     pub(super) widths: Widths,
     /// Scores of a sample.
     pub(super) rows: usize,
     /// Classes. The last one's score is 0 if there is a score less.
     pub(super) classes: usize,
-    /// The owner's samples.
-    pub(super) samples: usize,
     pub(super) comparison: Comparison,
     pub(super) conjunction: Conjunction,
     pub(super) outcome: Outcome,
     stages: Vec<Stage>,
 }
 
-impl Shape {
-    pub(crate) fn new(widths: Widths, rows: usize, classes: usize, samples: usize) -> Self {
+impl Circuit {
+    pub(crate) fn new(hops: Hops, widths: Widths, (rows, classes): (usize, usize), outcome: Outcome) -> Self {
         let is_single = rows == 1 && classes == 2;
         let comparison = Comparison::new(widths.word as usize);
         let conjunction = Conjunction::new(if is_single { 1 } else { classes });
-        let mut stages = vec![Stage::Scores];
+        let mut stages = Vec::new();
+        for (index, hop) in hops.all.iter().enumerate() {
+            stages.push(Stage::Outputs(index));
+            stages.extend((0..hop.steps()).map(|step| Stage::HopComparison(index, step)));
+            stages.push(Stage::Inputs(index));
+        }
+        stages.push(Stage::Scores);
         stages.extend((!is_single).then_some(Stage::Margins));
-        stages.extend((0..comparison.levels()).map(Stage::Join));
-        stages.push(Stage::Signs);
+        stages.extend((0..comparison.steps()).map(Stage::Comparison));
         stages.extend((0..conjunction.levels()).map(Stage::Conjunction));
-        Self { widths, rows, classes, samples, comparison, conjunction, outcome: Outcome::Total, stages }
+        Self { hops, widths, rows, classes, comparison, conjunction, outcome, stages }
     }
 
-    /// The same where this is found.
-    pub(crate) fn finding(self, outcome: Outcome) -> Self {
-        Self { outcome, ..self }
+    pub(crate) fn hops(&self) -> &Hops {
+        &self.hops
+    }
+
+    pub(crate) fn widths(&self) -> Widths {
+        self.widths
     }
 
     /// Whether one score says which of two classes it is: labels are no factor then.
@@ -100,11 +123,7 @@ impl Shape {
         self.rows == 1 && self.classes == 2
     }
 
-    pub(crate) fn samples(&self) -> usize {
-        self.samples
-    }
-
-    /// Comparisons of a sample.
+    /// Comparisons of a sample's scores.
     pub(super) fn compared(&self) -> usize {
         if self.is_single() { 1 } else { self.classes }
     }
@@ -123,88 +142,73 @@ impl Shape {
         self.stages.iter().position(|&other| other == stage).unwrap_or(0)
     }
 
-    pub(super) fn blocks(&self) -> usize {
-        blocks(self.samples)
+    /// The stages, in order.
+    pub(super) fn all_stages(&self) -> &[Stage] {
+        &self.stages
     }
 
-    /// Words of 64 bits that a stage opens for a coalition: one for each number, or one for each plane of each block.
-    pub(super) fn opened(&self, stage: Stage) -> usize {
+    /// The stage at which scores or margins are opened that are compared.
+    pub(super) fn compared_stage(&self) -> Stage {
+        if self.is_single() { Stage::Scores } else { Stage::Margins }
+    }
+
+    /// The operator that computes the numbers of a stage that its servers multiply for, if it is behind a hop.
+    pub(super) fn operator_of(&self, stage: Stage) -> Option<usize> {
         match stage {
-            Stage::Scores => self.rows * self.samples,
-            Stage::Margins => self.classes * self.samples,
-            _ => self.planes(stage) * self.blocks(),
+            Stage::Outputs(hop) if hop > 0 => Some(hop),
+            Stage::Scores if self.hops.is_deep() => Some(self.hops.all.len()),
+            _ => None,
         }
     }
 
-    /// Planes of a block that a stage opens.
-    pub(super) fn planes(&self, stage: Stage) -> usize {
+    /// The same by where the stage stands.
+    pub(crate) fn operator_at(&self, stage: usize) -> Option<usize> {
+        self.operator_of(self.stage(stage)?)
+    }
+
+    /// Whether a server needs its share of the labels for a stage's message.
+    pub(crate) fn takes_labels(&self, stage: usize) -> bool {
+        self.stage(stage) == Some(Stage::Margins)
+    }
+
+    /// Scores of a sample.
+    pub(crate) fn scores(&self) -> usize {
+        self.rows
+    }
+
+    /// What is found.
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Numbers of one sample that a stage opens, and their bits.
+    fn numbers(&self, stage: Stage) -> (usize, u32) {
+        let hop = |index: usize| &self.hops.all[index];
         match stage {
-            Stage::Scores | Stage::Margins => 0,
-            Stage::Join(level) => self.compared() * self.comparison.opened(level),
-            Stage::Signs => self.compared(),
-            Stage::Conjunction(level) => self.conjunction.left(level),
+            Stage::Outputs(index) => (hop(index).numbers, 8 * hop(index).bytes() as u32),
+            Stage::Inputs(index) => (hop(index).numbers, hop(index).word),
+            Stage::Scores => (self.rows, self.widths.word),
+            Stage::Margins => (self.classes, self.widths.word),
+            Stage::HopComparison(..) | Stage::Comparison(_) | Stage::Conjunction(_) => (0, 0),
         }
     }
 
-    /// Bytes that each server sends the other at a stage, for a coalition.
-    pub(crate) fn opened_len(&self, stage: usize) -> usize {
-        match self.stage(stage) {
-            Some(stage @ (Stage::Scores | Stage::Margins)) => self.opened(stage) * self.widths.bytes(),
-            Some(stage) => 8 * self.opened(stage),
-            None => 0,
-        }
+    /// The bits of a number, or of a word of planes, that a stage opens.
+    pub(super) fn mask(&self, stage: Stage) -> u64 {
+        if stage.is_numbers() { mask(self.numbers(stage).1) } else { u64::MAX }
     }
 
-    /// Bytes of the largest message about a coalition.
-    pub(crate) fn largest(&self) -> usize {
-        let opened = (0..self.stages()).map(|stage| self.opened_len(stage));
-        opened.max().unwrap_or(0).max(self.dealt_len())
+    /// Bytes of it.
+    pub(super) fn bytes(&self, stage: Stage) -> usize {
+        if stage.is_numbers() { self.numbers(stage).1 as usize / 8 } else { size_of::<u64>() }
     }
 
-    /// Planes of a block that are dealt.
-    pub(super) fn dealt_planes(&self) -> usize {
-        self.compared() * self.comparison.dealt() + self.conjunction.dealt()
-    }
-
-    /// Numbers that are dealt: the mask of the true class's score, where labels are a factor.
-    pub(super) fn dealt_words(&self) -> usize {
-        if self.is_single() { 0 } else { self.samples }
-    }
-
-    /// Bytes that the owner deals to the auxiliary for a coalition.
-    pub(crate) fn dealt_len(&self) -> usize {
-        self.dealt_words() * self.widths.bytes()
-            + 8 * self.dealt_planes() * self.blocks()
-            + self.dealt_outcomes() * self.outcome_bytes()
-    }
-
-    /// Words that are dealt of what is found: one for each sample to add up, or a plane for each block.
-    pub(super) fn dealt_outcomes(&self) -> usize {
-        match self.outcome {
-            Outcome::Total => self.samples,
-            Outcome::Each => self.blocks(),
-        }
-    }
-
-    /// Words of a server's share of what is found for a coalition.
-    pub(super) fn outcome_words(&self) -> usize {
-        match self.outcome {
-            Outcome::Total => 1,
-            Outcome::Each => self.blocks(),
-        }
-    }
-
-    /// Bytes of such a word.
-    pub(super) fn outcome_bytes(&self) -> usize {
+    /// Bytes of a word of what is found.
+    pub(crate) fn outcome_bytes(&self) -> usize {
         match self.outcome {
             Outcome::Total => self.widths.count,
-            Outcome::Each => 8,
+            Outcome::Each => size_of::<u64>(),
         }
-    }
-
-    /// Bytes of a server's share of what is found for a coalition.
-    pub(crate) fn outcome_len(&self) -> usize {
-        self.outcome_words() * self.outcome_bytes()
     }
 
     /// The sum of two servers' shares of a word of what is found.
@@ -221,5 +225,241 @@ impl Shape {
             Outcome::Total => found.wrapping_sub(own) & self.widths.count_mask(),
             Outcome::Each => found ^ own,
         }
+    }
+}
+
+/// A circuit for some samples of one owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    circuit: Arc<Circuit>,
+    /// The samples.
+    pub(super) samples: usize,
+}
+
+impl Deref for Shape {
+    type Target = Circuit;
+
+    fn deref(&self) -> &Circuit {
+        &self.circuit
+    }
+}
+
+impl Shape {
+    pub(crate) fn new(circuit: Arc<Circuit>, samples: usize) -> Self {
+        Self { circuit, samples }
+    }
+
+    pub(crate) fn samples(&self) -> usize {
+        self.samples
+    }
+
+    pub(super) fn blocks(&self) -> usize {
+        blocks(self.samples)
+    }
+
+    /// Words of a plane at a stage: of all samples, of all their comparisons, of all numbers of a hop.
+    pub(super) fn plane_words(&self, stage: Stage) -> usize {
+        match stage {
+            Stage::HopComparison(hop, _) => blocks(self.hops.all[hop].numbers * self.samples),
+            Stage::Comparison(_) => self.compared() * self.blocks(),
+            _ => self.blocks(),
+        }
+    }
+
+    /// The planes of scores or margins that are compared, number by number in each. `words` come number by number.
+    pub(super) fn compared_planes(&self, words: &[u64]) -> Secret<Vec<u64>> {
+        let (blocks, bits) = (self.blocks(), self.widths.word as usize);
+        let all = self.compared() * blocks;
+        let mut found = Secret::new(vec![0; bits * all]);
+        for (number, words) in words.chunks_exact(self.samples.max(1)).enumerate() {
+            let planes = Secret::new(planes(words, bits));
+            for (bit, plane) in planes.expose().chunks_exact(blocks.max(1)).enumerate() {
+                found.expose_mut()[bit * all + number * blocks..][..blocks].copy_from_slice(plane);
+            }
+        }
+        found
+    }
+
+    /// Words of 64 bits that a stage opens for a coalition: one for each number, or those of its planes.
+    pub(super) fn opened(&self, stage: Stage) -> usize {
+        let planes = match stage {
+            Stage::HopComparison(hop, step) => self.hops.all[hop].comparison.opened(step),
+            Stage::Comparison(step) => self.comparison.opened(step),
+            Stage::Conjunction(level) => self.conjunction.left(level),
+            _ => return self.numbers(stage).0 * self.samples,
+        };
+        planes * self.plane_words(stage)
+    }
+
+    /// Bytes that each server sends the other at a stage, for a coalition.
+    pub(crate) fn opened_len(&self, stage: usize) -> usize {
+        self.stage(stage).map_or(0, |stage| self.opened(stage) * self.bytes(stage))
+    }
+
+    /// Words of the planes that are dealt for a stage.
+    pub(super) fn dealt_planes(&self, stage: Stage) -> usize {
+        let planes = match stage {
+            Stage::HopComparison(hop, step) => self.hops.all[hop].comparison.dealt(step),
+            Stage::Comparison(step) => self.comparison.dealt(step),
+            Stage::Conjunction(level) => self.conjunction.dealt(level),
+            _ => 0,
+        };
+        planes * self.plane_words(stage)
+    }
+
+    /// Where the planes that are dealt for a stage stand among all: stage by stage.
+    pub(super) fn dealt_range(&self, stage: Stage) -> Range<usize> {
+        let before = self.stages.iter().take_while(|&&other| other != stage);
+        let first = before.map(|&other| self.dealt_planes(other)).sum::<usize>();
+        first..first + self.dealt_planes(stage)
+    }
+
+    /// Words of all planes that are dealt.
+    pub(super) fn all_dealt_planes(&self) -> usize {
+        self.stages.iter().map(|&stage| self.dealt_planes(stage)).sum::<usize>()
+    }
+
+    /// Numbers that are dealt, array by array: for each hop what its gate needs and the next operator's products of masks, and the
+    /// mask of the true class's score, where labels are a factor.
+    pub(super) fn dealt_arrays(&self) -> Vec<DealtArray> {
+        let mut arrays = Vec::new();
+        for (hop, of_hop) in self.hops.all.iter().enumerate() {
+            for &item in items(of_hop.gate) {
+                let (what, bits) = (DealtNumbers::Item(hop, item), item.bits(of_hop));
+                arrays.push(DealtArray { what, count: of_hop.numbers * self.samples, bits });
+            }
+            let (what, bits) = (DealtNumbers::Products(hop + 1), of_hop.word);
+            arrays.push(DealtArray { what, count: of_hop.next_outputs * self.samples, bits });
+        }
+        if !self.is_single() {
+            let (what, bits) = (DealtNumbers::TrueScore, self.widths.word);
+            arrays.push(DealtArray { what, count: self.samples, bits });
+        }
+        arrays
+    }
+
+    /// Bytes of the numbers that are dealt.
+    pub(super) fn dealt_numbers_len(&self) -> usize {
+        self.dealt_arrays().iter().map(|array| array.len()).sum()
+    }
+
+    /// Bytes that the owner deals to the auxiliary for a coalition.
+    pub(crate) fn dealt_len(&self) -> usize {
+        self.dealt_numbers_len()
+            + size_of::<u64>() * self.all_dealt_planes()
+            + self.dealt_outcomes() * self.outcome_bytes()
+    }
+
+    /// Words that are dealt of what is found: one for each sample to add up, or a plane for each block.
+    pub(super) fn dealt_outcomes(&self) -> usize {
+        match self.outcome {
+            Outcome::Total => self.samples,
+            Outcome::Each => self.blocks(),
+        }
+    }
+}
+
+/// Numbers that are dealt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DealtNumbers {
+    /// For a hop's gate.
+    Item(usize, Item),
+    /// An operator's masks times the masks of its inputs.
+    Products(usize),
+    /// The mask of the true class's score.
+    TrueScore,
+}
+
+/// Where and how they are dealt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DealtArray {
+    pub what: DealtNumbers,
+    pub count: usize,
+    pub bits: u32,
+}
+
+impl DealtArray {
+    /// Bytes of one.
+    pub(super) fn bytes(self) -> usize {
+        self.bits.div_ceil(8) as usize
+    }
+
+    fn len(self) -> usize {
+        self.count * self.bytes()
+    }
+}
+
+/// One owner's tested samples in chunks, small enough to stay near while a chunk is worked on.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunks {
+    circuit: Arc<Circuit>,
+    samples: usize,
+    chunk: usize,
+}
+
+/// Samples of a chunk where there are hops: whole blocks.
+const CHUNK: usize = if cfg!(test) { 64 } else { 128 };
+
+impl Chunks {
+    pub(crate) fn new(circuit: Arc<Circuit>, samples: usize) -> Self {
+        let chunk = if circuit.hops.is_deep() { CHUNK } else { samples.max(1) };
+        Self { circuit, samples, chunk }
+    }
+
+    /// All samples.
+    pub(crate) fn samples(&self) -> usize {
+        self.samples
+    }
+
+    /// The circuit for one chunk after the other, with where its samples begin. Without samples there is one empty chunk.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Shape)> + '_ {
+        (0..self.samples.max(1))
+            .step_by(self.chunk)
+            .map(|first| (first, Shape::new(self.circuit.clone(), self.chunk.min(self.samples - first))))
+    }
+
+    fn sum(&self, each: impl Fn(&Shape) -> usize) -> usize {
+        self.iter().map(|(_, shape)| each(&shape)).sum()
+    }
+
+    /// Bytes that each server sends the other at a stage, for a coalition.
+    pub(crate) fn opened_len(&self, stage: usize) -> usize {
+        self.sum(|shape| shape.opened_len(stage))
+    }
+
+    /// Bytes that the owner deals to the auxiliary for a coalition.
+    pub(crate) fn dealt_len(&self) -> usize {
+        self.sum(Shape::dealt_len)
+    }
+
+    /// Bytes of the largest message about a coalition.
+    pub(crate) fn largest(&self) -> usize {
+        self.largest_opened().max(self.dealt_len())
+    }
+
+    /// Bytes of the largest opening of a coalition.
+    pub(crate) fn largest_opened(&self) -> usize {
+        (0..self.stages()).map(|stage| self.opened_len(stage)).max().unwrap_or(0)
+    }
+
+    /// Words of a server's share of what is found for a coalition.
+    pub(crate) fn outcome_words(&self) -> usize {
+        match self.outcome {
+            Outcome::Total => 1,
+            Outcome::Each => blocks(self.samples),
+        }
+    }
+
+    /// Bytes of a server's share of what is found for a coalition.
+    pub(crate) fn outcome_len(&self) -> usize {
+        self.outcome_words() * self.outcome_bytes()
+    }
+}
+
+impl Deref for Chunks {
+    type Target = Circuit;
+
+    fn deref(&self) -> &Circuit {
+        &self.circuit
     }
 }

@@ -5,11 +5,17 @@ use secsv_algebra::{Prg, Seed};
 use secsv_federation::{Coalition, RoundId};
 
 use super::{
+    hops::{Hops, Scales, WORD_WIDTHS},
     ideal::right,
-    keys::OwnerKey,
-    rehearsal::find_right,
-    shape::{Outcome, Shape, WORD_WIDTHS, Widths},
+    keys::{OwnerKey, Place},
+    rehearsal::{LaterParts, Unit},
+    shape::{Circuit, Outcome, Shape, Widths},
 };
+
+/// A model of one layer on some samples.
+pub(super) fn of_layer(widths: Widths, sizes: (usize, usize), samples: usize, outcome: Outcome) -> Shape {
+    Shape::new(Circuit::new(Hops::of_layer(widths.word), widths, sizes, outcome).into(), samples)
+}
 
 /// A unit's count. Scores and labels are shared by `seed`.
 fn count(shape: &Shape, scores: &[i64], labels: &[usize], keys: &[OwnerKey; 2], seed: &Seed) -> u64 {
@@ -22,10 +28,15 @@ fn count(shape: &Shape, scores: &[i64], labels: &[usize], keys: &[OwnerKey; 2], 
     let scores = split(scores.iter().map(|score| *score as u64).collect(), "scores");
     let one_hot = (0..shape.rows).flat_map(|row| labels.iter().map(move |label| u64::from(*label == row)));
     let one_hot = split(one_hot.collect(), "labels");
-    let place = (RoundId(3), Coalition::EMPTY.with(1).with(70));
-    let share = |shape: &Shape| find_right(shape, keys, place, (&scores, &one_hot), labels);
-    let each = share(&shape.clone().finding(Outcome::Each));
-    let total = share(shape)[0];
+    let place = Place::of_model(RoundId(3), Coalition::EMPTY.with(1).with(70));
+    let (scales, later) = (Scales { dropped: Vec::new(), factors: vec![1] }, LaterParts::default());
+    let share = |outcome| {
+        let shape = of_layer(shape.widths, (shape.rows, shape.classes), shape.samples, outcome);
+        let unit = Unit { shape: &shape, keys, place, scales: &scales, later: &later };
+        unit.find((&scores, &one_hot), labels).unwrap()
+    };
+    let each = share(Outcome::Each);
+    let total = share(Outcome::Total)[0];
     let right = (0..labels.len()).filter(|sample| each[sample / 64] >> (sample % 64) & 1 == 1).count();
     assert_eq!(total, right as u64, "right ones");
     total
@@ -43,7 +54,8 @@ proptest! {
         seed: [u8; 32],
     ) {
         let widths = Widths::new(WORD_WIDTHS[width], samples as u64);
-        let shape = Shape::new(widths, classes - usize::from(!has_last), classes, samples);
+        let sizes = (classes - usize::from(!has_last), classes);
+        let shape = of_layer(widths, sizes, samples, Outcome::Total);
         let seed = Seed::from_bytes(seed);
         let keys = [0, 1].map(|server| OwnerKey::new(seed.derive("key", server)));
         let mut words = vec![0; (shape.rows + 1) * samples];
@@ -59,7 +71,7 @@ proptest! {
         prop_assert_eq!(count(&shape, &scores, &labels, &keys, &seed), expected);
         // One sample at a time: each right or wrong by itself.
         if let Some(first) = labels.first() {
-            let shape = Shape::new(widths, shape.rows, classes, 1);
+            let shape = of_layer(widths, sizes, 1, Outcome::Total);
             let scores: Vec<i64> = scores.iter().step_by(samples).copied().collect();
             let expected = right(&shape, &scores, &[*first])[0];
             prop_assert_eq!(count(&shape, &scores, &[*first], &keys, &seed), u64::from(expected));

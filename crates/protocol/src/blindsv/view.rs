@@ -7,9 +7,9 @@ use secsv_federation::{Coalition, RoundId};
 
 use super::{
     evaluator::Evaluator,
-    keys::{OwnerKey, Purpose},
+    keys::{OwnerKey, Place, Purpose},
     layer::product_words,
-    shape::{Outcome, Shape, Stage},
+    shape::{Chunks, Outcome, Shape, Stage},
     words::unpack,
 };
 use crate::{
@@ -112,7 +112,11 @@ impl<'a> BlindReading<'a> {
             (Kind::DataShare, PartyId::Client(owner)) => {
                 let DataShare { share } = DataShare::decode(content, &self.server)?;
                 let ShareBody::Elements(bytes) = share else { return Ok(Vec::new()) };
-                let words = unpack(bytes, self.session.widths.bytes()).collect();
+                let of_samples = self.samples(owner) * self.session.program().input_size;
+                let hops = self.session.hops();
+                let (samples, labels) = bytes.split_at(bytes.len().min(of_samples * hops.bytes(0)));
+                let mut words: Vec<u64> = unpack(samples, hops.bytes(0)).collect();
+                words.extend(unpack(labels, self.session.widths().bytes()));
                 Ok(self.data(owner, words, &entry("share")))
             }
             (Kind::MaskedModel, PartyId::Client(client)) => {
@@ -121,8 +125,15 @@ impl<'a> BlindReading<'a> {
                 entry.disclosure = Some(Disclosure::MaskedFactors);
                 (entry.about.round, entry.about.client) = (Some(round), Some(client));
                 entry.about.coalition = Some(Coalition::EMPTY.with(client));
-                let words = self.words(elements);
-                Ok(vec![entry.filled((1, words.len()), Numbers::Signed(words))])
+                let of_operator = |operator: usize| {
+                    let (_, bytes) = self.session.model_part(operator);
+                    let words =
+                        self.words(elements.get(bytes).unwrap_or(&[]), self.session.hops().words[operator]);
+                    let mut entry = entry.clone();
+                    entry.about.operator = self.session.hops().is_deep().then_some(operator);
+                    entry.filled((1, words.len()), Numbers::Signed(words))
+                };
+                Ok((0..self.session.program().operators.len()).map(of_operator).collect())
             }
             (Kind::DealtProduct, PartyId::Client(owner)) => {
                 let DealtProduct { round, elements } = DealtProduct::decode(content, &())?;
@@ -131,7 +142,10 @@ impl<'a> BlindReading<'a> {
                 let samples = self.samples(owner);
                 let rows = product_words(self.session, round, owner).checked_div(samples).unwrap_or(0);
                 let entry = entry.of_owner(owner, (0..samples).collect());
-                Ok(vec![entry.filled((rows, samples), Numbers::Signed(self.words(elements)))])
+                Ok(vec![entry.filled(
+                    (rows, samples),
+                    Numbers::Signed(self.words(elements, self.session.hops().words[0])),
+                )])
             }
             (Kind::Dealing, PartyId::Client(owner)) => {
                 let Dealing { request, dealt } = Dealing::decode(content, &())?;
@@ -146,14 +160,9 @@ impl<'a> BlindReading<'a> {
         self.session.hellos.get(owner).map_or(0, |hello| hello.samples as usize)
     }
 
-    /// Words in some bytes: those of smallest magnitude.
-    fn words(&self, bytes: &[u8]) -> Vec<i64> {
-        unpack(bytes, self.session.widths.bytes()).map(|word| self.centred(word)).collect()
-    }
-
-    fn centred(&self, word: u64) -> i64 {
-        let unused = u64::BITS - self.session.widths.word;
-        (word << unused).cast_signed() >> unused
+    /// Words of so many bits in some bytes: those of smallest magnitude.
+    fn words(&self, bytes: &[u8], bits: u32) -> Vec<i64> {
+        unpack(bytes, bits.div_ceil(8) as usize).map(|word| centred(word, bits)).collect()
     }
 
     /// A seed that an owner shares with the server and, at the principal, the share of samples and labels that follows from it.
@@ -163,9 +172,9 @@ impl<'a> BlindReading<'a> {
         entry.about.client = Some(owner);
         let mut arrays = vec![entry.clone().filled((1, 32), Numbers::Bytes(seed.expose().to_vec()))];
         if self.server == Server::Principal {
-            let (shape, inputs) = (self.session.shape(owner), self.session.program().input_size);
-            let labels = if shape.is_single() { 0 } else { shape.rows * shape.samples };
-            let mut words = key.of_owner("samples", 0, inputs * shape.samples).expose().clone();
+            let (chunks, inputs) = (self.session.chunks(owner), self.session.program().input_size);
+            let labels = if chunks.is_single() { 0 } else { chunks.scores() * chunks.samples() };
+            let mut words = key.of_owner("samples", 0, inputs * chunks.samples()).expose().clone();
             words.extend(key.of_owner("labels", 0, labels).expose());
             let mut entry = Entry { what: "share", file: "data-share".to_owned(), ..entry };
             entry.about.client = None;
@@ -180,13 +189,17 @@ impl<'a> BlindReading<'a> {
         let labels = words.split_off(words.len().min(inputs * samples));
         let bits = self.session.precision.operators[0].input.fractional_bits();
         let scale = Some(f64::powi(0.5, bits as i32));
-        let centred = |words: Vec<u64>| Numbers::Signed(words.into_iter().map(|w| self.centred(w)).collect());
+        let (of_samples, of_labels) = (self.session.hops().words[0], self.session.widths().word);
+        let signed = |words: Vec<u64>, bits: u32| {
+            Numbers::Signed(words.into_iter().map(|word| centred(word, bits)).collect())
+        };
         let of_owner = |entry: Entry| entry.of_owner(owner, (0..samples).collect());
-        let mut arrays =
-            vec![of_owner(Entry { scale, ..entry.clone() }).filled((inputs, samples), centred(words))];
+        let mut arrays = vec![
+            of_owner(Entry { scale, ..entry.clone() }).filled((inputs, samples), signed(words, of_samples)),
+        ];
         if let Some(rows) = labels.len().checked_div(samples).filter(|rows| *rows > 0) {
             let entry = Entry { what: "label share", ..entry.clone() };
-            arrays.push(of_owner(entry).filled((rows, samples), centred(labels)));
+            arrays.push(of_owner(entry).filled((rows, samples), signed(labels, of_labels)));
         }
         arrays
     }
@@ -199,44 +212,65 @@ impl<'a> BlindReading<'a> {
         Some((test.round, test.coalitions.iter().copied().enumerate().filter(is_secure).collect()))
     }
 
-    /// The tested samples of an owner, and sizes of its part of a test.
-    fn owner_part(&self, request: RequestId, owner: usize) -> Option<(Vec<usize>, Shape)> {
+    /// The tested samples of an owner, and these in chunks.
+    fn owner_part(&self, request: RequestId, owner: usize) -> Option<(Vec<usize>, Chunks)> {
         let samples = self.tests.get(&request)?.samples.as_ref();
-        let (_, tested, shape) = self.session.parts(samples).find(|(other, ..)| *other == owner)?;
-        Some((tested.unwrap_or_else(|| (0..shape.samples).collect()), shape))
+        let (_, tested, chunks) = self.session.parts(samples).find(|(other, ..)| *other == owner)?;
+        Some((tested.unwrap_or_else(|| (0..chunks.samples()).collect()), chunks))
     }
 
-    /// What an owner dealt: words, planes, masks of right or wrong.
+    /// What an owner dealt: numbers, planes, masks of right or wrong.
     fn dealing(&self, request: RequestId, owner: usize, dealt: &[u8], entry: &Entry) -> Vec<Opened> {
-        let (Some((round, secure)), Some((tested, shape))) =
+        let (Some((round, secure)), Some((tested, chunks))) =
             (self.models(request, owner), self.owner_part(request, owner))
         else {
             return Vec::new();
         };
-        let widths = self.session.widths;
         let mut arrays = Vec::new();
-        for (&(_, coalition), dealt) in secure.iter().zip(dealt.chunks_exact(shape.dealt_len().max(1))) {
-            let mut entry = about(entry, request, (round, coalition)).of_owner(owner, tested.clone());
-            let (words, rest) = dealt.split_at(shape.dealt_words() * widths.bytes());
-            let (planes, outcomes) = rest.split_at(8 * shape.dealt_planes() * shape.blocks());
-            let words = self.words(words);
-            if !words.is_empty() {
-                entry.about.item = Some(0);
-                arrays.push(entry.clone().filled((1, words.len()), Numbers::Signed(words)));
+        let mut rest = dealt;
+        for &(_, coalition) in &secure {
+            for (first, shape) in chunks.iter() {
+                let (own, behind) = rest.split_at(shape.dealt_len().min(rest.len()));
+                rest = behind;
+                let samples = tested[first..first + shape.samples()].to_vec();
+                let entry = about(entry, request, (round, coalition)).of_owner(owner, samples);
+                arrays.extend(self.dealt(&shape, own, &entry));
             }
-            entry.about.item = Some(1);
-            let planes: Vec<u64> = unpack(planes, 8).collect();
-            arrays.push(of_planes(&shape, shape.dealt_planes(), &planes, entry.clone()));
-            entry.about.item = Some(2);
-            let outcomes = unpack(outcomes, shape.outcome_bytes());
-            let size = (1, shape.dealt_outcomes());
-            arrays.push(match shape.outcome {
-                Outcome::Total => {
-                    entry.filled(size, Numbers::Signed(outcomes.map(|word| word as i64).collect()))
-                }
-                Outcome::Each => entry.filled(size, Numbers::Ring(outcomes.collect())),
-            });
         }
+        arrays
+    }
+
+    /// What was dealt for one coalition and chunk.
+    fn dealt(&self, shape: &Shape, dealt: &[u8], entry: &Entry) -> Vec<Opened> {
+        let mut entry = entry.clone();
+        let (mut arrays, mut rest) = (Vec::new(), dealt);
+        entry.about.item = Some(0);
+        for (index, array) in shape.dealt_arrays().into_iter().enumerate() {
+            let (own, behind) = rest.split_at((array.count * array.bytes()).min(rest.len()));
+            rest = behind;
+            let mut entry = entry.clone();
+            entry.about.step = shape.hops().is_deep().then_some(index);
+            let words = self.words(own, array.bits);
+            arrays.push(entry.filled((1, words.len()), Numbers::Signed(words)));
+        }
+        let (planes, outcomes) = rest.split_at((8 * shape.all_dealt_planes()).min(rest.len()));
+        entry.about.item = Some(1);
+        let planes: Vec<u64> = unpack(planes, 8).collect();
+        for (step, &stage) in shape.all_stages().iter().enumerate() {
+            let of_stage = planes.get(shape.dealt_range(stage)).unwrap_or(&[]);
+            if !of_stage.is_empty() {
+                let mut entry = entry.clone();
+                entry.about.step = Some(step);
+                arrays.push(of_planes(shape, stage, of_stage, entry));
+            }
+        }
+        entry.about.item = Some(2);
+        let outcomes = unpack(outcomes, shape.outcome_bytes());
+        let size = (1, shape.dealt_outcomes());
+        arrays.push(match shape.outcome {
+            Outcome::Total => entry.filled(size, Numbers::Signed(outcomes.map(|word| word as i64).collect())),
+            Outcome::Each => entry.filled(size, Numbers::Ring(outcomes.collect())),
+        });
         arrays
     }
 
@@ -248,62 +282,89 @@ impl<'a> BlindReading<'a> {
     ) -> Result<Vec<Opened>, CodecError> {
         let own = self.own.get(&(request, owner, index)).copied();
         let (models, key) = (self.models(request, owner), self.keys.get(&owner).cloned());
-        let (Some(own), Some((round, secure)), Some(key), Some((tested, shape))) =
+        let (Some(mut own), Some((round, secure)), Some(key), Some((tested, chunks))) =
             (own, models, key, self.owner_part(request, owner))
         else {
             return Ok(Vec::new());
         };
-        let stage = shape.stage(index).ok_or(CodecError::Value { what: "stage" })?;
+        let stage = chunks.stage(index).ok_or(CodecError::Value { what: "stage" })?;
         let what = match stage {
-            Stage::Scores => "masked outputs",
+            Stage::Outputs(_) | Stage::Scores => "masked outputs",
+            Stage::Inputs(_) => "masked inputs",
             Stage::Margins => "masked margins",
-            _ => "masked bits",
+            Stage::HopComparison(..) | Stage::Comparison(_) | Stage::Conjunction(_) => "masked bits",
         };
-        let dealt = self.dealt.get(&(request, owner)).copied();
-        let mut arrays = Vec::new();
-        for (place, &(number, coalition)) in secure.iter().enumerate() {
-            let dealt = dealt.and_then(|dealt| part(dealt, place, shape.dealt_len()));
-            let model = (round, coalition);
-            let evaluator = Evaluator { shape: &shape, server: self.server, key: &key, place: model, dealt };
-            let [own, other] =
-                [own, masked].map(|bytes| part(bytes, place, shape.opened_len(index)).unwrap_or(&[]));
-            let opened = evaluator.open(index, own, other);
-            if index + 1 == shape.stages() {
-                self.found.insert((request, number, owner), evaluator.outcome(&opened));
+        let mut dealt = self.dealt.get(&(request, owner)).copied();
+        let (mut arrays, mut other) = (Vec::new(), masked);
+        for &(number, coalition) in &secure {
+            let scales = self.session.scales(round, coalition);
+            for (first, shape) in chunks.iter() {
+                let dealt = dealt.as_mut().map(|dealt| take(dealt, shape.dealt_len()));
+                let place = Place { round, coalition, first };
+                let evaluator = Evaluator {
+                    shape: &shape,
+                    server: self.server,
+                    key: &key,
+                    place,
+                    scales: &scales,
+                    dealt,
+                };
+                let length = shape.opened_len(index);
+                let (of_own, of_other) = (take(&mut own, length), take(&mut other, length));
+                let opened = evaluator.open(index, of_own, of_other);
+                if index + 1 == shape.stages() {
+                    let found = evaluator.outcome(&opened);
+                    let before = self.found.entry((request, number, owner)).or_default();
+                    match (shape.outcome, before.first_mut()) {
+                        (Outcome::Total, Some(sum)) => *sum = shape.found(*sum, found[0]),
+                        _ => before.extend(found),
+                    }
+                }
+                let samples = tested[first..first + shape.samples()].to_vec();
+                let mut entry = about(entry, request, (round, coalition)).of_owner(owner, samples);
+                entry.about.step = Some(index);
+                let mut derived = entry.derived("masked-openings", what);
+                derived.disclosure = Some(Disclosure::MaskedFactors);
+                let masks = key.words(place, Purpose::Opening(index), shape.opened(stage));
+                let unmasked =
+                    opened.iter().zip(masks.expose()).map(|(opened, mask)| match stage.is_numbers() {
+                        true => opened.wrapping_sub(*mask),
+                        false => opened ^ mask,
+                    });
+                let parts = unpack(of_other, shape.bytes(stage)).collect();
+                arrays.push(self.of_stage(&shape, stage, parts, entry));
+                arrays.push(self.of_stage(&shape, stage, unmasked.collect(), derived));
             }
-            let mut entry = about(entry, request, model).of_owner(owner, tested.clone());
-            entry.about.step = Some(index);
-            let mut derived = entry.derived("masked-openings", what);
-            derived.disclosure = Some(Disclosure::MaskedFactors);
-            let masks = key.words(model, Purpose::Opening(index), shape.opened(stage));
-            let unmasked = opened.iter().zip(masks.expose()).map(|(opened, mask)| match stage {
-                Stage::Scores | Stage::Margins => opened.wrapping_sub(*mask),
-                _ => opened ^ mask,
-            });
-            let width = shape.opened_len(index).checked_div(shape.opened(stage)).unwrap_or(0).max(1);
-            arrays.push(self.of_stage(&shape, stage, unpack(other, width).collect(), entry));
-            arrays.push(self.of_stage(&shape, stage, unmasked.collect(), derived));
         }
         Ok(arrays)
     }
 
     /// Numbers or planes of a stage.
     fn of_stage(&self, shape: &Shape, stage: Stage, opened: Vec<u64>, mut entry: Entry) -> Opened {
-        if !matches!(stage, Stage::Scores | Stage::Margins) {
-            return of_planes(shape, shape.planes(stage), &opened, entry);
+        if !stage.is_numbers() {
+            return of_planes(shape, stage, &opened, entry);
         }
-        entry.about.operator = Some(0);
-        entry.about.positions = Some((0, 1));
-        let model = entry.about.round.zip(entry.about.coalition);
-        entry.scale = model.and_then(|(round, coalition)| outputs_scale(self.session, 0, round, coalition));
-        let words: Vec<i64> = opened.into_iter().map(|word| self.centred(word)).collect();
+        let operator = match stage {
+            Stage::Outputs(hop) => hop,
+            Stage::Inputs(hop) => hop + 1,
+            _ => self.session.program().operators.len() - 1,
+        };
+        entry.about.operator = Some(operator);
+        if !shape.hops().is_deep() {
+            entry.about.positions = Some((0, 1));
+            let model = entry.about.round.zip(entry.about.coalition);
+            entry.scale =
+                model.and_then(|(round, coalition)| outputs_scale(self.session, 0, round, coalition));
+        }
+        let bits = 8 * shape.bytes(stage) as u32;
+        let words: Vec<i64> = opened.into_iter().map(|word| centred(word, bits)).collect();
         let rows = words.len().checked_div(shape.samples).unwrap_or(0);
         entry.filled((rows, shape.samples), Numbers::Signed(words))
     }
 
     /// The server's share of what is found for a coalition of a test: a total, or planes owner by owner.
     fn own_share(&self, test: &BlindTest, (index, coalition): (usize, Coalition)) -> Vec<u64> {
-        let place = (test.round, coalition);
+        let place = Place::of_model(test.round, coalition);
         let mut found = Vec::new();
         for (owner, _, shape) in self.session.parts(test.samples.as_ref()) {
             let share = match (self.session.knows(owner, test.round, coalition), self.keys.get(&owner)) {
@@ -337,7 +398,7 @@ impl<'a> BlindReading<'a> {
             let pairs = own.iter().zip(&other);
             match self.session.outcome() {
                 Outcome::Total => {
-                    let mask = self.session.widths.count_mask();
+                    let mask = self.session.widths().count_mask();
                     let totals = pairs.map(|(own, other)| (own.wrapping_add(*other) & mask) as i64).collect();
                     let other = other.iter().map(|share| *share as i64).collect();
                     let mut sum = entry.derived("counts", "count");
@@ -369,15 +430,22 @@ fn about(entry: &Entry, request: RequestId, (round, coalition): (RoundId, Coalit
     entry
 }
 
-/// The part of a message that is about one of its coalitions.
-fn part(bytes: &[u8], place: usize, length: usize) -> Option<&[u8]> {
-    bytes.get(place * length..(place + 1) * length)
+/// Planes: a row for each, a column for each block of 64 samples.
+fn of_planes(shape: &Shape, stage: Stage, planes: &[u64], entry: Entry) -> Opened {
+    let words = shape.plane_words(stage);
+    let rows = planes.len().checked_div(words).unwrap_or(0);
+    entry.filled((rows, words), Numbers::Ring(planes.to_vec()))
 }
 
-/// Planes: a row for each, a column for each block of 64 samples.
-fn of_planes(shape: &Shape, rows: usize, planes: &[u64], entry: Entry) -> Opened {
-    let blocks = shape.blocks();
-    let turned = (0..rows).flat_map(|row| (0..blocks).map(move |block| (row, block)));
-    let turned = turned.map(|(row, block)| planes.get(block * rows + row).copied().unwrap_or(0));
-    entry.filled((rows, blocks), Numbers::Ring(turned.collect()))
+/// Takes so many bytes from the front.
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
+    let (part, rest) = bytes.split_at(length.min(bytes.len()));
+    *bytes = rest;
+    part
+}
+
+/// The number of smallest magnitude that a word of so many bits stands for.
+fn centred(word: u64, bits: u32) -> i64 {
+    let unused = u64::BITS - bits;
+    (word << unused).cast_signed() >> unused
 }

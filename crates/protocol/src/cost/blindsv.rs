@@ -60,7 +60,7 @@ fn prepare(tally: &mut Tally<'_>, session: &BlindSession) {
         SERVERS.into_iter().for_each(|server| tally.send(client, server, Kind::MaskSeed, SEED));
         let length = OwnerData::len(session, owner);
         tally.send(client, PartyId::Auxiliary, Kind::DataShare, length);
-        tally.work.shared += (length / session.widths.bytes()) as u64;
+        tally.work.shared += (length / session.widths().bytes()) as u64;
     }
 }
 
@@ -71,10 +71,10 @@ fn round(tally: &mut Tally<'_>, session: &BlindSession, round: RoundId) {
     for client in concerned.members() {
         tally.message(PartyId::Principal, PartyId::Client(client), &RoundStart { round });
     }
-    let (words, bytes) = (session.program().model_size(), session.widths.bytes());
+    let words = session.program().model_size();
     for client in participants.members() {
         for server in SERVERS {
-            let length = MaskedModel::HEAD + words * bytes;
+            let length = MaskedModel::HEAD + session.model_len();
             tally.send(PartyId::Client(client), server, Kind::MaskedModel, length);
         }
         tally.work.shared += words as u64;
@@ -82,7 +82,7 @@ fn round(tally: &mut Tally<'_>, session: &BlindSession, round: RoundId) {
     let d_in = session.program().operators[0].shape.d_in;
     for owner in session.owners() {
         let products = product_words(session, round, owner);
-        let length = DealtProduct::HEAD + products * bytes;
+        let length = DealtProduct::HEAD + products * session.hops().bytes(0);
         tally.send(PartyId::Client(owner), PartyId::Auxiliary, Kind::DealtProduct, length);
         tally.work.shared += products as u64;
         // Once by the owner, once by each server.
@@ -98,22 +98,22 @@ fn test(tally: &mut Tally<'_>, session: &BlindSession, id: RequestId, request: &
         tally.message(PartyId::Principal, to, &announced);
     }
     let mut found = 0;
-    for (owner, _, shape) in session.parts(announced.samples.as_ref()) {
+    for (owner, _, chunks) in session.parts(announced.samples.as_ref()) {
         found = match session.outcome() {
-            Outcome::Total => shape.outcome_len(),
-            Outcome::Each => found + shape.outcome_len(),
+            Outcome::Total => chunks.outcome_len(),
+            Outcome::Each => found + chunks.outcome_len(),
         };
         let is_secure = |coalition: &&_| !session.knows(owner, request.round, **coalition);
         let secure = request.coalitions.iter().filter(is_secure).count();
         let known = request.coalitions.len() - secure;
-        let dealt = Dealing::HEAD + secure * shape.dealt_len() + known * shape.outcome_len();
+        let dealt = Dealing::HEAD + secure * chunks.dealt_len() + known * chunks.outcome_len();
         tally.send(PartyId::Client(owner), PartyId::Auxiliary, Kind::Dealing, dealt);
-        for stage in (0..shape.stages()).filter(|_| secure > 0) {
-            let length = MaskedOpening::HEAD + secure * shape.opened_len(stage);
+        for stage in (0..chunks.stages()).filter(|_| secure > 0) {
+            let length = MaskedOpening::HEAD + secure * chunks.opened_len(stage);
             tally.send(PartyId::Principal, PartyId::Auxiliary, Kind::MaskedOpening, length);
             tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::MaskedOpening, length);
         }
-        let samples = shape.samples() as u64;
+        let samples = chunks.samples() as u64;
         tally.work.clear_samples += known as u64 * samples;
         tally.work.blind_samples += secure as u64 * samples;
     }

@@ -14,7 +14,7 @@ use crate::{
     combinations::{Combinations, Derivation, Outputs},
     labels::{self, Wiped},
     program::Receive,
-    session::Session,
+    session::{Agreed, Session},
 };
 
 /// What becomes of so many shared elements: one share drawn twice, the other packed and unpacked.
@@ -61,9 +61,11 @@ pub fn rehearse_labels(session: &Session, count: usize) -> usize {
 }
 
 /// A test of so many samples under masks: what the owner deals and both servers do. Nothing under other protocols.
-pub fn rehearse_masked(session: &Session, samples: usize) -> u64 {
-    let sizes = (session.program().operators[0].shape.d_out, session.program().classes);
-    session.blind_widths().map_or(0, |widths| rehearse(widths, sizes, samples).iter().sum())
+pub fn rehearse_masked(session: &Arc<Session>, samples: usize) -> Result<usize, Error> {
+    match session.agreed() {
+        Agreed::BlindSv(session) => rehearse(&session, samples),
+        _ => Ok(0),
+    }
 }
 
 /// The outputs of some coalitions, of a single layer, and their classes: for so many samples in all.

@@ -5,10 +5,9 @@ use secsv_federation::skip::SkipMode;
 use super::{Batching, Can, FewSamples, Matmuls, ProtocolRules, ServerExposure, two_servers};
 use crate::{
     Error, PartyId, Program,
-    blindsv::shape::WORD_WIDTHS,
+    blindsv::hops::{WORD_WIDTHS, gates},
     disclosure::{Disclosure as D, Line, line},
     message::Kind,
-    program::Then,
     rules::Matmul,
 };
 
@@ -103,12 +102,7 @@ impl ProtocolRules for BlindSv {
     }
 
     fn check_program(&self, program: &Program) -> Result<(), Error> {
-        let is_one_layer = matches!(&program.operators[..], [operator] if operator.positions == 1);
-        let label = matches!(&program.steps[..], [step] if matches!(&step.then, Then::Label(activations) if activations.is_empty()));
-        if is_one_layer && label && program.gru.is_none() {
-            return Ok(());
-        }
-        Err(Error::Unsupported { what: "blindsv tests models of one linear layer so far" })
+        gates(program).map(drop)
     }
 
     fn disclosures(&self, _: &Program) -> Vec<Line> {

@@ -6,8 +6,8 @@ use secsv_algebra::{Prg, Seed};
 use super::super::lanes::planes;
 use super::*;
 
-/// The sign of T = y - v, as two servers find it from what an owner deals.
-fn sign(bits: usize, y: &[u64], v: &[u64], seed: u64) -> u64 {
+/// The signs of T = y - v, as two servers find them from what an owner deals: a plane.
+fn signs(bits: usize, y: &[u64], v: &[u64], seed: u64) -> Vec<u64> {
     let comparison = Comparison::new(bits);
     let mut prg = Prg::new(&Seed::from_bytes([7; 32]).derive("masks", seed));
     let mut draw = |count: usize| {
@@ -16,34 +16,28 @@ fn sign(bits: usize, y: &[u64], v: &[u64], seed: u64) -> u64 {
         words
     };
     let xor = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u64>>();
-    let (y, v) = (planes(y.iter().copied()), planes(v.iter().copied()));
-    let opened: usize = (0..comparison.levels()).map(|level| comparison.opened(level)).sum();
-    let masks = [draw(opened), draw(opened)];
-    let mut dealt = Vec::new();
-    comparison.deal(&v, &xor(&masks[0], &masks[1]), &mut dealt);
-    assert_eq!(dealt.len(), comparison.dealt());
-    let own = draw(dealt.len());
-    let shares = [own.clone(), xor(&dealt, &own)];
-    let ones = [u64::MAX, 0];
-    let mut found = [0, 1].map(|server| {
-        let mut out = Vec::new();
-        comparison.digits(&y, &shares[server], ones[server], &mut out);
-        out
-    });
-    let mut first = 0;
-    for level in 0..comparison.levels() {
-        let count = comparison.opened(level);
-        let of_level = |server: usize| &masks[server][first..first + count];
-        let opened = xor(&xor(&found[0], of_level(0)), &xor(&found[1], of_level(1)));
-        found = [0, 1].map(|server| {
+    let (y, v) = (planes(y, bits), planes(v, bits));
+    let numbers = y.len() / bits;
+    let (mut public, mut masks) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for step in 0..comparison.steps() {
+        let mut dealt = Vec::new();
+        comparison.deal(step, &v, &xor(&masks[0], &masks[1]), numbers, &mut dealt);
+        assert_eq!(dealt.len(), comparison.dealt(step) * numbers);
+        let own = draw(dealt.len());
+        let shares = [own.clone(), xor(&dealt, &own)];
+        let ones = [u64::MAX, 0];
+        let found = [0, 1].map(|server| {
             let mut out = Vec::new();
-            comparison.join(level, (&opened, of_level(server)), &shares[server], ones[server], &mut out);
+            let before = Before { opened: &public, masks: &masks[server] };
+            comparison.step(step, &y, before, &shares[server], (numbers, ones[server]), &mut out);
+            assert_eq!(out.len(), comparison.opened(step) * numbers);
             out
         });
-        first += count;
+        let count = comparison.opened(step) * numbers;
+        masks = [draw(count), draw(count)];
+        public = xor(&xor(&found[0], &masks[0]), &xor(&found[1], &masks[1]));
     }
-    let [p, a] = [0, 1].map(|s| comparison.sign(&y, found[s][0], &shares[s], ones[s]));
-    p ^ a
+    xor(&public, &xor(&masks[0], &masks[1]))
 }
 
 fn expected(bits: usize, y: u64, v: u64) -> u64 {
@@ -57,7 +51,7 @@ fn all_pairs_of_small_numbers() {
         for y in 0..1u64 << bits {
             for first in (0..1u64 << bits).step_by(64) {
                 let v: Vec<u64> = (first..(first + 64).min(1 << bits)).collect();
-                let found = sign(bits, &vec![y; v.len()], &v, y ^ first << 8);
+                let found = signs(bits, &vec![y; v.len()], &v, y ^ first << 8)[0];
                 for (lane, &v) in v.iter().enumerate() {
                     assert_eq!(found >> lane & 1, expected(bits, y, v), "{bits} bits: {y} - {v}");
                 }
@@ -70,7 +64,7 @@ proptest! {
     #[test]
     fn numbers_of_every_width(
         bits in 2usize..=40,
-        pairs in prop::collection::vec((any::<u64>(), any::<u64>(), 0u8..4), 64),
+        pairs in prop::collection::vec((any::<u64>(), any::<u64>(), 0u8..4), 1..1400),
         seed: u64,
     ) {
         let mask = (1u64 << bits) - 1;
@@ -79,9 +73,9 @@ proptest! {
             0 => (y & mask, v & mask),
             near => (y & mask, y.wrapping_add(u64::from(near)).wrapping_sub(2) & mask),
         }).unzip();
-        let found = sign(bits, &y, &v, seed);
-        for lane in 0..64 {
-            prop_assert_eq!(found >> lane & 1, expected(bits, y[lane], v[lane]));
+        let found = signs(bits, &y, &v, seed);
+        for (index, (y, v)) in y.iter().zip(&v).enumerate() {
+            prop_assert_eq!(found[index / 64] >> (index % 64) & 1, expected(bits, *y, *v));
         }
     }
 }

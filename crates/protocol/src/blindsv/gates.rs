@@ -1,0 +1,229 @@
+//! What the servers make of outputs that both see under masks. An output is T, cut to few bits, plus the owner's mask v, modulo 2^t:
+//! y = T + v. With m, v's top bit, and n = 1 less y's top bit, a T of at least zero is y - v + n m 2^t, exactly. Results are shared
+//! modulo the next operator's words.
+//!
+//! - ReLU: s T, where the servers opened e = s ^ d and the owner knows d: s z is e z + (1 - 2e) d z.
+//! - Square: T + 2^(t-2) is at least zero; its square follows from v^2 and m v.
+//! - Linear: T + 2^(t-2), less 2^(t-2).
+
+use secsv_algebra::Secret;
+
+use super::{
+    hops::{Gate, Hop, mask},
+    wide::vectorised,
+};
+
+/// A number that the owner deals for each output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    /// v.
+    Mask,
+    /// v squared.
+    MaskSquared,
+    /// m.
+    Top,
+    /// m v.
+    TopMask,
+    /// d.
+    Sign,
+    /// d v.
+    SignMask,
+    /// d m.
+    SignTop,
+}
+
+impl Item {
+    /// Bits of its shares.
+    pub(super) fn bits(self, hop: &Hop) -> u32 {
+        match self {
+            Self::Mask | Self::MaskSquared | Self::Sign | Self::SignMask => hop.word,
+            Self::Top | Self::SignTop => hop.word - hop.kept,
+            Self::TopMask => hop.word - hop.kept - 1,
+        }
+    }
+
+    /// Its value for a mask of `kept` bits and a sign's mask.
+    pub(super) fn value(self, kept: u32, v: u64, sign: u64) -> u64 {
+        let top = v >> (kept - 1) & 1;
+        match self {
+            Self::Mask => v,
+            Self::MaskSquared => v.wrapping_mul(v),
+            Self::Top => top,
+            Self::TopMask => top * v,
+            Self::Sign => sign,
+            Self::SignMask => sign * v,
+            Self::SignTop => sign * top,
+        }
+    }
+}
+
+/// What is dealt for a gate.
+pub(super) fn items(gate: Gate) -> &'static [Item] {
+    match gate {
+        Gate::Linear => &[Item::Mask, Item::Top],
+        Gate::Relu => &[Item::Mask, Item::Top, Item::Sign, Item::SignMask, Item::SignTop],
+        Gate::Square => &[Item::Mask, Item::Top, Item::MaskSquared, Item::TopMask],
+    }
+}
+
+/// What a server's shares of a gate's results follow from.
+pub(super) struct GateInput<'a> {
+    /// What was opened of each output.
+    pub public: &'a [u64],
+    /// Signs as they were opened, a bit for each output; none where the gate needs no sign.
+    pub signs: &'a [u64],
+    /// The server's shares of what was dealt, in the order of [`items`].
+    pub dealt: &'a [Secret<Vec<u64>>],
+    /// The server's share of the constant 1: 1 or 0.
+    pub one: u64,
+}
+
+/// A server's shares of a gate's results.
+pub(super) fn results(hop: &Hop, input: &GateInput<'_>) -> Secret<Vec<u64>> {
+    let mut found = Secret::new(vec![0; input.public.len()]);
+    let out = found.expose_mut();
+    let dealt = |item: usize| &input.dealt[item].expose()[..input.public.len()];
+    let (kept, one) = (hop.kept, input.one);
+    let (mask, top) = (dealt(0), dealt(1));
+    match hop.gate {
+        Gate::Linear => vectorised(|| {
+            let offset = one << (kept - 2);
+            let words = out.iter_mut().zip(input.public).zip(mask).zip(top);
+            for (((out, &y), &v), &m) in words {
+                *out = (y * one)
+                    .wrapping_sub(v)
+                    .wrapping_add(not_top(y, kept) & (m << kept))
+                    .wrapping_sub(offset);
+            }
+        }),
+        Gate::Square => {
+            let (squared, top_mask) = (dealt(2), dealt(3));
+            vectorised(|| {
+                let words = out.iter_mut().zip(input.public).zip(mask).zip(top).zip(squared).zip(top_mask);
+                for (((((out, &y), &v), &m), &q), &r) in words {
+                    *out = square(y, kept, one, [v, m, q, r]);
+                }
+            });
+        }
+        Gate::Relu => {
+            let (sign, sign_mask, sign_top) = (dealt(2), dealt(3), dealt(4));
+            vectorised(|| {
+                for (word, signs) in input.signs.iter().enumerate() {
+                    let first = word * u64::BITS as usize;
+                    let last = out.len().min(first + u64::BITS as usize);
+                    let of = |words: &'_ [u64], index: usize| words[index];
+                    for index in first..last {
+                        let y = input.public[index];
+                        let n = not_top(y, kept);
+                        let z = (y * one)
+                            .wrapping_sub(of(mask, index))
+                            .wrapping_add(n & (of(top, index) << kept));
+                        let d = of(sign, index)
+                            .wrapping_mul(y)
+                            .wrapping_sub(of(sign_mask, index))
+                            .wrapping_add(n & (of(sign_top, index) << kept));
+                        // All bits set where e is 1: z less d there, d elsewhere.
+                        let e = (signs >> (index - first) & 1).wrapping_neg();
+                        out[index] = (z & e).wrapping_add((d ^ e).wrapping_sub(e));
+                    }
+                }
+            });
+        }
+    }
+    found
+}
+
+/// All bits set where the top bit of `kept` bits is 0.
+#[inline(always)]
+fn not_top(y: u64, kept: u32) -> u64 {
+    (y >> (kept - 1)).wrapping_sub(1)
+}
+
+/// A share of T squared, from y = T + 2^(t-2) + v.
+#[inline(always)]
+fn square(y: u64, kept: u32, one: u64, [v, m, q, r]: [u64; 4]) -> u64 {
+    let n = not_top(y, kept);
+    let a = y.wrapping_sub(1 << (kept - 2));
+    let lifted = (a.wrapping_mul(m).wrapping_sub(r)) << (kept + 1);
+    let twice = if 2 * kept < u64::BITS { m << (2 * kept) } else { 0 };
+    (a.wrapping_mul(a) * one)
+        .wrapping_sub((a << 1).wrapping_mul(v))
+        .wrapping_add(q)
+        .wrapping_add(n & lifted.wrapping_add(twice))
+}
+
+/// What a gate gives, in plain integers.
+pub(crate) fn plain(gate: Gate, t: i64) -> i64 {
+    match gate {
+        Gate::Linear => t,
+        Gate::Relu => t.max(0),
+        Gate::Square => t * t,
+    }
+}
+
+/// T: an output without the bits that are dropped, rounded by the owner's mask of it.
+pub(crate) fn cut(output: i64, dropped: u32, masks: u64) -> i64 {
+    (output + (masks & mask(dropped)) as i64) >> dropped
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use secsv_algebra::{Prg, Seed};
+
+    use super::{super::comparison::Comparison, *};
+
+    fn hop(gate: Gate, word: u32, kept: u32, dropped: u32) -> Hop {
+        let comparison = Comparison::new(kept as usize);
+        Hop { gate, numbers: 1, next_outputs: 1, word, kept, dropped, fraction: 1, comparison }
+    }
+
+    proptest! {
+        /// Two servers' shares add up to the result, whatever the output, the mask, and how results are split.
+        #[test]
+        fn shares_add_up(
+            gate in prop::sample::select(vec![Gate::Linear, Gate::Relu, Gate::Square]),
+            word in prop::sample::select(vec![40u32, 48, 56, 64]),
+            kept in 6u32..=20,
+            dropped in 0u32..=20,
+            outputs in prop::collection::vec((any::<i64>(), any::<u64>(), any::<bool>()), 1..200),
+            seed: [u8; 32],
+        ) {
+            let hop = hop(gate, word, kept, dropped);
+            let mut prg = Prg::new(&Seed::from_bytes(seed));
+            let width = dropped + kept;
+            let (mut public, mut values, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+            let mut signs = vec![0u64; outputs.len().div_ceil(64)];
+            for (index, (output, v, d)) in outputs.iter().enumerate() {
+                // As large as the width allows.
+                let output = output >> (64 - (width - 2));
+                let v = v & mask(width);
+                let opened = (output as u64).wrapping_add(hop.offset(dropped)).wrapping_add(v) & mask(width);
+                let t = cut(output, dropped, v);
+                let v = v >> dropped;
+                expected.push(plain(gate, t) as u64 & mask(word));
+                signs[index / 64] |= u64::from((t >= 0) ^ d) << (index % 64);
+                public.push(opened >> dropped);
+                values.push((v, u64::from(*d)));
+            }
+            let mut shares: [Vec<Secret<Vec<u64>>>; 2] = [Vec::new(), Vec::new()];
+            for item in items(gate) {
+                let own: Vec<u64> = {
+                    let mut words = vec![0; values.len()];
+                    prg.fill_words(&mut words);
+                    words
+                };
+                let bits = item.bits(&hop);
+                let rest = values.iter().zip(&own).map(|((v, d), own)| item.value(kept, *v, *d).wrapping_sub(*own) & mask(bits));
+                shares[1].push(Secret::new(rest.collect()));
+                shares[0].push(Secret::new(own.iter().map(|word| word & mask(bits)).collect()));
+            }
+            let [p, a] = [0, 1].map(|server| {
+                let one = u64::from(server == 0);
+                results(&hop, &GateInput { public: &public, signs: &signs, dealt: &shares[server], one })
+            });
+            let found: Vec<u64> = p.expose().iter().zip(a.expose()).map(|(p, a)| p.wrapping_add(*a) & mask(word)).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The layers between samples and scores as **hops**: an operator's outputs, cut to few bits, become the next operator's inputs.
+//!
+//! Everything here follows from published numbers. A hop's outputs Y stand for w kappa 2^(weight + input bits) times the real numbers,
+//! where w is the coalition's share of the training data and kappa what earlier hops left. Nobody divides: a hop drops as many
+//! bits as bring the factor above one half again, and what is left is the next kappa, which everybody knows.
+
+use secsv_algebra::FixedPoint;
+use secsv_federation::Activation;
+
+use super::comparison::Comparison;
+use crate::{
+    Error, Program,
+    precision::{OperatorFormat, Precision, Ranges},
+    program::Then,
+};
+
+/// Word widths, the narrowest first.
+pub(crate) const WORD_WIDTHS: [u32; 4] = [40, 48, 56, 64];
+
+/// What becomes of outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// Nothing.
+    Linear,
+    /// The larger of the number and zero.
+    Relu,
+    /// Its square.
+    Square,
+}
+
+/// One operator's outputs on their way to the next operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    pub gate: Gate,
+    /// Numbers of one sample.
+    pub numbers: usize,
+    /// Outputs of one sample of the operator that comes next.
+    pub next_outputs: usize,
+    /// Bits of the next operator's words, in which the gate's results are.
+    pub word: u32,
+    /// Bits of an output that are kept: T is smaller than two to this power less two.
+    pub kept: u32,
+    /// Bits that are dropped, at most: fewer for small coalitions.
+    pub dropped: u32,
+    /// Fractional bits of T.
+    pub fraction: u32,
+    /// How T's sign is found, where the gate needs it.
+    pub(super) comparison: Comparison,
+}
+
+impl Hop {
+    /// Bytes of an output under masks.
+    pub(super) fn bytes(&self) -> usize {
+        (self.kept + self.dropped).div_ceil(8) as usize
+    }
+
+    /// What is added to outputs so that T and its lift are at least zero, where the gate needs that.
+    pub(super) fn offset(&self, dropped: u32) -> u64 {
+        match self.gate {
+            Gate::Relu => 0,
+            Gate::Linear | Gate::Square => 1 << (dropped + self.kept - 2),
+        }
+    }
+
+    /// Steps at which the sign is compared.
+    pub(super) fn steps(&self) -> usize {
+        match self.gate {
+            Gate::Relu => self.comparison.steps(),
+            Gate::Linear | Gate::Square => 0,
+        }
+    }
+}
+
+/// A model's hops, and the words of its operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hops {
+    pub all: Vec<Hop>,
+    /// Bits of each operator's words: its model, its inputs and outputs are shared modulo two to this power.
+    pub words: Vec<u32>,
+    /// Bits that each hop drops for a coalition with all of the training data, less what its share takes away.
+    bits: Vec<i32>,
+    /// Bits of factors of biases.
+    factors: Vec<u32>,
+}
+
+/// A coalition's public numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scales {
+    /// Bits that each hop drops.
+    pub dropped: Vec<u32>,
+    /// What each operator's biases are multiplied by.
+    pub factors: Vec<u64>,
+}
+
+/// Fractional bits of hidden numbers whose largest is one: about a thousandth of a typical one.
+const NUMBER_BITS: i32 = 12;
+/// Fractional bits of weights whose row has a norm of one and one input, of one client.
+const WEIGHT_BITS: i32 = 9;
+/// Fractional bits of hidden numbers and of weights, at least.
+const MIN_BITS: i32 = 5;
+/// Fractional bits of samples, at least: the largest number may be an outlier.
+const MIN_SAMPLE_BITS: i32 = 9;
+/// No more fractional bits than this are of use.
+const MAX_BITS: i32 = 24;
+
+impl Hops {
+    /// A model of one operator in words of so many bits.
+    pub(crate) fn of_layer(word: u32) -> Self {
+        Self { all: Vec::new(), words: vec![word], bits: Vec::new(), factors: vec![0] }
+    }
+
+    /// The hops of a model, with formats that its published ranges fit.
+    pub(crate) fn new(
+        program: &Program,
+        ranges: &Ranges,
+        clients: usize,
+    ) -> Result<(Self, Precision), Error> {
+        let gates = gates(program)?;
+        let mut hops = Self { all: Vec::new(), words: Vec::new(), bits: Vec::new(), factors: Vec::new() };
+        let mut formats = Vec::with_capacity(program.operators.len());
+        // Fractional bits of an operator's inputs.
+        let mut input = number_bits(ranges.inputs[0]).max(MIN_SAMPLE_BITS);
+        for (index, operator) in program.operators.iter().enumerate() {
+            let (norm, largest) = (ranges.norms[index], ranges.inputs[index]);
+            let gate = gates.get(index).copied();
+            let next = ranges.inputs.get(index + 1).copied();
+            let range = output_range(norm, largest, gate.zip(next));
+            let needed = weight_bits(norm, operator.shape.d_in, clients) + input + range + 3;
+            let wide = |word: &&u32| **word as i32 >= needed;
+            let word = *WORD_WIDTHS.iter().find(wide).unwrap_or(&u64::BITS);
+            // What is left is the weights', as far as a double's bits reach: biases are encoded at the same scale.
+            let weight = (word as i32 - input - range - 3).min(MAX_BITS).min(50 - norm.max(0));
+            if weight < MIN_BITS {
+                let (layer, available) = (index + 1, word);
+                return Err(Error::Precision {
+                    layer,
+                    needed: needed - WEIGHT_BITS,
+                    available: available as i32,
+                });
+            }
+            let bias = if index == 0 { weight + input } else { weight };
+            formats.push(OperatorFormat {
+                weight: FixedPoint::new(weight as u32, norm),
+                input: FixedPoint::new(input as u32, largest),
+                bias: FixedPoint::new(bias as u32, norm),
+            });
+            hops.words.push(word);
+            hops.factors.push((weight + input - bias) as u32);
+            let Some(gate) = gate else { break };
+            let fraction =
+                fraction(gate, range, next.unwrap_or(0)).min(weight + input - clients_bits(clients) - 1);
+            if fraction < MIN_BITS {
+                let needed = needed + MIN_BITS - fraction;
+                return Err(Error::Precision { layer: index + 1, needed, available: word as i32 });
+            }
+            let kept = (fraction + range + 3) as u32;
+            hops.bits.push(weight + input - fraction);
+            hops.all.push(Hop {
+                gate,
+                numbers: operator.output_size(),
+                next_outputs: program.operators[index + 1].output_size(),
+                word: 0,
+                kept,
+                dropped: (weight + input - fraction) as u32,
+                fraction: fraction as u32,
+                comparison: Comparison::new(kept as usize),
+            });
+            input = if gate == Gate::Square { 2 * fraction } else { fraction };
+        }
+        for (hop, word) in hops.all.iter_mut().zip(&hops.words[1..]) {
+            hop.word = *word;
+        }
+        let unused = FixedPoint::new(1, 0);
+        Ok((hops, Precision { operators: formats, gate: unused, update: unused }))
+    }
+
+    /// A coalition's public numbers, from the sum of its members' shares of the training data.
+    pub(crate) fn scales(&self, share: f64) -> Scales {
+        let mut scales = Scales { dropped: Vec::new(), factors: Vec::new() };
+        let mut kappa = 1.0f64;
+        for (index, &bits) in self.factors.iter().enumerate() {
+            scales.factors.push((kappa * f64::powi(2.0, bits as i32)).round() as u64);
+            let (Some(hop), Some(dropped)) = (self.all.get(index), self.bits.get(index)) else { break };
+            let product = share * kappa;
+            let exponent = ceil_log2(product);
+            scales.dropped.push((dropped + exponent).max(0) as u32);
+            let left = product * f64::powi(2.0, -exponent);
+            kappa = if hop.gate == Gate::Square { left * left } else { left };
+        }
+        scales
+    }
+
+    /// Bytes of a word of an operator.
+    pub(crate) fn bytes(&self, operator: usize) -> usize {
+        self.words[operator] as usize / 8
+    }
+
+    /// Whether there are hops.
+    pub(crate) fn is_deep(&self) -> bool {
+        !self.all.is_empty()
+    }
+}
+
+/// The lowest bits of a word.
+pub(super) fn mask(bits: u32) -> u64 {
+    if bits == 0 { 0 } else { u64::MAX >> (u64::BITS - bits) }
+}
+
+/// The smallest exponent of a power of two that is not below a positive number, whatever the machine.
+fn ceil_log2(number: f64) -> i32 {
+    let mut exponent = 0;
+    while f64::powi(2.0, exponent) < number {
+        exponent += 1;
+    }
+    while exponent > -64 && f64::powi(2.0, exponent - 1) >= number {
+        exponent -= 1;
+    }
+    exponent
+}
+
+/// What becomes of each operator's outputs but the last's.
+pub(crate) fn gates(program: &Program) -> Result<Vec<Gate>, Error> {
+    let refused = |what| Err(Error::Unsupported { what });
+    if program.gru.is_some() {
+        return refused(
+            "blindsv does not test recurrent units: take secsv, secretsv or hesv for this model, and read what clients can do under it",
+        );
+    }
+    if program.operators.iter().any(|operator| !operator.is_of_whole_sample()) {
+        return refused("blindsv tests linear layers that take a whole sample, not each step of a sequence");
+    }
+    let mut gates = Vec::new();
+    for step in &program.steps {
+        match &step.then {
+            Then::Label(activations) if activations.is_empty() => {}
+            Then::Activate { activations, .. } => gates.push(match &activations[..] {
+                [] => Gate::Linear,
+                [Activation::Relu] => Gate::Relu,
+                [Activation::Square] => Gate::Square,
+                _ => return refused("blindsv tests ReLU and square between layers, one at a time: take secsv or secretsv for this model, and read what clients can do under it"),
+            }),
+            _ => return refused("blindsv tests models whose last layer gives the scores"),
+        }
+    }
+    Ok(gates)
+}
+
+/// Numbers are at most two to this power: how many fractional bits they get.
+fn number_bits(largest: i32) -> i32 {
+    (NUMBER_BITS - largest).clamp(MIN_BITS, MAX_BITS)
+}
+
+/// Fractional bits of weights: about a thousandth of a typical one, times a client's share.
+fn weight_bits(norm: i32, inputs: usize, clients: usize) -> i32 {
+    let inputs = inputs.next_power_of_two().ilog2() as i32;
+    (WEIGHT_BITS + inputs + clients_bits(clients) - norm).clamp(MIN_BITS, MAX_BITS)
+}
+
+fn clients_bits(clients: usize) -> i32 {
+    clients.next_power_of_two().ilog2() as i32
+}
+
+/// Outputs are at most two to this power: the norm of a row times the largest input, or what the next inputs say of them.
+fn output_range(norm: i32, largest: i32, next: Option<(Gate, i32)>) -> i32 {
+    let bound = norm + largest.max(0);
+    match next {
+        // The next inputs are squares of these outputs.
+        Some((Gate::Square, next)) => bound.min((next + 1).div_euclid(2) + 1),
+        _ => bound,
+    }
+}
+
+/// Fractional bits of T, whose square or positive part, at most two to `next`, the next operator takes.
+fn fraction(gate: Gate, range: i32, next: i32) -> i32 {
+    match gate {
+        Gate::Square => (NUMBER_BITS - range).clamp(MIN_BITS, NUMBER_BITS),
+        Gate::Linear | Gate::Relu => number_bits(next).min(NUMBER_BITS),
+    }
+}
