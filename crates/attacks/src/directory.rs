@@ -69,7 +69,7 @@ struct PartyListing {
 struct RoundListing {
     round: RoundId,
     participants: Vec<ClientId>,
-    train_sizes: BTreeMap<ClientId, u64>,
+    train_sizes: BTreeMap<ClientId, f64>,
 }
 
 #[derive(Deserialize)]
@@ -265,11 +265,11 @@ impl Directory {
         }
     }
 
-    fn sizes(&self) -> BTreeMap<RoundId, Vec<u64>> {
+    fn sizes(&self) -> BTreeMap<RoundId, Vec<f64>> {
         let of_round = |entry: &RoundListing| {
             let size = |id: &ClientId| match entry.participants.contains(id) {
-                true => entry.train_sizes.get(id).copied().unwrap_or(0),
-                false => 0,
+                true => entry.train_sizes.get(id).copied().unwrap_or(0.0),
+                false => 0.0,
             };
             (entry.round, self.index.clients.iter().map(size).collect())
         };

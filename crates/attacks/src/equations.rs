@@ -50,7 +50,7 @@ pub fn known(view: &ClientView, owner: usize, rounds: &[RoundId]) -> Result<Opti
     let unknowns = view.program.operators[0].input_size();
     let matrix = DMatrix::from_fn(rows.len(), unknowns, |i, j| rows[i][j]);
     let values = DMatrix::from_fn(values.len(), samples.len(), |i, j| values[i][j]);
-    let others = view.sizes.values().map(|sizes| sizes.iter().filter(|size| **size > 0).count());
+    let others = view.sizes.values().map(|sizes| sizes.iter().filter(|size| **size > 0.0).count());
     let others = others.max().unwrap_or(1).saturating_sub(1);
     let step = f64::powi(0.5, view.precision.operators[0].weight.fractional_bits() as i32);
     // Global models and records are single precision, however fine the format.

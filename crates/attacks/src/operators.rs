@@ -11,7 +11,13 @@ pub fn numbers(program: &Program, operator: usize, model: &Weights) -> (Vec<f64>
     let (rows, d_in) = (operator.shape.d_out + usize::from(is_compared), operator.shape.d_in);
     let mut weights = tensor(model, Some(&operator.weight), rows * d_in);
     let mut biases = tensor(model, operator.bias.as_ref(), rows);
-    if is_compared {
+    let has_one_score = is_compared && model.get(&operator.weight).is_some_and(|t| t.len() < rows * d_in);
+    if has_one_score {
+        // The one score says how far the second class is above the first.
+        weights.truncate(d_in);
+        biases.truncate(1);
+        weights.iter_mut().chain(&mut biases).for_each(|number| *number = -*number);
+    } else if is_compared {
         // Rows are what the scores of a class are above the last one's.
         let last = weights.split_off((rows - 1) * d_in);
         weights.iter_mut().zip(last.iter().cycle()).for_each(|(weight, last)| *weight -= last);
@@ -35,8 +41,7 @@ pub fn sources(program: &Program, operator: usize) -> Result<Vec<Option<usize>>,
 /// A tensor's numbers; zeros where a model has none.
 fn tensor(model: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
     let found = name.and_then(|name| model.get(name));
-    let mut numbers: Vec<f64> =
-        found.map_or(Vec::new(), |tensor| tensor.values().iter().map(|&v| f64::from(v)).collect());
+    let mut numbers: Vec<f64> = found.map_or(Vec::new(), |tensor| tensor.numbers().collect());
     numbers.resize(size, 0.0);
     numbers
 }

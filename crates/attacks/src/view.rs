@@ -15,7 +15,7 @@ pub struct ClientView {
     /// Fixed-point formats, as everybody computes them.
     pub precision: Precision,
     /// Training sizes of each round by client; 0 for those who took no part.
-    pub sizes: BTreeMap<RoundId, Vec<u64>>,
+    pub sizes: BTreeMap<RoundId, Vec<f64>>,
     /// Its own models.
     pub local: BTreeMap<RoundId, Weights>,
     /// The aggregates, which every client was sent.
@@ -64,7 +64,7 @@ impl ClientView {
     /// Who took part in a round.
     pub fn participants(&self, round: RoundId) -> Coalition {
         let sizes = self.sizes.get(&round).map_or(&[][..], |sizes| sizes);
-        sizes.iter().enumerate().filter(|(_, size)| **size > 0).map(|(client, _)| client).collect()
+        sizes.iter().enumerate().filter(|(_, size)| **size > 0.0).map(|(client, _)| client).collect()
     }
 
     /// Layer-1 outputs of a round on an owner's samples, from a position on.

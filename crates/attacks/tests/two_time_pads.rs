@@ -108,7 +108,7 @@ fn a_changed_weight_does_not_leave_other_ciphertexts_as_they_were() {
     let mut inputs = client_inputs(&trained.run).unwrap();
     let model = inputs[0].local.get_mut(&RoundId(1)).unwrap();
     let old = model.get("conv1.bias").unwrap();
-    let mut values = old.values().to_vec();
+    let mut values = old.singles().into_owned();
     values[0] += 1.0 / 1024.0;
     let changed = Tensor::new(old.shape().to_vec(), values).unwrap();
     model.insert("conv1.bias", changed);

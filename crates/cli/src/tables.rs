@@ -76,7 +76,7 @@ fn values(result: &EvaluationResult) -> anyhow::Result<Vec<u8>> {
                 cell(shares.get(id)),
                 cell(result.standard_error.as_ref().and_then(|errors| errors.get(id))),
                 cell(noise.and_then(|errors| errors.get(id))),
-                cell(known(id).map(|known: &Organisation| known.training_samples)),
+                cell(known(id).and_then(|known: &Organisation| known.training_samples)),
                 cell(known(id).and_then(|known| known.test_samples)),
             ])?;
         }

@@ -26,10 +26,10 @@ fn written(parent: &Path) -> Outcome<PathBuf> {
     let linear = LayerSpec::Linear { weight: "fc.weight".into(), bias: None };
     let mut clients = Vec::new();
     for id in ["good", "bad", "fine", "late"] {
-        clients.push(ClientSpec { id: ClientId::new(id)?, train_size: 10, rounds: vec![] });
+        clients.push(ClientSpec::new(ClientId::new(id)?, 10.0));
     }
-    let model_spec = ModelSpec { input: vec![1], classes: 2, layers: vec![linear] };
-    let spec = FederationSpec { name: "four".into(), rounds: 2, model: model_spec, clients };
+    let model_spec = ModelSpec::new(vec![1], 2, vec![linear]);
+    let spec = FederationSpec::new("four".into(), 2, model_spec, clients);
     let writer = RunWriter::create(&path, &spec)?;
     writer.initial_model(&model([1.0, 0.0])?)?;
     for id in spec.ids() {
@@ -52,11 +52,11 @@ fn deep(parent: &Path) -> Outcome<PathBuf> {
     let ids = ["a", "b", "c", "d"].map(ClientId::new);
     let mut clients = Vec::new();
     for id in ids {
-        clients.push(ClientSpec { id: id?, train_size: 10, rounds: vec![] });
+        clients.push(ClientSpec::new(id?, 10.0));
     }
     let layers = vec![linear("one"), LayerSpec::Sigmoid {}, linear("two")];
-    let model_spec = ModelSpec { input: vec![1], classes: 2, layers };
-    let spec = FederationSpec { name: "deep".into(), rounds: 1, model: model_spec, clients };
+    let model_spec = ModelSpec::new(vec![1], 2, layers);
+    let spec = FederationSpec::new("deep".into(), 1, model_spec, clients);
     let weights = |sign: f32| -> Outcome<Weights> {
         let one = Tensor::new(vec![2, 1], vec![sign, -sign])?;
         let two = Tensor::new(vec![2, 2], vec![0.0, 1.0, 1.0, 0.0])?;

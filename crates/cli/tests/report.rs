@@ -16,15 +16,11 @@ use secsv_federation::{
 fn run_directory(directory: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut clients = Vec::new();
     for place in 0..4 {
-        clients.push(ClientSpec {
-            id: ClientId::new(format!("site-{place}"))?,
-            train_size: 10,
-            rounds: Vec::new(),
-        });
+        clients.push(ClientSpec::new(ClientId::new(format!("site-{place}"))?, 10.0));
     }
     let layers = vec![LayerSpec::Linear { weight: "w".to_owned(), bias: None }];
-    let model = ModelSpec { input: vec![1], classes: 2, layers };
-    let spec = FederationSpec { name: "north & <south>".to_owned(), rounds: 2, model, clients };
+    let model = ModelSpec::new(vec![1], 2, layers);
+    let spec = FederationSpec::new("north & <south>".to_owned(), 2, model, clients);
     let slope = |up: f32| {
         Ok::<_, Box<dyn Error>>(Weights::from_iter([(
             "w".to_owned(),

@@ -1,7 +1,7 @@
 //! NSSV: everything in the clear, in one process (the paper's baseline and the answer secure protocols must match).
 
 use secsv_federation::{
-    Coalition, CollectiveTestSet, RoundId, RunDirectory, SampleSet,
+    Aggregation, Coalition, CollectiveTestSet, RoundId, RunDirectory, SampleSet,
     clear::{ClearRound, ModelParameters, correct_samples, cost},
 };
 
@@ -49,14 +49,14 @@ impl<'a> ClearEvaluator<'a> {
         for position in participants.members() {
             let client = &self.run.spec().clients[position];
             let weights = self.run.local_model(&client.id, round)?;
-            models.push((position, client.train_size_in(round), weights));
+            models.push((position, client.weight_in(round), weights));
         }
         Ok(ClearRound::new(self.run.architecture(), self.test_set, models))
     }
 
-    fn test_initial_model(&self, samples: &SampleSet) -> Result<SampleSet, Error> {
+    fn test_model_before(&self, round: RoundId, samples: &SampleSet) -> Result<SampleSet, Error> {
         let architecture = self.run.architecture();
-        let parameters = ModelParameters::new(architecture, &self.run.initial_model()?);
+        let parameters = ModelParameters::new(architecture, &self.run.model_before(round)?);
         Ok(correct_samples(architecture, &parameters, self.test_set, samples))
     }
 }
@@ -76,8 +76,16 @@ impl Evaluator for ClearEvaluator<'_> {
         true
     }
 
+    fn labels(&self) -> Option<(&[i64], usize)> {
+        Some((self.test_set.labels(), self.run.architecture().classes()))
+    }
+
     fn rounds(&self) -> Vec<(RoundId, Coalition)> {
         self.rounds.clone()
+    }
+
+    fn tests_empty_each_round(&self) -> bool {
+        self.run.spec().aggregation == Aggregation::Other
     }
 
     fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Error> {
@@ -85,7 +93,7 @@ impl Evaluator for ClearEvaluator<'_> {
             tests.iter().enumerate().partition(|(_, test)| test.coalition.is_empty());
         let mut correct = vec![TestResult::from(SampleSet::none(self.samples())); tests.len()];
         for (index, test) in empty {
-            correct[index] = self.test_initial_model(&test.samples)?.into();
+            correct[index] = self.test_model_before(round, &test.samples)?.into();
         }
         if others.is_empty() {
             return Ok(correct);

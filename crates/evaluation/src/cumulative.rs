@@ -23,7 +23,7 @@ impl<'a> CumulativeEvaluator<'a> {
     pub fn new(run: &'a RunDirectory, test_set: &'a CollectiveTestSet) -> Result<Self, Error> {
         let models = CumulativeModels::read(run)?;
         let multiplications =
-            run.architecture().layers().iter().map(secsv_federation::Layer::multiplications).sum();
+            run.architecture().layers().iter().map(|placed| placed.layer.multiplications()).sum();
         Ok(Self { run, test_set, models, multiplications })
     }
 
@@ -45,6 +45,10 @@ impl Evaluator for CumulativeEvaluator<'_> {
 
     fn samples(&self) -> usize {
         self.test_set.len()
+    }
+
+    fn labels(&self) -> Option<(&[i64], usize)> {
+        Some((self.test_set.labels(), self.run.architecture().classes()))
     }
 
     fn rounds(&self) -> Vec<(RoundId, Coalition)> {

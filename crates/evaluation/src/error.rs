@@ -3,7 +3,7 @@
 use secsv_federation::RoundId;
 use secsv_protocol::{PartyId, message::Kind};
 
-use crate::{packet::PacketError, partial_message::MessageDefect};
+use crate::{Utility, packet::PacketError, partial_message::MessageDefect};
 
 /// Why an evaluation cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,25 @@ pub enum Error {
          not which, so it cannot tell what may be skipped"
     )]
     CannotSkip {
+        /// The protocol.
+        protocol: &'static str,
+    },
+    /// A utility that these samples do not have.
+    #[error("utility {utility}: expected {expected}")]
+    Utility {
+        /// The utility.
+        utility: Utility,
+        /// What it takes.
+        expected: String,
+    },
+    /// A utility that asks for more than the protocol tells.
+    #[error(
+        "utility {utility}: expected accuracy, because under {protocol} nobody learns of which class the samples are that a model \
+         predicts right; nssv can"
+    )]
+    HiddenClasses {
+        /// The utility.
+        utility: Utility,
         /// The protocol.
         protocol: &'static str,
     },
@@ -107,7 +126,7 @@ impl Error {
                     | Values::NeedsCumulativeModels { .. }
             ),
             Self::Role(error) => error.is_bad_input(),
-            Self::CannotSkip { .. } => true,
+            Self::CannotSkip { .. } | Self::Utility { .. } | Self::HiddenClasses { .. } => true,
             Self::Views(error) => error.is_bad_input(),
             Self::Recount { .. } | Self::Disputed { .. } => false,
             Self::UnknownRound { .. }

@@ -10,8 +10,8 @@ use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, 
 use secsv_shapley::{ClientValues, Federated, FederatedValues, Method};
 
 use crate::{
-    Error, EvaluationSettings, Evaluator,
-    outcomes::{RoundOutcomes, TestOutcome},
+    Error, EvaluationSettings, Evaluator, Utility,
+    outcomes::{Classes, RoundOutcomes, TestOutcome},
     result::{EvaluationResult, Operations, RoundResult, SCHEMA, Timing, UtilityResult, VERSION},
     test_noise::CaseValues,
 };
@@ -30,7 +30,7 @@ pub struct Progress {
 /// Asks the estimator which coalitions it wants, tests them, and computes every client's value.
 ///
 /// The empty coalition's utility is measured: in the first round on the model before it, later it is that of
-/// everybody who took part in the round before. Results depend on the settings alone, not on the number of threads.
+/// everybody who took part in the round before, where aggregates are means. Results depend on the settings alone, not on the number of threads.
 pub fn evaluate<E: Evaluator>(
     spec: &FederationSpec,
     evaluator: &mut E,
@@ -46,10 +46,16 @@ pub fn evaluate<E: Evaluator>(
         skip: if skips_for_nothing { SkipMode::Off } else { settings.skip },
         ..*settings
     };
+    let classes = classes(evaluator, settings.utility)?.map(Arc::new);
     let rounds = evaluator.rounds();
     let mut plan = Federated::new(settings.method, &rounds, &settings.estimator).map_err(Error::from)?;
     let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings, evaluator.gathers());
-    let is_plain = settings.method == Method::Exact && settings.skip == SkipMode::Off;
+    outcomes.inherits_empty = !evaluator.tests_empty_each_round();
+    outcomes.count_classes(classes.as_ref());
+    let is_plain = settings.method == Method::Exact
+        && settings.skip == SkipMode::Off
+        && settings.utility == Utility::Accuracy
+        && outcomes.inherits_empty;
     if is_plain && evaluator.knows_outcomes() {
         outcomes.cases = CaseValues::new(&rounds, evaluator.samples(), spec.clients.len());
     }
@@ -67,15 +73,30 @@ pub fn evaluate<E: Evaluator>(
         for (&round, coalitions) in &by_round {
             for &coalition in coalitions {
                 let outcome = outcomes.get(round, coalition)?;
-                let utility = outcome.utility(evaluator.samples());
+                let utility = outcome.utility(evaluator.samples(), classes.as_deref());
                 plan.absorb(round, coalition, utility).map_err(Error::from)?;
             }
         }
     }
     let values = plan.finish().map_err(Error::from)?;
     let mut result = outcomes.into_result(spec, evaluator, settings, &values);
+    if let Some(classes) = classes {
+        result.utility = settings.utility.to_string();
+        result.class_samples = classes.sizes.clone();
+        result.notes.push(format!("utilities are {}, not accuracy", settings.utility));
+    }
     result.timing.wall_s = start.elapsed().as_secs_f64();
     Ok(result)
+}
+
+/// The classes of all samples, if the utility asks for them.
+fn classes<E: Evaluator>(evaluator: &E, utility: Utility) -> Result<Option<Classes>, Error> {
+    if !utility.needs_classes() {
+        return Ok(None);
+    }
+    let protocol = evaluator.protocol();
+    let (labels, classes) = evaluator.labels().ok_or(Error::HiddenClasses { utility, protocol })?;
+    Classes::new(utility, labels, classes).map(Some)
 }
 
 /// The coalitions that an exact evaluation without SampleSkip tests, in the order it asks for them.
@@ -97,6 +118,8 @@ struct Outcomes {
     asked: usize,
     /// Values of single cases, where it is known which are right.
     cases: Option<CaseValues>,
+    /// Whether the empty coalition's model is that of everybody in the round before.
+    inherits_empty: bool,
 }
 
 impl Outcomes {
@@ -110,7 +133,14 @@ impl Outcomes {
         let start = |&(round, participants): &(RoundId, Coalition)| {
             (round, RoundOutcomes::new(participants, &all, settings, gathers))
         };
-        Self { rounds: rounds.iter().map(start).collect(), asked: 0, cases: None }
+        Self { rounds: rounds.iter().map(start).collect(), asked: 0, inherits_empty: true, cases: None }
+    }
+
+    fn count_classes(&mut self, classes: Option<&Arc<Classes>>) {
+        let rounds = std::mem::take(&mut self.rounds);
+        let with =
+            |(round, outcomes): (RoundId, RoundOutcomes)| (round, outcomes.with_classes(classes.cloned()));
+        self.rounds = rounds.into_iter().map(with).collect();
     }
 
     fn get(&self, round: RoundId, coalition: Coalition) -> Result<TestOutcome, Error> {
@@ -166,6 +196,9 @@ impl Outcomes {
         wanted: &mut BTreeMap<RoundId, BTreeSet<Coalition>>,
     ) -> Vec<(RoundId, RoundId, Coalition)> {
         let mut inherited = Vec::new();
+        if !self.inherits_empty {
+            return inherited;
+        }
         // The latest first: a round without anybody passes the question on to the one before it.
         for &round in self.rounds.keys().rev() {
             let before = self.rounds.range(..round).next_back();
@@ -209,6 +242,7 @@ impl Outcomes {
                     total,
                     tested: outcome.tested,
                     wrongly_skipped: outcome.wrongly_skipped,
+                    correct_of_classes: outcome.of_classes,
                 })
                 .collect();
             of_round.sort_by(|a, b| a.coalition.cmp(&b.coalition));
@@ -226,6 +260,8 @@ impl Outcomes {
             federation: None,
             protocol: evaluator.protocol().to_owned(),
             estimator: settings.method.name().to_owned(),
+            utility: Utility::Accuracy.to_string(),
+            class_samples: Vec::new(),
             skip: utilities.iter().any(|utility| utility.tested < utility.total),
             clients: spec.ids().cloned().collect(),
             fsv: by_client(spec, |client| values.total.value(client)),

@@ -63,8 +63,20 @@ pub trait Evaluator {
         false
     }
 
+    /// The true class of every sample and the number of classes, where whoever evaluates may know them.
+    fn labels(&self) -> Option<(&[i64], usize)> {
+        None
+    }
+
+    /// Whether the empty coalition is tested in every round. Otherwise it is in the first: later its model is that of
+    /// everybody in the round before.
+    fn tests_empty_each_round(&self) -> bool {
+        false
+    }
+
     /// For each test, how many of its samples were predicted right and, where it can be told, which, in the same
-    /// order. Coalitions are of participants of the round; the empty one is asked for in the first round alone.
+    /// order. Coalitions are of participants of the round; the empty one is asked for in the first round alone, or in each
+    /// ([`tests_empty_each_round`](Self::tests_empty_each_round)).
     fn test(&mut self, round: RoundId, tests: &[Test]) -> Result<Vec<TestResult>, Self::Error>;
 
     /// Runs tests of any rounds; `next` is told of each result, in any order, and may ask for more. Unless an evaluator

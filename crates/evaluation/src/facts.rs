@@ -24,8 +24,9 @@ pub struct Organisation {
     /// What people call it, if it is not by its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Training samples: its weight in federated averaging.
-    pub training_samples: u64,
+    /// Training samples, where these are its weight in federated averaging.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training_samples: Option<u64>,
     /// Test samples, where they are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_samples: Option<u64>,
@@ -48,7 +49,7 @@ impl FederationFacts {
         let organisations = spec.clients.iter().enumerate().map(|(position, client)| Organisation {
             id: client.id.clone(),
             label: None,
-            training_samples: client.train_size,
+            training_samples: (client.weight.fract() == 0.0).then_some(client.weight as u64),
             test_samples: test_samples.get(position).copied().flatten(),
         });
         Self {

@@ -44,6 +44,7 @@ mod secure;
 pub mod secure_result;
 mod settings;
 mod test_noise;
+mod utility;
 mod utility_table;
 pub mod views;
 mod views_error;
@@ -68,4 +69,5 @@ pub use result::{
 pub use secure::{SecureEvaluator, check_numbers, client_inputs};
 pub use settings::EvaluationSettings;
 pub use test_noise::{DifferenceNoise, TestNoise};
+pub use utility::Utility;
 pub use utility_table::MOST_ROWS;

@@ -32,10 +32,10 @@ mod tests {
 
     #[test]
     fn clients_are_called_by_their_ids() {
-        let client = |id| ClientSpec { id: ClientId::new(id).unwrap(), train_size: 1, rounds: vec![] };
-        let model = ModelSpec { input: vec![1], classes: 2, layers: vec![] };
+        let client = |id| ClientSpec::new(ClientId::new(id).unwrap(), 1.0);
+        let model = ModelSpec::new(vec![1], 2, Vec::<secsv_federation::LayerSpec>::new());
         let clients = ["north", "south"].map(client).to_vec();
-        let spec = FederationSpec { name: "two".into(), rounds: 1, model, clients };
+        let spec = FederationSpec::new("two".into(), 1, model, clients);
         for (said, named) in [
             ("client hello from client 2 is not expected", "client hello from south is not expected"),
             ("introductions of client 1, client 2", "introductions of north, south"),

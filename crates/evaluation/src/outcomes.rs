@@ -13,22 +13,52 @@ use secsv_federation::{
 
 use secsv_protocol::TestResult;
 
-use crate::{CostModel, EvaluationSettings, Test};
+use crate::{CostModel, Error, EvaluationSettings, Test, Utility};
 
 /// How one coalition did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestOutcome {
     /// Samples predicted right, skipped ones included.
     pub(crate) correct: usize,
     /// Samples that were not skipped.
     pub(crate) tested: usize,
     pub(crate) wrongly_skipped: Option<usize>,
+    /// Samples of each class predicted right, skipped ones included, where classes count.
+    pub(crate) of_classes: Vec<usize>,
+}
+
+/// What samples are of, where the utility asks for it.
+pub(crate) struct Classes {
+    utility: Utility,
+    labels: Vec<usize>,
+    /// Samples of each class.
+    pub(crate) sizes: Vec<usize>,
+}
+
+impl Classes {
+    /// The classes of these labels; refused where the utility does not fit them.
+    pub(crate) fn new(utility: Utility, labels: &[i64], classes: usize) -> Result<Self, Error> {
+        let labels: Vec<usize> = labels.iter().map(|&label| label as usize).collect();
+        let mut sizes = vec![0; classes];
+        labels.iter().for_each(|&label| sizes[label] += 1);
+        utility.check(&sizes)?;
+        Ok(Self { utility, labels, sizes })
+    }
+
+    fn count(&self, right: &SampleSet) -> Vec<usize> {
+        let mut counts = vec![0; self.sizes.len()];
+        right.iter().for_each(|sample| counts[self.labels[sample]] += 1);
+        counts
+    }
 }
 
 impl TestOutcome {
-    /// The paper's v: right samples over all samples.
-    pub(crate) fn utility(&self, total: usize) -> f64 {
-        self.correct as f64 / total as f64
+    /// The paper's v: right samples over all samples, unless the utility asks for classes.
+    pub(crate) fn utility(&self, total: usize, classes: Option<&Classes>) -> f64 {
+        match classes {
+            None => self.correct as f64 / total as f64,
+            Some(classes) => classes.utility.value(&self.of_classes, &classes.sizes),
+        }
     }
 }
 
@@ -46,6 +76,7 @@ pub(crate) struct RoundOutcomes {
     lattice: Option<Lattice>,
     gathering: Option<Gathering>,
     running: BTreeMap<Coalition, Running>,
+    classes: Option<Arc<Classes>>,
 }
 
 impl RoundOutcomes {
@@ -68,7 +99,13 @@ impl RoundOutcomes {
             lattice: None,
             gathering,
             running: BTreeMap::new(),
+            classes: None,
         }
+    }
+
+    /// The same where the utility asks for classes.
+    pub(crate) fn with_classes(self, classes: Option<Arc<Classes>>) -> Self {
+        Self { classes, ..self }
     }
 
     pub(crate) fn participants(&self) -> Coalition {
@@ -80,11 +117,11 @@ impl RoundOutcomes {
     }
 
     pub(crate) fn get(&self, coalition: Coalition) -> Option<TestOutcome> {
-        self.outcomes.get(&coalition).copied()
+        self.outcomes.get(&coalition).cloned()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Coalition, TestOutcome)> {
-        self.outcomes.iter().map(|(coalition, outcome)| (*coalition, *outcome))
+        self.outcomes.iter().map(|(coalition, outcome)| (*coalition, outcome.clone()))
     }
 
     pub(crate) fn insert(&mut self, coalition: Coalition, outcome: TestOutcome) {
@@ -120,8 +157,9 @@ impl RoundOutcomes {
         let tested = self.samples - without;
         let is_verified = self.verify && self.mode != SkipMode::Off;
         let wrongly_skipped = is_verified.then_some(0);
-        let outcome = TestOutcome { correct: found.correct + without, tested, wrongly_skipped };
-        self.outcomes.insert(coalition, outcome);
+        let of_classes = self.of_classes(&found, skipped.as_ref());
+        let outcome = TestOutcome { correct: found.correct + without, tested, wrongly_skipped, of_classes };
+        self.outcomes.insert(coalition, outcome.clone());
         if let (Some(table), Some(mut right)) = (&mut self.table, found.right)
             && !coalition.is_empty()
         {
@@ -137,6 +175,13 @@ impl RoundOutcomes {
             self.running.insert(coalition, Running { skipped: Some(skipped), verifies: Some(outcome) });
         }
         more
+    }
+
+    fn of_classes(&self, found: &TestResult, skipped: Option<&SampleSet>) -> Vec<usize> {
+        let (Some(classes), Some(right)) = (&self.classes, &found.right) else { return Vec::new() };
+        let mut right = right.clone();
+        skipped.into_iter().for_each(|skipped| right.union_with(skipped));
+        classes.count(&right)
     }
 
     fn start(&mut self, coalition: Coalition, skipped: Option<SampleSet>) -> Test {

@@ -118,10 +118,10 @@ mod tests {
 
     fn federation() -> (FederationSpec, Federation) {
         let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];
-        let model = ModelSpec { input: vec![3], classes: 2, layers };
-        let client = |id: &str| ClientSpec { id: ClientId::new(id).unwrap(), train_size: 10, rounds: vec![] };
+        let model = ModelSpec::new(vec![3], 2, layers);
+        let client = |id: &str| ClientSpec::new(ClientId::new(id).unwrap(), 10.0);
         let clients = ["north", "south", "east", "west"].into_iter().map(client).collect();
-        let spec = FederationSpec { name: "four".into(), rounds: 2, model: model.clone(), clients };
+        let spec = FederationSpec::new("four".into(), 2, model.clone(), clients);
         let shapes = BTreeMap::from([("a".to_owned(), vec![2, 3])]);
         let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
         let settings = Settings {
@@ -137,7 +137,15 @@ mod tests {
 
     fn told(round: u32, coalition: &[&str], correct: usize, tested: usize) -> UtilityResult {
         let coalition = coalition.iter().map(|id| ClientId::new(*id).unwrap()).collect();
-        UtilityResult { round: RoundId(round), coalition, correct, total: 10, tested, wrongly_skipped: None }
+        UtilityResult {
+            round: RoundId(round),
+            coalition,
+            correct,
+            total: 10,
+            tested,
+            wrongly_skipped: None,
+            correct_of_classes: Vec::new(),
+        }
     }
 
     fn counted(entries: &[(u32, &[usize], usize, usize)]) -> Recount {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use secsv_federation::{ClientId, RoundId};
 pub use secsv_protocol::Operations;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{FederationFacts, Made, TestNoise, utility_table};
+use crate::{FederationFacts, Made, TestNoise, Utility, utility_table};
 
 /// The values of every client, and everything they were computed from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,12 @@ pub struct EvaluationResult {
     pub protocol: String,
     /// How values were computed from utilities.
     pub estimator: String,
+    /// What utilities are: `accuracy`, `balanced-accuracy`, `recall=CLASS` or `f1`.
+    #[serde(default = "accuracy", skip_serializing_if = "is_accuracy")]
+    pub utility: String,
+    /// Samples of each class, where utilities ask for classes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_samples: Vec<usize>,
     /// Whether any sample was skipped.
     pub skip: bool,
     /// All clients, in the order of `federation.toml`.
@@ -73,6 +80,14 @@ pub struct EvaluationResult {
     /// The most memory this process had at any time, where the system tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
+}
+
+fn accuracy() -> String {
+    Utility::Accuracy.to_string()
+}
+
+fn is_accuracy(utility: &str) -> bool {
+    utility == accuracy()
 }
 
 /// What the document of a result is called.
@@ -187,6 +202,9 @@ pub struct UtilityResult {
     /// Skipped samples that the model would have predicted wrong, where that was looked into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrongly_skipped: Option<usize>,
+    /// Samples of each class predicted right, where utilities ask for classes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub correct_of_classes: Vec<usize>,
 }
 
 /// Seconds: all of the evaluation, and the phases of secure tests.

@@ -115,7 +115,7 @@ fn check_own_numbers(data: &RunDirectory, id: &ClientId, input: &ClientInput) ->
 }
 
 fn check_model(file: PathBuf, weights: &Weights) -> Result<(), FederationError> {
-    weights.iter().try_for_each(|(name, tensor)| check_tensor(file.clone(), name, tensor.values()))
+    weights.iter().try_for_each(|(name, tensor)| check_tensor(file.clone(), name, &tensor.singles()))
 }
 
 fn check_tensor(file: PathBuf, field: &str, values: &[f32]) -> Result<(), FederationError> {
@@ -133,13 +133,13 @@ pub fn client_inputs(run: &RunDirectory) -> Result<Vec<ClientInput>, Error> {
     let initial = run.initial_model()?;
     let mut global = BTreeMap::new();
     for round in run.spec().round_ids() {
-        let weights = if run.has_global_models() {
+        let weights = if run.has_global_model(round) {
             Some(run.global_model(round)?)
         } else {
             let mut mean = WeightedMean::new();
             for position in run.participants(round).members() {
                 let client = &run.spec().clients[position];
-                mean.add(&run.local_model(&client.id, round)?, client.train_size_in(round));
+                mean.add(&run.local_model(&client.id, round)?, client.weight_in(round));
             }
             mean.finish_single()
         };

@@ -3,6 +3,8 @@
 use secsv_federation::skip::SkipMode;
 use secsv_shapley::{EstimatorSettings, Method};
 
+use crate::Utility;
+
 /// How to value a federation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EvaluationSettings {
@@ -10,6 +12,8 @@ pub struct EvaluationSettings {
     pub method: Method,
     /// What it is told, the seed included.
     pub estimator: EstimatorSettings,
+    /// What a coalition's model is worth.
+    pub utility: Utility,
     /// Whether samples are skipped.
     pub skip: SkipMode,
     /// Whether skipped samples are tested after all, to count those that should not have been.
@@ -19,6 +23,12 @@ pub struct EvaluationSettings {
 impl Default for EvaluationSettings {
     fn default() -> Self {
         let estimator = EstimatorSettings::default();
-        Self { method: Method::Exact, estimator, skip: SkipMode::Off, verify_skip: false }
+        Self {
+            method: Method::Exact,
+            estimator,
+            utility: Utility::Accuracy,
+            skip: SkipMode::Off,
+            verify_skip: false,
+        }
     }
 }

@@ -125,11 +125,10 @@ mod tests {
     const CASES: usize = 30;
 
     fn spec(clients: usize) -> FederationSpec {
-        let client =
-            |k| ClientSpec { id: ClientId::new(format!("c{k}")).unwrap(), train_size: 1, rounds: vec![] };
+        let client = |k| ClientSpec::new(ClientId::new(format!("c{k}")).unwrap(), 1.0);
         let layers = vec![LayerSpec::Linear { weight: "w".to_owned(), bias: None }];
-        let model = ModelSpec { input: vec![1], classes: 2, layers };
-        FederationSpec { name: "x".to_owned(), rounds: 2, model, clients: (0..clients).map(client).collect() }
+        let model = ModelSpec::new(vec![1], 2, layers);
+        FederationSpec::new("x".to_owned(), 2, model, (0..clients).map(client).collect())
     }
 
     /// The values of one case by the estimator itself.

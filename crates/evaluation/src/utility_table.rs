@@ -30,6 +30,9 @@ struct UtilityTable {
     /// Left out where that was not looked into.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wrongly_skipped: Option<Vec<Option<usize>>>,
+    /// Left out where utilities do not ask for classes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    correct_of_classes: Option<Vec<Vec<usize>>>,
 }
 
 /// Both forms.
@@ -74,6 +77,7 @@ impl UtilityTable {
         };
         let skips = rows.iter().any(|row| row.tested != total);
         let verifies = rows.iter().any(|row| row.wrongly_skipped.is_some());
+        let counts_classes = rows.iter().any(|row| !row.correct_of_classes.is_empty());
         Some(Self {
             total,
             round: rows.iter().map(|row| row.round).collect(),
@@ -81,6 +85,8 @@ impl UtilityTable {
             correct: rows.iter().map(|row| row.correct).collect(),
             tested: skips.then(|| rows.iter().map(|row| row.tested).collect()),
             wrongly_skipped: verifies.then(|| rows.iter().map(|row| row.wrongly_skipped).collect()),
+            correct_of_classes: counts_classes
+                .then(|| rows.iter().map(|row| row.correct_of_classes.clone()).collect()),
             members: members.into_iter().cloned().collect(),
         })
     }
@@ -89,7 +95,11 @@ impl UtilityTable {
     fn rows(self) -> Result<Vec<UtilityResult>, String> {
         let length = self.round.len();
         let lengths = [self.coalition.len(), self.correct.len()];
-        let others = [self.tested.as_ref().map(Vec::len), self.wrongly_skipped.as_ref().map(Vec::len)];
+        let others = [
+            self.tested.as_ref().map(Vec::len),
+            self.wrongly_skipped.as_ref().map(Vec::len),
+            self.correct_of_classes.as_ref().map(Vec::len),
+        ];
         if lengths.into_iter().chain(others.into_iter().flatten()).any(|found| found != length) {
             return Err(format!("utilities: expected {length} entries in every column, as round has"));
         }
@@ -110,6 +120,11 @@ impl UtilityTable {
                 total: self.total,
                 tested: self.tested.as_ref().map_or(self.total, |tested| tested[place]),
                 wrongly_skipped: self.wrongly_skipped.as_ref().and_then(|wrong| wrong[place]),
+                correct_of_classes: self
+                    .correct_of_classes
+                    .as_ref()
+                    .map(|counts| counts[place].clone())
+                    .unwrap_or_default(),
             });
         }
         Ok(rows)
@@ -136,6 +151,7 @@ mod tests {
                 total: 100,
                 tested: if skips { (place % 101) as usize } else { 100 },
                 wrongly_skipped: (verifies && place % 2 == 0).then_some((place % 3) as usize),
+                correct_of_classes: if seed % 2 == 0 { Vec::new() } else { vec![place as usize % 7, 3] },
             })
             .collect()
     }
@@ -165,6 +181,7 @@ mod tests {
             total: 50,
             tested: 50,
             wrongly_skipped: None,
+            correct_of_classes: Vec::new(),
         };
         // A sixteenth of them: they take a sixteenth of the room.
         let rows: Vec<_> = (0..1 << 16).map(|low| row(low << 4)).collect();

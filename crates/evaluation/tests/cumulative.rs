@@ -17,16 +17,12 @@ const FEATURES: usize = 3;
 fn spec(rounds: u32) -> Result<FederationSpec, Box<dyn Error>> {
     let client = |place: u64| {
         let id = ClientId::new(format!("c{place}"))?;
-        Ok::<_, Box<dyn Error>>(ClientSpec { id, train_size: 10 + 7 * place, rounds: Vec::new() })
+        Ok::<_, Box<dyn Error>>(ClientSpec::new(id, (10 + 7 * place) as f64))
     };
     let layers = vec![LayerSpec::Linear { weight: "w".to_owned(), bias: None }];
-    let model = ModelSpec { input: vec![FEATURES], classes: 2, layers };
-    Ok(FederationSpec {
-        name: "cumulative".to_owned(),
-        rounds,
-        model,
-        clients: (0..4).map(client).collect::<Result<_, _>>()?,
-    })
+    let model = ModelSpec::new(vec![FEATURES], 2, layers);
+    let clients = (0..4).map(client).collect::<Result<_, _>>()?;
+    Ok(FederationSpec::new("cumulative".to_owned(), rounds, model, clients))
 }
 
 fn model(rng: &mut ChaCha20Rng) -> Result<Weights, Box<dyn Error>> {
@@ -60,9 +56,9 @@ fn a_model_is_the_initial_one_and_its_members_updates() {
         let id = &run.spec().clients[place].id;
         ModelParameters::new(run.architecture(), &run.local_model(id, RoundId(round)).unwrap())
     };
-    let size = |place: usize| run.spec().clients[place].train_size;
+    let size = |place: usize| run.spec().clients[place].weight;
     let aggregate = |round: u32, members: &[usize]| {
-        let locals: Vec<(ModelParameters, u64)> =
+        let locals: Vec<(ModelParameters, f64)> =
             members.iter().map(|&place| (of(place, round), size(place))).collect();
         ModelParameters::mean(locals.iter().map(|(model, size)| (model, *size))).unwrap()
     };

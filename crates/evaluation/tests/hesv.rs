@@ -33,12 +33,11 @@ fn linear(name: &str) -> LayerSpec {
 
 fn logistic() -> (ModelSpec, Shapes) {
     let shapes = vec![("a.weight", vec![3, 5]), ("a.bias", vec![3])];
-    (ModelSpec { input: vec![5], classes: 3, layers: vec![linear("a")] }, shapes)
+    (ModelSpec::new(vec![5], 3, vec![linear("a")]), shapes)
 }
 
 fn cnn() -> (ModelSpec, Shapes) {
-    let conv =
-        LayerSpec::Conv2d { weight: "a.weight".into(), bias: Some("a.bias".into()), stride: 2, padding: 1 };
+    let conv = LayerSpec::conv2d("a.weight".into(), Some("a.bias".into()), 2, 1);
     let layers = vec![conv, LayerSpec::Square {}, LayerSpec::Flatten {}, linear("b")];
     let shapes = vec![
         ("a.weight", vec![2, 1, 3, 3]),
@@ -46,7 +45,7 @@ fn cnn() -> (ModelSpec, Shapes) {
         ("b.weight", vec![3, 8]),
         ("b.bias", vec![3]),
     ];
-    (ModelSpec { input: vec![1, 4, 4], classes: 3, layers }, shapes)
+    (ModelSpec::new(vec![1, 4, 4], 3, layers), shapes)
 }
 
 fn dnn() -> (ModelSpec, Shapes) {
@@ -59,7 +58,7 @@ fn dnn() -> (ModelSpec, Shapes) {
         ("c.weight", vec![3, 5]),
         ("c.bias", vec![3]),
     ];
-    (ModelSpec { input: vec![5], classes: 3, layers }, shapes)
+    (ModelSpec::new(vec![5], 3, layers), shapes)
 }
 
 fn gru() -> (ModelSpec, Shapes) {
@@ -77,7 +76,7 @@ fn gru() -> (ModelSpec, Shapes) {
         ("a.weight", vec![2, 3]),
         ("a.bias", vec![2]),
     ];
-    (ModelSpec { input: vec![3, 4], classes: 2, layers: vec![unit, linear("a")] }, shapes)
+    (ModelSpec::new(vec![3, 4], 2, vec![unit, linear("a")]), shapes)
 }
 
 struct Case {
@@ -101,10 +100,10 @@ fn case(
     let clients = (0..samples.len())
         .map(|i| {
             let id = ClientId::new(format!("site-{i}"))?;
-            Ok(ClientSpec { id, train_size: rng.random_range(50..4000), rounds: vec![] })
+            Ok(ClientSpec::new(id, rng.random_range(50..4000u64) as f64))
         })
         .collect::<Outcome<Vec<_>>>()?;
-    let spec = FederationSpec { name: "test".into(), rounds: 1, model: model.clone(), clients };
+    let spec = FederationSpec::new("test".into(), 1, model.clone(), clients);
     let mut weights = || -> Outcome<Weights> {
         let mut weights = Weights::new();
         for (name, shape) in &shapes {
@@ -337,9 +336,9 @@ fn compact_parameters_are_refused() -> Outcome<()> {
     let case = case(logistic(), Matmul::Squaring, &[1, 1, 1, 1], None, 12)?;
     let settings = Settings { preset: Preset::Compact, ..case.federation.settings };
     let clients = (0..4)
-        .map(|i| Ok(ClientSpec { id: ClientId::new(format!("site-{i}"))?, train_size: 1, rounds: vec![] }))
+        .map(|i| Ok(ClientSpec::new(ClientId::new(format!("site-{i}"))?, 1.0)))
         .collect::<Outcome<Vec<_>>>()?;
-    let spec = FederationSpec { name: "test".into(), rounds: 1, model: logistic().0, clients };
+    let spec = FederationSpec::new("test".into(), 1, logistic().0, clients);
     let refused =
         Federation::new(&spec, &case.federation.architecture, |_| Coalition::first(4), settings).unwrap_err();
     assert!(refused.is_bad_input(), "{refused}");

@@ -39,7 +39,7 @@ fn model(deep: bool) -> (ModelSpec, Vec<(&'static str, Vec<usize>)>) {
     } else {
         (vec![linear("a")], vec![("a.weight", vec![3, 4]), ("a.bias", vec![3])])
     };
-    (ModelSpec { input: vec![4], classes: 3, layers }, shapes)
+    (ModelSpec::new(vec![4], 3, layers), shapes)
 }
 
 /// Models that differ, but agree on much, as trained ones do; in each round somebody may be absent.
@@ -50,9 +50,9 @@ fn federation(seed: u64, clients: usize, rounds: u32, deep: bool) -> Outcome<Fed
     for index in 0..clients {
         // Names that sort in another order than the federation lists them.
         let id = ClientId::new(format!("site-{}", (index * 7 + 3) % clients))?;
-        specs.push(ClientSpec { id, train_size: rng.random_range(1..100), rounds: vec![] });
+        specs.push(ClientSpec::new(id, rng.random_range(1..100u64) as f64));
     }
-    let spec = FederationSpec { name: "test".into(), rounds, model, clients: specs };
+    let spec = FederationSpec::new("test".into(), rounds, model, specs);
     let base: Vec<Vec<f32>> = shapes
         .iter()
         .map(|(_, s)| (0..s.iter().product()).map(|_| rng.random_range(-1.0..1.0)).collect())
@@ -111,7 +111,7 @@ impl Federation {
         for member in coalition.members() {
             let client = &self.run.spec().clients[member];
             let local = self.run.local_model(&client.id, round)?;
-            models.push((ModelParameters::new(self.run.architecture(), &local), client.train_size_in(round)));
+            models.push((ModelParameters::new(self.run.architecture(), &local), client.weight_in(round)));
         }
         let mean = ModelParameters::mean(models.iter().map(|(model, size)| (model, *size)));
         let mean = match mean {

@@ -42,7 +42,7 @@ struct Model {
 
 impl Model {
     fn new(input: &[usize]) -> Self {
-        let spec = ModelSpec { input: input.to_vec(), classes: 3, layers: Vec::new() };
+        let spec = ModelSpec::new(input.to_vec(), 3, Vec::<LayerSpec>::new());
         Self { spec, tensors: Vec::new() }
     }
 
@@ -53,7 +53,7 @@ impl Model {
     }
 
     fn then(mut self, layer: LayerSpec) -> Self {
-        self.spec.layers.push(layer);
+        self.spec.layers.push(layer.into());
         self
     }
 
@@ -66,7 +66,7 @@ impl Model {
     fn conv(mut self, shape: [usize; 4], stride: usize, padding: usize) -> Self {
         let weight = self.tensor("weight", &shape);
         let bias = Some(self.tensor("bias", &shape[..1]));
-        self.then(LayerSpec::Conv2d { weight, bias, stride, padding })
+        self.then(LayerSpec::conv2d(weight, bias, stride, padding))
     }
 
     fn gru(mut self, features: usize, hidden: usize) -> Self {
@@ -145,14 +145,14 @@ fn federation(shape: Shape, sizes: &[usize], seed: u64) -> Outcome<Run> {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let Model { spec: model, tensors } = shape.model();
     let client = |i: usize, size| -> Outcome<ClientSpec> {
-        Ok(ClientSpec { id: ClientId::new(format!("site-{i}"))?, train_size: size, rounds: vec![] })
+        Ok(ClientSpec::new(ClientId::new(format!("site-{i}"))?, size as f64))
     };
     let mut clients = Vec::new();
     for i in 0..sizes.len() {
         clients.push(client(i, rng.random_range(1..90_000))?);
     }
     let size: usize = model.input.iter().product();
-    let spec = FederationSpec { name: "test".into(), rounds: 2, model, clients };
+    let spec = FederationSpec::new("test".into(), 2, model, clients);
     let base: Vec<Vec<f32>> = tensors
         .iter()
         .map(|(_, shape)| (0..shape.iter().product()).map(|_| rng.random_range(-1.0..1.0)).collect())

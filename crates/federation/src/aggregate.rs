@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{Tensor, Weights};
 
-/// A weighted sum of models in the making: the aggregate is the sum of `size * model` over the sum of sizes.
+/// A weighted sum of models in the making: the aggregate is the sum of `weight * model` over the sum of weights.
 #[derive(Clone, Debug, Default)]
 pub struct WeightedMean {
     shapes: BTreeMap<String, Vec<usize>>,
@@ -18,14 +18,13 @@ impl WeightedMean {
         Self::default()
     }
 
-    /// Adds a model that was trained on `size` samples. All models must have the same tensors.
-    pub fn add(&mut self, weights: &Weights, size: u64) {
-        let size = size as f64;
-        self.total += size;
-        for (name, tensor) in weights.iter() {
-            let sum = self.sums.entry(name.to_owned()).or_insert_with(|| vec![0.0; tensor.values().len()]);
-            for (sum, &value) in sum.iter_mut().zip(tensor.values()) {
-                *sum += size * f64::from(value);
+    /// Adds a model with its weight. All models must have the same tensors.
+    pub fn add(&mut self, model: &Weights, weight: f64) {
+        self.total += weight;
+        for (name, tensor) in model.iter() {
+            let sum = self.sums.entry(name.to_owned()).or_insert_with(|| vec![0.0; tensor.len()]);
+            for (sum, value) in sum.iter_mut().zip(tensor.numbers()) {
+                *sum += weight * value;
             }
             self.shapes.entry(name.to_owned()).or_insert_with(|| tensor.shape().to_vec());
         }

@@ -102,6 +102,15 @@ pub enum Defect {
         /// The tensors that are needed.
         expected: Vec<String>,
     },
+    /// A tensor that no layer computes with.
+    #[error(
+        "expected only {}, found this tensor as well: if the model needs it for nothing, list it in model.ignore",
+        list(expected)
+    )]
+    OtherTensor {
+        /// The tensors that are needed.
+        expected: Vec<String>,
+    },
     /// A tensor of another element type.
     #[error("expected elements of type {expected}, found {found}")]
     ElementType {
@@ -117,6 +126,95 @@ pub enum Defect {
         expected: String,
         /// The shape in the file.
         found: Vec<usize>,
+    },
+    /// A tensor whose shape fits two layouts, by a name that PyTorch does not give.
+    #[error(
+        "expected layout = \"pytorch\" or \"keras\" in [model], found neither: {tensor} of shape {found:?} could lie either way, and the wrong one gives other predictions"
+    )]
+    Layout {
+        /// Its name.
+        tensor: String,
+        /// Its shape.
+        found: Vec<usize>,
+    },
+    /// A layer that we cannot compute as Keras lays it out.
+    #[error("expected no {what} with layout = \"keras\", found one: {instead}")]
+    NotInKeras {
+        /// The layer.
+        what: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
+    /// A number for which Keras has another default.
+    #[error(
+        "expected this number with layout = \"keras\", found none: Keras takes {usual} unless told otherwise"
+    )]
+    NotSaid {
+        /// Keras's own default.
+        usual: f64,
+    },
+    /// A tensor of two layers that take their inputs in different orders.
+    #[error("expected one order of inputs, found two layers that take this tensor in different ones")]
+    TwoOrders,
+    /// A layer that takes a name nobody has.
+    #[error("expected {}, found {found}: `from` takes names of earlier layers", list(expected))]
+    UnknownLayer {
+        /// The names that there are.
+        expected: Vec<String>,
+        /// The name.
+        found: String,
+    },
+    /// Two layers of one name.
+    #[error("expected a name of its own, found {found} a second time")]
+    DuplicateName {
+        /// The name.
+        found: String,
+    },
+    /// A layer with more or fewer inputs than it takes.
+    #[error(
+        "expected {} for this {layer} layer, found {found}",
+        if *joins { "two names or more, the layer before included" } else { "one name" }
+    )]
+    Inputs {
+        /// The kind of layer.
+        layer: &'static str,
+        /// Whether it takes several.
+        joins: bool,
+        /// How many there are.
+        found: usize,
+    },
+    /// A layer whose outputs nobody takes.
+    #[error(
+        "expected a layer that takes what this one hands on, found none: where `from` is said, it names every input"
+    )]
+    Unused,
+    /// An embedding of computed numbers.
+    #[error("expected the samples' integers as input of this embedding, found what a layer hands on")]
+    NotIntegers,
+    /// A single score behind which more follows than one function can say.
+    #[error(
+        "expected one sigmoid, tanh or hard-sigmoid at most behind a single score, found more or a softmax: class 1 is predicted where the score is above 0"
+    )]
+    OneScore,
+    /// A variance below 0.
+    #[error("expected variances of at least 0, found {found} at position {position}")]
+    Variance {
+        /// Index of the element.
+        position: usize,
+        /// The value.
+        found: f64,
+    },
+    /// A number that is no row of an embedding.
+    #[error(
+        "expected integers in 0..{rows}, the rows of the embedding, found {found} at position {position}"
+    )]
+    Row {
+        /// Rows of the embedding.
+        rows: usize,
+        /// Index of the number.
+        position: usize,
+        /// The value.
+        found: f32,
     },
     /// A layer whose input it cannot take.
     #[error("expected an input of shape {expected} for this {layer} layer, found {found:?}")]
@@ -138,6 +236,34 @@ pub enum Defect {
         position: usize,
         /// The value.
         found: f64,
+    },
+    /// A label for each class where one for each sample is meant.
+    #[error(
+        "expected one label for each sample, found {columns} columns: of one-hot labels or scores, save the position of the largest"
+    )]
+    OneHot {
+        /// Columns of the labels.
+        columns: usize,
+    },
+    /// A label that is no whole number.
+    #[error(
+        "expected whole numbers as labels, found {found} at position {position}: values of regressions have no classes"
+    )]
+    NotWhole {
+        /// Index of the element.
+        position: usize,
+        /// The value.
+        found: f64,
+    },
+    /// An integer that single precision does not hold.
+    #[error(
+        "expected integers from -16777216 to 16777216, found {found} at position {position}: larger ones are not exact in single precision"
+    )]
+    NotExact {
+        /// Index of the element.
+        position: usize,
+        /// The value.
+        found: i64,
     },
     /// A number that no secure protocol can compute with.
     #[error(
@@ -170,6 +296,12 @@ pub enum Defect {
         most: u64,
         /// The value.
         found: u64,
+    },
+    /// An aggregation weight outside its range.
+    #[error("expected a weight of 0, or from 1e-9 to 2^46 = 70368744177664, found {found}")]
+    Weight {
+        /// The value.
+        found: f64,
     },
     /// The same client twice.
     #[error("expected every client once, found {found} more than once")]
@@ -209,18 +341,23 @@ pub enum Defect {
         /// What it is.
         found: &'static str,
     },
-    /// A client that took part without training data has no weight.
-    #[error("expected at least 1 training sample in round {round}, in which the client took part, found 0")]
-    NoTrainingSamples {
+    /// A client that took part has no weight.
+    #[error("expected a weight above 0 in round {round}, in which the client took part, found 0")]
+    NoWeight {
         /// The round.
         round: RoundId,
     },
     /// No client has a test sample.
     #[error("expected at least one test sample over all clients, found none")]
     NoTestSamples,
+    /// Aggregates that do not follow from the local models, and were not kept.
+    #[error(
+        "expected the global model after each round but the last in global/, found none: with aggregation = \"other\" they do not follow from the local models"
+    )]
+    NoGlobalModels,
     /// A global model that is not the weighted mean of the local ones.
     #[error(
-        "expected the weighted mean {expected} to 1e-4, found {found} at position {position}{}",
+        "expected the weighted mean {expected} to 1e-4, found {found} at position {position}{}; if the training aggregates otherwise (FedAdam, FedAvgM, a median), say aggregation = \"other\"",
         lost_or_absent(absent)
     )]
     NotTheMean {

@@ -13,7 +13,7 @@
 //! let mut models = Vec::new();
 //! for position in run.participants(RoundId(1)).members() {
 //!     let client = &run.spec().clients[position];
-//!     models.push((position, client.train_size_in(RoundId(1)), run.local_model(&client.id, RoundId(1))?));
+//!     models.push((position, client.weight_in(RoundId(1)), run.local_model(&client.id, RoundId(1))?));
 //! }
 //! let round = ClearRound::new(run.architecture(), &test_set, models);
 //! let everybody = (round.participants(), SampleSet::all(test_set.len()));
@@ -33,6 +33,7 @@ mod error;
 mod files;
 mod ids;
 mod labels;
+mod layer_spec;
 mod run_directory;
 mod sample_set;
 pub mod skip;
@@ -41,16 +42,21 @@ mod test_set;
 mod weights;
 
 pub use aggregate::WeightedMean;
-pub use architecture::{Activation, Architecture, Conv2d, Gru, Layer, Linear};
+pub use architecture::{
+    Activation, Architecture, BatchNorm, Conv2d, Embedding, Gru, Layer, LayerNorm, Linear, Lstm, PlacedLayer,
+    Pool, Source, up_to_scores,
+};
 pub use atomic_file::{partial_path, rename_durably, write_atomically};
 pub use collective::CollectiveTestSet;
 pub use error::{Defect, Error};
 pub use ids::{ClientId, ClientIdError, Coalition, MAX_CLIENTS, RoundId};
 pub use labels::{LABELS_FILE, Labels};
+pub use layer_spec::{BatchNormSpec, ConvolutionSpec, LayerSpec, NamedLayer, PoolSpec};
 pub use run_directory::{RunDirectory, RunWriter};
 pub use sample_set::SampleSet;
 pub use spec::{
-    ClientSpec, FederationSpec, LayerSpec, MAX_ROUNDS, MAX_TRAIN_SIZE, MIN_CLIENTS, ModelSpec, RoundOverride,
+    Aggregation, ClientSpec, FederationSpec, Layout, MAX_ROUNDS, MAX_WEIGHT, MIN_CLIENTS, MIN_WEIGHT,
+    ModelSpec, RoundOverride,
 };
 pub use test_set::TestSet;
 pub use weights::{Tensor, Weights};

@@ -4,14 +4,16 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClientId, Coalition, Defect, Error, MAX_CLIENTS, RoundId};
+use crate::{ClientId, Coalition, Defect, Error, MAX_CLIENTS, NamedLayer, RoundId};
 
-/// The fewest clients a federation may have. Protocols in which clients decrypt need four, and say so.
-pub const MIN_CLIENTS: usize = 2;
+/// The fewest clients a federation may have. Secure protocols need more, and say how many and why.
+pub const MIN_CLIENTS: usize = 1;
 /// The most rounds: round numbers have four digits in file names.
 pub const MAX_ROUNDS: u32 = 9999;
-/// The largest training set: sums over all clients stay exact in a double.
-pub const MAX_TRAIN_SIZE: u64 = 1 << 46;
+/// The largest aggregation weight: sums of whole numbers over all clients stay exact in a double.
+pub const MAX_WEIGHT: f64 = (1u64 << 46) as f64;
+/// The smallest one beside 0.
+pub const MIN_WEIGHT: f64 = 1e-9;
 
 /// A federation as `federation.toml` describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +23,9 @@ pub struct FederationSpec {
     pub name: String,
     /// Number of training rounds (the paper's T).
     pub rounds: u32,
+    /// How the global models were made from the local ones.
+    #[serde(default, skip_serializing_if = "Aggregation::is_mean")]
+    pub aggregation: Aggregation,
     /// The architecture every client trained.
     pub model: ModelSpec,
     /// The clients (the paper's I), in the order coalitions count them.
@@ -35,85 +40,66 @@ pub struct ModelSpec {
     pub input: Vec<usize>,
     /// Number of classes that are told apart; the last layer hands on one score for each.
     pub classes: usize,
+    /// How tensors and samples lie in the files; none where nothing but PyTorch's layout fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
+    /// Tensors of the model files that the model does not compute with: names, or patterns with one `*`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignore: Vec<String>,
     /// The layers in order.
-    pub layers: Vec<LayerSpec>,
+    pub layers: Vec<NamedLayer>,
 }
 
-/// One layer. Names are those of tensors in the model files, as PyTorch writes them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum LayerSpec {
-    /// `x W^T + b` over the last dimension.
-    Linear {
-        /// `[out, in]`.
-        weight: String,
-        /// `[out]`; none means no bias.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        bias: Option<String>,
-    },
-    /// Two-dimensional convolution of `[channels, height, width]`.
-    Conv2d {
-        /// `[out, in, kernel height, kernel width]`.
-        weight: String,
-        /// `[out]`; none means no bias.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        bias: Option<String>,
-        /// Step between two positions of the kernel, in both directions.
-        #[serde(default = "one")]
-        stride: usize,
-        /// Zeros added on every side.
-        #[serde(default)]
-        padding: usize,
-    },
-    /// A gated recurrent unit over `[steps, features]` that hands its last hidden state on. Gate order r, z,
-    /// n.
-    Gru {
-        /// `[3 hidden, features]`.
-        weight_ih: String,
-        /// `[3 hidden, hidden]`.
-        weight_hh: String,
-        /// `[3 hidden]`; none means no bias.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        bias_ih: Option<String>,
-        /// `[3 hidden]`; none means no bias.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        bias_hh: Option<String>,
-    },
-    /// `max(x, 0)`.
-    Relu {},
-    /// `1 / (1 + exp(-x))`.
-    Sigmoid {},
-    /// Hyperbolic tangent.
-    Tanh {},
-    /// `x * x`.
-    Square {},
-    /// Softmax over the last dimension.
-    Softmax {},
-    /// One dimension instead of many, row by row.
-    Flatten {},
+/// How a framework lays out tensors and samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Dense weights `[out, in]`, kernels `[out, in, height, width]`, images `[channels, height, width]`.
+    PyTorch,
+    /// Dense weights `[in, out]`, kernels `[height, width, in, out]`, images `[height, width, channels]`.
+    Keras,
 }
+
+/// What the training made the global model of each round from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aggregation {
+    /// The weighted mean of the local models.
+    #[default]
+    Mean,
+    /// Something else, such as FedAdam, FedAvgM or a median: the global models are in `global/`.
+    Other,
+}
+
+impl Aggregation {
+    fn is_mean(&self) -> bool {
+        *self == Self::Mean
+    }
+}
+
+/// Buffers by which PyTorch counts batches during training.
+const COUNTS_BATCHES: &str = "num_batches_tracked";
 
 /// One client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "ClientTable", into = "ClientTable")]
 pub struct ClientSpec {
     /// Its name, and that of its directory.
     pub id: ClientId,
-    /// Number of its training samples: its weight in federated averaging.
-    pub train_size: u64,
-    /// Rounds in which it trained on another number of samples.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Its weight in federated averaging: `train_size` or `weight`.
+    pub weight: f64,
+    /// Rounds in which it had another weight.
     pub rounds: Vec<RoundOverride>,
 }
 
-/// Facts that were different for one client in one round.
+/// What was different for one client in one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "RoundTable", into = "RoundTable")]
 pub struct RoundOverride {
     /// The round.
     pub round: RoundId,
-    /// The training samples of that round.
-    pub train_size: u64,
+    /// The weight in that round.
+    pub weight: f64,
 }
 
 /// Names of parties that are no clients.
@@ -130,11 +116,121 @@ pub(crate) fn check_name(field: &str, name: &str, file: &Path) -> Result<(), Err
     Err(Error::defect(file, field, Defect::Name { most: MAX_NAME, found: name.to_owned() }))
 }
 
-fn one() -> usize {
-    1
+/// A client as `federation.toml` has it. Whole weights are written as training sizes.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClientTable {
+    id: ClientId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    train_size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weight: Option<f64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    rounds: Vec<RoundOverride>,
+}
+
+/// A round's weight as `federation.toml` has it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RoundTable {
+    round: RoundId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    train_size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    weight: Option<f64>,
+}
+
+impl TryFrom<ClientTable> for ClientSpec {
+    type Error = String;
+    fn try_from(table: ClientTable) -> Result<Self, String> {
+        let weight = one_weight(table.train_size, table.weight)?;
+        Ok(Self { id: table.id, weight, rounds: table.rounds })
+    }
+}
+
+impl From<ClientSpec> for ClientTable {
+    fn from(client: ClientSpec) -> Self {
+        let (train_size, weight) = as_written(client.weight);
+        Self { id: client.id, train_size, weight, rounds: client.rounds }
+    }
+}
+
+impl TryFrom<RoundTable> for RoundOverride {
+    type Error = String;
+    fn try_from(table: RoundTable) -> Result<Self, String> {
+        Ok(Self { round: table.round, weight: one_weight(table.train_size, table.weight)? })
+    }
+}
+
+impl From<RoundOverride> for RoundTable {
+    fn from(other: RoundOverride) -> Self {
+        let (train_size, weight) = as_written(other.weight);
+        Self { round: other.round, train_size, weight }
+    }
+}
+
+fn one_weight(train_size: Option<u64>, weight: Option<f64>) -> Result<f64, String> {
+    match (train_size, weight) {
+        (Some(size), None) => Ok(size as f64),
+        (None, Some(weight)) => Ok(weight),
+        (None, None) => {
+            Err("missing field `train_size` (or `weight`, where it is no number of samples)".into())
+        }
+        (Some(_), Some(_)) => Err("expected one of `train_size` and `weight`, found both".into()),
+    }
+}
+
+fn as_written(weight: f64) -> (Option<u64>, Option<f64>) {
+    let is_whole = weight.fract() == 0.0 && (0.0..=MAX_WEIGHT).contains(&weight);
+    if is_whole { (Some(weight as u64), None) } else { (None, Some(weight)) }
+}
+
+impl ModelSpec {
+    /// A model of these layers, one after the other.
+    pub fn new(
+        input: Vec<usize>,
+        classes: usize,
+        layers: impl IntoIterator<Item = impl Into<NamedLayer>>,
+    ) -> Self {
+        let layers = layers.into_iter().map(Into::into).collect();
+        Self { input, classes, layout: None, ignore: Vec::new(), layers }
+    }
+
+    /// Whether a tensor of a model file is none of the model's numbers: one that `ignore` names, or a count of batches.
+    pub fn ignores(&self, tensor: &str) -> bool {
+        let is_count = tensor == COUNTS_BATCHES || tensor.ends_with(&format!(".{COUNTS_BATCHES}"));
+        is_count || self.ignore.iter().any(|pattern| matches(pattern, tensor))
+    }
+}
+
+/// Whether a name fits a pattern, in which the first `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((begin, end)) => {
+            name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end)
+        }
+    }
+}
+
+impl ClientSpec {
+    /// A client with the same weight in every round.
+    pub fn new(id: ClientId, weight: f64) -> Self {
+        Self { id, weight, rounds: Vec::new() }
+    }
+
+    /// Its weight in a round: the training samples, where those are the weights.
+    pub fn weight_in(&self, round: RoundId) -> f64 {
+        self.rounds.iter().find(|o| o.round == round).map_or(self.weight, |o| o.weight)
+    }
 }
 
 impl FederationSpec {
+    /// A federation of these clients.
+    pub fn new(name: String, rounds: u32, model: ModelSpec, clients: Vec<ClientSpec>) -> Self {
+        Self { name, rounds, aggregation: Aggregation::Mean, model, clients }
+    }
+
     /// Reads and checks the text of a `federation.toml`; `file` is named in errors.
     pub fn parse(text: &str, file: &Path) -> Result<Self, Error> {
         let spec: Self = toml::from_str(text)
@@ -166,9 +262,14 @@ impl FederationSpec {
         }
         within("model.layers", 1, 1 << 16, self.model.layers.len() as u64)?;
         for (index, layer) in self.model.layers.iter().enumerate() {
-            if let LayerSpec::Conv2d { stride, padding, .. } = layer {
-                within(&format!("model.layers[{index}].stride"), 1, 1 << 16, *stride as u64)?;
-                within(&format!("model.layers[{index}].padding"), 0, 1 << 16, *padding as u64)?;
+            for (key, least, found) in layer.layer.sizes() {
+                within(&format!("model.layers[{index}].{key}"), least as u64, 1 << 16, found as u64)?;
+            }
+            for (key, least, found) in layer.layer.factors() {
+                if !found.is_finite() || found < least {
+                    let field = format!("model.layers[{index}].{key}");
+                    return Err(Error::defect(file, field, Defect::NotFinite { position: 0, found }));
+                }
             }
         }
         self.check_clients(file)
@@ -185,10 +286,12 @@ impl FederationSpec {
                 let defect = Defect::ServerName { found: client.id.clone() };
                 return Err(Error::defect(file, format!("clients[{index}].id"), defect));
             }
-            let sizes = client.rounds.iter().map(|o| o.train_size);
-            if let Some(found) = sizes.chain([client.train_size]).find(|&size| size > MAX_TRAIN_SIZE) {
-                let defect = Defect::Range { least: 0, most: MAX_TRAIN_SIZE, found };
-                return Err(Error::defect(file, format!("clients.{}.train_size", client.id), defect));
+            let weights = client.rounds.iter().map(|o| o.weight).chain([client.weight]);
+            let fits = |weight: f64| weight == 0.0 || (MIN_WEIGHT..=MAX_WEIGHT).contains(&weight);
+            if let Some(found) = weights.into_iter().find(|&weight| !fits(weight)) {
+                let key = if found.fract() == 0.0 { "train_size" } else { "weight" };
+                let field = format!("clients.{}.{key}", client.id);
+                return Err(Error::defect(file, field, Defect::Weight { found }));
             }
             let mut seen = BTreeSet::new();
             for RoundOverride { round, .. } in &client.rounds {
@@ -221,29 +324,5 @@ impl FederationSpec {
             coalition.members().filter_map(|c| self.clients.get(c)).map(|c| c.id.clone()).collect();
         names.sort();
         names
-    }
-}
-
-impl ClientSpec {
-    /// The training samples that weigh this client in a round.
-    pub fn train_size_in(&self, round: RoundId) -> u64 {
-        self.rounds.iter().find(|o| o.round == round).map_or(self.train_size, |o| o.train_size)
-    }
-}
-
-impl LayerSpec {
-    /// The kind as `federation.toml` names it.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Linear { .. } => "linear",
-            Self::Conv2d { .. } => "conv2d",
-            Self::Gru { .. } => "gru",
-            Self::Relu {} => "relu",
-            Self::Sigmoid {} => "sigmoid",
-            Self::Tanh {} => "tanh",
-            Self::Square {} => "square",
-            Self::Softmax {} => "softmax",
-            Self::Flatten {} => "flatten",
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! A client's private test samples.
 
-use crate::{Defect, weights::element_count};
+use crate::{Defect, architecture::stored_order, weights::element_count};
 
 /// Samples and their labels (the paper's D_i = (X_i, Y_i)). It may be empty.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +51,28 @@ impl TestSet {
     pub fn check_features(&self) -> Result<(), Defect> {
         match self.features.iter().position(|v| !v.is_finite()) {
             Some(position) => Err(Defect::NotFinite { position, found: self.features[position].into() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Images of `[channels, height, width]` from images of `[height, width, channels]`; other samples as they are.
+    pub(crate) fn with_channels_first(self) -> Self {
+        let &[height, width, channels] = &self.input[..] else { return self };
+        let order = stored_order([channels, height, width]);
+        let mut features = vec![0.0; self.features.len()];
+        let samples =
+            features.chunks_exact_mut(order.len().max(1)).zip(self.features.chunks_exact(order.len().max(1)));
+        for (sample, stored) in samples {
+            order.iter().zip(stored).for_each(|(&place, &number)| sample[place] = number);
+        }
+        Self { input: vec![channels, height, width], features, labels: self.labels }
+    }
+
+    /// Looks for a number that is no row of a table.
+    pub fn check_rows(&self, rows: usize) -> Result<(), Defect> {
+        let is_row = |number: &f32| *number >= 0.0 && number.fract() == 0.0 && (*number as usize) < rows;
+        match self.features.iter().position(|number| !is_row(number)) {
+            Some(position) => Err(Defect::Row { rows, position, found: self.features[position] }),
             None => Ok(()),
         }
     }

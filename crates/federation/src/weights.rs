@@ -1,6 +1,6 @@
-//! A model's parameters: named tensors of single-precision numbers.
+//! A model's parameters: named tensors of numbers in single or double precision.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::Defect;
 
@@ -8,18 +8,27 @@ use crate::Defect;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     shape: Vec<usize>,
-    values: Vec<f32>,
+    numbers: Numbers,
+}
+
+/// Numbers as precise as the file has them. Half precision is single precision with zeros.
+#[derive(Clone, Debug, PartialEq)]
+enum Numbers {
+    Single(Vec<f32>),
+    Double(Vec<f64>),
 }
 
 impl Tensor {
     /// A tensor of this shape; `values` must hold exactly its elements.
     pub fn new(shape: Vec<usize>, values: Vec<f32>) -> Result<Self, Defect> {
-        let elements = element_count(&shape)?;
-        if elements != values.len() {
-            let expected = format!("of {} elements", values.len());
-            return Err(Defect::Shape { expected, found: shape });
-        }
-        Ok(Self { shape, values })
+        check_count(&shape, values.len())?;
+        Ok(Self { shape, numbers: Numbers::Single(values) })
+    }
+
+    /// The same in double precision.
+    pub fn of_doubles(shape: Vec<usize>, values: Vec<f64>) -> Result<Self, Defect> {
+        check_count(&shape, values.len())?;
+        Ok(Self { shape, numbers: Numbers::Double(values) })
     }
 
     /// The size of each dimension.
@@ -27,23 +36,63 @@ impl Tensor {
         &self.shape
     }
 
-    /// The elements, row by row.
-    pub fn values(&self) -> &[f32] {
-        &self.values
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        match &self.numbers {
+            Numbers::Single(values) => values.len(),
+            Numbers::Double(values) => values.len(),
+        }
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The elements, row by row.
-    pub fn into_values(self) -> Vec<f32> {
-        self.values
+    pub fn numbers(&self) -> impl Iterator<Item = f64> + '_ {
+        let (singles, doubles): (&[f32], &[f64]) = match &self.numbers {
+            Numbers::Single(values) => (values, &[]),
+            Numbers::Double(values) => (&[], values),
+        };
+        singles.iter().map(|&v| f64::from(v)).chain(doubles.iter().copied())
+    }
+
+    /// The elements, row by row, rounded to single precision where they have more.
+    pub fn singles(&self) -> Cow<'_, [f32]> {
+        match &self.numbers {
+            Numbers::Single(values) => Cow::Borrowed(values),
+            Numbers::Double(values) => Cow::Owned(values.iter().map(|&v| v as f32).collect()),
+        }
+    }
+
+    /// Whether the elements have double precision.
+    pub fn is_double(&self) -> bool {
+        matches!(self.numbers, Numbers::Double(_))
+    }
+
+    /// The bytes of all elements, little-endian, in their own precision.
+    pub fn to_le_bytes(&self) -> Vec<u8> {
+        match &self.numbers {
+            Numbers::Single(values) => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            Numbers::Double(values) => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        }
     }
 
     /// The first element that is not a finite number.
     pub fn check_finite(&self) -> Result<(), Defect> {
-        match self.values.iter().position(|v| !v.is_finite()) {
-            Some(position) => Err(Defect::NotFinite { position, found: self.values[position].into() }),
+        match self.numbers().enumerate().find(|(_, v)| !v.is_finite()) {
+            Some((position, found)) => Err(Defect::NotFinite { position, found }),
             None => Ok(()),
         }
     }
+}
+
+fn check_count(shape: &[usize], found: usize) -> Result<(), Defect> {
+    if element_count(shape)? == found {
+        return Ok(());
+    }
+    Err(Defect::Shape { expected: format!("of {found} elements"), found: shape.to_vec() })
 }
 
 /// Number of elements of a shape, unless that overflows.

@@ -16,10 +16,10 @@ mod tests {
     fn run(path: &Path) -> ClientId {
         let id = ClientId::new("north").unwrap();
         let layers = vec![LayerSpec::Linear { weight: "w".into(), bias: None }];
-        let model = ModelSpec { input: vec![4], classes: 2, layers };
-        let client = |id: &str| ClientSpec { id: ClientId::new(id).unwrap(), train_size: 1, rounds: vec![] };
+        let model = ModelSpec::new(vec![4], 2, layers);
+        let client = |id: &str| ClientSpec::new(ClientId::new(id).unwrap(), 1.0);
         let clients = ["north", "south", "east", "west"].map(client).to_vec();
-        let spec = FederationSpec { name: "one".into(), rounds: 1, model, clients };
+        let spec = FederationSpec::new("one".into(), 1, model, clients);
         let writer = RunWriter::create(path, &spec).unwrap();
         let tensor = Tensor::new(vec![2, 4], vec![0.5; 8]).unwrap();
         let weights = Weights::from_iter([("w".to_owned(), tensor)]);

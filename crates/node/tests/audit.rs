@@ -42,24 +42,16 @@ fn run_directory(parent: &Path) -> RunDirectory {
 /// The same with the models of a seed.
 fn run_directory_of(parent: &Path, seed: u64) -> RunDirectory {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
-    let spec = FederationSpec {
-        name: "four silos".into(),
-        rounds: 2,
-        model: ModelSpec {
-            input: vec![3],
-            classes: 2,
-            layers: vec![LayerSpec::Linear { weight: "w".into(), bias: Some("b".into()) }],
-        },
-        clients: CLIENTS
+    let spec = FederationSpec::new(
+        "four silos".into(),
+        2,
+        ModelSpec::new(vec![3], 2, vec![LayerSpec::Linear { weight: "w".into(), bias: Some("b".into()) }]),
+        CLIENTS
             .iter()
             .zip(10..)
-            .map(|(id, train_size)| ClientSpec {
-                id: ClientId::new(*id).unwrap(),
-                train_size,
-                rounds: vec![],
-            })
+            .map(|(id, train_size)| ClientSpec::new(ClientId::new(*id).unwrap(), train_size as f64))
             .collect(),
-    };
+    );
     let mut model = || {
         let mut numbers = |count| (0..count).map(|_| rng.random_range(-1.0..1.0)).collect::<Vec<f32>>();
         Weights::from_iter([

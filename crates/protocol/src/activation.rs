@@ -4,7 +4,7 @@
 use secsv_algebra::{AlgebraError, FixedPoint, Matrix, Ring, Secret, wipe};
 use secsv_federation::{
     Activation,
-    clear::{activate, sigmoid, tanh},
+    clear::{activate, pool, sigmoid, tanh, transpose},
 };
 
 use crate::{
@@ -51,27 +51,39 @@ impl Values {
     /// Applies activations in place.
     pub fn activate(&mut self, activations: &[Activation]) {
         for activation in activations {
-            match *activation {
-                Activation::Softmax(width) => {
-                    self.each_sample(|sample| activate(Activation::Softmax(width), sample))
+            match activation {
+                Activation::Softmax(_) => self.each_sample(|sample| activate(*activation, sample)),
+                Activation::MaxPool(windows) => {
+                    self.each_sample(|s| in_other_size(s, |a, b| pool(windows, true, a, b)))
                 }
-                other => activate(other, &mut self.numbers),
+                Activation::AveragePool(windows) => {
+                    self.each_sample(|s| in_other_size(s, |a, b| pool(windows, false, a, b)))
+                }
+                Activation::Transpose { rows, columns } => {
+                    self.each_sample(|s| in_other_size(s, |a, b| transpose(*rows, *columns, a, b)))
+                }
+                other => activate(*other, &mut self.numbers),
             }
         }
     }
 
-    fn each_sample(&mut self, mut change: impl FnMut(&mut [f64])) {
-        let rows = self.numbers.len() / self.columns.max(1);
-        let mut sample = vec![0.0; rows];
-        for column in 0..self.columns {
-            for (row, number) in sample.iter_mut().enumerate() {
-                *number = self.numbers[row * self.columns + column];
-            }
+    /// Changes each sample's numbers, all to the same number of them.
+    fn each_sample(&mut self, mut change: impl FnMut(&mut Vec<f64>)) {
+        let (columns, rows) = (self.columns, self.numbers.len() / self.columns.max(1));
+        let mut changed = Vec::new();
+        let mut sample = Vec::new();
+        for column in 0..columns {
+            sample.clear();
+            sample.extend((0..rows).map(|row| self.numbers[row * columns + column]));
             change(&mut sample);
+            changed.resize(sample.len() * columns, 0.0);
             for (row, &number) in sample.iter().enumerate() {
-                self.numbers[row * self.columns + column] = number;
+                changed[row * columns + column] = number;
             }
         }
+        wipe(&mut sample);
+        wipe(&mut self.numbers);
+        self.numbers = changed;
     }
 
     /// Numbers that are at most 1 but for this much of rounding.
@@ -92,6 +104,13 @@ impl Values {
         let rows = self.numbers.len().checked_div(self.columns).unwrap_or(0);
         Ok(Matrix::new(ring, rows, self.columns, elements)?)
     }
+}
+
+fn in_other_size(sample: &mut Vec<f64>, change: impl FnOnce(&[f64], &mut Vec<f64>)) {
+    let mut changed = Vec::new();
+    change(sample, &mut changed);
+    wipe(sample);
+    *sample = changed;
 }
 
 /// The class of the largest score of each sample, from rows of scores. Rows that are missing are 0.

@@ -83,6 +83,23 @@ pub enum Error {
         /// What, and why.
         what: &'static str,
     },
+    /// A layer that the protocol cannot compute.
+    #[error(
+        "model.layers[{index}]: the protocol cannot compute {kind}{}: {why}; {instead}",
+        name.as_ref().map_or(String::new(), |name| format!(" {name:?}"))
+    )]
+    Layer {
+        /// Its place in federation.toml.
+        index: usize,
+        /// Its kind.
+        kind: &'static str,
+        /// Its name.
+        name: Option<String>,
+        /// Why not.
+        why: &'static str,
+        /// What to do.
+        instead: &'static str,
+    },
     /// Who decrypts what cannot be planned.
     #[error(transparent)]
     Plan(#[from] crate::decryptors::PlanError),
@@ -164,6 +181,7 @@ impl Error {
             Self::Precision { .. }
                 | Self::Ranges { .. }
                 | Self::Unsupported { .. }
+                | Self::Layer { .. }
                 | Self::Plan(_)
                 | Self::OutOfRange { .. }
                 | Self::Norm { .. }

@@ -209,9 +209,24 @@ pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set:
 fn is_bounded(then: &Then) -> bool {
     match then {
         Then::Activate { activations, .. } => {
+            let makes_no_larger = |activation: &&Activation| {
+                matches!(
+                    activation,
+                    Activation::MaxPool(_)
+                        | Activation::AveragePool(_)
+                        | Activation::Transpose { .. }
+                        | Activation::Relu
+                )
+            };
             matches!(
-                activations.last(),
-                Some(Activation::Sigmoid | Activation::Tanh | Activation::Softmax(_))
+                activations.iter().rev().find(|activation| !makes_no_larger(activation)),
+                Some(
+                    Activation::Sigmoid
+                        | Activation::Tanh
+                        | Activation::Softmax(_)
+                        | Activation::HardTanh
+                        | Activation::HardSigmoid
+                )
             )
         }
         Then::FirstState { .. } | Then::State { .. } => true,

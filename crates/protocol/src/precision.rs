@@ -135,13 +135,13 @@ fn split(fractional: i32, lean: i32) -> (i32, i32) {
     ((fractional - data).min(MAX_BITS), data)
 }
 
-/// Each client's share of a round's training data, and together a little less than 1. A client encodes its model times
+/// Each client's share of a round's weights, and together a little less than 1. A client encodes its model times
 /// its share, so a coalition's model is the plain sum of its members' over the sum of their shares: the proportions
 /// within every coalition are the same, which the rules of decryption rely on.
-pub fn shares(sizes: &[u64]) -> Vec<f64> {
-    let total: u64 = sizes.iter().sum();
-    let scale = (1.0 - f64::powi(0.5, SLACK)) / total.max(1) as f64;
-    sizes.iter().map(|&size| size as f64 * scale).collect()
+pub fn shares(weights: &[f64]) -> Vec<f64> {
+    let total: f64 = weights.iter().sum();
+    let scale = (1.0 - f64::powi(0.5, SLACK)) / if total > 0.0 { total } else { 1.0 };
+    weights.iter().map(|&weight| weight * scale).collect()
 }
 
 /// The smallest power of two that is not below a magnitude.
@@ -175,7 +175,7 @@ mod tests {
         model.insert(&names[1], Tensor::new(vec![2], vec![bias, 0.0]).unwrap());
         let [weight, bias] = names;
         let layers = vec![LayerSpec::Linear { weight, bias: Some(bias) }];
-        let spec = ModelSpec { input: vec![inputs], classes: 2, layers };
+        let spec = ModelSpec::new(vec![inputs], 2, layers);
         let file = Path::new("test");
         let architecture = Architecture::new(&spec, &model.shapes(), file, file).unwrap();
         (Program::new(&architecture).unwrap(), model)
@@ -183,7 +183,7 @@ mod tests {
 
     /// The largest product that encoders let through if all clients have the same extreme model, in units of half the
     /// modulus.
-    fn largest<R: Ring>(ring: R, numbers: &[f32], norm: i32, input: i32, sizes: &[u64]) -> Option<f64> {
+    fn largest<R: Ring>(ring: R, numbers: &[f32], norm: i32, input: i32, sizes: &[f64]) -> Option<f64> {
         // Scaled to the norm that was published, the bias included.
         let sum: f64 = numbers.iter().map(|x| f64::from(x.abs())).sum::<f64>().max(1e-9);
         let scale = f64::powi(2.0, norm) / sum * (1.0 - 1e-6);
@@ -212,12 +212,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_keep_the_proportions(sizes in prop::collection::vec(0u64..100_000, 1..12)) {
-            let (shares, total) = (shares(&sizes), sizes.iter().sum::<u64>().max(1) as f64);
+        fn shares_keep_the_proportions(sizes in prop::collection::vec(0.0..100_000.0f64, 1..12)) {
+            let (shares, total) = (shares(&sizes), sizes.iter().sum::<f64>());
             let sum: f64 = shares.iter().sum();
             prop_assert!(sum < 1.0);
             for (share, &size) in shares.iter().zip(&sizes) {
-                prop_assert!((share - size as f64 / total * 255.0 / 256.0).abs() < 1e-15);
+                prop_assert!((share - size / total * 255.0 / 256.0).abs() < 1e-15);
             }
         }
 
@@ -226,7 +226,7 @@ mod tests {
         fn the_largest_product_does_not_wrap(
             numbers in prop::collection::vec(-1.0f32..1.0, 2..400),
             (norm, input) in (-16i32..24, -16i32..12),
-            sizes in prop::collection::vec(1u64..2000, 1..8),
+            sizes in prop::collection::vec(1.0..2000.0f64, 1..8),
         ) {
             for part in [largest(Field::standard(), &numbers, norm, input, &sizes),
                 largest(Field::compact(), &numbers, norm, input, &sizes),
@@ -245,7 +245,7 @@ mod tests {
     fn all_of_the_norm_in_one_place_does_not_wrap() {
         for numbers in [vec![1.0, 0.0], vec![0.0, 1.0], vec![1.0; 785], vec![0.5; 3]] {
             for (norm, input) in [(0, 0), (10, 3), (-16, 10), (3, -16), (3, 20)] {
-                let part = largest(Field::standard(), &numbers, norm, input, &[3, 1, 200]).unwrap();
+                let part = largest(Field::standard(), &numbers, norm, input, &[3.0, 1.0, 200.0]).unwrap();
                 assert!(part < 1.0, "{part}: {norm} {input}");
             }
         }

@@ -2,7 +2,7 @@
 //! client that decrypts, activates and shares again.
 
 use secsv_algebra::{AlgebraError, Matrix, Ring, Ring64, Secret, Share};
-use secsv_federation::{Activation, Architecture, Conv2d, Layer, Weights, clear::up_to_scores};
+use secsv_federation::{Activation, Architecture, Conv2d, Layer, PlacedLayer, Source, Weights, up_to_scores};
 use secsv_he::linear::LayerShape;
 
 use crate::Error;
@@ -21,9 +21,21 @@ pub struct Operator {
     pub bias: Option<String>,
     /// Columns that one sample fills.
     pub positions: usize,
-    /// The tensors have one row more, the last, and every row of the operator is what theirs are above it.
-    above_last: bool,
+    /// What the operator's rows are of the tensors'.
+    rows: Rows,
     columns: Columns,
+}
+
+/// What an operator's rows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rows {
+    /// The tensors' rows.
+    All,
+    /// The tensors have one row more, the last; each row is what theirs is above it.
+    AboveLast,
+    /// The tensors have the one score by which the second class is above the first; the row is what the first is above the
+    /// second.
+    Negated,
 }
 
 /// How one sample's numbers become columns, and products become one sample's numbers.
@@ -85,15 +97,24 @@ impl Operator {
 
     /// A model's numbers for this operator: its rows of weights, one after the other, and its biases.
     pub(crate) fn numbers(&self, model: &Weights) -> (Vec<f64>, Vec<f64>) {
-        let (rows, d_in) = (self.shape.d_out + usize::from(self.above_last), self.shape.d_in);
-        let mut weights = tensor(model, Some(&self.weight), rows * d_in);
+        let (rows, d_in) = (self.shape.d_out + usize::from(self.rows == Rows::AboveLast), self.shape.d_in);
+        let mut weights = match &self.columns {
+            Columns::Windows(conv) if conv.groups > 1 => {
+                over_all_channels(conv, &tensor(model, Some(&self.weight), rows * conv.inputs()))
+            }
+            _ => tensor(model, Some(&self.weight), rows * d_in),
+        };
         let mut biases = tensor(model, self.bias.as_ref(), rows);
-        if self.above_last {
-            let last = weights.split_off(self.shape.d_out * d_in);
-            let difference = |row: &mut [f64]| row.iter_mut().zip(&last).for_each(|(w, l)| *w -= l);
-            weights.chunks_exact_mut(d_in.max(1)).for_each(difference);
-            let last = biases.pop().unwrap_or(0.0);
-            biases.iter_mut().for_each(|bias| *bias -= last);
+        match self.rows {
+            Rows::All => {}
+            Rows::AboveLast => {
+                let last = weights.split_off(self.shape.d_out * d_in);
+                let difference = |row: &mut [f64]| row.iter_mut().zip(&last).for_each(|(w, l)| *w -= l);
+                weights.chunks_exact_mut(d_in.max(1)).for_each(difference);
+                let last = biases.pop().unwrap_or(0.0);
+                biases.iter_mut().for_each(|bias| *bias -= last);
+            }
+            Rows::Negated => weights.iter_mut().chain(&mut biases).for_each(|number| *number = -*number),
         }
         (weights, biases)
     }
@@ -107,8 +128,9 @@ impl Operator {
                 let [kernel_height, kernel_width] = conv.kernel;
                 let (channel, o) = (o / (kernel_height * kernel_width), o % (kernel_height * kernel_width));
                 let (row, column) = (position / conv.output[2], position % conv.output[2]);
-                let y = (row * conv.stride + o / kernel_width).checked_sub(conv.padding)?;
-                let x = (column * conv.stride + o % kernel_width).checked_sub(conv.padding)?;
+                let ([down, across], [above, left]) = (conv.stride, conv.padding);
+                let y = (row * down + o / kernel_width * conv.dilation[0]).checked_sub(above)?;
+                let x = (column * across + o % kernel_width * conv.dilation[1]).checked_sub(left)?;
                 (y < height && x < width).then_some((channel * height + y) * width + x)
             }
         }
@@ -291,8 +313,9 @@ impl Program {
             gru: None,
         };
         let mut input = Input::Data;
-        for layer in up_to_scores(architecture.layers()) {
-            match layer {
+        for (place, placed) in up_to_scores(architecture.layers()).iter().enumerate() {
+            check_layer(place, placed, program.steps.is_empty())?;
+            match &placed.layer {
                 Layer::Activation(activation, _) => program.activate(*activation)?,
                 Layer::Linear(l) => {
                     let shape = LayerShape { d_out: l.outputs, d_in: l.inputs };
@@ -300,6 +323,12 @@ impl Program {
                 }
                 Layer::Conv2d(c) => input = program.linear(input, Operator::windows(c)),
                 Layer::Gru(gru) => input = program.recurrent(input, gru)?,
+                Layer::Lstm(_)
+                | Layer::Embedding(_)
+                | Layer::BatchNorm(_)
+                | Layer::LayerNorm(_)
+                | Layer::Add { .. }
+                | Layer::Concat(_) => {}
             }
         }
         let last = program.steps.len().checked_sub(1).ok_or(Error::Unsupported {
@@ -314,26 +343,34 @@ impl Program {
                 what: "the last layer with parameters must be linear, not a recurrent unit",
             });
         };
+        if architecture.outputs() == 1 && !activations.is_empty() {
+            return Err(Error::Unsupported {
+                what: "a single score with an activation behind it: leave the activation out, or take nssv",
+            });
+        }
         program.steps[last].then = Then::Label(activations.clone());
-        program.compare_with_last_class();
+        program.compare_with_last_class(architecture.outputs());
         Ok(program)
     }
 
     /// The largest score is found from what the others are above the last one: a row less to encrypt, multiply and
-    /// decrypt, and the last decryptor learns less.
-    fn compare_with_last_class(&mut self) {
+    /// decrypt, and the last decryptor learns less. A single score is what the second class is above the first.
+    fn compare_with_last_class(&mut self, outputs: usize) {
         let last = self.steps.last().map(|step| (step.receives.as_slice(), &step.then));
         let Some(([Receive::Outputs { operator, .. }], Then::Label(activations))) = last else { return };
         let operator = &mut self.operators[*operator];
-        if activations.is_empty() && operator.output_size() == operator.shape.d_out && self.classes > 1 {
+        if outputs == 1 {
+            operator.rows = Rows::Negated;
+        } else if activations.is_empty() && operator.output_size() == operator.shape.d_out && self.classes > 1
+        {
             operator.shape.d_out -= 1;
-            operator.above_last = true;
+            operator.rows = Rows::AboveLast;
         }
     }
 
     /// Whether the last client learns only how far scores are above the last class's.
     pub fn compares_with_last_class(&self) -> bool {
-        self.operators.last().is_some_and(|operator| operator.above_last)
+        self.operators.last().is_some_and(|operator| operator.rows != Rows::All)
     }
 
     /// What a sample is, for people: records, images where a convolution comes first, sequences where a recurrent unit does.
@@ -455,7 +492,7 @@ impl Program {
 impl Operator {
     fn vectors(shape: LayerShape, weight: &str, bias: &Option<String>, positions: usize) -> Self {
         let (weight, bias) = (weight.to_owned(), bias.clone());
-        Self { shape, weight, bias, positions, above_last: false, columns: Columns::Vectors }
+        Self { shape, weight, bias, positions, rows: Rows::All, columns: Columns::Vectors }
     }
 
     fn windows(conv: &Conv2d) -> Self {
@@ -465,17 +502,71 @@ impl Operator {
             weight: conv.weight.clone(),
             bias: conv.bias.clone(),
             positions: conv.output[1] * conv.output[2],
-            above_last: false,
+            rows: Rows::All,
             columns: Columns::Windows(conv.clone()),
         }
     }
 }
 
+/// Why decryption in steps cannot compute a layer, and what to do instead.
+fn refusal(layer: &Layer) -> Option<(&'static str, &'static str)> {
+    let clear = "take nssv";
+    match layer {
+        Layer::Linear(_) | Layer::Conv2d(_) | Layer::Gru(_) | Layer::Activation(..) => None,
+        Layer::Lstm(_) => {
+            Some(("its cell states would be one more secret at every step", "train a gru, or take nssv"))
+        }
+        Layer::Embedding(_) => Some((
+            "it looks rows up by integers that nobody may see",
+            "keep the table fixed and save its rows as samples, or take nssv",
+        )),
+        Layer::BatchNorm(_) => Some((
+            "a coalition's mean variances are not linear in its members' models, and whoever divided by them would learn them",
+            "train without it, or take nssv",
+        )),
+        Layer::LayerNorm(_) => {
+            Some(("its weights come behind a division by what only a decryptor knows", clear))
+        }
+        Layer::Add { .. } => Some(("outputs of an earlier layer are not kept as shares", clear)),
+        Layer::Concat(_) => Some(("outputs of an earlier layer are not kept as shares", clear)),
+    }
+}
+
+/// Refuses a layer that cannot be one of the steps, by name.
+fn check_layer(place: usize, placed: &PlacedLayer, is_first: bool) -> Result<(), Error> {
+    let of = |(why, instead)| {
+        let (kind, name) = (placed.layer.kind(), placed.name.clone());
+        Err(Error::Layer { index: placed.index, kind, name, why, instead })
+    };
+    if let Some(refusal) = refusal(&placed.layer) {
+        return of(refusal);
+    }
+    if placed.from != [Source::before(place)] {
+        return of(("it takes outputs of an earlier layer, which are not kept as shares", "take nssv"));
+    }
+    match &placed.layer {
+        Layer::Activation(activation, size) if is_first && activation.output_size(*size) != *size => {
+            of(("no layer with weights is before it", "save the samples as it leaves them, or take nssv"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Rows over all channels, where each has weights for those of its group alone: zeros for the others.
+fn over_all_channels(conv: &Conv2d, weights: &[f64]) -> Vec<f64> {
+    let (inputs, outputs) = (conv.inputs(), conv.output[0] / conv.groups);
+    let mut rows = vec![0.0; weights.len() * conv.groups];
+    for (output, row) in weights.chunks_exact(inputs).enumerate() {
+        let begin = (output * conv.groups + output / outputs) * inputs;
+        rows[begin..begin + inputs].copy_from_slice(row);
+    }
+    rows
+}
+
 /// A tensor's numbers; zeros where a model has none.
 fn tensor(weights: &Weights, name: Option<&String>, size: usize) -> Vec<f64> {
-    let mut numbers: Vec<f64> = name
-        .and_then(|name| weights.get(name))
-        .map_or(Vec::new(), |tensor| tensor.values().iter().map(|&v| f64::from(v)).collect());
+    let mut numbers: Vec<f64> =
+        name.and_then(|name| weights.get(name)).map_or(Vec::new(), |tensor| tensor.numbers().collect());
     numbers.resize(size, 0.0);
     numbers
 }
@@ -490,7 +581,7 @@ mod tests {
     use crate::activation::Values;
 
     fn program(layers: Vec<LayerSpec>, model: &Weights) -> Program {
-        let (file, spec) = (Path::new("test"), ModelSpec { input: vec![2], classes: 3, layers });
+        let (file, spec) = (Path::new("test"), ModelSpec::new(vec![2], 3, layers));
         Program::new(&Architecture::new(&spec, &model.shapes(), file, file).unwrap()).unwrap()
     }
 

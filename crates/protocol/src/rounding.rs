@@ -120,7 +120,19 @@ impl Tracked {
             after.activate(std::slice::from_ref(activation));
             self.numbers = after.numbers().to_vec();
             match *activation {
-                Activation::Relu => {}
+                Activation::Relu | Activation::Relu6 | Activation::HardTanh => {}
+                Activation::HardSigmoid => self.errors.iter_mut().for_each(|e| *e /= 6.0),
+                // The steepest slopes of both are below 1.13.
+                Activation::Gelu | Activation::Silu => self.errors.iter_mut().for_each(|e| *e *= 1.13),
+                Activation::LeakyRelu(factor) | Activation::Elu(factor) => {
+                    self.errors.iter_mut().for_each(|e| *e *= factor.abs().max(1.0));
+                }
+                // The largest number is off by no more than the number that is off most, a mean by the mean.
+                Activation::MaxPool(_) | Activation::AveragePool(_) | Activation::Transpose { .. } => {
+                    let mut errors = Values::new(self.columns, std::mem::take(&mut self.errors));
+                    errors.activate(std::slice::from_ref(activation));
+                    self.errors = errors.numbers().to_vec();
+                }
                 Activation::Sigmoid => self.errors.iter_mut().for_each(|e| *e = (*e / 4.0).min(1.0)),
                 Activation::Tanh => self.errors.iter_mut().for_each(|e| *e = e.min(2.0)),
                 Activation::Square => {

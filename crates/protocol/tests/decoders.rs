@@ -122,14 +122,9 @@ mod tests {
     fn federation(protocol: Protocol) -> Arc<Federation> {
         let linear = |name: &str| LayerSpec::Linear { weight: name.to_owned(), bias: None };
         let layers = vec![linear("a"), LayerSpec::Relu {}, linear("b")];
-        let client = |i: usize| ClientSpec {
-            id: ClientId::new(format!("c{i}")).unwrap(),
-            train_size: 3,
-            rounds: vec![],
-        };
-        let model = ModelSpec { input: vec![3], classes: 2, layers };
-        let spec =
-            FederationSpec { name: "x".into(), rounds: 1, model, clients: (0..4).map(client).collect() };
+        let client = |i: usize| ClientSpec::new(ClientId::new(format!("c{i}")).unwrap(), 3.0);
+        let model = ModelSpec::new(vec![3], 2, layers);
+        let spec = FederationSpec::new("x".into(), 1, model, (0..4).map(client).collect());
         let mut weights = Weights::new();
         weights.insert("a", Tensor::new(vec![4, 3], vec![0.0; 12]).unwrap());
         weights.insert("b", Tensor::new(vec![2, 4], vec![0.0; 8]).unwrap());

@@ -50,13 +50,13 @@ mod tests {
         if depth > 1 {
             layers.insert(1, LayerSpec::Relu {});
         }
-        let model = ModelSpec { input: vec![FEATURES], classes: 2, layers };
+        let model = ModelSpec::new(vec![FEATURES], 2, layers);
         let client = |i: usize| {
             let id = ClientId::new(format!("c{i}")).unwrap();
-            ClientSpec { id, train_size: 10, rounds: vec![] }
+            ClientSpec::new(id, 10.0)
         };
         let clients = (0..CLIENTS).map(client).collect();
-        let spec = FederationSpec { name: "test".into(), rounds: 1, model: model.clone(), clients };
+        let spec = FederationSpec::new("test".into(), 1, model.clone(), clients);
         let shapes = (0..depth).map(|i| (LAYERS[i].to_owned(), vec![2, width(i)])).collect();
         let architecture = Architecture::new(&model, &shapes, Path::new("a"), Path::new("a")).unwrap();
         let (preset, matmul) = match protocol {
@@ -78,7 +78,7 @@ mod tests {
     fn input(position: usize, depth: usize) -> ClientInput {
         let weights = |seed| weights(seed, depth);
         let mut mean = WeightedMean::new();
-        (0..CLIENTS).for_each(|i| mean.add(&weights(i), 10));
+        (0..CLIENTS).for_each(|i| mean.add(&weights(i), 10.0));
         let features = (0..FEATURES * SAMPLES).map(|k| number(7000 + position * 500 + k)).collect();
         let labels = (0..SAMPLES).map(|k| i64::from(number(position * 77 + k) > 0.0)).collect();
         ClientInput {

@@ -103,12 +103,11 @@ mod tests {
 
     fn federation(model: &ModelSpec, shapes: &[(&str, &[usize])], settings: Settings) -> Federation {
         let client = |i: u64| ClientSpec {
-            id: ClientId::new(format!("site-{i}")).unwrap(),
-            train_size: 10 + i,
-            rounds: if i == 1 { vec![RoundOverride { round: RoundId(2), train_size: 7 }] } else { vec![] },
+            rounds: if i == 1 { vec![RoundOverride { round: RoundId(2), weight: 7.0 }] } else { vec![] },
+            ..ClientSpec::new(ClientId::new(format!("site-{i}")).unwrap(), (10 + i) as f64)
         };
         let clients = (0..4).map(client).collect();
-        let spec = FederationSpec { name: "frozen".into(), rounds: 2, model: model.clone(), clients };
+        let spec = FederationSpec::new("frozen".into(), 2, model.clone(), clients);
         let shapes: BTreeMap<_, _> =
             shapes.iter().map(|&(name, shape)| (name.to_owned(), shape.to_vec())).collect();
         let architecture = Architecture::new(model, &shapes, Path::new("a"), Path::new("a")).unwrap();
@@ -124,7 +123,7 @@ mod tests {
             bias: bias.map(str::to_owned),
         };
         let layers = vec![linear("a", Some("b")), LayerSpec::Relu {}, linear("c", None)];
-        let deep = ModelSpec { input: vec![3], classes: 2, layers };
+        let deep = ModelSpec::new(vec![3], 2, layers);
         let shapes: [(&str, &[usize]); 3] = [("a", &[4, 3]), ("b", &[4]), ("c", &[2, 4])];
         let settings = Settings {
             protocol: Protocol::SecSv,
@@ -135,7 +134,7 @@ mod tests {
         };
         let secsv = federation(&deep, &shapes, settings);
         frozen(&file("session", "secsv two layers"), &format!("digest {}\n", hex(&secsv.digest())));
-        let flat = ModelSpec { layers: vec![linear("a", None)], ..deep };
+        let flat = ModelSpec { layers: vec![linear("a", None).into()], ..deep };
         let settings = Settings {
             protocol: Protocol::Hesv,
             preset: Preset::Standard,

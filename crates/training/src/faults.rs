@@ -131,10 +131,8 @@ pub(crate) fn free_ride(
     random: &mut impl Rng,
 ) -> Result<Weights, TrainingError> {
     let Ok(normal) = Normal::new(0.0, noise) else { return Ok(global.clone()) };
-    let mut disturbed = |tensor: &Tensor| {
-        let values = tensor.values().iter();
-        values.map(|value| (f64::from(*value) + normal.sample(random)) as f32).collect()
-    };
+    let mut disturbed =
+        |tensor: &Tensor| tensor.numbers().map(|value| (value + normal.sample(random)) as f32).collect();
     let tensors = global.iter().map(|(name, tensor)| {
         let values = disturbed(tensor);
         Ok((name.to_owned(), Tensor::new(tensor.shape().to_vec(), values)?))
@@ -190,7 +188,7 @@ mod tests {
         let mut random = generator(1, Purpose::Local { round: 1, client: 0 });
         assert_eq!(free_ride(&global, 0.0, &mut random).unwrap(), global);
         let noisy = free_ride(&global, 0.1, &mut random).unwrap();
-        let values = noisy.get("w").unwrap().values();
+        let values = noisy.get("w").unwrap().singles();
         let variance = values.iter().map(|x| (x - 0.5).powi(2)).sum::<f32>() / 4000.0;
         assert!((variance.sqrt() - 0.1).abs() < 0.01, "{variance}");
     }

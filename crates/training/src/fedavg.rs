@@ -152,17 +152,13 @@ impl<'a> FederationInTraining<'a> {
     }
 
     fn spec(&self) -> FederationSpec {
-        let client = |(id, train): (&ClientId, &Samples)| ClientSpec {
-            id: id.clone(),
-            train_size: train.len() as u64,
-            rounds: Vec::new(),
-        };
-        FederationSpec {
-            name: self.recipe.name.clone(),
-            rounds: self.recipe.rounds,
-            model: self.blueprint.spec().clone(),
-            clients: self.ids.iter().zip(&self.train).map(client).collect(),
-        }
+        let client = |(id, train): (&ClientId, &Samples)| ClientSpec::new(id.clone(), train.len() as f64);
+        FederationSpec::new(
+            self.recipe.name.clone(),
+            self.recipe.rounds,
+            self.blueprint.spec().clone(),
+            self.ids.iter().zip(&self.train).map(client).collect(),
+        )
     }
 
     fn clients(&self) -> Vec<ClientOutcome> {
@@ -208,7 +204,7 @@ impl<'a> FederationInTraining<'a> {
             .collect::<Result<Vec<Weights>, TrainingError>>()?;
         let mut mean = WeightedMean::new();
         for (&client, local) in members.iter().zip(&locals) {
-            mean.add(local, self.train[client].len() as u64);
+            mean.add(local, self.train[client].len() as f64);
         }
         Ok(mean.finish_single().unwrap_or_else(|| global.clone()))
     }

@@ -62,7 +62,7 @@ impl ModelKind {
     /// The layers for samples of this shape. Logistic models and DNNs take samples as one row of numbers.
     pub fn blueprint(self, sample: &[usize], classes: usize) -> Result<Blueprint, TrainingError> {
         let mut plan = Blueprint {
-            spec: ModelSpec { input: vec![sample.iter().product()], classes, layers: Vec::new() },
+            spec: ModelSpec::new(vec![sample.iter().product()], classes, Vec::<LayerSpec>::new()),
             parameters: Vec::new(),
         };
         let inputs = plan.spec.input[0];
@@ -80,7 +80,7 @@ impl ModelKind {
                     let to = if layer == layers { classes } else { DNN_WIDTH };
                     plan.linear(&format!("fc{layer}"), from, to);
                     if layer < layers {
-                        plan.spec.layers.push(LayerSpec::Relu {});
+                        plan.spec.layers.push(LayerSpec::Relu {}.into());
                     }
                 }
             }
@@ -116,7 +116,7 @@ impl Blueprint {
     fn linear(&mut self, name: &str, inputs: usize, outputs: usize) {
         let weight = self.parameter(format!("{name}.weight"), &[outputs, inputs], inputs);
         let bias = Some(self.parameter(format!("{name}.bias"), &[outputs], inputs));
-        self.spec.layers.push(LayerSpec::Linear { weight, bias });
+        self.spec.layers.push(LayerSpec::Linear { weight, bias }.into());
     }
 
     fn cnn(&mut self, sample: &[usize]) -> Result<(), TrainingError> {
@@ -139,10 +139,10 @@ impl Blueprint {
         let weight = self.parameter("conv1.weight".into(), &[CNN_CHANNELS, channels, kernel, kernel], fan_in);
         let bias = Some(self.parameter("conv1.bias".into(), &[CNN_CHANNELS], fan_in));
         let positions = ((height - kernel) / stride + 1) * ((width - kernel) / stride + 1);
-        self.spec.layers.push(LayerSpec::Conv2d { weight, bias, stride, padding: 0 });
-        self.spec.layers.extend([LayerSpec::Square {}, LayerSpec::Flatten {}]);
+        self.spec.layers.push(LayerSpec::conv2d(weight, bias, stride, 0).into());
+        self.spec.layers.extend([LayerSpec::Square {}.into(), LayerSpec::Flatten {}.into()]);
         self.linear("fc1", CNN_CHANNELS * positions, CNN_WIDTH);
-        self.spec.layers.push(LayerSpec::Square {});
+        self.spec.layers.push(LayerSpec::Square {}.into());
         self.linear("fc2", CNN_WIDTH, self.spec.classes);
         Ok(())
     }
@@ -161,7 +161,7 @@ impl Blueprint {
         let weight_hh = self.parameter("gru.weight_hh_l0".into(), &[gates, GRU_WIDTH], GRU_WIDTH);
         let bias_ih = Some(self.parameter("gru.bias_ih_l0".into(), &[gates], GRU_WIDTH));
         let bias_hh = Some(self.parameter("gru.bias_hh_l0".into(), &[gates], GRU_WIDTH));
-        self.spec.layers.push(LayerSpec::Gru { weight_ih, weight_hh, bias_ih, bias_hh });
+        self.spec.layers.push(LayerSpec::Gru { weight_ih, weight_hh, bias_ih, bias_hh }.into());
         self.linear("fc", GRU_WIDTH, self.spec.classes);
         Ok(())
     }
@@ -209,7 +209,7 @@ mod tests {
         let first = plan.initial(1).unwrap();
         assert_eq!(first, plan.initial(1).unwrap());
         assert_ne!(first, plan.initial(2).unwrap());
-        let largest = first.iter().flat_map(|(_, t)| t.values()).fold(0.0f32, |most, x| most.max(x.abs()));
-        assert!(largest <= 0.1 && largest > 0.09, "{largest}");
+        let largest = first.iter().flat_map(|(_, t)| t.numbers()).fold(0.0f64, |most, x| most.max(x.abs()));
+        assert!(largest <= f64::from(0.1f32) && largest > 0.09, "{largest}");
     }
 }

@@ -21,7 +21,7 @@ impl<'a> TrainableNetwork<'a> {
         let parameters = weights
             .iter()
             .map(|(name, tensor)| {
-                let values = Tensor::from_slice(tensor.values(), tensor.shape(), &Device::Cpu)?;
+                let values = Tensor::from_slice(&tensor.singles(), tensor.shape(), &Device::Cpu)?;
                 Ok((name.to_owned(), Var::from_tensor(&values)?))
             })
             .collect::<Result<_>>()?;
@@ -57,13 +57,13 @@ impl<'a> TrainableNetwork<'a> {
 
     /// The scores of a batch `[m, ...input shape]`.
     fn forward(&self, batch: &Tensor) -> Result<Tensor> {
-        self.spec.layers.iter().try_fold(batch.clone(), |input, layer| match layer {
+        self.spec.layers.iter().try_fold(batch.clone(), |input, named| match &named.layer {
             LayerSpec::Linear { weight, bias } => {
                 add_bias(&times_transposed(&input, self.get(weight)?)?, self.optional(bias.as_ref())?)
             }
-            LayerSpec::Conv2d { weight, bias, stride, padding } => {
-                let bias = self.optional(bias.as_ref())?;
-                convolve(&input, self.get(weight)?, bias, *stride, *padding)
+            LayerSpec::Conv2d(conv) => {
+                let bias = self.optional(conv.bias.as_ref())?;
+                convolve(&input, self.get(&conv.weight)?, bias, conv.stride, conv.padding)
             }
             LayerSpec::Gru { weight_ih, weight_hh, bias_ih, bias_hh } => {
                 let gates = Gates {
@@ -80,6 +80,7 @@ impl<'a> TrainableNetwork<'a> {
             LayerSpec::Square {} => input.sqr(),
             LayerSpec::Softmax {} => softmax(&input, D::Minus1),
             LayerSpec::Flatten {} => input.flatten_from(1),
+            other => Err(candle_core::Error::Msg(format!("no training of {} layers here", other.kind()))),
         })
     }
 
@@ -262,7 +263,7 @@ mod tests {
                 let moved = |step: f32| {
                     let original = weights.get(&name).unwrap();
                     let values =
-                        original.values().iter().zip(&direction).map(|(w, d)| w + step * d).collect();
+                        original.singles().iter().zip(&direction).map(|(w, d)| w + step * d).collect();
                     let mut changed = weights.clone();
                     changed.insert(&name, Stored::new(original.shape().to_vec(), values).unwrap());
                     loss(plan.spec(), &changed, &samples).0.to_scalar::<f32>().unwrap()

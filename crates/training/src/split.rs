@@ -34,7 +34,7 @@ const TRAIN_FLOOR: usize = 100;
 /// The same for test samples.
 const TEST_FLOOR: usize = 10;
 /// Fewer could not evaluate contributions securely.
-const MIN_CLIENTS: usize = secsv_federation::MIN_CLIENTS;
+const MIN_CLIENTS: usize = 2;
 
 impl Split {
     /// Deals a data set's samples to `clients` clients named `client-1`, `client-2` ... (or as the data set

@@ -56,7 +56,12 @@ impl ValuationArgs {
             EstimatorSettings { seed, epsilon, delta, samples, stop, ..EstimatorSettings::default() };
         estimator.check().map_err(named)?;
         self.check_used(elapsed)?;
-        Ok(EvaluationSettings { method: self.estimator, estimator, skip: self.skip, verify_skip: false })
+        Ok(EvaluationSettings {
+            method: self.estimator,
+            estimator,
+            skip: self.skip,
+            ..EvaluationSettings::default()
+        })
     }
 
     /// Refuses limits that an estimator does not have.

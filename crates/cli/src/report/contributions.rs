@@ -59,7 +59,7 @@ pub fn bars(result: &EvaluationResult) -> Markup {
 fn sizes(result: &EvaluationResult, id: &ClientId) -> Option<String> {
     let known = result.federation.as_ref()?.organisations.iter().find(|known| known.id == *id)?;
     let tests = known.test_samples.map_or(String::new(), |tests| format!(", tests on {}", count(tests)));
-    Some(format!("trained on {}{tests}", count(known.training_samples)))
+    Some(format!("trained on {}{tests}", count(known.training_samples?)))
 }
 
 /// How far values reach to either side, and why.

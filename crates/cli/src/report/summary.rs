@@ -27,6 +27,7 @@ pub fn at_a_glance(result: &EvaluationResult) -> Markup {
             div { dt { "Protocol" } dd { (result.protocol) } }
             div { dt { "Method" } dd { (result.estimator) } }
             @if let Some(made) = &result.made { div { dt { "Made" } dd { (made.at.split('T').next().unwrap_or_default()) } } }
+            @if !result.class_samples.is_empty() { div { dt { "Utility" } dd { (result.utility) } } }
         }
     }
 }
@@ -43,8 +44,8 @@ pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> 
             p {
                 (count(result.clients.len() as u64)) " organisations trained one shared model together in "
                 (counted(rounds(result), "round")) ". " (question(&result.estimator)) " "
-                (tested(result, attendance)) " " (meaning(&result.estimator))
-                " One point is one more right answer per hundred test cases."
+                (tested(result, attendance)) " " (meaning(&result.estimator).replace("accuracy", &result.utility))
+                (one_point(result))
             }
             p {
                 (who_could_see(ProtocolName::of(result)))
@@ -134,6 +135,13 @@ fn who_could_see(protocol: Option<ProtocolName>) -> &'static str {
         }
         Some(ProtocolName::Secure(protocol)) => protocol.rules().exposure().brief,
         None => "How far models and test cases were protected depends on the protocol named above.",
+    }
+}
+
+fn one_point(result: &EvaluationResult) -> &'static str {
+    match result.class_samples.is_empty() {
+        true => " One point is one more right answer per hundred test cases.",
+        false => " One point is a hundredth of it.",
     }
 }
 

@@ -75,7 +75,7 @@ pub struct RoundEntry {
     /// Who took part.
     pub participants: Vec<String>,
     /// Their training samples.
-    pub train_sizes: BTreeMap<String, u64>,
+    pub train_sizes: BTreeMap<String, f64>,
     /// What each multiplied its model by.
     pub shares: BTreeMap<String, f64>,
 }
@@ -166,7 +166,7 @@ impl Index {
             parties: parties(federation.clients, names),
             test_sizes: test_sizes.collect(),
             rounds: federation.rounds.keys().map(|&round| round_entry(session, round, names)).collect(),
-            share_factor: secsv_protocol::precision::shares(&[1]).iter().sum(),
+            share_factor: secsv_protocol::precision::shares(&[1.0]).iter().sum(),
             stretches: session.round_batches.values().cloned().collect(),
             groups: session.groups.iter().map(|group| all(group.owners)).collect(),
             leader: names.client(session.leader),
@@ -205,7 +205,7 @@ fn round_entry(session: &Session, round: RoundId, names: &PartyNames) -> RoundEn
     RoundEntry {
         round,
         participants: present().map(|i| names.client(i)).collect(),
-        train_sizes: present().map(|i| (names.client(i), sizes.get(i).copied().unwrap_or(0))).collect(),
+        train_sizes: present().map(|i| (names.client(i), sizes.get(i).copied().unwrap_or(0.0))).collect(),
         shares: present().map(|i| (names.client(i), session.share(round, i))).collect(),
     }
 }

@@ -46,6 +46,6 @@ fn model(known: &mut Vec<KnownArray>, of: &str, weights: &Weights) {
     known.extend(weights.iter().map(|(name, tensor)| KnownArray {
         name: format!("{of}/{name}"),
         shape: tensor.shape().to_vec(),
-        values: KnownValues::Singles(tensor.values().to_vec()),
+        values: KnownValues::Singles(tensor.singles().into_owned()),
     }));
 }

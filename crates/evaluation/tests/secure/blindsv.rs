@@ -252,6 +252,22 @@ proptest! {
 }
 
 #[test]
+fn one_score_grouped_and_one_dimensional_convolutions() {
+    let deep = |shape| Recipe {
+        shape,
+        classes: 3,
+        samples: vec![7, 0, 5],
+        rounds: 1,
+        absence: 0,
+        size_bits: 6,
+        seed: 4,
+    };
+    check(&deep(Shape::OneScore { features: 5 }).build());
+    check(&deep(Shape::Gaps { act: Act::Relu }).build());
+    check(&deep(Shape::Lines { act: Act::Square }).build());
+}
+
+#[test]
 fn recurrent_units_are_refused_by_name() {
     let recipe = Recipe {
         shape: Shape::Gru { steps: 2, features: 1, hidden: 1, tail: None },

@@ -14,8 +14,8 @@ use secsv_evaluation::{
     in_process::{Honest, InProcess, Interceptor},
 };
 use secsv_federation::{
-    Architecture, ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId, SampleSet,
-    Tensor, TestSet, WeightedMean, Weights,
+    Architecture, ClientId, ClientSpec, Coalition, ConvolutionSpec, FederationSpec, LayerSpec, ModelSpec,
+    PoolSpec, RoundId, SampleSet, Tensor, TestSet, WeightedMean, Weights,
 };
 use secsv_protocol::{
     ClientInput, Error as RoleError, Preset, Seed, TestRequest,
@@ -55,6 +55,18 @@ pub enum Shape {
     },
     /// A recurrent unit and linear layers.
     Gru { steps: usize, features: usize, hidden: usize, tail: Option<Act> },
+    /// A convolution in groups whose kernel has gaps, and a pool of largest numbers.
+    Grouped { act: Act },
+    /// A one-dimensional convolution, a pool of means, and columns as rows.
+    Signals { act: Act },
+    /// A convolution and the mean of each channel.
+    Means { act: Act },
+    /// A convolution in groups whose kernel has gaps, without a pool.
+    Gaps { act: Act },
+    /// A one-dimensional convolution without a pool.
+    Lines { act: Act },
+    /// One score for two classes.
+    OneScore { features: usize },
 }
 
 impl Shape {
@@ -79,6 +91,13 @@ pub enum Act {
     Tanh,
     Square,
     Softmax,
+    LeakyRelu,
+    Gelu,
+    Silu,
+    Elu,
+    Relu6,
+    HardTanh,
+    HardSigmoid,
 }
 
 impl Act {
@@ -89,6 +108,13 @@ impl Act {
             Self::Tanh => LayerSpec::Tanh {},
             Self::Square => LayerSpec::Square {},
             Self::Softmax => LayerSpec::Softmax {},
+            Self::LeakyRelu => LayerSpec::LeakyRelu { slope: Some(-0.25) },
+            Self::Gelu => LayerSpec::Gelu {},
+            Self::Silu => LayerSpec::Silu {},
+            Self::Elu => LayerSpec::Elu { alpha: 1.5 },
+            Self::Relu6 => LayerSpec::Relu6 {},
+            Self::HardTanh => LayerSpec::HardTanh {},
+            Self::HardSigmoid => LayerSpec::HardSigmoid {},
         }
     }
 }
@@ -109,7 +135,20 @@ pub struct Recipe {
 }
 
 pub fn act() -> impl Strategy<Value = Act> {
-    prop::sample::select(vec![Act::Relu, Act::Sigmoid, Act::Tanh, Act::Square, Act::Softmax])
+    prop::sample::select(vec![
+        Act::Relu,
+        Act::Sigmoid,
+        Act::Tanh,
+        Act::Square,
+        Act::Softmax,
+        Act::LeakyRelu,
+        Act::Gelu,
+        Act::Silu,
+        Act::Elu,
+        Act::Relu6,
+        Act::HardTanh,
+        Act::HardSigmoid,
+    ])
 }
 
 pub fn shape() -> impl Strategy<Value = Shape> {
@@ -137,6 +176,10 @@ pub fn shape() -> impl Strategy<Value = Shape> {
         ),
         (1usize..5, 1usize..4, 1usize..4, prop::option::of(act()))
             .prop_map(|(steps, features, hidden, tail)| Shape::Gru { steps, features, hidden, tail }),
+        act().prop_map(|act| Shape::Grouped { act }),
+        act().prop_map(|act| Shape::Signals { act }),
+        act().prop_map(|act| Shape::Means { act }),
+        (1usize..5).prop_map(|features| Shape::OneScore { features }),
     ]
 }
 
@@ -187,6 +230,14 @@ fn linear(layers: &mut Vec<LayerSpec>, shapes: &mut Shapes, outputs: usize, inpu
     layers.push(LayerSpec::Linear { weight, bias });
 }
 
+fn convolution(dilation: usize, groups: usize) -> ConvolutionSpec {
+    ConvolutionSpec { weight: "conv.weight".into(), bias: None, stride: 1, padding: 0, dilation, groups }
+}
+
+fn pool(size: usize, stride: usize) -> PoolSpec {
+    PoolSpec { size, stride: Some(stride), padding: 0 }
+}
+
 #[expect(clippy::too_many_lines, reason = "one shape after the other")]
 fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
     let (mut layers, mut shapes) = (Vec::new(), Vec::new());
@@ -226,12 +277,7 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             let kernel = *kernel.min(side);
             shapes.push(("conv.weight".into(), vec![*outputs, *channels, kernel, kernel]));
             shapes.push(("conv.bias".into(), vec![*outputs]));
-            layers.push(LayerSpec::Conv2d {
-                weight: "conv.weight".into(),
-                bias: Some("conv.bias".into()),
-                stride: *stride,
-                padding: *padding,
-            });
+            layers.push(LayerSpec::conv2d("conv.weight".into(), Some("conv.bias".into()), *stride, *padding));
             let out = (side + 2 * padding - kernel) / stride + 1;
             layers.extend([act.layer(), LayerSpec::Flatten {}]);
             linear(&mut layers, &mut shapes, classes, outputs * out * out);
@@ -254,22 +300,66 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             linear(&mut layers, &mut shapes, classes, inputs);
             vec![*steps, *features]
         }
+        Shape::Grouped { act } => {
+            shapes.push(("conv.weight".into(), vec![4, 1, 2, 2]));
+            layers.push(LayerSpec::Conv2d(convolution(2, 2)));
+            layers.extend([act.layer(), LayerSpec::MaxPool2d(pool(2, 1)), LayerSpec::Flatten {}]);
+            linear(&mut layers, &mut shapes, classes, 8);
+            vec![2, 5, 4]
+        }
+        Shape::Signals { act } => {
+            shapes.push(("conv.weight".into(), vec![3, 2, 3]));
+            layers.push(LayerSpec::Conv1d(convolution(1, 1)));
+            layers.extend([act.layer(), LayerSpec::AvgPool1d(pool(2, 2)), LayerSpec::Transpose {}]);
+            layers.push(LayerSpec::Flatten {});
+            linear(&mut layers, &mut shapes, classes, 6);
+            vec![2, 6]
+        }
+        Shape::Means { act } => {
+            shapes.push(("conv.weight".into(), vec![3, 1, 2, 2]));
+            layers.push(LayerSpec::Conv2d(convolution(1, 1)));
+            layers.extend([act.layer(), LayerSpec::GlobalAvgPool {}]);
+            linear(&mut layers, &mut shapes, classes, 3);
+            vec![1, 4, 3]
+        }
+        Shape::Gaps { act } => {
+            shapes.push(("conv.weight".into(), vec![4, 1, 2, 2]));
+            layers.extend([LayerSpec::Conv2d(convolution(2, 2)), act.layer(), LayerSpec::Flatten {}]);
+            linear(&mut layers, &mut shapes, classes, 24);
+            vec![2, 5, 4]
+        }
+        Shape::Lines { act } => {
+            shapes.push(("conv.weight".into(), vec![3, 2, 3]));
+            layers.extend([LayerSpec::Conv1d(convolution(1, 1)), act.layer(), LayerSpec::Flatten {}]);
+            linear(&mut layers, &mut shapes, classes, 12);
+            vec![2, 6]
+        }
+        Shape::OneScore { features } => {
+            linear(&mut layers, &mut shapes, 1, *features);
+            layers.push(LayerSpec::Sigmoid {});
+            vec![*features]
+        }
     };
-    (ModelSpec { input, classes, layers }, shapes)
+    (ModelSpec::new(input, classes, layers), shapes)
 }
 
 impl Recipe {
+    fn classes(&self) -> usize {
+        if matches!(self.shape, Shape::OneScore { .. }) { 2 } else { self.classes }
+    }
+
     pub fn build(&self) -> Fixture {
         let mut rng = ChaCha20Rng::seed_from_u64(self.seed);
-        let (model, shapes) = model(&self.shape, self.classes);
+        let (model, shapes) = model(&self.shape, self.classes());
         let clients: Vec<ClientSpec> = (0..self.samples.len())
-            .map(|index| ClientSpec {
-                id: ClientId::new(format!("site-{index}")).unwrap(),
-                train_size: rng.random_range(1..=1u64 << self.size_bits),
-                rounds: vec![],
+            .map(|index| {
+                ClientSpec::new(
+                    ClientId::new(format!("site-{index}")).unwrap(),
+                    rng.random_range(1..=1u64 << self.size_bits) as f64,
+                )
             })
             .collect();
-        let spec = FederationSpec { name: "random".into(), rounds: self.rounds, model, clients };
+        let spec = FederationSpec::new("random".into(), self.rounds, model, clients);
         let base = weights(&shapes, None, 1.0, &mut rng);
         let file = Path::new("random");
         spec.check(file).unwrap();
@@ -296,7 +386,7 @@ impl Recipe {
         for &samples in &self.samples {
             let size = fixture.architecture.input_size();
             let features = (0..samples * size).map(|_| rng.random_range(-1.0..1.0)).collect();
-            let labels = (0..samples).map(|_| rng.random_range(0..self.classes as i64)).collect();
+            let labels = (0..samples).map(|_| rng.random_range(0..self.classes() as i64)).collect();
             let input = fixture.architecture.input().to_vec();
             fixture.test_sets.push(TestSet::new(input, features, labels).unwrap());
         }
@@ -313,7 +403,7 @@ fn weights(shapes: &Shapes, around: Option<&Weights>, spread: f32, rng: &mut Cha
         let most = 2.0 * spread / (inputs as f32).sqrt();
         let centre = around.and_then(|weights| weights.get(name));
         let values = (0..shape.iter().product::<usize>())
-            .map(|i| centre.map_or(0.0, |centre| centre.values()[i]) + rng.random_range(-most..most))
+            .map(|i| centre.map_or(0.0, |centre| centre.singles()[i]) + rng.random_range(-most..most))
             .collect();
         weights.insert(name.clone(), Tensor::new(shape.clone(), values).unwrap());
     }
@@ -326,7 +416,7 @@ impl Fixture {
         for (&round, present) in &self.participants {
             let mut mean = WeightedMean::new();
             for client in present.members() {
-                mean.add(&self.local[&(round, client)], self.spec.clients[client].train_size_in(round));
+                mean.add(&self.local[&(round, client)], self.spec.clients[client].weight_in(round));
             }
             self.global.insert(round, mean.finish_single().unwrap());
         }

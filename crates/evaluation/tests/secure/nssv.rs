@@ -33,7 +33,7 @@ fn clear_labels(fixture: &Fixture, round: RoundId, coalitions: &[Coalition]) -> 
         let test_set = TestSet::new(all.input().to_vec(), all.features().to_vec(), everywhere).unwrap();
         let test_set = CollectiveTestSet::new(fixture.architecture.input_size(), [&test_set]).unwrap();
         let models = fixture.participants[&round].members().map(|client| {
-            let size = fixture.spec.clients[client].train_size_in(round);
+            let size = fixture.spec.clients[client].weight_in(round);
             (client, size, fixture.local[&(round, client)].clone())
         });
         let clear = ClearRound::new(&fixture.architecture, &test_set, models);

@@ -17,7 +17,7 @@ fn planted() -> Fixture {
     let mut fixture = recipe(Shape::Dense { features: 3, width: 2, hidden: vec![Act::Relu] }).build();
     for (client, weight) in [(0, 100.0), (1, -100.0), (2, 0.0), (3, 0.0)] {
         let model = fixture.local.get_mut(&(RoundId(1), client)).unwrap();
-        let mut values = model.get("layer0.weight").unwrap().values().to_vec();
+        let mut values = model.get("layer0.weight").unwrap().singles().into_owned();
         values[0] = weight;
         model.insert("layer0.weight", Tensor::new(vec![2, 3], values).unwrap());
     }

@@ -63,7 +63,7 @@ impl Shape {
             ),
             Self::Cnn => {
                 let (weight, bias) = ("a.weight".to_owned(), Some("a.bias".to_owned()));
-                let conv = LayerSpec::Conv2d { weight, bias, stride: 2, padding: 1 };
+                let conv = LayerSpec::conv2d(weight, bias, 2, 1);
                 (
                     vec![1, 4, 4],
                     3,
@@ -95,7 +95,7 @@ impl Shape {
                 )
             }
         };
-        (ModelSpec { input, classes, layers }, shapes)
+        (ModelSpec::new(input, classes, layers), shapes)
     }
 }
 
@@ -119,12 +119,10 @@ impl Case {
     pub fn new(shape: Shape, samples: &[usize], rounds: u32) -> Self {
         let mut rng = ChaCha20Rng::seed_from_u64(7);
         let (model, shapes) = shape.model();
-        let clients = (0..samples.len()).map(|i| ClientSpec {
-            id: ClientId::new(format!("site-{i}")).unwrap(),
-            train_size: rng.random_range(50..400),
-            rounds: vec![],
+        let clients = (0..samples.len()).map(|i| {
+            ClientSpec::new(ClientId::new(format!("site-{i}")).unwrap(), rng.random_range(50..400u64) as f64)
         });
-        let spec = FederationSpec { name: "small".into(), rounds, model, clients: clients.collect() };
+        let spec = FederationSpec::new("small".into(), rounds, model, clients.collect());
         let mut weights = || {
             let mut weights = Weights::new();
             for (name, shape) in &shapes {

@@ -75,7 +75,7 @@ fn files_are_the_views() {
     let weight = array(&known, "local/round-0002/a.weight");
     let weight: Vec<f32> = NpyFile::new(&weight[..]).unwrap().into_vec().unwrap();
     let local = &case.inputs[3].local[&secsv_federation::RoundId(2)];
-    assert_eq!(weight, local.get("a.weight").unwrap().values());
+    assert_eq!(weight, local.get("a.weight").unwrap().singles().into_owned());
     assert!(!directory.join("principal/known.npz").exists());
     owner_alone(&directory);
     let again = seen.views.write(&directory);

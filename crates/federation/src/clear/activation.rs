@@ -5,7 +5,7 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::Activation;
 
-/// Applies a function in place.
+/// Applies a function in place: any that makes as many numbers as it takes, each in its place or run by run.
 pub fn activate(activation: Activation, values: &mut [f64]) {
     Arch::new().dispatch(Activated { activation, values });
 }
@@ -28,6 +28,19 @@ impl WithSimd for Activated<'_> {
             Activation::Tanh => values.iter_mut().for_each(|v| *v = tanh(*v)),
             Activation::Square => values.iter_mut().for_each(|v| *v *= *v),
             Activation::Softmax(width) => values.chunks_exact_mut(width).for_each(softmax),
+            Activation::LeakyRelu(slope) => {
+                values.iter_mut().for_each(|v| *v = if *v > 0.0 { *v } else { slope * *v })
+            }
+            Activation::Gelu => values.iter_mut().for_each(|v| *v = gelu(*v)),
+            Activation::Silu => values.iter_mut().for_each(|v| *v *= sigmoid(*v)),
+            Activation::Elu(alpha) => {
+                values.iter_mut().for_each(|v| *v = if *v > 0.0 { *v } else { alpha * (exp(*v) - 1.0) })
+            }
+            Activation::Relu6 => values.iter_mut().for_each(|v| *v = v.clamp(0.0, 6.0)),
+            Activation::HardTanh => values.iter_mut().for_each(|v| *v = v.clamp(-1.0, 1.0)),
+            Activation::HardSigmoid => values.iter_mut().for_each(|v| *v = (*v / 6.0 + 0.5).clamp(0.0, 1.0)),
+            // Those make other numbers of values than they take.
+            Activation::MaxPool(_) | Activation::AveragePool(_) | Activation::Transpose { .. } => {}
         }
     }
 }
@@ -91,6 +104,27 @@ pub fn tanh(x: f64) -> f64 {
     1.0 - 2.0 / (exp(2.0 * x) + 1.0)
 }
 
+/// `x` times the part of a normal distribution below `x`.
+#[inline(always)]
+fn gelu(x: f64) -> f64 {
+    0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2))
+}
+
+/// The error function: `2 / sqrt(pi) e^(-x^2)` times the series of `2^n x^(2n+1) / (1 * 3 * ... * (2n+1))`, whose terms all
+/// have one sign. Beyond 6 it is 1 to the last bit.
+fn erf(x: f64) -> f64 {
+    if x.abs() > 6.0 {
+        return x.signum();
+    }
+    let (mut term, mut sum, mut n) = (x, x, 1.0);
+    while term.abs() > 1e-17 * sum.abs() {
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
+        n += 1.0;
+    }
+    std::f64::consts::FRAC_2_SQRT_PI * exp(-x * x) * sum
+}
+
 #[inline(always)]
 fn softmax(values: &mut [f64]) {
     let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -151,6 +185,16 @@ mod tests {
         }
         assert_eq!((sigmoid(800.0), tanh(800.0), tanh(-800.0)), (1.0, 1.0, -1.0));
         assert_eq!(sigmoid(0.0), 0.5);
+    }
+
+    #[test]
+    fn the_error_function_has_its_known_values() {
+        // Abramowitz and Stegun, table 7.1.
+        let known = [(0.0, 0.0), (0.5, 0.520_499_877_8), (1.0, 0.842_700_792_9), (2.0, 0.995_322_265_0)];
+        for (x, expected) in known {
+            assert!((erf(x) - expected).abs() < 1e-10 && erf(-x) == -erf(x), "{x}: {}", erf(x));
+        }
+        assert!((erf(5.999) - 1.0).abs() < 1e-14 && erf(7.0) == 1.0);
     }
 
     #[test]

@@ -16,9 +16,11 @@ use super::{
     forward::{Scratch, linear_size},
     partial_sums::PartialSums,
     right_rows,
-    round_models::{RoundModels, up_to_scores},
+    round_models::{RoundModels, summed_layer},
 };
-use crate::{Architecture, Coalition, CollectiveTestSet, Layer, SampleSet, Weights};
+use crate::{
+    Architecture, Coalition, CollectiveTestSet, Layer, PlacedLayer, SampleSet, Weights, up_to_scores,
+};
 
 /// Above this many bytes of first-layer outputs, coalition models are computed whole instead.
 const FIRST_LAYER_BYTES: usize = 2 << 30;
@@ -29,13 +31,17 @@ const TASKS_PER_THREAD: usize = 8;
 /// against the search for samples to skip.
 pub fn cost(architecture: &Architecture, all: usize, coalition: Coalition, samples: usize) -> f64 {
     let layers = up_to_scores(architecture.layers());
-    let Some(first) = layers.iter().position(|layer| !matches!(layer, Layer::Activation(..))) else {
-        return 0.0;
+    let multiplications = |layers: &[PlacedLayer]| -> usize {
+        layers.iter().map(|placed| placed.layer.multiplications()).sum()
     };
-    let tail: usize = layers[first..].iter().map(Layer::multiplications).sum();
-    let width = linear_size(&layers[first]);
-    let products = match &layers[first] {
+    let Some(first) = summed_layer(layers) else {
+        return samples as f64 * multiplications(layers) as f64;
+    };
+    let tail = multiplications(&layers[first..]);
+    let width = linear_size(&layers[first].layer);
+    let products = match &layers[first].layer {
         Layer::Gru(gru) => width * gru.features,
+        Layer::Lstm(lstm) => width * lstm.features,
         layer => layer.multiplications(),
     };
     // On all samples one addition makes the first layer's outputs, on some of them one for each member.
@@ -52,11 +58,11 @@ pub struct ClearRound<'a> {
 }
 
 impl<'a> ClearRound<'a> {
-    /// Local models by their client's position, with the sizes of the training sets, which must not be 0.
+    /// Local models by their client's position, with their weights, which must not be 0.
     pub fn new(
         architecture: &'a Architecture,
         test_set: &'a CollectiveTestSet,
-        models: impl IntoIterator<Item = (usize, u64, Weights)>,
+        models: impl IntoIterator<Item = (usize, f64, Weights)>,
     ) -> Self {
         Self::with_budget(architecture, test_set, models, FIRST_LAYER_BYTES)
     }
@@ -64,15 +70,16 @@ impl<'a> ClearRound<'a> {
     pub(super) fn with_budget(
         architecture: &'a Architecture,
         test_set: &'a CollectiveTestSet,
-        models: impl IntoIterator<Item = (usize, u64, Weights)>,
+        models: impl IntoIterator<Item = (usize, f64, Weights)>,
         first_layer_bytes: usize,
     ) -> Self {
         let models = RoundModels::new(architecture, test_set, models);
-        let RoundModels { layers, first, ref members, .. } = models;
+        let RoundModels { layers, first, has_sums, ref members, .. } = models;
         let participants = members.iter().map(|member| member.position).collect();
-        let bytes = FirstLayerOutputs::bytes(members.len(), test_set.len(), linear_size(&layers[first]));
-        let first_layer = (bytes <= first_layer_bytes).then(|| {
-            let weighted: Vec<_> = members.iter().map(|member| (&member.parameters, member.size)).collect();
+        let bytes =
+            FirstLayerOutputs::bytes(members.len(), test_set.len(), linear_size(&layers[first].layer));
+        let first_layer = (has_sums && bytes <= first_layer_bytes).then(|| {
+            let weighted: Vec<_> = members.iter().map(|member| (&member.parameters, member.weight)).collect();
             FirstLayerOutputs::new(layers, first, &weighted, test_set)
         });
         Self { models, participants, first_layer }
@@ -115,7 +122,7 @@ impl<'a> ClearRound<'a> {
     }
 
     fn test_whole_model(&self, coalition: Coalition, samples: &SampleSet) -> SampleSet {
-        let members = self.models.members_of(coalition).map(|member| (&member.parameters, member.size));
+        let members = self.models.members_of(coalition).map(|member| (&member.parameters, member.weight));
         match ModelParameters::mean(members) {
             Some(mean) => correct_samples(self.models.architecture, &mean, self.models.test_set, samples),
             None => SampleSet::none(samples.total()),
@@ -161,7 +168,7 @@ impl<'a> ClearRound<'a> {
         let models: Vec<usize> = (0..self.models.members.len())
             .filter(|&model| coalition.contains(self.models.members[model].position))
             .collect();
-        let total: f64 = self.models.members_of(coalition).map(|member| member.size as f64).sum();
+        let total: f64 = self.models.members_of(coalition).map(|member| member.weight).sum();
         let mut tail = Vec::new();
         self.models.members_of(coalition).for_each(|member| accumulate(&mut tail, &member.tail));
         tail.iter_mut().for_each(|v| *v *= 1.0 / total);
@@ -183,7 +190,7 @@ impl<'a> ClearRound<'a> {
                 self.models.finish(&tail, rows.len(), scratch);
                 right_rows(
                     &scratch.values,
-                    self.models.architecture.classes(),
+                    self.models.architecture.outputs(),
                     rows,
                     self.models.test_set.labels(),
                 )

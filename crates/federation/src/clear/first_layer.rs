@@ -7,9 +7,9 @@ use super::{
     forward::{Scratch, linear_product, linear_rows, linear_size, rest},
     parameters::ModelParameters,
 };
-use crate::{CollectiveTestSet, Layer};
+use crate::{CollectiveTestSet, PlacedLayer};
 
-/// Outputs of the first layer's linear part times the sizes of the training sets. They lie block by block,
+/// Outputs of the first layer's linear part times the weights. They lie block by block,
 /// within a block model by model: what is summed together lies together.
 pub(super) struct FirstLayerOutputs {
     outputs: Vec<f64>,
@@ -26,12 +26,12 @@ impl FirstLayerOutputs {
 
     /// Computes the outputs of `layers[first]`, the first layer with parameters, for every model and sample.
     pub(super) fn new(
-        layers: &[Layer],
+        layers: &[PlacedLayer],
         first: usize,
-        models: &[(&ModelParameters, u64)],
+        models: &[(&ModelParameters, f64)],
         test_set: &CollectiveTestSet,
     ) -> Self {
-        let (layer, samples) = (&layers[first], test_set.len());
+        let (layer, samples) = (&layers[first].layer, test_set.len());
         let width = linear_size(layer);
         let mut outputs = vec![0.0; models.len() * samples * width];
         let block = BLOCK * models.len() * width;
@@ -43,14 +43,13 @@ impl FirstLayerOutputs {
                 for row in rows.clone() {
                     scratch.values.extend(test_set.sample(row).iter().map(|&v| f64::from(v)));
                 }
-                layers[..first].iter().for_each(|layer| rest(layer, &[], rows.len(), scratch));
-                linear_rows(layer, rows.len(), scratch);
-                for ((model, size), outputs) in
+                layers[..first].iter().for_each(|placed| rest(&placed.layer, &[], rows.len(), scratch));
+                linear_rows(layer, scratch);
+                for ((model, weight), outputs) in
                     models.iter().zip(outputs.chunks_exact_mut(rows.len() * width))
                 {
                     linear_product(layer, model.layer(first), scratch);
-                    let size = *size as f64;
-                    outputs.iter_mut().zip(&scratch.values).for_each(|(out, v)| *out = size * v);
+                    outputs.iter_mut().zip(&scratch.values).for_each(|(out, v)| *out = weight * v);
                 }
             },
         );

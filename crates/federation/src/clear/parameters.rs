@@ -1,6 +1,6 @@
 //! A model's parameters as one vector of doubles, so that a coalition's model is one weighted sum of vectors.
 
-use crate::{Architecture, Layer, Weights};
+use crate::{Architecture, Weights};
 
 /// All parameters of a model, layer by layer, in double precision.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,12 +16,12 @@ impl ModelParameters {
     pub fn new(architecture: &Architecture, weights: &Weights) -> Self {
         let mut values = Vec::new();
         let mut begins = vec![0];
-        for layer in architecture.layers() {
-            for name in tensor_names(layer) {
+        for placed in architecture.layers() {
+            for name in placed.layer.tensors() {
                 let size = architecture.tensors().get(name).map_or(0, |shape| shape.iter().product());
                 let end = values.len() + size;
                 if let Some(tensor) = weights.get(name) {
-                    values.extend(tensor.values().iter().map(|&v| f64::from(v)));
+                    values.extend(tensor.numbers());
                 }
                 values.resize(end, 0.0);
             }
@@ -30,16 +30,15 @@ impl ModelParameters {
         Self { values, begins }
     }
 
-    /// The mean of models, weighted by the sizes of their training sets: `None` without any weight.
-    pub fn mean<'a>(models: impl IntoIterator<Item = (&'a Self, u64)>) -> Option<Self> {
+    /// The weighted mean of models: `None` without any weight.
+    pub fn mean<'a>(models: impl IntoIterator<Item = (&'a Self, f64)>) -> Option<Self> {
         let mut models = models.into_iter();
-        let (first, size) = models.next()?;
-        let mut total = size as f64;
+        let (first, mut total) = models.next()?;
         let mut mean = first.clone();
-        mean.values.iter_mut().for_each(|v| *v *= size as f64);
-        for (model, size) in models {
-            total += size as f64;
-            mean.values.iter_mut().zip(&model.values).for_each(|(sum, v)| *sum += size as f64 * v);
+        mean.values.iter_mut().for_each(|v| *v *= total);
+        for (model, weight) in models {
+            total += weight;
+            mean.values.iter_mut().zip(&model.values).for_each(|(sum, v)| *sum += weight * v);
         }
         mean.values.iter_mut().for_each(|v| *v /= total);
         (total > 0.0).then_some(mean)
@@ -76,7 +75,7 @@ impl ModelParameters {
 pub(super) struct Tail<'a> {
     /// The parameters that are there.
     pub(super) values: &'a [f64],
-    /// Where each of the layers asked for begins among all parameters, and where the last one ends.
+    /// Where each layer begins among all parameters, and where the last one ends.
     pub(super) begins: &'a [usize],
     /// Number of parameters of earlier layers that are left out.
     pub(super) left_out: usize,
@@ -87,20 +86,4 @@ impl<'a> Tail<'a> {
     pub(super) fn layer(&self, index: usize) -> &'a [f64] {
         &self.values[self.begins[index] - self.left_out..self.begins[index + 1] - self.left_out]
     }
-
-    /// The same without the first layers.
-    pub(super) fn after(&self, layers: usize) -> Self {
-        Self { begins: &self.begins[layers..], ..*self }
-    }
-}
-
-/// A layer's tensors in the order [`ModelParameters`] holds them: weights first, then biases.
-fn tensor_names(layer: &Layer) -> Vec<&str> {
-    let (weights, biases): (Vec<&String>, Vec<&Option<String>>) = match layer {
-        Layer::Linear(l) => (vec![&l.weight], vec![&l.bias]),
-        Layer::Conv2d(c) => (vec![&c.weight], vec![&c.bias]),
-        Layer::Gru(g) => (vec![&g.weight_ih, &g.weight_hh], vec![&g.bias_ih, &g.bias_hh]),
-        Layer::Activation(..) => (vec![], vec![]),
-    };
-    weights.into_iter().chain(biases.into_iter().flatten()).map(String::as_str).collect()
 }

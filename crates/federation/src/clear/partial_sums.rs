@@ -53,7 +53,7 @@ impl<'a> PartialSums<'a> {
             &self.scratch.values
         };
         let labels = &self.models.test_set.labels()[self.rows.clone()];
-        let scored = scores.chunks_exact(self.models.architecture.classes()).zip(labels);
+        let scored = scores.chunks_exact(self.models.architecture.outputs()).zip(labels);
         for (row, (scores, &label)) in scored.enumerate() {
             right[row / 64] |= u64::from(predicted(scores) as i64 == label) << (row % 64);
         }
@@ -74,7 +74,7 @@ impl<'a> PartialSums<'a> {
             let below = below.last();
             sum_into(&mut level.outputs, below.map(|level| &level.outputs[..]), outputs);
             sum_into(&mut level.tail, below.map(|level| &level.tail[..]), &member.tail);
-            level.total = below.map_or(0.0, |level| level.total) + member.size as f64;
+            level.total = below.map_or(0.0, |level| level.total) + member.weight;
         }
         self.members = wanted;
     }

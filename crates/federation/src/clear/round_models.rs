@@ -5,62 +5,67 @@ use super::{
     forward::{Scratch, forward, rest},
     parameters::Tail,
 };
-use crate::{Activation, Architecture, Coalition, CollectiveTestSet, Layer, Weights};
+use crate::{Architecture, Coalition, CollectiveTestSet, Layer, PlacedLayer, Source, Weights, up_to_scores};
 
-/// The layers up to the numbers whose order decides: what grows strictly with its input cannot change it.
-pub fn up_to_scores(layers: &[Layer]) -> &[Layer] {
-    let keeps_order = |layer: &Layer| match layer {
-        Layer::Activation(Activation::Sigmoid | Activation::Tanh, _) => true,
-        // Of several softmaxes side by side each has a scale of its own.
-        Layer::Activation(Activation::Softmax(width), size) => width == size,
-        _ => false,
+/// The layer whose outputs for a coalition are sums of those of its members: the first with parameters, if its outputs
+/// are linear in them and nothing behind it takes what lies before it.
+pub(super) fn summed_layer(layers: &[PlacedLayer]) -> Option<usize> {
+    let first = layers.iter().position(|placed| placed.layer.has_parameters())?;
+    let is_linear = matches!(
+        layers[first].layer,
+        Layer::Linear(_) | Layer::Conv2d(_) | Layer::Gru(_) | Layer::Lstm(_) | Layer::Embedding(_)
+    );
+    let is_alone = |(place, placed): (usize, &PlacedLayer)| match place <= first {
+        true => placed.from == [Source::before(place)],
+        false => placed.from.iter().all(|&source| source >= Source::Layer(first)),
     };
-    let last = layers.iter().rposition(|layer| !keeps_order(layer)).unwrap_or(0);
-    &layers[..=last]
+    (is_linear && layers.iter().enumerate().all(is_alone)).then_some(first)
 }
 
 /// The local models of one round and the samples they are tested on.
 pub(super) struct RoundModels<'a> {
     pub(super) architecture: &'a Architecture,
     pub(super) test_set: &'a CollectiveTestSet,
-    /// The first layer that has parameters.
+    /// The layer that is summed ([`summed_layer`]); the first one, where none is.
     pub(super) first: usize,
-    pub(super) layers: &'a [Layer],
+    /// Whether there is one.
+    pub(super) has_sums: bool,
+    pub(super) layers: &'a [PlacedLayer],
     /// In ascending order of their positions.
     pub(super) members: Vec<MemberModel>,
 }
 
-/// One client's model, times its number of training samples where it is to be summed.
+/// One client's model, times its weight where it is to be summed.
 pub(super) struct MemberModel {
     pub(super) position: usize,
-    pub(super) size: u64,
+    pub(super) weight: f64,
     pub(super) parameters: ModelParameters,
     /// The parameters that are needed after the first layer's linear part.
     pub(super) tail: Vec<f64>,
 }
 
 impl<'a> RoundModels<'a> {
-    /// Local models by their client's position, with the sizes of the training sets, which must not be 0.
+    /// Local models by their client's position, with their weights, which must not be 0.
     pub(super) fn new(
         architecture: &'a Architecture,
         test_set: &'a CollectiveTestSet,
-        models: impl IntoIterator<Item = (usize, u64, Weights)>,
+        models: impl IntoIterator<Item = (usize, f64, Weights)>,
     ) -> Self {
         let layers = up_to_scores(architecture.layers());
-        let has_parameters = |layer: &Layer| !matches!(layer, Layer::Activation(..));
-        let first = layers.iter().position(has_parameters).unwrap_or(0);
-        let keeps_first = matches!(&layers[first], Layer::Gru(_));
+        let summed = summed_layer(layers);
+        let first = summed.unwrap_or(0);
+        let keeps_first = is_recurrent(&layers[first].layer);
         let mut members: Vec<MemberModel> = models
             .into_iter()
-            .map(|(position, size, weights)| {
+            .map(|(position, weight, weights)| {
                 let parameters = ModelParameters::new(architecture, &weights);
                 let begin = parameters.begins()[if keeps_first { first } else { first + 1 }];
-                let tail = parameters.values()[begin..].iter().map(|v| size as f64 * v).collect();
-                MemberModel { position, size, parameters, tail }
+                let tail = parameters.values()[begin..].iter().map(|v| weight * v).collect();
+                MemberModel { position, weight, parameters, tail }
             })
             .collect();
         members.sort_by_key(|member| member.position);
-        Self { architecture, test_set, first, layers, members }
+        Self { architecture, test_set, first, has_sums: summed.is_some(), layers, members }
     }
 
     /// Models of a coalition's members.
@@ -74,9 +79,18 @@ impl<'a> RoundModels<'a> {
         let begins = member.parameters.begins();
         let left_out = member.parameters.values().len() - tail.len();
         let parameters = Tail { values: tail, begins, left_out };
-        if let layer @ Layer::Gru(_) = &self.layers[self.first] {
-            rest(layer, parameters.layer(self.first), samples, scratch);
+        let placed = &self.layers[self.first];
+        if is_recurrent(&placed.layer) {
+            rest(&placed.layer, parameters.layer(self.first), samples, scratch);
         }
-        forward(&self.layers[self.first + 1..], parameters.after(self.first + 1), samples, scratch);
+        if placed.is_kept {
+            scratch.keep(Source::Layer(self.first));
+        }
+        forward(self.layers, self.first + 1, parameters, samples, scratch);
     }
+}
+
+/// Whether more follows its sums within the layer.
+fn is_recurrent(layer: &Layer) -> bool {
+    matches!(layer, Layer::Gru(_) | Layer::Lstm(_))
 }

@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 
 use super::*;
-use crate::{Activation, Coalition, Layer, LayerSpec, ModelSpec, Tensor, TestSet};
+use crate::{Activation, Coalition, Layer, LayerSpec, ModelSpec, Tensor, TestSet, up_to_scores};
 
 /// A gap between the two largest scores below which rounding may decide.
 const NEAR_TIE: f64 = 1e-9;
@@ -18,7 +18,7 @@ fn linear(name: &str, bias: bool) -> LayerSpec {
 
 fn conv(name: &str, bias: bool, stride: usize, padding: usize) -> LayerSpec {
     let bias = bias.then(|| format!("{name}.bias"));
-    LayerSpec::Conv2d { weight: format!("{name}.weight"), bias, stride, padding }
+    LayerSpec::conv2d(format!("{name}.weight"), bias, stride, padding)
 }
 
 fn gru(bias_ih: bool, bias_hh: bool) -> LayerSpec {
@@ -113,7 +113,7 @@ fn architecture(kind: usize) -> Architecture {
             ]),
         ),
     };
-    let spec = ModelSpec { input, classes: 3, layers };
+    let spec = ModelSpec::new(input, 3, layers);
     Architecture::new(&spec, &shapes, Path::new("federation.toml"), Path::new("initial.safetensors")).unwrap()
 }
 
@@ -134,11 +134,11 @@ fn random_test_set(architecture: &Architecture, samples: usize, rng: &mut ChaCha
 }
 
 /// One sample through one model, a number at a time.
-fn plain_scores(layers: &[Layer], model: &BTreeMap<String, Vec<f64>>, sample: &[f32]) -> Vec<f64> {
+fn plain_scores(layers: &[PlacedLayer], model: &BTreeMap<String, Vec<f64>>, sample: &[f32]) -> Vec<f64> {
     let mut x: Vec<f64> = sample.iter().map(|&v| f64::from(v)).collect();
     let bias = |name: &Option<String>, i: usize| name.as_ref().map_or(0.0, |name| model[name][i]);
-    for layer in layers {
-        x = match layer {
+    for placed in layers {
+        x = match &placed.layer {
             Layer::Linear(l) => (0..l.positions * l.outputs)
                 .map(|i| {
                     let (position, output) = (i / l.outputs, i % l.outputs);
@@ -159,6 +159,7 @@ fn plain_scores(layers: &[Layer], model: &BTreeMap<String, Vec<f64>>, sample: &[
                     run.iter().map(move |v| v.exp() / sum)
                 })
                 .collect(),
+            other => panic!("{} has tests of its own", other.kind()),
         };
     }
     x
@@ -170,10 +171,11 @@ fn plain_conv(c: &crate::Conv2d, model: &BTreeMap<String, Vec<f64>>, x: &[f64]) 
     for (o, row, column) in positions(outputs, rows, columns) {
         let mut sum = c.bias.as_ref().map_or(0.0, |name| model[name][o]);
         for (channel, y, z) in positions(channels, kh, kw) {
-            let (py, pz) = (row * c.stride + y, column * c.stride + z);
-            let inside = |p: usize, size: usize| p >= c.padding && p - c.padding < size;
-            if inside(py, height) && inside(pz, width) {
-                let pixel = x[(channel * height + py - c.padding) * width + pz - c.padding];
+            let (py, pz) = (row * c.stride[0] + y, column * c.stride[1] + z);
+            let ([above, left], inside) =
+                (c.padding, |p: usize, pad: usize, size: usize| p >= pad && p - pad < size);
+            if inside(py, above, height) && inside(pz, left, width) {
+                let pixel = x[(channel * height + py - above) * width + pz - left];
                 sum += model[&c.weight][((o * channels + channel) * kh + y) * kw + z] * pixel;
             }
         }
@@ -215,7 +217,7 @@ fn gap(scores: &[f64]) -> f64 {
 struct Case {
     architecture: Architecture,
     test_set: CollectiveTestSet,
-    models: Vec<(usize, u64, Weights)>,
+    models: Vec<(usize, f64, Weights)>,
 }
 
 impl Case {
@@ -224,7 +226,9 @@ impl Case {
         let architecture = architecture(kind);
         let test_set = random_test_set(&architecture, samples, rng);
         let mut models: Vec<_> = (0..clients)
-            .map(|position| (position, rng.random_range(1..500), random_weights(&architecture, rng)))
+            .map(|position| {
+                (position, f64::from(rng.random_range(1..500u32)), random_weights(&architecture, rng))
+            })
             .collect();
         let present = rng.random_range(1..=clients);
         while models.len() > present {
@@ -237,13 +241,13 @@ impl Case {
     fn plain(&self, coalition: Coalition) -> (SampleSet, SampleSet) {
         let members: Vec<_> =
             self.models.iter().filter(|(position, ..)| coalition.contains(*position)).collect();
-        let total: f64 = members.iter().map(|(_, size, _)| *size as f64).sum();
+        let total: f64 = members.iter().map(|(_, weight, _)| *weight).sum();
         let mut model = BTreeMap::new();
         for (name, shape) in self.architecture.tensors() {
             let mut mean = vec![0.0; shape.iter().product()];
-            for (_, size, weights) in &members {
-                for (mean, &v) in mean.iter_mut().zip(weights.get(name).unwrap().values()) {
-                    *mean += *size as f64 / total * f64::from(v);
+            for (_, weight, weights) in &members {
+                for (mean, v) in mean.iter_mut().zip(weights.get(name).unwrap().numbers()) {
+                    *mean += weight / total * v;
                 }
             }
             model.insert(name.clone(), mean);
@@ -301,7 +305,7 @@ proptest! {
         let found = scores(&architecture, &weights, &features);
         let model = weights
             .iter()
-            .map(|(name, t)| (name.to_owned(), t.values().iter().map(|&v| f64::from(v)).collect()))
+            .map(|(name, t)| (name.to_owned(), t.numbers().collect()))
             .collect();
         for (sample, found) in found.chunks(3).enumerate() {
             let expected = plain_scores(architecture.layers(), &model, test_set.sample(sample));
@@ -323,7 +327,7 @@ fn ties_go_to_the_lowest_class_and_saturation_makes_none() {
     let test_set = CollectiveTestSet::new(5, [&test_set]).unwrap();
     let parameters = ModelParameters::new(&architecture, &weights);
     assert!(correct_samples(&architecture, &parameters, &test_set, &SampleSet::all(1)).is_all());
-    let round = ClearRound::new(&architecture, &test_set, [(2, 7, weights)]);
+    let round = ClearRound::new(&architecture, &test_set, [(2, 7.0, weights)]);
     assert!(round.correct_samples(&[(Coalition::EMPTY.with(2), SampleSet::all(1))])[0].is_all());
 }
 

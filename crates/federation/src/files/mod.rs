@@ -1,5 +1,6 @@
 //! The bytes of tensors on disk. Readers check sizes before they allocate and never panic on what they read.
 
+mod elements;
 mod npz;
 mod safetensors;
 
@@ -18,4 +19,16 @@ pub(crate) fn open(path: &Path) -> Result<File, Error> {
         return Err(Error::defect(path, "file", Defect::NoFile { found: "pipe, socket or device" }));
     }
     File::open(path).map_err(reading)
+}
+
+/// Labels of so many samples: a vector, or one column.
+pub(crate) fn check_label_shape(path: &Path, samples: usize, found: &[usize]) -> Result<(), Error> {
+    if found == [samples] || found == [samples, 1] {
+        return Ok(());
+    }
+    let defect = match found {
+        [rows, columns] if *rows == samples => Defect::OneHot { columns: *columns },
+        _ => Defect::Shape { expected: format!("[{samples}]"), found: found.to_vec() },
+    };
+    Err(Error::defect(path, "y", defect))
 }

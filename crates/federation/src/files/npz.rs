@@ -8,13 +8,17 @@ use std::{
 use npyz::{DType, NpyFile, Order, TypeChar};
 use zip::ZipArchive;
 
+use super::{
+    check_label_shape,
+    elements::{exact_singles, whole_numbers},
+};
 use crate::{Defect, Error, TestSet, weights::element_count};
 
 /// NumPy itself refuses longer headers by default.
 const MAX_HEADER_BYTES: usize = 10_000;
 
-/// Reads `x` (f4 or f8) and `y` (any integer type); `x` may have any shape `[m, ...]`. Doubles are rounded to
-/// the nearest single-precision number.
+/// Reads `x` and `y`; `x` may have any shape `[m, ...]`. Doubles are rounded to the nearest single-precision
+/// number.
 pub(crate) fn read_npz(path: &Path) -> Result<TestSet, Error> {
     let file = super::open(path)?;
     let size = file.metadata().map_err(|source| Error::reading(path, source))?.len();
@@ -23,13 +27,16 @@ pub(crate) fn read_npz(path: &Path) -> Result<TestSet, Error> {
     expect_names(path, &archive)?;
     let x = Array::read(path, size, &mut archive, "x")?;
     let y = Array::read(path, size, &mut archive, "y")?;
-    let (shape, features) = x.into_f32(path)?;
-    let (label_shape, labels) = y.into_i64(path)?;
-    let samples = shape.first().copied();
-    if samples.is_none() || label_shape != [labels.len()] || samples != Some(labels.len()) {
-        let expected = format!("[{}]", samples.map_or("m".to_owned(), |m| m.to_string()));
-        return Err(Error::defect(path, "y", Defect::Shape { expected, found: label_shape }));
-    }
+    let (shape, features) = x.features(path)?;
+    let (label_shape, labels) = y.labels(path)?;
+    let Some(&samples) = shape.first() else {
+        return Err(Error::defect(
+            path,
+            "x",
+            Defect::Shape { expected: "[m, ...]".to_owned(), found: shape },
+        ));
+    };
+    check_label_shape(path, samples, &label_shape)?;
     TestSet::new(shape[1..].to_vec(), features, labels).map_err(|d| Error::defect(path, "x", d))
 }
 
@@ -94,24 +101,42 @@ impl Array {
         Ok(Self { name, shape, bytes })
     }
 
-    fn into_f32(self, path: &Path) -> Result<(Vec<usize>, Vec<f32>), Error> {
+    fn features(&self, path: &Path) -> Result<(Vec<usize>, Vec<f32>), Error> {
         let file = self.parsed(path)?;
         let order = file.order();
         let values = match file.try_data::<f32>() {
             Ok(singles) => singles.collect::<io::Result<Vec<f32>>>(),
             Err(file) => match file.try_data::<f64>() {
                 Ok(doubles) => doubles.map(|value| value.map(|v| v as f32)).collect(),
-                Err(file) => return Err(self.wrong_type(path, "f4 or f8", &file.dtype())),
+                Err(_) => {
+                    let (shape, integers) = self.integers(path, "f4, f8 or integers")?;
+                    let singles = exact_singles(&integers).map_err(|d| Error::defect(path, "x", d))?;
+                    return Ok((shape, singles));
+                }
             },
         };
         self.in_rows(path, order, values)
     }
 
-    fn into_i64(self, path: &Path) -> Result<(Vec<usize>, Vec<i64>), Error> {
+    fn labels(&self, path: &Path) -> Result<(Vec<usize>, Vec<i64>), Error> {
+        let file = self.parsed(path)?;
+        let order = file.order();
+        let numbers: io::Result<Vec<f64>> = match file.try_data::<f64>() {
+            Ok(doubles) => doubles.collect(),
+            Err(file) => match file.try_data::<f32>() {
+                Ok(singles) => singles.map(|value| value.map(f64::from)).collect(),
+                Err(_) => return self.integers(path, "integers"),
+            },
+        };
+        let (shape, numbers) = self.in_rows(path, order, numbers)?;
+        let labels = whole_numbers(&numbers).map_err(|d| Error::defect(path, "y", d))?;
+        Ok((shape, labels))
+    }
+
+    fn integers(&self, path: &Path, expected: &'static str) -> Result<(Vec<usize>, Vec<i64>), Error> {
         let file = self.parsed(path)?;
         let order = file.order();
         let dtype = file.dtype();
-        let expected = "integers";
         let DType::Plain(kind) = &dtype else { return Err(self.wrong_type(path, expected, &dtype)) };
         macro_rules! widened {
             ($integer:ty) => {
@@ -125,9 +150,17 @@ impl Array {
             (TypeChar::Int, 4) => widened!(i32),
             (TypeChar::Int, 2) => widened!(i16),
             (TypeChar::Int, 1) => widened!(i8),
+            (TypeChar::Uint, 8) => file
+                .data::<u64>()
+                .map_err(io::Error::other)
+                .and_then(|values| values.map(|v| v.map(|v| i64::try_from(v).unwrap_or(i64::MAX))).collect()),
             (TypeChar::Uint, 4) => widened!(u32),
             (TypeChar::Uint, 2) => widened!(u16),
             (TypeChar::Uint, 1) => widened!(u8),
+            (TypeChar::Bool, 1) => file
+                .data::<bool>()
+                .map_err(io::Error::other)
+                .and_then(|values| values.map(|v| v.map(i64::from)).collect()),
             _ => return Err(self.wrong_type(path, expected, &dtype)),
         };
         self.in_rows(path, order, values)

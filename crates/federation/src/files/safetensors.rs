@@ -1,6 +1,7 @@
 //! The safetensors format: the header is read and checked first, data only where it is wanted.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
@@ -11,6 +12,7 @@ use safetensors::{
     tensor::{Metadata, TensorInfo, TensorView},
 };
 
+use super::elements::{Floats, exact_singles, integers, whole_numbers};
 use crate::{Defect, Error, Tensor, TestSet, Weights};
 
 /// As in the format's own reader.
@@ -70,34 +72,71 @@ impl TensorFile {
         Ok(())
     }
 
-    /// A tensor's shape, its element type checked.
-    pub(crate) fn shape(&self, name: &str, expected: Dtype) -> Result<&[usize], Error> {
-        let info = self.info(name)?;
-        if info.dtype == expected {
-            return Ok(&info.shape);
-        }
-        let expected = if expected == Dtype::F32 { "F32" } else { "I64" };
-        let found = format!("{:?}", info.dtype);
-        Err(Error::defect(&self.path, name, Defect::ElementType { expected, found }))
+    /// A tensor's shape.
+    pub(crate) fn shape(&self, name: &str) -> Result<&[usize], Error> {
+        Ok(&self.info(name)?.shape)
     }
 
-    /// A tensor of finite single-precision numbers.
-    pub(crate) fn read_f32(&mut self, name: &str) -> Result<Tensor, Error> {
-        let shape = self.shape(name, Dtype::F32)?.to_vec();
+    /// The shape of every tensor of a model, their element types checked. Those that `ignored` names may have any type.
+    pub(crate) fn shapes(
+        &self,
+        ignored: impl Fn(&str) -> bool,
+    ) -> Result<BTreeMap<String, Vec<usize>>, Error> {
+        let mut shapes = BTreeMap::new();
+        for name in self.names().into_iter().filter(|name| !ignored(name)) {
+            let info = self.info(&name)?;
+            if Floats::of(info.dtype).is_none() {
+                let found = format!("{:?}: {}", info.dtype, why_not_weights(info));
+                let expected = "F32, F64, F16 or BF16";
+                return Err(Error::defect(&self.path, &name, Defect::ElementType { expected, found }));
+            }
+            shapes.insert(name, info.shape.clone());
+        }
+        Ok(shapes)
+    }
+
+    /// A tensor of finite numbers.
+    pub(crate) fn read_floats(&mut self, name: &str) -> Result<Tensor, Error> {
+        let info = self.info(name)?;
+        let (shape, dtype) = (info.shape.clone(), info.dtype);
+        let Some(floats) = Floats::of(dtype) else {
+            let (expected, found) = ("F32, F64, F16 or BF16", format!("{dtype:?}"));
+            return Err(Error::defect(&self.path, name, Defect::ElementType { expected, found }));
+        };
         let bytes = self.read_bytes(name)?;
-        let values = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         let at = |defect| Error::defect(&self.path, name, defect);
-        let tensor = Tensor::new(shape, values).map_err(at)?;
+        let tensor = floats.tensor(shape, &bytes).map_err(at)?;
         tensor.check_finite().map_err(at)?;
         Ok(tensor)
     }
 
-    /// A vector of integers.
-    pub(crate) fn read_i64(&mut self, name: &str) -> Result<Vec<i64>, Error> {
-        self.shape(name, Dtype::I64)?;
+    /// Numbers of samples, of any type, in single precision. Integers have to fit there.
+    pub(crate) fn read_features(&mut self, name: &str) -> Result<Vec<f32>, Error> {
+        let dtype = self.info(name)?.dtype;
+        if Floats::of(dtype).is_some() {
+            let singles = self.read_floats(name)?.singles().into_owned();
+            return Ok(singles);
+        }
+        let integers = self.read_integers(name, "numbers")?;
+        exact_singles(&integers).map_err(|defect| Error::defect(&self.path, name, defect))
+    }
+
+    /// Labels: integers of any type, or whole numbers.
+    pub(crate) fn read_labels(&mut self, name: &str) -> Result<Vec<i64>, Error> {
+        if Floats::of(self.info(name)?.dtype).is_none() {
+            return self.read_integers(name, "integers");
+        }
+        let numbers: Vec<f64> = self.read_floats(name)?.numbers().collect();
+        whole_numbers(&numbers).map_err(|defect| Error::defect(&self.path, name, defect))
+    }
+
+    fn read_integers(&mut self, name: &str, expected: &'static str) -> Result<Vec<i64>, Error> {
+        let dtype = self.info(name)?.dtype;
         let bytes = self.read_bytes(name)?;
-        let value = |b: &[u8]| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
-        Ok(bytes.chunks_exact(8).map(value).collect())
+        integers(dtype, &bytes).ok_or_else(|| {
+            let found = format!("{dtype:?}");
+            Error::defect(&self.path, name, Defect::ElementType { expected, found })
+        })
     }
 
     fn info(&self, name: &str) -> Result<&TensorInfo, Error> {
@@ -127,13 +166,27 @@ impl TensorFile {
     }
 }
 
+/// What tensors of integers are, among weights.
+fn why_not_weights(info: &TensorInfo) -> &'static str {
+    match info.dtype {
+        Dtype::U8 if info.shape.len() == 1 => {
+            "a serialised model, such as trees, has no weights that could be averaged"
+        }
+        Dtype::F8_E4M3 | Dtype::F8_E5M2 => "save the weights in a wider type",
+        _ => "if it is a buffer that no layer uses, list it in model.ignore",
+    }
+}
+
 /// Writes a model; the bytes depend on the model alone.
 pub(crate) fn write_tensors(path: &Path, weights: &Weights) -> Result<(), Error> {
     let bytes: Vec<_> = weights
         .iter()
-        .map(|(name, tensor)| (name, tensor.shape().to_vec(), f32_bytes(tensor.values())))
+        .map(|(name, tensor)| {
+            let dtype = if tensor.is_double() { Dtype::F64 } else { Dtype::F32 };
+            (name, dtype, tensor.shape().to_vec(), tensor.to_le_bytes())
+        })
         .collect();
-    let views = bytes.iter().map(|(name, shape, data)| (*name, Dtype::F32, shape.clone(), &data[..]));
+    let views = bytes.iter().map(|(name, dtype, shape, data)| (*name, *dtype, shape.clone(), &data[..]));
     write(path, views)
 }
 

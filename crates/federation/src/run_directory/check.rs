@@ -1,7 +1,7 @@
 //! Everything that must hold in a whole run directory, checked before anything is computed.
 
 use super::{CLIENTS, GLOBAL, RunDirectory, entries, round_file};
-use crate::{ClientId, Defect, Error, RoundId, Weights, aggregate::WeightedMean};
+use crate::{Aggregation, ClientId, Defect, Error, RoundId, Weights, aggregate::WeightedMean};
 
 /// How far a global model may be from the weighted mean of the local ones, relative to numbers beyond 1.
 const MEAN_TOLERANCE: f64 = 1e-4;
@@ -19,6 +19,9 @@ impl RunDirectory {
             return Err(Error::defect(self.path.join(CLIENTS), "test samples", Defect::NoTestSamples));
         }
         self.initial_model()?;
+        if self.spec.aggregation == Aggregation::Other && self.spec.rounds > 1 && !self.has_global_models() {
+            return Err(Error::defect(self.spec_file(), "aggregation", Defect::NoGlobalModels));
+        }
         for round in self.spec.round_ids() {
             self.check_round(round)?;
         }
@@ -55,21 +58,27 @@ impl RunDirectory {
         let mut mean = WeightedMean::new();
         for position in self.participants(round).members() {
             let client = &self.spec.clients[position];
-            let size = client.train_size_in(round);
-            if size == 0 {
+            let weight = client.weight_in(round);
+            if weight == 0.0 {
                 let field = format!("clients.{}.train_size", client.id);
-                return Err(Error::defect(self.spec_file(), field, Defect::NoTrainingSamples { round }));
+                return Err(Error::defect(self.spec_file(), field, Defect::NoWeight { round }));
             }
-            mean.add(&self.local_model(&client.id, round)?, size);
+            mean.add(&self.local_model(&client.id, round)?, weight);
         }
         let Some(expected) = mean.finish() else {
             let defect = Defect::NobodyTookPart { round };
             return Err(Error::defect(self.path.join(CLIENTS), round_file(round), defect));
         };
-        if !self.has_global_models() {
+        // Nothing is computed from the last one.
+        let is_last = round.0 == self.spec.rounds;
+        let is_mean = self.spec.aggregation == Aggregation::Mean;
+        if !self.has_global_models() || is_last && !self.has_global_model(round) {
             return Ok(());
         }
         let found = self.global_model(round)?;
+        if !is_mean {
+            return Ok(());
+        }
         for (name, expected) in &expected {
             self.check_mean(round, name, expected, &found)?;
         }
@@ -83,9 +92,8 @@ impl RunDirectory {
         expected: &[f64],
         global: &Weights,
     ) -> Result<(), Error> {
-        let values = global.get(name).map_or(&[][..], |tensor| tensor.values());
-        for (position, (&expected, &found)) in expected.iter().zip(values).enumerate() {
-            let found = f64::from(found);
+        let Some(global) = global.get(name) else { return Ok(()) };
+        for (position, (&expected, found)) in expected.iter().zip(global.numbers()).enumerate() {
             if (found - expected).abs() > MEAN_TOLERANCE * expected.abs().max(1.0) {
                 let is_absent = |id: &&ClientId| !self.took_part(id, round);
                 let absent = self.spec.ids().filter(is_absent).cloned().collect();
@@ -94,10 +102,5 @@ impl RunDirectory {
             }
         }
         Ok(())
-    }
-
-    /// The clients' positions and weights in a round.
-    pub fn train_sizes(&self, round: RoundId) -> impl Iterator<Item = (&ClientId, u64)> {
-        self.spec.clients.iter().map(move |client| (&client.id, client.train_size_in(round)))
     }
 }

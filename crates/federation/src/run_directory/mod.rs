@@ -12,11 +12,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use safetensors::Dtype;
-
 use crate::{
-    Architecture, ClientId, Coalition, Defect, Error, FederationSpec, RoundId, TestSet, Weights,
-    files::{TensorFile, open, read_npz},
+    Architecture, ClientId, Coalition, Defect, Error, FederationSpec, Layout, RoundId, TestSet, Weights,
+    files::{TensorFile, check_label_shape, open, read_npz},
     weights::element_count,
 };
 
@@ -46,12 +44,9 @@ impl RunDirectory {
         let spec = FederationSpec::parse(&read_text(&spec_file)?, &spec_file)?;
         let initial = path.join(INITIAL_FILE);
         let file = TensorFile::open(&initial)?;
-        let shapes: Result<_, Error> = file
-            .names()
-            .into_iter()
-            .map(|name| file.shape(&name, Dtype::F32).map(<[usize]>::to_vec).map(|shape| (name, shape)))
-            .collect();
-        let architecture = Architecture::new(&spec.model, &shapes?, &spec_file, &initial)?;
+        let shapes = file.shapes(|name| spec.model.ignores(name))?;
+        let architecture = Architecture::new(&spec.model, &shapes, &spec_file, &initial)?;
+        architecture.check_layout(&spec_file)?;
         Ok(Self { path, spec, architecture })
     }
 
@@ -85,6 +80,19 @@ impl RunDirectory {
         self.read_model(&self.global_file(round))
     }
 
+    /// The global model that a round began with.
+    pub fn model_before(&self, round: RoundId) -> Result<Weights, Error> {
+        match round.0 {
+            0 | 1 => self.initial_model(),
+            later => self.global_model(RoundId(later - 1)),
+        }
+    }
+
+    /// Whether the aggregate after a round was kept.
+    pub fn has_global_model(&self, round: RoundId) -> bool {
+        self.global_file(round).is_file()
+    }
+
     /// Whether a client left a model of a round.
     pub fn took_part(&self, client: &ClientId, round: RoundId) -> bool {
         self.local_file(client, round).exists()
@@ -116,23 +124,29 @@ impl RunDirectory {
             found.extend(test_set.input());
             return Err(Error::defect(file, "x", Defect::Shape { expected, found }));
         }
+        let test_set = match self.spec.model.layout {
+            Some(Layout::Keras) => test_set.with_channels_first(),
+            _ => test_set,
+        };
         test_set.check_features().map_err(|defect| Error::defect(&file, "x", defect))?;
+        if let Some(rows) = self.architecture.vocabulary() {
+            test_set.check_rows(rows).map_err(|defect| Error::defect(&file, "x", defect))?;
+        }
         test_set.check_labels(self.spec.model.classes).map_err(|defect| Error::defect(&file, "y", defect))?;
         Ok(test_set)
     }
 
     fn read_model(&self, path: &Path) -> Result<Weights, Error> {
         let mut file = TensorFile::open(path)?;
-        let shapes: Result<_, Error> = file
-            .names()
-            .into_iter()
-            .map(|name| file.shape(&name, Dtype::F32).map(<[usize]>::to_vec).map(|shape| (name, shape)))
-            .collect();
-        self.architecture.check_shapes(&shapes?, path)?;
+        let shapes = file.shapes(|name| self.spec.model.ignores(name))?;
+        self.architecture.check_shapes(&shapes, path)?;
         self.architecture
             .tensors()
             .keys()
-            .map(|name| file.read_f32(name).map(|tensor| (name.clone(), tensor)))
+            .map(|name| {
+                let tensor = self.architecture.tensor_of_file(name, file.read_floats(name)?);
+                Ok((name.clone(), tensor.map_err(|defect| Error::defect(path, name, defect))?))
+            })
             .collect()
     }
 
@@ -179,17 +193,15 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
 fn read_test_set(path: &Path) -> Result<TestSet, Error> {
     let mut file = TensorFile::open(path)?;
     file.expect_names(&["x", "y"])?;
-    let x = file.shape("x", Dtype::F32)?.to_vec();
-    let y = file.shape("y", Dtype::I64)?.to_vec();
+    let x = file.shape("x")?.to_vec();
+    let y = file.shape("y")?.to_vec();
     let Some((&samples, input)) = x.split_first() else {
         return Err(Error::defect(path, "x", Defect::Shape { expected: "[m, ...]".to_owned(), found: x }));
     };
-    if y != [samples] {
-        return Err(Error::defect(path, "y", Defect::Shape { expected: format!("[{samples}]"), found: y }));
-    }
+    check_label_shape(path, samples, &y)?;
     element_count(&x).map_err(|defect| Error::defect(path, "x", defect))?;
-    let features = file.read_f32("x")?.into_values();
-    let labels = file.read_i64("y")?;
+    let features = file.read_features("x")?;
+    let labels = file.read_labels("y")?;
     TestSet::new(input.to_vec(), features, labels).map_err(|defect| Error::defect(path, "x", defect))
 }
 

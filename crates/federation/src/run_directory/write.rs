@@ -7,7 +7,7 @@ use std::{
 
 use super::{CLIENTS, GLOBAL, INITIAL_FILE, RunDirectory, SPEC_FILE, entries, round_file};
 use crate::{
-    ClientId, Defect, Error, FederationSpec, RoundId, TestSet, Weights,
+    ClientId, Defect, Error, FederationSpec, Layout, RoundId, TestSet, Weights,
     files::{write_tensors, write_test_set},
     partial_path, rename_durably,
 };
@@ -22,14 +22,10 @@ use crate::{
 /// let linear = LayerSpec::Linear { weight: "fc.weight".into(), bias: None };
 /// let clients: Result<Vec<ClientSpec>, ClientIdError> = ["a", "b", "c", "d"]
 ///     .iter()
-///     .map(|id| Ok(ClientSpec { id: ClientId::new(*id)?, train_size: 10, rounds: vec![] }))
+///     .map(|id| Ok(ClientSpec::new(ClientId::new(*id)?, 10.0)))
 ///     .collect();
-/// let spec = FederationSpec {
-///     name: "four".into(),
-///     rounds: 1,
-///     model: ModelSpec { input: vec![2], classes: 2, layers: vec![linear] },
-///     clients: clients?,
-/// };
+/// let model = ModelSpec::new(vec![2], 2, vec![linear]);
+/// let spec = FederationSpec::new("four".into(), 1, model, clients?);
 /// let model = Weights::from_iter([("fc.weight".to_owned(), Tensor::new(vec![2, 2], vec![1., 0., 0., 1.])?)]);
 /// let writer = RunWriter::create(&path, &spec)?;
 /// writer.initial_model(&model)?;
@@ -57,6 +53,11 @@ impl RunWriter {
             return Err(Error::defect(&target, "directory", Defect::NotEmpty));
         }
         spec.check(&target.join(SPEC_FILE))?;
+        if spec.model.layout == Some(Layout::Keras) {
+            let (what, instead) = ("run to be written", "models are written in PyTorch's layout");
+            let defect = Defect::NotInKeras { what, instead };
+            return Err(Error::defect(target.join(SPEC_FILE), "model.layout", defect));
+        }
         let partial = partial_path(&target);
         let writer = Self { target, partial, finished: false };
         let spec_file = writer.partial.join(SPEC_FILE);

@@ -141,8 +141,8 @@ impl FederationFile {
     /// Who took part in a round of training.
     pub fn participants(&self, round: RoundId) -> Coalition {
         let took_part = |(client, party): (usize, &PartyIdentity)| {
-            let weight = self.federation.clients.get(client).map_or(0, |c| c.train_size_in(round));
-            (weight > 0 && !party.absent.contains(&round)).then_some(client)
+            let weight = self.federation.clients.get(client).map_or(0.0, |c| c.weight_in(round));
+            (weight > 0.0 && !party.absent.contains(&round)).then_some(client)
         };
         self.parties.iter().skip(2).enumerate().filter_map(took_part).collect()
     }

@@ -73,6 +73,11 @@ impl SessionSpec {
             .map_err(|conflict| (conflict.setting, conflict.expected, conflict.found.to_owned()))
     }
 
+    /// Whether clients test models that they know from training on their own samples, and so need the aggregates.
+    pub(crate) fn tests_known_models(&self) -> bool {
+        self.settings().is_ok_and(|settings| settings.protocol.rules().has_decryptors())
+    }
+
     fn skip(&self) -> Result<SkipMode, Misfit> {
         named("skip", "on, off or auto", &self.skip)
     }
@@ -92,7 +97,7 @@ impl SessionSpec {
             ..EstimatorSettings::default()
         };
         estimator.check().map_err(|error| ("estimator", "settings in their ranges", error.to_string()))?;
-        Ok(EvaluationSettings { method, estimator, skip: self.skip()?, verify_skip: false })
+        Ok(EvaluationSettings { method, estimator, skip: self.skip()?, ..EvaluationSettings::default() })
     }
 }
 

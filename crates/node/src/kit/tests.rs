@@ -24,7 +24,7 @@ pub(super) fn id(name: &str) -> ClientId {
 }
 
 pub(crate) fn provision() -> Provision {
-    let client = |name: &str| ClientSpec { id: id(name), train_size: 10, rounds: vec![] };
+    let client = |name: &str| ClientSpec::new(id(name), 10.0);
     let session = SessionSpec {
         protocol: "secsv".into(),
         preset: "compact".into(),
@@ -39,16 +39,12 @@ pub(crate) fn provision() -> Provision {
         max_tests: None,
     };
     Provision {
-        federation: FederationSpec {
-            name: "four silos".into(),
-            rounds: 2,
-            model: ModelSpec {
-                input: vec![3],
-                classes: 2,
-                layers: vec![LayerSpec::Linear { weight: "w".into(), bias: None }],
-            },
-            clients: ["north", "south", "east", "west"].map(client).to_vec(),
-        },
+        federation: FederationSpec::new(
+            "four silos".into(),
+            2,
+            ModelSpec::new(vec![3], 2, vec![LayerSpec::Linear { weight: "w".into(), bias: None }]),
+            ["north", "south", "east", "west"].map(client).to_vec(),
+        ),
         tensors: BTreeMap::from([("w".to_owned(), vec![2, 3])]),
         absent: BTreeMap::from([(id("south"), vec![RoundId(2)])]),
         servers: Servers {

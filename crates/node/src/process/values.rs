@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, kit::Kit, party::local};
 use secsv_evaluation::{
     EvaluationResult, ExposureResult, FederationFacts, Made, Operations, RoundResult, SCHEMA, SecurityResult,
-    Timing, UtilityResult, VERSION, exposure_result,
+    Timing, Utility, UtilityResult, VERSION, exposure_result,
 };
 use secsv_protocol::exposure::Exposure;
 
@@ -74,6 +74,8 @@ impl PublishedValues {
             federation: Some(facts.federation),
             protocol: self.protocol,
             estimator: self.estimator,
+            utility: Utility::Accuracy.to_string(),
+            class_samples: Vec::new(),
             skip: self.skip,
             clients: self.clients,
             fsv: self.fsv,

@@ -124,13 +124,13 @@ fn input(recipe: &Recipe) -> Vec<usize> {
 }
 
 fn written(path: &Path, recipe: &Recipe) {
-    let client = |id: &&str| ClientSpec { id: ClientId::new(*id).unwrap(), train_size: 10, rounds: vec![] };
-    let spec = FederationSpec {
-        name: "five".into(),
-        rounds: recipe.rounds,
-        model: ModelSpec { input: input(recipe), classes: 2, layers: layers(recipe) },
-        clients: CLIENTS.iter().map(client).collect(),
-    };
+    let client = |id: &&str| ClientSpec::new(ClientId::new(*id).unwrap(), 10.0);
+    let spec = FederationSpec::new(
+        "five".into(),
+        recipe.rounds,
+        ModelSpec::new(input(recipe), 2, layers(recipe)),
+        CLIENTS.iter().map(client).collect(),
+    );
     let writer = RunWriter::create(path, &spec).unwrap();
     writer.initial_model(&model(recipe, 99)).unwrap();
     for (i, id) in spec.ids().enumerate() {
@@ -143,7 +143,7 @@ fn written(path: &Path, recipe: &Recipe) {
         let mut mean = secsv_federation::WeightedMean::new();
         for (i, id) in spec.ids().enumerate() {
             let weights = model(recipe, i + 10 * round.0 as usize);
-            mean.add(&weights, 10);
+            mean.add(&weights, 10.0);
             writer.local_model(id, round, &weights).unwrap();
         }
         writer.global_model(round, &mean.finish_single().unwrap()).unwrap();

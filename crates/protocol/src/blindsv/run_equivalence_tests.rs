@@ -7,7 +7,7 @@ use std::{cell::Cell, sync::Arc};
 
 use proptest::prelude::*;
 use secsv_algebra::{Matrix, Prg, Ring64, Seed, Share};
-use secsv_federation::{Coalition, LayerSpec, ModelSpec, RoundId, Tensor, TestSet, Weights};
+use secsv_federation::{Coalition, ConvolutionSpec, LayerSpec, ModelSpec, RoundId, Tensor, TestSet, Weights};
 use secsv_he::Preset;
 
 use super::{
@@ -132,11 +132,15 @@ impl Recipe {
     /// A convolution, a gate, a convolution with padding, ReLU, a linear layer.
     fn image(gate: LayerSpec, stride: usize, samples: usize) -> Self {
         let side = (5 - 3) / stride + 1;
-        let conv = |weight: &str, stride, padding| LayerSpec::Conv2d {
-            weight: weight.into(),
-            bias: None,
-            stride,
-            padding,
+        let conv = |weight: &str, stride, padding| {
+            LayerSpec::Conv2d(ConvolutionSpec {
+                weight: weight.into(),
+                bias: None,
+                stride,
+                padding,
+                dilation: 1,
+                groups: 1,
+            })
         };
         let layers = vec![
             conv("c1", stride, 0),
@@ -187,8 +191,7 @@ impl Recipe {
 
     /// The agreement of all worlds: their ranges are the larger ones.
     fn session(&self, worlds: &[u64]) -> BlindSession {
-        let model =
-            ModelSpec { input: self.input.clone(), classes: self.classes, layers: self.layers.clone() };
+        let model = ModelSpec::new(self.input.clone(), self.classes, self.layers.clone());
         let settings = Settings {
             protocol: Protocol::BlindSv,
             preset: Preset::Standard,
@@ -691,7 +694,7 @@ fn the_largest_numbers_stay_in_their_ranges() {
 #[test]
 fn a_model_with_another_activation_is_refused_by_name() {
     let recipe = Recipe::dense([2, 2, 2, 2], [LayerSpec::Sigmoid {}, LayerSpec::Relu {}], 3, 1.0);
-    let model = ModelSpec { input: recipe.input.clone(), classes: 2, layers: recipe.layers.clone() };
+    let model = ModelSpec::new(recipe.input.clone(), 2, recipe.layers.clone());
     let shapes: Vec<(&str, &[usize])> =
         recipe.shapes.iter().map(|(name, shape)| (*name, &shape[..])).collect();
     let settings = Settings {

@@ -28,21 +28,21 @@ fn dense(clients: usize, widths: &[usize], protocol: Protocol) -> Exposure {
     layers.pop();
     let shapes: Vec<[usize; 2]> = widths.windows(2).map(|pair| [pair[1], pair[0]]).collect();
     let shapes: Vec<_> = names.into_iter().zip(&shapes).map(|(name, shape)| (name, &shape[..])).collect();
-    let model = ModelSpec { input: vec![widths[0]], classes: widths[widths.len() - 1], layers };
+    let model = ModelSpec::new(vec![widths[0]], widths[widths.len() - 1], layers);
     Exposure::new(&of_model(clients, 10, &model, &shapes, settings(protocol))).unwrap()
 }
 
 /// A convolution of 28 by 28 pixels and two linear layers, as for MNIST.
 fn convolution(protocol: Protocol) -> Exposure {
     let layers = vec![
-        LayerSpec::Conv2d { weight: "conv".into(), bias: None, stride: 3, padding: 0 },
+        LayerSpec::conv2d("conv".into(), None, 3, 0),
         LayerSpec::Square {},
         LayerSpec::Flatten {},
         linear("a"),
         LayerSpec::Square {},
         linear("b"),
     ];
-    let model = ModelSpec { input: vec![1, 28, 28], classes: 10, layers };
+    let model = ModelSpec::new(vec![1, 28, 28], 10, layers);
     let shapes: [(&str, &[usize]); 3] = [("conv", &[4, 1, 7, 7]), ("a", &[64, 256]), ("b", &[10, 64])];
     Exposure::new(&of_model(5, 10, &model, &shapes, settings(protocol))).unwrap()
 }
@@ -51,7 +51,7 @@ fn convolution(protocol: Protocol) -> Exposure {
 fn recurrent(clients: usize, steps: usize, protocol: Protocol) -> Exposure {
     let [weight_ih, weight_hh] = ["ih", "hh"].map(str::to_owned);
     let gru = LayerSpec::Gru { weight_ih, weight_hh, bias_ih: None, bias_hh: None };
-    let model = ModelSpec { input: vec![steps, 4], classes: 2, layers: vec![gru, linear("a")] };
+    let model = ModelSpec::new(vec![steps, 4], 2, vec![gru, linear("a")]);
     let shapes: [(&str, &[usize]); 3] = [("ih", &[24, 4]), ("hh", &[24, 8]), ("a", &[2, 8])];
     Exposure::new(&of_model(clients, 2, &model, &shapes, settings(protocol))).unwrap()
 }

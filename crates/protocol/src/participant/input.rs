@@ -24,7 +24,8 @@ pub struct ClientInput {
 pub fn test_set_digest(test_set: &TestSet) -> Digest {
     let mut hash = blake3::Hasher::new_derive_key("secsv: a test set");
     shape(&mut hash, test_set.input());
-    numbers(&mut hash, test_set.features());
+    let bytes: Vec<u8> = test_set.features().iter().flat_map(|number| number.to_le_bytes()).collect();
+    numbers(&mut hash, test_set.features().len(), &bytes);
     test_set.labels().iter().for_each(|label| {
         hash.update(&label.to_le_bytes());
     });
@@ -37,7 +38,7 @@ pub fn model_digest(model: &Weights) -> Digest {
     for (name, tensor) in model.iter() {
         hash.update(&(name.len() as u64).to_le_bytes()).update(name.as_bytes());
         shape(&mut hash, tensor.shape());
-        numbers(&mut hash, tensor.values());
+        numbers(&mut hash, tensor.len(), &tensor.to_le_bytes());
     }
     *hash.finalize().as_bytes()
 }
@@ -49,12 +50,9 @@ fn shape(hash: &mut blake3::Hasher, shape: &[usize]) {
     });
 }
 
-fn numbers(hash: &mut blake3::Hasher, numbers: &[f32]) {
-    hash.update(&(numbers.len() as u64).to_le_bytes());
-    for some in numbers.chunks(1024) {
-        let bytes: Vec<u8> = some.iter().flat_map(|number| number.to_le_bytes()).collect();
-        hash.update(&bytes);
-    }
+/// So many numbers, as their bytes.
+fn numbers(hash: &mut blake3::Hasher, count: usize, bytes: &[u8]) {
+    hash.update(&(count as u64).to_le_bytes()).update(bytes);
 }
 
 #[cfg(test)]

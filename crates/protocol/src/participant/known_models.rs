@@ -100,8 +100,7 @@ pub fn own_right(
         KnownModel::Whole(weights) => ModelParameters::new(architecture, weights),
         KnownModel::Rest { global, local } => {
             let sizes = federation.rounds.get(&round).map_or(&[][..], |sizes| sizes);
-            let (total, own) =
-                (sizes.iter().sum::<u64>() as f64, sizes.get(position).copied().unwrap_or(0) as f64);
+            let (total, own) = (sizes.iter().sum::<f64>(), sizes.get(position).copied().unwrap_or(0.0));
             let [global, local] = [global, local].map(|weights| ModelParameters::new(architecture, weights));
             let mut rest = global.clone();
             rest.add_scaled(&global, own / (total - own));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use secsv_federation::{Architecture, Coalition, FederationSpec, MAX_CLIENTS, RoundId};
+use secsv_federation::{Aggregation, Architecture, Coalition, FederationSpec, MAX_CLIENTS, RoundId};
 use secsv_he::Preset;
 
 use super::{divide, encoding, parameters};
@@ -14,6 +14,10 @@ use crate::{
     rules::Matmul,
 };
 
+/// Why aggregates have to be means.
+const OTHER_AGGREGATION: &str = "aggregation = \"other\": the empty coalition's model does not follow from the local models, and no \
+     secure protocol tests it yet. Value each round as a run directory of its own, whose initial.safetensors is the global model \
+     that the round began with; or take nssv";
 /// Rounds that are tested together, at most.
 const MAX_ROUNDS: usize = 16;
 
@@ -26,8 +30,8 @@ pub struct Federation {
     pub program: Program,
     /// Clients, by position.
     pub clients: usize,
-    /// Training sizes of each round by client; 0 for those who took no part.
-    pub rounds: BTreeMap<RoundId, Vec<u64>>,
+    /// Weights of each round by client; 0 for those who took no part.
+    pub rounds: BTreeMap<RoundId, Vec<f64>>,
     /// How models are tested.
     pub settings: Settings,
     /// Public keys of the clients' envelopes, where they were agreed on before; otherwise clients publish them.
@@ -59,16 +63,19 @@ impl Federation {
         settings: Settings,
     ) -> Result<Self, Error> {
         let clients = spec.clients.len();
+        if spec.aggregation != Aggregation::Mean {
+            return Err(Error::Unsupported { what: OTHER_AGGREGATION });
+        }
         let program = Self::check_model(settings.protocol, architecture, clients)?;
         if let Some(encryption) = settings.protocol.rules().encryption() {
             encryption.check_preset(settings.preset)?;
         }
-        let rounds: BTreeMap<RoundId, Vec<u64>> = spec
+        let rounds: BTreeMap<RoundId, Vec<f64>> = spec
             .round_ids()
             .map(|round| {
                 let present = participants(round);
                 let size = |(i, c): (usize, &secsv_federation::ClientSpec)| {
-                    if present.contains(i) { c.train_size_in(round) } else { 0 }
+                    if present.contains(i) { c.weight_in(round) } else { 0.0 }
                 };
                 (round, spec.clients.iter().enumerate().map(size).collect())
             })
@@ -168,7 +175,7 @@ impl Federation {
     /// Who took part in a round with a weight.
     pub fn participants(&self, round: RoundId) -> Coalition {
         let sizes = self.rounds.get(&round).map_or(&[][..], |sizes| sizes);
-        sizes.iter().enumerate().filter(|(_, size)| **size > 0).map(|(client, _)| client).collect()
+        sizes.iter().enumerate().filter(|(_, weight)| **weight > 0.0).map(|(client, _)| client).collect()
     }
 }
 

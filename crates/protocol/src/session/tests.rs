@@ -45,7 +45,7 @@ fn few_samples_are_refused_unless_every_owner_accepts() {
 /// So many clients, all of which took part in so many rounds, and one layer of so many inputs and two classes.
 fn one_layer(clients: usize, rounds: u32, inputs: usize, settings: Settings) -> Federation {
     let layers = vec![LayerSpec::Linear { weight: "a".into(), bias: None }];
-    let model = ModelSpec { input: vec![inputs], classes: 2, layers };
+    let model = ModelSpec::new(vec![inputs], 2, layers);
     of_model(clients, rounds, &model, &[("a", &[2, inputs])], settings)
 }
 
@@ -59,11 +59,11 @@ pub(crate) fn of_model(
 ) -> Federation {
     let client = |i: usize| {
         let id = ClientId::new(format!("c{i}")).unwrap();
-        ClientSpec { id, train_size: 10, rounds: vec![] }
+        ClientSpec::new(id, 10.0)
     };
     let everybody = Coalition::first(clients);
     let clients = (0..clients).map(client).collect();
-    let spec = FederationSpec { name: "test".into(), rounds, model: model.clone(), clients };
+    let spec = FederationSpec::new("test".into(), rounds, model.clone(), clients);
     let shapes = shapes.iter().map(|&(name, shape)| (name.to_owned(), shape.to_vec())).collect();
     let architecture = Architecture::new(model, &shapes, Path::new("a"), Path::new("a")).unwrap();
     Federation::new(&spec, &architecture, |_| everybody, settings).unwrap()

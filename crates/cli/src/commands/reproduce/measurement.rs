@@ -155,7 +155,13 @@ impl Measurement {
             EstimatorSettings { seed, samples: self.estimator_samples, ..EstimatorSettings::default() };
         let skip = self.skip_mode();
         let verify_skip = self.skip && self.protocol == ProtocolName::Nssv;
-        let settings = EvaluationSettings { method: self.method, estimator, skip, verify_skip };
+        let settings = EvaluationSettings {
+            method: self.method,
+            estimator,
+            skip,
+            verify_skip,
+            ..EvaluationSettings::default()
+        };
         reset_peak_memory();
         let mut result = evaluate_run(&run, self.protocol, encryption, &settings)?;
         let is_short = self.trained.scale >= 1.0 && result.timing.wall_s < SHORT_S;
