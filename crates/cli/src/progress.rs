@@ -117,7 +117,8 @@ impl Pace {
         let message = if self.message.is_empty() { String::new() } else { format!(", {}", self.message) };
         let elapsed = HumanDuration(now.saturating_duration_since(begun));
         if self.length == 0 {
-            return format!("{what}: not begun{message}, {elapsed}");
+            let doing = if self.message.is_empty() { "not begun" } else { &self.message };
+            return format!("{what}: {doing}, {elapsed}");
         }
         if self.position >= self.length {
             return format!("{what}: all {} {unit} are through{message}, {elapsed}", self.length);

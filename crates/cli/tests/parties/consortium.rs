@@ -107,6 +107,10 @@ impl Consortium {
         self.directory.path()
     }
 
+    pub fn run(&self) -> &Path {
+        &self.run
+    }
+
     pub fn kit(&self, party: &str) -> PathBuf {
         self.path().join("kits").join(party)
     }
@@ -167,8 +171,22 @@ impl Consortium {
 
     /// Starts everybody.
     pub fn start_all(&self) -> Processes<'_> {
-        let running = self.parties.iter().map(|party| (party.clone(), self.start(party))).collect();
+        self.start_some(&self.parties.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// Starts these.
+    pub fn start_some(&self, parties: &[&str]) -> Processes<'_> {
+        let running = parties.iter().map(|party| ((*party).to_owned(), self.start(party))).collect();
         Processes { consortium: self, running }
+    }
+
+    /// Waits until a party's log says something.
+    pub fn await_log(&self, party: &str, said: &str) {
+        let since = std::time::Instant::now();
+        while !self.log(party).contains(said) {
+            assert!(since.elapsed() < PATIENCE, "{said:?} is not in the log of {party}: {}", self.log(party));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
     }
 
     pub fn log(&self, party: &str) -> String {

@@ -80,3 +80,56 @@ fn a_party_that_has_its_values_is_not_stopped_before_them() {
         assert!(since.elapsed() < Duration::from_secs(25), "it waits for nobody");
     }
 }
+
+/// A state directory that was lost cannot be made up for: the process ends with the reason instead of dialling for ever. One
+/// that is told to stop has not failed.
+#[test]
+fn a_client_without_its_state_directory_ends_with_the_reason() {
+    let consortium = Consortium::new(&Recipe { rounds: 1, ..Recipe::default() });
+    let mut running = consortium.start_some(&["principal", "auxiliary", "client-1"]);
+    for peer in ["principal", "auxiliary"] {
+        consortium.await_log("client-1", &format!("\"peer\":\"{peer}\",\"due\":0"));
+    }
+    let mut client = running.running.remove("client-1").unwrap();
+    let stopped = Command::new("kill").arg("-TERM").arg(client.id().to_string()).status().unwrap();
+    assert!(stopped.success());
+    assert_eq!(client.wait().unwrap().code(), Some(3), "{}", consortium.log("client-1"));
+    fs::remove_dir_all(consortium.state("client-1")).unwrap();
+    fs::remove_file(consortium.run().join("clients/client-1/sessions.jsonl")).unwrap();
+    let mut again = consortium.start_some(&["client-1"]);
+    let code = again.running.remove("client-1").unwrap().wait().unwrap().code();
+    let log = consortium.log("client-1");
+    assert_eq!(code, Some(2), "{log}");
+    assert!(log.contains("no link: ") && log.contains("provision anew (docs/RUNBOOK.md)"), "{log}");
+}
+
+/// Certificates are renewed while a run waits: it goes on with the same state directories, to the same values.
+#[test]
+fn a_run_outlives_its_certificates() {
+    let consortium = Consortium::new(&Recipe { rounds: 1, ..Recipe::default() });
+    let expected = consortium.expected();
+    let begun = consortium.start_some(&["principal", "auxiliary", "client-1"]);
+    consortium.await_log("client-1", "\"peer\":\"auxiliary\",\"due\":0");
+    drop(begun);
+    let (kits, renewed) = (consortium.path().join("kits"), consortium.path().join("renewed"));
+    assert!(secsv().arg("renew").arg(&kits).arg("--out").arg(&renewed).status().unwrap().success());
+    // All but one party change now; the last one is refused until it does.
+    let install = |party: &str| {
+        for file in fs::read_dir(renewed.join(party)).unwrap().map(|file| file.unwrap().path()) {
+            fs::copy(&file, kits.join(party).join(file.file_name().unwrap())).unwrap();
+        }
+    };
+    let late = "client-2";
+    consortium.parties.iter().filter(|party| *party != late).for_each(|party| install(party));
+    let mut running = consortium.start_all();
+    consortium.await_log(late, "no link; dialling again");
+    let mut client = running.running.remove(late).unwrap();
+    client.kill().unwrap();
+    client.wait().unwrap();
+    install(late);
+    running.running.insert(late.to_owned(), consortium.start(late));
+    running.finish();
+    consortium.assert_equal(&expected);
+    let (code, text) = verify(&consortium, &consortium.parties);
+    assert_eq!(code, Some(0), "{text}");
+}

@@ -19,7 +19,10 @@ use std::{
 
 use secsv_evaluation::executor::HostedRole;
 use secsv_protocol::PartyId;
-use tokio::{runtime::Runtime, signal::unix::SignalKind};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind},
+};
 
 pub use client::{ClientOptions, bound_files, run_client};
 pub use principal::{PrincipalOptions, run_principal};
@@ -83,7 +86,12 @@ impl PartyNetwork {
         for &server in dialled {
             runtime.spawn(transport::dial(party.clone(), identity.clone(), server));
         }
-        runtime.spawn(stop_on_signal(stop.clone()));
+        // From here on a signal is heard, however long it takes until the network's thread looks.
+        let signals = {
+            let _inside = runtime.enter();
+            [SignalKind::terminate(), SignalKind::interrupt()].map(tokio::signal::unix::signal)
+        };
+        runtime.spawn(stop_on_signal(signals, stop.clone()));
         let failed = |source| Error::System { what: "the status pages", source };
         let pages = options
             .status
@@ -114,9 +122,8 @@ fn warn_of_certificate(kit: &Kit) {
     }
 }
 
-async fn stop_on_signal(stop: Arc<AtomicBool>) {
-    let signals = [SignalKind::terminate(), SignalKind::interrupt()];
-    let [Ok(mut terminate), Ok(mut interrupt)] = signals.map(tokio::signal::unix::signal) else { return };
+async fn stop_on_signal(signals: [std::io::Result<Signal>; 2], stop: Arc<AtomicBool>) {
+    let [Ok(mut terminate), Ok(mut interrupt)] = signals else { return };
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

@@ -110,6 +110,7 @@ impl Rates {
             return Ok(rates.into_iter().map(|rates| Self { reading, ..rates }).collect());
         }
         let progress = ProgressReport::new("plan", "measurements", 0);
+        progress.note("measuring".to_owned(), &serde_json::json!({ "event": "measuring" }));
         if mode() != ProgressMode::None {
             say(
                 "measuring this machine's unit costs: some 20 seconds, remembered for the next plan like this one",
