@@ -10,6 +10,7 @@ use secsv_algebra::Secret;
 
 use super::{
     hops::{Gate, Hop, mask},
+    lanes::LANES,
     wide::vectorised,
 };
 
@@ -108,23 +109,15 @@ pub(super) fn results(hop: &Hop, input: &GateInput<'_>) -> Secret<Vec<u64>> {
         Gate::Relu => {
             let (sign, sign_mask, sign_top) = (dealt(2), dealt(3), dealt(4));
             vectorised(|| {
+                let of_word =
+                    |words: &'_ [u64], word: usize| word * LANES..words.len().min((word + 1) * LANES);
                 for (word, signs) in input.signs.iter().enumerate() {
-                    let first = word * u64::BITS as usize;
-                    let last = out.len().min(first + u64::BITS as usize);
-                    let of = |words: &'_ [u64], index: usize| words[index];
-                    for index in first..last {
-                        let y = input.public[index];
-                        let n = not_top(y, kept);
-                        let z = (y * one)
-                            .wrapping_sub(of(mask, index))
-                            .wrapping_add(n & (of(top, index) << kept));
-                        let d = of(sign, index)
-                            .wrapping_mul(y)
-                            .wrapping_sub(of(sign_mask, index))
-                            .wrapping_add(n & (of(sign_top, index) << kept));
-                        // All bits set where e is 1: z less d there, d elsewhere.
-                        let e = (signs >> (index - first) & 1).wrapping_neg();
-                        out[index] = (z & e).wrapping_add((d ^ e).wrapping_sub(e));
+                    let range = of_word(input.public, word);
+                    let dealt = mask[range.clone()].iter().zip(&top[range.clone()]).zip(&sign[range.clone()]);
+                    let dealt = dealt.zip(&sign_mask[range.clone()]).zip(&sign_top[range.clone()]);
+                    let words = out[range.clone()].iter_mut().zip(&input.public[range]).zip(dealt).zip(0..);
+                    for (((out, &y), ((((&v, &m), &d), &dv), &dm)), lane) in words {
+                        *out = relu(y, kept, one, signs >> lane & 1, [v, m, d, dv, dm]);
                     }
                 }
             });
@@ -137,6 +130,17 @@ pub(super) fn results(hop: &Hop, input: &GateInput<'_>) -> Secret<Vec<u64>> {
 #[inline(always)]
 fn not_top(y: u64, kept: u32) -> u64 {
     (y >> (kept - 1)).wrapping_sub(1)
+}
+
+/// A share of s T, from y = T + v and e = s ^ d.
+#[inline(always)]
+fn relu(y: u64, kept: u32, one: u64, e: u64, [v, m, d, dv, dm]: [u64; 5]) -> u64 {
+    let n = not_top(y, kept);
+    let z = (y * one).wrapping_sub(v).wrapping_add(n & (m << kept));
+    let dz = d.wrapping_mul(y).wrapping_sub(dv).wrapping_add(n & (dm << kept));
+    // All bits set where e is 1: z less dz there, dz elsewhere.
+    let e = e.wrapping_neg();
+    (z & e).wrapping_add((dz ^ e).wrapping_sub(e))
 }
 
 /// A share of T squared, from y = T + 2^(t-2) + v.

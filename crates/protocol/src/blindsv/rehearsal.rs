@@ -111,7 +111,8 @@ pub(crate) fn rehearse(session: &BlindSession, samples: usize) -> Result<usize, 
     let seed = Seed::from_bytes([5; 32]);
     let masks = model_masks(&seed);
     let keys = [0, 1].map(|server| OwnerKey::new(seed.derive("key", server)));
-    let models = vec![Arc::new(vec![0; session.model_len()]); coalition.len()];
+    let model = Arc::new(vec![0; session.model_len()]);
+    let models: Vec<Arc<Vec<u8>>> = coalition.members().map(|_| model.clone()).collect();
     let operators = 1..session.program().operators.len();
     let part = |server: Server| {
         let masks = &masks[usize::from(server == Server::Auxiliary)];
