@@ -1,7 +1,9 @@
 """Trains networks that people really train with PyTorch and scikit-learn, as federations, and counts by itself.
 
     python networks.py write OUT [NAME ...]     trains; OUT/<name> is a run directory, OUT/<name>.counts.json the counts
-    python networks.py compare OUT RESULTS      compares RESULTS/<name>.json, by `secsv evaluate --format json`, with them
+    python networks.py compare OUT RESULTS      compares RESULTS/<name>.json with them
+
+Results are of `secsv evaluate OUT/<name> --format json`, or of `cargo run -p secsv-federation --example counts OUT/<name>`.
 
 Counts are right predictions of every coalition of every round, computed with PyTorch in double precision from averaged
 state dicts: an implementation of its own. Needs torch, safetensors, numpy, scikit-learn, and SECSV_DATA, a directory with
@@ -268,15 +270,13 @@ def compare(out, results):
         name = file.stem.split(".")[0]
         expected = json.loads((out / f"{name}.counts.json").read_text())
         result = json.loads(file.read_text())
-        differ, found = [], {}
-        for utility in result["utilities"]:
-            key = f"{utility['round']}:" + ",".join(utility["coalition"])
-            found[key] = utility["correct"]
-            if key in expected and expected[key] != utility["correct"]:
-                differ.append((key, expected[key], utility["correct"]))
+        found = result
+        if "utilities" in result:
+            found = {f"{u['round']}:" + ",".join(u["coalition"]): u["correct"] for u in result["utilities"]}
+        differ = [(key, expected[key], found[key]) for key in expected if found.get(key, expected[key]) != expected[key]]
         missing = set(expected) - set(found)
         worst = max((abs(a - b) for _, a, b in differ), default=0)
-        print(f"{file.stem}: {result['protocol']}, {len(expected)} counts, {len(differ)} differ (worst {worst}), {len(missing)} missing, {result['timing']['wall_s']:.2f} s")
+        print(f"{file.stem}: {len(expected)} counts, {len(differ)} differ (worst {worst}), {len(missing)} missing")
 
 
 def main():
