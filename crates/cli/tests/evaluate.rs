@@ -54,13 +54,13 @@ fn deep(parent: &Path) -> Outcome<PathBuf> {
     for id in ids {
         clients.push(ClientSpec::new(id?, 10.0));
     }
-    let layers = vec![linear("one"), LayerSpec::Sigmoid {}, linear("two")];
+    let layers = vec![linear("one.weight"), LayerSpec::Sigmoid {}, linear("two.weight")];
     let model_spec = ModelSpec::new(vec![1], 2, layers);
     let spec = FederationSpec::new("deep".into(), 1, model_spec, clients);
     let weights = |sign: f32| -> Outcome<Weights> {
         let one = Tensor::new(vec![2, 1], vec![sign, -sign])?;
         let two = Tensor::new(vec![2, 2], vec![0.0, 1.0, 1.0, 0.0])?;
-        Ok(Weights::from_iter([("one".to_owned(), one), ("two".to_owned(), two)]))
+        Ok(Weights::from_iter([("one.weight".to_owned(), one), ("two.weight".to_owned(), two)]))
     };
     let writer = RunWriter::create(&path, &spec)?;
     writer.initial_model(&weights(-1.0)?)?;

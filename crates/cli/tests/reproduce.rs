@@ -14,7 +14,7 @@ type Tested<T> = Result<T, Box<dyn Error>>;
 
 fn secsv(directory: &Path, arguments: &[&str]) -> Tested<Output> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_secsv"));
-    Ok(command.current_dir(directory).arg("reproduce").args(arguments).output()?)
+    Ok(command.current_dir(directory).args(["reproduce", "--progress", "json"]).args(arguments).output()?)
 }
 
 fn error_of(output: &Output) -> String {

@@ -114,7 +114,7 @@ fn architecture((name, input, layers, tensors): &Row) -> Architecture {
     let classes = if is_one { 2 } else { 3 };
     let (layers, client) = (all.join("\n"), "[[clients]]\nid = \"a\"\ntrain_size = 1");
     let text = format!(
-        "name = \"\"\nrounds = 1\n[model]\ninput = {input}\nclasses = {classes}\n{layers}\n{client}\n"
+        "name = \"x\"\nrounds = 1\n[model]\ninput = {input}\nclasses = {classes}\n{layers}\n{client}\n"
     );
     let spec = FederationSpec::parse(&text, Path::new("federation.toml"))
         .unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));

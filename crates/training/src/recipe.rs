@@ -31,7 +31,7 @@ impl Recipe {
     /// Ten rounds with everybody, and the local training that suits the task ([`LocalTraining::suited_to`]).
     pub fn new(source: &DatasetSource, model: ModelKind, seed: u64) -> Self {
         Self {
-            name: String::new(),
+            name: "federation".to_owned(),
             model,
             rounds: 10,
             local: LocalTraining::suited_to(source, model),
