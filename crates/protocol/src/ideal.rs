@@ -90,14 +90,16 @@ impl<R: Ring> Ideal<R> {
 }
 
 impl Ideal<Ring64> {
-    /// Which of an owner's samples the coalition predicts right under BlindSV: all bits of a score count. `seeds` are those of the
-    /// owner's masks, shared with the principal and with the auxiliary: they round hidden numbers.
+    /// Which of an owner's tested samples the coalition predicts right under BlindSV: all bits of a score count. `seeds` are those
+    /// of the owner's masks, shared with the principal and with the auxiliary: they round hidden numbers, each by its place among
+    /// the tested samples.
     pub fn masked_right(
         &self,
         session: &Arc<Session>,
         (round, coalition): (RoundId, Coalition),
         (owner, seeds): (usize, &[Seed; 2]),
         test_set: &TestSet,
+        tested: &[usize],
     ) -> Result<Vec<bool>, Error> {
         let Agreed::BlindSv(session) = session.agreed() else {
             return Err(Error::Unsupported { what: "masks of another protocol" });
@@ -106,17 +108,18 @@ impl Ideal<Ring64> {
         let model = EncodedModel::sum(&members.map(|(.., model)| model).collect::<Vec<_>>())?;
         let keys = seeds.each_ref().map(|seed| OwnerKey::new(seed.clone()));
         let scales = session.scales(round, coalition);
-        let labels: Vec<usize> = test_set.labels().iter().map(|&label| label as usize).collect();
-        let mut found = Vec::with_capacity(labels.len());
-        for (first, shape) in session.chunks(owner).iter() {
-            let begin = session.offset(owner) + first;
-            let samples = Matrix::from_fn(Ring64, self.samples.rows(), shape.samples(), |i, k| {
-                self.samples.at(i, begin + k)
+        let mut found = Vec::with_capacity(tested.len());
+        for (first, shape) in session.chunks_of(tested.len()).iter() {
+            let chunk = &tested[first..first + shape.samples()];
+            let begin = session.offset(owner);
+            let samples = Matrix::from_fn(Ring64, self.samples.rows(), chunk.len(), |i, k| {
+                self.samples.at(i, begin + chunk[k])
             });
+            let labels: Vec<usize> = chunk.iter().map(|&k| test_set.labels()[k] as usize).collect();
             let rounding =
                 Rounding { keys: &keys, place: Place { round, coalition, first }, scales: &scales };
             let computed = computed(session.program(), &shape, &rounding, &model.operators, &samples)?;
-            found.extend(right(&shape, &computed.scores, &labels[first..first + shape.samples()]));
+            found.extend(right(&shape, &computed.scores, &labels));
         }
         Ok(found)
     }

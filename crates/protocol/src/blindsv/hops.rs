@@ -124,18 +124,21 @@ impl Hops {
         // Fractional bits of an operator's inputs, and what they cannot exceed: two to the power of this.
         let mut input = number_bits(ranges.inputs[0]).max(MIN_SAMPLE_BITS);
         let mut largest = ranges.inputs[0];
+        // Bits of the next operator's words, at least: a hop's T and its lift fit.
+        let mut least = 0;
         for (index, operator) in program.operators.iter().enumerate() {
             let norm = ranges.norms[index];
-            let bound = norm + largest.max(0);
+            // Of numbers that are all small none is smaller than one unit: formats need no negative bits.
+            let bound = (norm + largest.max(0)).max(0);
             let wanted = weight_bits(norm, operator.shape.d_in, clients);
             let needed = |weight: i32| weight + input + bound + SPARE;
-            let wide = |word: &&u32| **word as i32 >= needed(wanted);
+            let wide = |word: &&u32| **word as i32 >= needed(wanted).max(least);
             let word = *WORD_WIDTHS.iter().find(wide).unwrap_or(&u64::BITS);
             // What is left is the weights', as far as a double's bits reach: biases are encoded at the same scale.
             let weight = (word as i32 - needed(0)).min(MAX_BITS).min(50 - norm.max(0));
             let refused = |needed: i32| Error::Precision { layer: index + 1, needed, available: word as i32 };
-            if weight < MIN_BITS {
-                return Err(refused(needed(MIN_BITS)));
+            if weight < MIN_BITS || (word as i32) < least {
+                return Err(refused(needed(MIN_BITS).max(least)));
             }
             let bias = if index == 0 { weight + input } else { weight };
             formats.push(OperatorFormat {
@@ -151,6 +154,7 @@ impl Hops {
                 return Err(refused(needed(weight) + MIN_BITS - fraction));
             }
             let kept = (fraction + bound + SPARE) as u32;
+            least = kept as i32 + 2;
             hops.bits.push(weight + input - fraction);
             hops.all.push(Hop {
                 gate,
@@ -263,5 +267,55 @@ fn fraction(gate: Gate, next: i32) -> i32 {
         // The next inputs are squares.
         Gate::Square => number_bits((next + 1).div_euclid(2)),
         Gate::Linear | Gate::Relu => number_bits(next),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use secsv_federation::{LayerSpec, ModelSpec};
+    use secsv_he::Preset;
+
+    use super::*;
+    use crate::{
+        decryptors::Protocol,
+        session::{Matmul, Settings, tests::of_model},
+    };
+
+    fn program(gates: [LayerSpec; 2]) -> Program {
+        let linear = |weight: &str| LayerSpec::Linear { weight: weight.into(), bias: None };
+        let [first, second] = gates;
+        let model = ModelSpec::new(vec![3], 4, [linear("a"), first, linear("b"), second, linear("c")]);
+        let protocol = Protocol::BlindSv;
+        let (preset, matmul) = (Preset::Standard, Matmul::Packed);
+        let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: true };
+        let shapes: [(&str, &[usize]); 3] = [("a", &[5, 3]), ("b", &[2, 5]), ("c", &[4, 2])];
+        of_model(3, 1, &model, &shapes, settings).program.clone()
+    }
+
+    fn gate() -> impl Strategy<Value = LayerSpec> {
+        prop_oneof![Just(LayerSpec::Relu {}), Just(LayerSpec::Square {}), Just(LayerSpec::Flatten {})]
+    }
+
+    proptest! {
+        /// Whatever clients publish: formats, or a refusal.
+        #[test]
+        fn published_ranges_give_formats_or_a_refusal(
+            gates in (gate(), gate()),
+            norms in prop::collection::vec(-40i32..60, 3),
+            inputs in prop::collection::vec(-40i32..60, 3),
+            clients in 2usize..100,
+            share in 1e-9f64..1.0,
+        ) {
+            let program = program([gates.0, gates.1]);
+            let ranges = Ranges { norms, inputs };
+            let Ok((hops, precision)) = Hops::new(&program, &ranges, clients) else { return Ok(()) };
+            prop_assert_eq!((hops.all.len(), precision.operators.len()), (2, 3));
+            let scales = hops.scales(share);
+            for (hop, dropped) in hops.all.iter().zip(&scales.dropped) {
+                prop_assert!(hop.kept >= 4 && hop.word > hop.kept + 1 && *dropped <= hop.dropped);
+                prop_assert!(hop.kept + hop.dropped <= u64::BITS, "{hop:?}");
+            }
+        }
     }
 }

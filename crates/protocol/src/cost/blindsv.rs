@@ -97,12 +97,15 @@ fn test(tally: &mut Tally<'_>, session: &BlindSession, id: RequestId, request: &
     for to in owners.iter().map(|&owner| PartyId::Client(owner)).chain([PartyId::Auxiliary]) {
         tally.message(PartyId::Principal, to, &announced);
     }
-    let mut found = 0;
+    // One total for all owners, even if there is none.
+    let mut found = match session.outcome() {
+        Outcome::Total => session.outcome_bytes(),
+        Outcome::Each => 0,
+    };
     for (owner, _, chunks) in session.parts(announced.samples.as_ref()) {
-        found = match session.outcome() {
-            Outcome::Total => chunks.outcome_len(),
-            Outcome::Each => found + chunks.outcome_len(),
-        };
+        if session.outcome() == Outcome::Each {
+            found += chunks.outcome_len();
+        }
         let is_secure = |coalition: &&_| !session.knows(owner, request.round, **coalition);
         let secure = request.coalitions.iter().filter(is_secure).count();
         let known = request.coalitions.len() - secure;
