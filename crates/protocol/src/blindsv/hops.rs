@@ -128,7 +128,7 @@ impl Hops {
         let mut least = 0;
         for (index, operator) in program.operators.iter().enumerate() {
             let norm = ranges.norms[index];
-            // Of numbers that are all small none is smaller than one unit: formats need no negative bits.
+            // A bound below one counts as one: a comparison has no fewer bits than T's fraction.
             let bound = (norm + largest.max(0)).max(0);
             let wanted = weight_bits(norm, operator.shape.d_in, clients);
             let needed = |weight: i32| weight + input + bound + SPARE;
