@@ -266,26 +266,29 @@ impl<R: HostedRole, H: RoleHost<R>> RoleExecutor<R, H> {
     /// Adds an event.
     pub fn push(&self, event: H::Event) {
         let mut state = self.lock();
+        self.signal.expect(1);
         state.inbox.push_back(event);
         let tasks = state.tasks();
         drop(state);
-        self.signal.added(1, tasks.min(1));
+        self.signal.added(tasks.min(1));
     }
 
     /// Adds an event of an earlier process.
     pub fn replay(&self, event: H::Event) {
         let mut state = self.lock();
+        self.signal.expect(1);
         state.replays.push_back(event);
         let tasks = state.tasks();
         drop(state);
-        self.signal.added(1, tasks.min(1));
+        self.signal.added(tasks.min(1));
     }
 
     /// Adds jobs.
     pub fn add_jobs(&self, jobs: Vec<Job<R>>) {
         let count = jobs.len();
+        self.signal.expect(count);
         self.lock().jobs.extend(jobs);
-        self.signal.added(count, count);
+        self.signal.added(count);
     }
 
     /// Has the role take one event, if there is any that it may take. Messages are delivered before it takes another.
@@ -343,7 +346,7 @@ impl<R: HostedRole, H: RoleHost<R>> RoleExecutor<R, H> {
         act: impl FnOnce(&mut RunningRole<R, H::State>) -> Result<(T, Vec<Job<R>>, H::Output), H::Error>,
         deliver: impl FnOnce(H::Output),
     ) -> Result<T, H::Error> {
-        self.signal.added(1, 0);
+        self.signal.expect(1);
         let mut running = self.wait_until(|state| state.running.take());
         match act(&mut running) {
             Ok((answer, jobs, output)) => {
@@ -385,11 +388,13 @@ impl<R: HostedRole, H: RoleHost<R>> RoleExecutor<R, H> {
         self.finish_task(state, added, awake);
     }
 
-    /// Wakes as many threads as there is work for beside those who are awake: waking costs more than many a task.
+    /// Ends a task from which `added` others have followed. Wakes as many threads as there is work for beside those who are awake:
+    /// waking costs more than many a task.
     fn finish_task(&self, state: MutexGuard<'_, ExecutorState<R, H>>, added: usize, awake: usize) {
         let (tasks, has_failed) = (state.tasks().saturating_sub(awake), state.failure.is_some());
+        self.signal.expect(added);
         drop(state);
-        self.signal.finished(added, tasks);
+        self.signal.finished(tasks);
         if has_failed {
             self.signal.wake_all();
         }

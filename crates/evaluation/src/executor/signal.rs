@@ -36,17 +36,21 @@ impl Signal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `count` tasks were added: wakes `wake` threads, if as many are without work.
-    pub(super) fn added(&self, count: usize, wake: usize) {
-        let mut state = self.lock();
-        state.pending += count;
-        self.change(state, wake);
+    /// `count` tasks are about to be added. They count before a thread can see them: one that ends before it counts would leave
+    /// nothing pending while others wait.
+    pub(super) fn expect(&self, count: usize) {
+        self.lock().pending += count;
     }
 
-    /// A task has ended, from which others followed.
-    pub(super) fn finished(&self, added: usize, wake: usize) {
+    /// Tasks that were expected are there: wakes `wake` threads, if as many are without work.
+    pub(super) fn added(&self, wake: usize) {
+        self.change(self.lock(), wake);
+    }
+
+    /// A task has ended; those that follow from it are there.
+    pub(super) fn finished(&self, wake: usize) {
         let mut state = self.lock();
-        state.pending = (state.pending + added).saturating_sub(1);
+        state.pending = state.pending.saturating_sub(1);
         if state.pending == 0 {
             state.calls += 1;
             self.called.notify_all();
