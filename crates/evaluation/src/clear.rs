@@ -15,7 +15,7 @@ const KEPT_BYTES: usize = 2 << 30;
 /// Tests coalitions of a run in double precision.
 pub struct ClearEvaluator<'a> {
     run: &'a RunDirectory,
-    test_set: &'a CollectiveTestSet,
+    test_set: &'a CollectiveTestSet<'a>,
     rounds: Vec<(RoundId, Coalition)>,
     /// The round used last comes last.
     kept: Vec<(RoundId, ClearRound<'a>)>,
@@ -23,7 +23,7 @@ pub struct ClearEvaluator<'a> {
 
 impl<'a> ClearEvaluator<'a> {
     /// An evaluator of a run that [`RunDirectory::check`] has passed, on its clients' samples.
-    pub fn new(run: &'a RunDirectory, test_set: &'a CollectiveTestSet) -> Self {
+    pub fn new(run: &'a RunDirectory, test_set: &'a CollectiveTestSet<'a>) -> Self {
         let rounds = run.spec().round_ids().map(|round| (round, run.participants(round))).collect();
         Self { run, test_set, rounds, kept: Vec::new() }
     }

@@ -13,14 +13,14 @@ use crate::{CostModel, Error, Evaluator, Test};
 /// goes by the number of the last round.
 pub struct CumulativeEvaluator<'a> {
     run: &'a RunDirectory,
-    test_set: &'a CollectiveTestSet,
+    test_set: &'a CollectiveTestSet<'a>,
     models: CumulativeModels,
     multiplications: usize,
 }
 
 impl<'a> CumulativeEvaluator<'a> {
     /// An evaluator of a run that [`RunDirectory::check`] has passed, on its clients' samples.
-    pub fn new(run: &'a RunDirectory, test_set: &'a CollectiveTestSet) -> Result<Self, Error> {
+    pub fn new(run: &'a RunDirectory, test_set: &'a CollectiveTestSet<'a>) -> Result<Self, Error> {
         let models = CumulativeModels::read(run)?;
         let multiplications =
             run.architecture().layers().iter().map(|placed| placed.layer.multiplications()).sum();

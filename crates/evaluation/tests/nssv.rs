@@ -18,7 +18,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 struct Federation {
     _parent: tempfile::TempDir,
     run: RunDirectory,
-    test_set: CollectiveTestSet,
+    test_set: CollectiveTestSet<'static>,
 }
 
 fn linear(name: &str) -> LayerSpec {

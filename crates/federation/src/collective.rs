@@ -1,43 +1,72 @@
 //! The union of all clients' test sets, on which every coalition is tested.
 
+use std::borrow::Cow;
+
 use crate::{ClientId, Defect, Error, RunDirectory, TestSet};
 
 /// All clients' samples one after the other, in the order of the clients (the paper's collective test set).
 #[derive(Clone, Debug)]
-pub struct CollectiveTestSet {
+pub struct CollectiveTestSet<'a> {
     sample_size: usize,
-    features: Vec<f32>,
-    labels: Vec<i64>,
+    features: Cow<'a, [f32]>,
+    labels: Cow<'a, [i64]>,
     sizes: Vec<usize>,
 }
 
-impl CollectiveTestSet {
-    /// Joins test sets whose samples all have `sample_size` numbers; `None` if one has not.
-    pub fn new<'a>(sample_size: usize, test_sets: impl IntoIterator<Item = &'a TestSet>) -> Option<Self> {
-        let mut joined = Self { sample_size, features: Vec::new(), labels: Vec::new(), sizes: Vec::new() };
+impl<'a> CollectiveTestSet<'a> {
+    /// Joins test sets whose samples all have `sample_size` numbers; `None` if one has not. A single one is not copied.
+    pub fn new(sample_size: usize, test_sets: impl IntoIterator<Item = &'a TestSet>) -> Option<Self> {
+        let mut joined = Self::empty(sample_size);
         for test_set in test_sets {
             joined.push(test_set)?;
         }
         Some(joined)
     }
 
+    fn empty(sample_size: usize) -> Self {
+        let (features, labels) = (Cow::Borrowed(&[][..]), Cow::Borrowed(&[][..]));
+        Self { sample_size, features, labels, sizes: Vec::new() }
+    }
+
+    fn push(&mut self, test_set: &'a TestSet) -> Option<()> {
+        let fits = test_set.features().len() == test_set.len() * self.sample_size;
+        fits.then(|| {
+            if self.sizes.is_empty() {
+                self.features = Cow::Borrowed(test_set.features());
+                self.labels = Cow::Borrowed(test_set.labels());
+            } else {
+                self.features.to_mut().extend_from_slice(test_set.features());
+                self.labels.to_mut().extend_from_slice(test_set.labels());
+            }
+            self.sizes.push(test_set.len());
+        })
+    }
+}
+
+impl CollectiveTestSet<'static> {
     /// Reads the test sets of all clients of a run.
     pub fn read(run: &RunDirectory) -> Result<Self, Error> {
         let sample_size = run.architecture().input_size();
-        let mut joined = Self { sample_size, features: Vec::new(), labels: Vec::new(), sizes: Vec::new() };
+        let (mut features, mut labels, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
         for client in run.spec().ids() {
             let test_set = run.test_set(client)?;
-            joined.push(&test_set).ok_or_else(|| mismatch(run, client, &test_set))?;
+            if test_set.features().len() != test_set.len() * sample_size {
+                return Err(mismatch(run, client, &test_set));
+            }
+            features.extend_from_slice(test_set.features());
+            labels.extend_from_slice(test_set.labels());
+            sizes.push(test_set.len());
         }
-        Ok(joined)
+        Ok(Self { sample_size, features: Cow::Owned(features), labels: Cow::Owned(labels), sizes })
     }
+}
 
-    fn push(&mut self, test_set: &TestSet) -> Option<()> {
-        (test_set.features().len() == test_set.len() * self.sample_size).then(|| {
-            self.features.extend_from_slice(test_set.features());
-            self.labels.extend_from_slice(test_set.labels());
-            self.sizes.push(test_set.len());
-        })
+impl CollectiveTestSet<'_> {
+    /// The same samples, copied where they are another's.
+    pub fn into_owned(self) -> CollectiveTestSet<'static> {
+        let Self { sample_size, features, labels, sizes } = self;
+        let (features, labels) = (Cow::Owned(features.into_owned()), Cow::Owned(labels.into_owned()));
+        CollectiveTestSet { sample_size, features, labels, sizes }
     }
 
     /// Number of samples (the paper's M).

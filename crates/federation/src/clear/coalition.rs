@@ -61,7 +61,7 @@ impl<'a> ClearRound<'a> {
     /// Local models by their client's position, with their weights, which must not be 0.
     pub fn new(
         architecture: &'a Architecture,
-        test_set: &'a CollectiveTestSet,
+        test_set: &'a CollectiveTestSet<'a>,
         models: impl IntoIterator<Item = (usize, f64, Weights)>,
     ) -> Self {
         Self::with_budget(architecture, test_set, models, FIRST_LAYER_BYTES)
@@ -69,7 +69,7 @@ impl<'a> ClearRound<'a> {
 
     pub(super) fn with_budget(
         architecture: &'a Architecture,
-        test_set: &'a CollectiveTestSet,
+        test_set: &'a CollectiveTestSet<'a>,
         models: impl IntoIterator<Item = (usize, f64, Weights)>,
         first_layer_bytes: usize,
     ) -> Self {

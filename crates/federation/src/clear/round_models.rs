@@ -25,7 +25,7 @@ pub(super) fn summed_layer(layers: &[PlacedLayer]) -> Option<usize> {
 /// The local models of one round and the samples they are tested on.
 pub(super) struct RoundModels<'a> {
     pub(super) architecture: &'a Architecture,
-    pub(super) test_set: &'a CollectiveTestSet,
+    pub(super) test_set: &'a CollectiveTestSet<'a>,
     /// The layer that is summed ([`summed_layer`]); the first one, where none is.
     pub(super) first: usize,
     /// Whether there is one.
@@ -48,7 +48,7 @@ impl<'a> RoundModels<'a> {
     /// Local models by their client's position, with their weights, which must not be 0.
     pub(super) fn new(
         architecture: &'a Architecture,
-        test_set: &'a CollectiveTestSet,
+        test_set: &'a CollectiveTestSet<'a>,
         models: impl IntoIterator<Item = (usize, f64, Weights)>,
     ) -> Self {
         let layers = up_to_scores(architecture.layers());

@@ -125,12 +125,16 @@ fn random_weights(architecture: &Architecture, rng: &mut ChaCha20Rng) -> Weights
     tensors.collect()
 }
 
-fn random_test_set(architecture: &Architecture, samples: usize, rng: &mut ChaCha20Rng) -> CollectiveTestSet {
+fn random_test_set(
+    architecture: &Architecture,
+    samples: usize,
+    rng: &mut ChaCha20Rng,
+) -> CollectiveTestSet<'static> {
     let input = architecture.input().to_vec();
     let features = (0..samples * architecture.input_size()).map(|_| rng.random_range(-2.0..2.0f32)).collect();
     let labels = (0..samples).map(|_| rng.random_range(0..3)).collect();
     let test_set = TestSet::new(input, features, labels).unwrap();
-    CollectiveTestSet::new(architecture.input_size(), [&test_set]).unwrap()
+    CollectiveTestSet::new(architecture.input_size(), [&test_set]).unwrap().into_owned()
 }
 
 /// One sample through one model, a number at a time.
@@ -216,7 +220,7 @@ fn gap(scores: &[f64]) -> f64 {
 
 struct Case {
     architecture: Architecture,
-    test_set: CollectiveTestSet,
+    test_set: CollectiveTestSet<'static>,
     models: Vec<(usize, f64, Weights)>,
 }
 
