@@ -1,17 +1,52 @@
 //! Words and planes as bytes: a word takes as many bytes as its width has.
 
+use secsv_algebra::Secret;
+
+/// Words that are packed at once.
+const AT_ONCE: usize = 64;
+
 /// Appends words of `bytes` bytes each, the lowest byte first. Whatever is above is left out.
 pub(super) fn pack(words: impl Iterator<Item = u64>, bytes: usize, out: &mut Vec<u8>) {
     out.reserve(words.size_hint().0 * bytes);
-    for word in words {
-        let (end, word) = (out.len() + bytes, word.to_le_bytes());
-        // Eight bytes at once, of which the last are written over, while there is room for them.
-        match out.capacity() - out.len() >= word.len() {
-            true => out.extend_from_slice(&word),
-            false => out.extend_from_slice(&word[..bytes]),
+    let (mut some, mut count) = (Secret::new([0; AT_ONCE]), 0);
+    words.for_each(|word| {
+        some.expose_mut()[count] = word;
+        count += 1;
+        if count == AT_ONCE {
+            pack_words(some.expose(), bytes, out);
+            count = 0;
         }
-        out.truncate(end);
+    });
+    pack_words(&some.expose()[..count], bytes, out);
+}
+
+/// The same for words that stand in a slice.
+pub(super) fn pack_words(words: &[u64], bytes: usize, out: &mut Vec<u8>) {
+    match bytes {
+        1 => packed::<1>(words, out),
+        2 => packed::<2>(words, out),
+        3 => packed::<3>(words, out),
+        4 => packed::<4>(words, out),
+        5 => packed::<5>(words, out),
+        6 => packed::<6>(words, out),
+        7 => packed::<7>(words, out),
+        _ => packed::<8>(words, out),
     }
+}
+
+/// Appends words of so many bytes: eight at once, each written over what the one before has above its bytes.
+fn packed<const BYTES: usize>(words: &[u64], out: &mut Vec<u8>) {
+    const WORD: usize = size_of::<u64>();
+    out.reserve(words.len() * BYTES);
+    let (groups, rest) = words.as_chunks::<WORD>();
+    for group in groups {
+        let mut bytes = [0; WORD * WORD];
+        for (index, word) in group.iter().enumerate() {
+            bytes[index * BYTES..][..WORD].copy_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&bytes[..WORD * BYTES]);
+    }
+    rest.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()[..BYTES]));
 }
 
 /// The words in some bytes, `bytes` bytes each.
