@@ -27,6 +27,11 @@ pub trait Interceptor: Send {
     /// What becomes of a message.
     fn pass(&mut self, envelope: Envelope) -> Vec<Envelope>;
 
+    /// Whether a message may come out as another than it went in: then receivers check digests.
+    fn tampers(&self) -> bool {
+        true
+    }
+
     /// Messages held back, let go because nothing else moves.
     fn release(&mut self) -> Vec<Envelope> {
         Vec::new()
@@ -39,6 +44,11 @@ pub struct Honest;
 impl Interceptor for Honest {
     fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {
         vec![envelope]
+    }
+
+    /// Contents stay where they lie: they are what was hashed when they were sent.
+    fn tampers(&self) -> bool {
+        false
     }
 }
 
@@ -164,30 +174,22 @@ impl InProcess {
     ) -> Self {
         let (results, signal): (Arc<Mutex<Results>>, Arc<Signal>) = (Arc::default(), Arc::default());
         let host = || MemoryHost { results: results.clone(), signal: signal.clone() };
+        let is_checked = interceptor.tampers();
+        let links = |party| MemoryLinks::new(party, is_checked);
         let principal = Principal::new(federation.clone(), costs, seed.derive("principal", 0));
         let auxiliary = Auxiliary::new(federation.clone(), seed.derive("auxiliary", 0));
         let client = |(position, input)| {
             let seed = seed.derive("client", position as u64);
             let mut client = Client::new(federation.clone(), position, input, seed);
             let effects = client.start();
-            let links = MemoryLinks::new(PartyId::Client(position));
+            let links = links(PartyId::Client(position));
             let executor = RoleExecutor::new(client, links, host(), signal.clone());
             executor.add_jobs(effects.jobs);
             executor
         };
         Self {
-            principal: RoleExecutor::new(
-                principal,
-                MemoryLinks::new(PartyId::Principal),
-                host(),
-                signal.clone(),
-            ),
-            auxiliary: RoleExecutor::new(
-                auxiliary,
-                MemoryLinks::new(PartyId::Auxiliary),
-                host(),
-                signal.clone(),
-            ),
+            principal: RoleExecutor::new(principal, links(PartyId::Principal), host(), signal.clone()),
+            auxiliary: RoleExecutor::new(auxiliary, links(PartyId::Auxiliary), host(), signal.clone()),
             clients: inputs.into_iter().enumerate().map(client).collect(),
             exchange: Mutex::new(Exchange { interceptor, accounts: Accounts::default() }),
             stopping: AtomicBool::new(false),
