@@ -209,7 +209,7 @@ impl BlindTesting {
             let (known, secure): (Vec<Coalition>, Vec<Coalition>) =
                 coalitions.into_iter().partition(is_known);
             let length = secure.len() * chunks.dealt_len() + known.len() * chunks.outcome_len();
-            let mut dealt = Vec::with_capacity(length);
+            let mut dealt = Dealing::begin(request, length);
             let tested = tested.unwrap_or_else(|| (0..labels.len()).collect());
             let labels: Vec<usize> = tested.iter().map(|&sample| labels[sample]).collect();
             for coalition in secure {
@@ -237,7 +237,7 @@ impl BlindTesting {
                 let right = tested.iter().map(|&sample| right.contains(sample));
                 deal_known(&chunks, &keys[0], Place::of_model(round, coalition), right, &mut dealt);
             }
-            let message = Outgoing::of(PartyId::Auxiliary, &Dealing { request, dealt: &dealt });
+            let message = Outgoing::new(PartyId::Auxiliary, Kind::Dealing, dealt);
             Ok(move |testing: &mut Self| testing.sends(message))
         });
         self.jobs += effects.jobs.len();

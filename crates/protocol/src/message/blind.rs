@@ -103,6 +103,13 @@ pub(crate) struct Dealing<'a> {
 impl Dealing<'_> {
     /// Bytes before what is dealt.
     pub(crate) const HEAD: usize = size_of::<u64>();
+
+    /// The content up to what is dealt, with room for so many bytes of it.
+    pub(crate) fn begin(request: RequestId, room: usize) -> Vec<u8> {
+        let mut w = Writer::with_room(Self::HEAD + room);
+        request.write(&mut w);
+        w.finish()
+    }
 }
 
 impl<'a> Message<'a> for Dealing<'a> {
