@@ -1,8 +1,6 @@
 //! Exit codes: 2 where the input is at fault, 3 where a party was told to stop before its run had ended, 1 where this program
 //! or machine is at fault.
 
-use std::process::ExitCode;
-
 use secsv_protocol::session::SettingsConflict;
 
 use crate::output::say;
@@ -34,13 +32,13 @@ impl From<SettingsConflict> for BadInput {
 }
 
 /// Says what went wrong on standard error and gives the exit code.
-pub fn report(error: &anyhow::Error) -> ExitCode {
+pub fn report(error: &anyhow::Error) -> u8 {
     say(format_args!("error: {}", message(error)));
-    ExitCode::from(match is_bad_input(error) {
+    match is_bad_input(error) {
         true => 2,
         false if was_stopped(error) => 3,
         false => 1,
-    })
+    }
 }
 
 /// Whether somebody ended it: no failure, and it can go on.

@@ -66,7 +66,7 @@ fn digest() -> u64 {
 /// Forgets the process's high-water mark and what earlier measurements left, so that each measurement has its
 /// own. Where the system cannot, marks add up.
 pub fn reset_peak_memory() {
-    crate::allocator::purge_arenas();
+    crate::purge_memory();
     // Only a finer account is lost if the system has no such file.
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
