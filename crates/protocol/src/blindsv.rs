@@ -13,6 +13,7 @@
 pub(crate) mod auxiliary;
 pub(crate) mod client;
 mod comparison;
+mod curve;
 pub(crate) mod dealer;
 #[cfg(test)]
 mod equivalence_tests;

@@ -1,13 +1,15 @@
 //! What an owner deals for one coalition: shares of functions of masks that it knows beforehand. It depends on no model and on no sample,
 //! but for the labels.
 
+use std::iter;
+
 use secsv_algebra::Secret;
 
 use super::{
-    gates::items,
+    gates::Item,
     hops::{Scales, mask},
     keys::{OwnerKey, Place, Purpose},
-    lanes::{LANES, planes},
+    lanes::{LANES, blocks},
     later::LaterMasks,
     shape::{Chunks, DealtNumbers, Outcome, Shape, Stage},
     words::pack,
@@ -78,12 +80,13 @@ impl Dealer<'_> {
             let rest = |value: u64, own: &u64| value.wrapping_sub(*own) & bits;
             match array.what {
                 DealtNumbers::Item(hop, item) => {
-                    if item == items(self.shape.hops.all[hop].gate)[0] {
+                    if item == Item::Mask {
                         hop_masks = self.hop_masks(hop);
                     }
-                    let kept = self.shape.hops.all[hop].kept;
-                    let masks = hop_masks.masks.expose().iter().zip(hop_masks.signs.expose());
-                    let values = masks.map(|(v, sign)| item.value(kept, *v, *sign));
+                    let (kept, masks) = (self.shape.hops.all[hop].kept, hop_masks.masks.expose());
+                    let signs = item.knot().map_or(&[][..], |knot| hop_masks.signs[knot].expose());
+                    let signs = signs.iter().copied().chain(iter::repeat(0));
+                    let values = masks.iter().zip(signs).map(|(v, sign)| item.value(kept, *v, sign));
                     pack(values.zip(own.expose()).map(|(value, own)| rest(value, own)), array.bytes(), out);
                 }
                 DealtNumbers::Products(operator) => {
@@ -112,11 +115,15 @@ impl Dealer<'_> {
         let mut masks = self.masks(Stage::Outputs(index));
         let bits = mask(hop.kept);
         masks.expose_mut().iter_mut().for_each(|word| *word = (*word >> dropped) & bits);
-        let mut signs = Secret::new(vec![0; masks.expose().len()]);
+        let mut signs = Vec::with_capacity(hop.gate.signs());
         if let Some(last) = hop.steps().checked_sub(1) {
             let planes = self.masks(Stage::HopComparison(index, last));
-            for (numbers, plane) in signs.expose_mut().chunks_mut(LANES).zip(planes.expose()) {
-                (0..).zip(numbers).for_each(|(lane, sign)| *sign = plane >> lane & 1);
+            for planes in planes.expose().chunks_exact(blocks(masks.expose().len()).max(1)) {
+                let mut of_knot = Secret::new(vec![0; masks.expose().len()]);
+                for (numbers, plane) in of_knot.expose_mut().chunks_mut(LANES).zip(planes) {
+                    (0..).zip(numbers).for_each(|(lane, sign)| *sign = plane >> lane & 1);
+                }
+                signs.push(of_knot);
             }
         }
         HopMasks { masks, signs }
@@ -133,8 +140,8 @@ impl Dealer<'_> {
             let (words, masks) = (shape.plane_words(stage), before.expose());
             match stage {
                 Stage::Outputs(hop) if shape.hops.all[hop].steps() > 0 => {
-                    let bits = shape.hops.all[hop].kept as usize;
-                    values = Secret::new(planes(self.hop_masks(hop).masks.expose(), bits));
+                    let masks = self.hop_masks(hop).masks;
+                    values = Secret::new(shape.hops.all[hop].planes(masks.expose(), None));
                     continue;
                 }
                 stage if stage == shape.compared_stage() => {
@@ -172,13 +179,13 @@ impl Dealer<'_> {
 struct HopMasks {
     /// v of every output.
     masks: Secret<Vec<u64>>,
-    /// The mask of its sign; 0 where no sign is opened.
-    signs: Secret<Vec<u64>>,
+    /// The masks of their signs, knot by knot; none where no sign is opened.
+    signs: Vec<Secret<Vec<u64>>>,
 }
 
 impl Default for HopMasks {
     fn default() -> Self {
-        Self { masks: Secret::new(Vec::new()), signs: Secret::new(Vec::new()) }
+        Self { masks: Secret::new(Vec::new()), signs: Vec::new() }
     }
 }
 

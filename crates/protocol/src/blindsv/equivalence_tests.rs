@@ -108,14 +108,14 @@ struct Case {
 }
 
 fn run(shape: &Shape, keys: &OwnerKeys, case: &Case) -> Transcript {
-    let (scales, later) = (Scales { dropped: Vec::new(), factors: vec![1] }, LaterParts::default());
+    let (scales, later) = (Scales { factors: vec![1], ..Scales::default() }, LaterParts::default());
     let unit = Unit { shape, keys, place: case.place, scales: &scales, later: &later };
     unit.run((&case.scores, &case.factors), &case.labels).unwrap()
 }
 
 /// What is dealt.
 fn dealt(shape: &Shape, keys: &OwnerKeys, case: &Case) -> Vec<u8> {
-    let scales = Scales { dropped: Vec::new(), factors: vec![1] };
+    let scales = Scales { factors: vec![1], ..Scales::default() };
     let dealer = Dealer { shape, keys, place: case.place, scales: &scales, later: &[], labels: &case.labels };
     let mut dealt = Vec::new();
     dealer.deal(&mut dealt).unwrap();

@@ -5,10 +5,11 @@ use secsv_algebra::Secret;
 
 use super::{
     comparison::Before,
+    curve::Knots,
     gates::{GateInput, items, results},
     hops::Scales,
     keys::{OwnerKey, Place, Purpose},
-    lanes::{LANES, planes},
+    lanes::LANES,
     later::Later,
     shape::{DealtNumbers, Outcome, Shape, Stage},
     words::{pack, unpack},
@@ -46,6 +47,11 @@ pub(crate) struct Held<'a> {
 }
 
 impl Evaluator<'_> {
+    /// Where the slopes of a hop's function change.
+    fn knots(&self, hop: usize) -> Option<&Knots> {
+        self.scales.knots.get(hop)?.as_ref()
+    }
+
     /// The server's share of the constant 1 in planes.
     fn one(&self) -> u64 {
         u64::from(self.is_principal()).wrapping_neg()
@@ -147,9 +153,7 @@ impl Evaluator<'_> {
                 let (hop, dropped) = (&self.shape.hops.all[index], self.scales.dropped[index]);
                 let mask = super::hops::mask(hop.kept);
                 let mut known: Vec<u64> = opened.iter().map(|opened| (opened >> dropped) & mask).collect();
-                if hop.steps() > 0 {
-                    known.extend(planes(&known, hop.kept as usize));
-                }
+                known.extend(hop.planes(&known, self.knots(index)));
                 Some(known)
             }
             stage if stage == self.shape.compared_stage() => {
@@ -192,12 +196,13 @@ impl Evaluator<'_> {
     /// Shares of the next operator's inputs, under their masks.
     fn inputs(&self, index: usize, Opened { opened, known }: Opened<'_>, out: &mut Vec<u8>) {
         let (shape, hop) = (self.shape, &self.shape.hops.all[index]);
-        let dealt: Vec<_> =
-            items(hop.gate).iter().map(|&item| self.dealt_numbers(DealtNumbers::Item(index, item))).collect();
+        let dealt = items(&hop.gate).into_iter();
+        let dealt: Vec<_> = dealt.map(|item| self.dealt_numbers(DealtNumbers::Item(index, item))).collect();
         let input = GateInput {
             public: &known[..hop.numbers * shape.samples],
             // Signs were opened at the stage before, if there are any.
             signs: opened,
+            knots: self.knots(index),
             dealt: &dealt,
             one: self.is_principal().into(),
         };

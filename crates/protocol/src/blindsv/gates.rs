@@ -3,12 +3,14 @@
 //! modulo the next operator's words.
 //!
 //! - ReLU: s T, where the servers opened e = s ^ d and the owner knows d: s z is e z + (1 - 2e) d z.
+//! - A piecewise-linear function: a line, and for each knot k the change of slope times the ReLU of T - k, whose mask is v too.
 //! - Square: T + 2^(t-2) is at least zero; its square follows from v^2 and m v.
 //! - Linear: T + 2^(t-2), less 2^(t-2).
 
 use secsv_algebra::Secret;
 
 use super::{
+    curve::Knots,
     hops::{Gate, Hop, mask},
     lanes::LANES,
     wide::vectorised,
@@ -25,21 +27,29 @@ pub(super) enum Item {
     Top,
     /// m v.
     TopMask,
-    /// d.
-    Sign,
+    /// d of the sign of a knot.
+    Sign(usize),
     /// d v.
-    SignMask,
+    SignMask(usize),
     /// d m.
-    SignTop,
+    SignTop(usize),
 }
 
 impl Item {
     /// Bits of its shares.
     pub(super) fn bits(self, hop: &Hop) -> u32 {
         match self {
-            Self::Mask | Self::MaskSquared | Self::Sign | Self::SignMask => hop.word,
-            Self::Top | Self::SignTop => hop.word - hop.kept,
+            Self::Mask | Self::MaskSquared | Self::Sign(_) | Self::SignMask(_) => hop.word,
+            Self::Top | Self::SignTop(_) => hop.word - hop.kept,
             Self::TopMask => hop.word - hop.kept - 1,
+        }
+    }
+
+    /// The knot whose sign it is about.
+    pub(super) fn knot(self) -> Option<usize> {
+        match self {
+            Self::Sign(knot) | Self::SignMask(knot) | Self::SignTop(knot) => Some(knot),
+            Self::Mask | Self::MaskSquared | Self::Top | Self::TopMask => None,
         }
     }
 
@@ -51,28 +61,31 @@ impl Item {
             Self::MaskSquared => v.wrapping_mul(v),
             Self::Top => top,
             Self::TopMask => top * v,
-            Self::Sign => sign,
-            Self::SignMask => sign * v,
-            Self::SignTop => sign * top,
+            Self::Sign(_) => sign,
+            Self::SignMask(_) => sign * v,
+            Self::SignTop(_) => sign * top,
         }
     }
 }
 
 /// What is dealt for a gate.
-pub(super) fn items(gate: Gate) -> &'static [Item] {
-    match gate {
-        Gate::Linear => &[Item::Mask, Item::Top],
-        Gate::Relu => &[Item::Mask, Item::Top, Item::Sign, Item::SignMask, Item::SignTop],
-        Gate::Square => &[Item::Mask, Item::Top, Item::MaskSquared, Item::TopMask],
+pub(super) fn items(gate: &Gate) -> Vec<Item> {
+    let mut items = vec![Item::Mask, Item::Top];
+    if *gate == Gate::Square {
+        items.extend([Item::MaskSquared, Item::TopMask]);
     }
+    items.extend((0..gate.signs()).flat_map(|k| [Item::Sign(k), Item::SignMask(k), Item::SignTop(k)]));
+    items
 }
 
 /// What a server's shares of a gate's results follow from.
 pub(super) struct GateInput<'a> {
     /// What was opened of each output.
     pub public: &'a [u64],
-    /// Signs as they were opened, a bit for each output; none where the gate needs no sign.
+    /// Signs as they were opened, a bit for each output, knot by knot; none where the gate needs no sign.
     pub signs: &'a [u64],
+    /// The knots of a piecewise-linear function.
+    pub knots: Option<&'a Knots>,
     /// The server's shares of what was dealt, in the order of [`items`].
     pub dealt: &'a [Secret<Vec<u64>>],
     /// The server's share of the constant 1: 1 or 0.
@@ -86,7 +99,7 @@ pub(super) fn results(hop: &Hop, input: &GateInput<'_>) -> Secret<Vec<u64>> {
     let dealt = |item: usize| &input.dealt[item].expose()[..input.public.len()];
     let (kept, one) = (hop.kept, input.one);
     let (mask, top) = (dealt(0), dealt(1));
-    match hop.gate {
+    match &hop.gate {
         Gate::Linear => vectorised(|| {
             let offset = one << (kept - 2);
             let words = out.iter_mut().zip(input.public).zip(mask).zip(top);
@@ -107,23 +120,65 @@ pub(super) fn results(hop: &Hop, input: &GateInput<'_>) -> Secret<Vec<u64>> {
             });
         }
         Gate::Relu => {
-            let (sign, sign_mask, sign_top) = (dealt(2), dealt(3), dealt(4));
-            vectorised(|| {
-                let of_word =
-                    |words: &'_ [u64], word: usize| word * LANES..words.len().min((word + 1) * LANES);
-                for (word, signs) in input.signs.iter().enumerate() {
-                    let range = of_word(input.public, word);
-                    let dealt = mask[range.clone()].iter().zip(&top[range.clone()]).zip(&sign[range.clone()]);
-                    let dealt = dealt.zip(&sign_mask[range.clone()]).zip(&sign_top[range.clone()]);
-                    let words = out[range.clone()].iter_mut().zip(&input.public[range]).zip(dealt).zip(0..);
-                    for (((out, &y), ((((&v, &m), &d), &dv), &dm)), lane) in words {
-                        *out = relu(y, kept, one, signs >> lane & 1, [v, m, d, dv, dm]);
-                    }
-                }
-            });
+            let dealt = [mask, top, dealt(2), dealt(3), dealt(4)];
+            vectorised(|| add_relu(input.public, input.signs, dealt, (0, 1), (kept, one), out));
+        }
+        Gate::Curve(_) => {
+            let Some(knots) = input.knots else { return found };
+            let words = input.public.len().div_ceil(LANES);
+            vectorised(|| add_line(input.public, [mask, top], knots, (kept, one), out));
+            for (index, &knot) in knots.changes.iter().enumerate() {
+                let of_knot = 2 + 3 * index;
+                let dealt = [mask, top, dealt(of_knot), dealt(of_knot + 1), dealt(of_knot + 2)];
+                let signs = input.signs.get(index * words..).unwrap_or(&[]);
+                vectorised(|| add_relu(input.public, signs, dealt, knot, (kept, one), out));
+            }
         }
     }
     found
+}
+
+/// Adds shares of a line's values of T.
+#[inline(always)]
+fn add_line(
+    public: &[u64],
+    [mask, top]: [&[u64]; 2],
+    knots: &Knots,
+    (kept, one): (u32, u64),
+    out: &mut [u64],
+) {
+    let (offset, slope) = (1u64 << (kept - 2), knots.slope as u64);
+    let constant = (knots.offset as u64).wrapping_sub(slope.wrapping_mul(offset)).wrapping_mul(one);
+    for (((out, &y), &v), &m) in out.iter_mut().zip(public).zip(mask).zip(top) {
+        // T + 2^(t-2), which is at least zero.
+        let y = y.wrapping_add(offset) & (u64::MAX >> (u64::BITS - kept));
+        let lifted = (y * one).wrapping_sub(v).wrapping_add(not_top(y, kept) & (m << kept));
+        *out = out.wrapping_add(slope.wrapping_mul(lifted)).wrapping_add(constant);
+    }
+}
+
+/// Adds shares of what T is above a knot, times a change of slope. `dealt` are those of v, m, d, d v and d m.
+#[inline(always)]
+fn add_relu(
+    public: &[u64],
+    signs: &[u64],
+    dealt: [&[u64]; 5],
+    (knot, change): (i64, i64),
+    (kept, one): (u32, u64),
+    out: &mut [u64],
+) {
+    let of_word = |words: &'_ [u64], word: usize| word * LANES..words.len().min((word + 1) * LANES);
+    let (all, knot, change) = (u64::MAX >> (u64::BITS - kept), knot as u64, change as u64);
+    for (word, signs) in signs.iter().enumerate().take(public.len().div_ceil(LANES)) {
+        let range = of_word(public, word);
+        let [mask, top, sign, sign_mask, sign_top] = dealt.map(|dealt| &dealt[range.clone()]);
+        let dealt = mask.iter().zip(top).zip(sign).zip(sign_mask).zip(sign_top);
+        let words = out[range.clone()].iter_mut().zip(&public[range]).zip(dealt).zip(0..);
+        for (((out, &y), ((((&v, &m), &d), &dv), &dm)), lane) in words {
+            let above = relu(y.wrapping_sub(knot) & all, kept, one, signs >> lane & 1, [v, m, d, dv, dm]);
+            *out = out.wrapping_add(change.wrapping_mul(above));
+        }
+    }
 }
 
 /// All bits set where the top bit of `kept` bits is 0.
@@ -157,11 +212,12 @@ fn square(y: u64, kept: u32, one: u64, [v, m, q, r]: [u64; 4]) -> u64 {
 }
 
 /// What a gate gives, in plain integers.
-pub(crate) fn plain(gate: Gate, t: i64) -> i64 {
+pub(crate) fn plain(gate: &Gate, knots: Option<&Knots>, t: i64) -> i64 {
     match gate {
         Gate::Linear => t,
         Gate::Relu => t.max(0),
         Gate::Square => t * t,
+        Gate::Curve(_) => knots.map_or(0, |knots| knots.at(t)),
     }
 }
 
@@ -174,30 +230,53 @@ pub(crate) fn cut(output: i64, dropped: u32, masks: u64) -> i64 {
 mod tests {
     use proptest::prelude::*;
     use secsv_algebra::{Prg, Seed};
+    use secsv_federation::Activation;
 
-    use super::{super::comparison::Comparison, *};
+    use super::{
+        super::{comparison::Comparison, curve::Curve},
+        *,
+    };
 
     fn hop(gate: Gate, word: u32, kept: u32, dropped: u32) -> Hop {
         let comparison = Comparison::new(kept as usize);
         Hop { gate, numbers: 1, next_outputs: 1, word, kept, dropped, comparison }
     }
 
+    fn gate() -> impl Strategy<Value = Gate> {
+        let curve = |activations: &[Activation]| Gate::Curve(Curve::of(activations).unwrap());
+        prop::sample::select(vec![
+            Gate::Linear,
+            Gate::Relu,
+            Gate::Square,
+            curve(&[Activation::LeakyRelu(0.01)]),
+            curve(&[Activation::LeakyRelu(-0.3)]),
+            curve(&[Activation::HardTanh]),
+            curve(&[Activation::HardSigmoid]),
+            curve(&[Activation::LeakyRelu(0.2), Activation::Relu6]),
+        ])
+    }
+
     proptest! {
         /// Two servers' shares add up to the result, whatever the output, the mask, and how results are split.
         #[test]
         fn shares_add_up(
-            gate in prop::sample::select(vec![Gate::Linear, Gate::Relu, Gate::Square]),
+            gate in gate(),
             word in prop::sample::select(vec![40u32, 48, 56, 64]),
             kept in 6u32..=20,
             dropped in 0u32..=20,
-            outputs in prop::collection::vec((any::<i64>(), any::<u64>(), any::<bool>()), 1..200),
+            outputs in prop::collection::vec((any::<i64>(), any::<u64>(), any::<[bool; 3]>()), 1..200),
             seed: [u8; 32],
         ) {
             let hop = hop(gate, word, kept, dropped);
             let mut prg = Prg::new(&Seed::from_bytes(seed));
             let width = dropped + kept;
+            let knots = match &hop.gate {
+                Gate::Curve(curve) => Some(curve.at_scale(f64::powi(2.0, kept as i32 - 5), kept - 3)),
+                _ => None,
+            };
             let (mut public, mut values, mut expected) = (Vec::new(), Vec::new(), Vec::new());
-            let mut signs = vec![0u64; outputs.len().div_ceil(64)];
+            let words = outputs.len().div_ceil(64);
+            let mut signs = vec![0u64; words * hop.gate.signs()];
             for (index, (output, v, d)) in outputs.iter().enumerate() {
                 // As large as the width allows.
                 let output = output >> (64 - (width - 2));
@@ -205,26 +284,30 @@ mod tests {
                 let opened = (output as u64).wrapping_add(hop.offset(dropped)).wrapping_add(v) & mask(width);
                 let t = cut(output, dropped, v);
                 let v = v >> dropped;
-                expected.push(plain(gate, t) as u64 & mask(word));
-                signs[index / 64] |= u64::from((t >= 0) ^ d) << (index % 64);
+                expected.push(plain(&hop.gate, knots.as_ref(), t) as u64 & mask(word));
+                for knot in 0..hop.gate.signs() {
+                    let place = knots.as_ref().map_or(0, |knots| knots.changes[knot].0);
+                    signs[knot * words + index / 64] |= u64::from((t >= place) ^ d[knot]) << (index % 64);
+                }
                 public.push(opened >> dropped);
-                values.push((v, u64::from(*d)));
+                values.push((v, d));
             }
             let mut shares: [Vec<Secret<Vec<u64>>>; 2] = [Vec::new(), Vec::new()];
-            for item in items(gate) {
+            for item in items(&hop.gate) {
                 let own: Vec<u64> = {
                     let mut words = vec![0; values.len()];
                     prg.fill_words(&mut words);
                     words
                 };
                 let bits = item.bits(&hop);
-                let rest = values.iter().zip(&own).map(|((v, d), own)| item.value(kept, *v, *d).wrapping_sub(*own) & mask(bits));
+                let sign = |d: &[bool; 3]| item.knot().map_or(0, |knot| u64::from(d[knot]));
+                let rest = values.iter().zip(&own).map(|((v, d), own)| item.value(kept, *v, sign(d)).wrapping_sub(*own) & mask(bits));
                 shares[1].push(Secret::new(rest.collect()));
                 shares[0].push(Secret::new(own.iter().map(|word| word & mask(bits)).collect()));
             }
             let [p, a] = [0, 1].map(|server| {
-                let one = u64::from(server == 0);
-                results(&hop, &GateInput { public: &public, signs: &signs, dealt: &shares[server], one })
+                let (one, knots) = (u64::from(server == 0), knots.as_ref());
+                results(&hop, &GateInput { public: &public, signs: &signs, knots, dealt: &shares[server], one })
             });
             let found: Vec<u64> = p.expose().iter().zip(a.expose()).map(|(p, a)| p.wrapping_add(*a) & mask(word)).collect();
             prop_assert_eq!(found, expected);

@@ -7,13 +7,17 @@
 //! where w is the coalition's share of the training data and kappa what earlier hops left. Nobody divides: a hop drops as many
 //! bits as bring the factor above one half again, and what is left is the next kappa, which everybody knows.
 
-use secsv_algebra::FixedPoint;
+use secsv_algebra::{FixedPoint, Secret};
 use secsv_federation::Activation;
 
-use super::comparison::Comparison;
+use super::{
+    comparison::Comparison,
+    curve::{Curve, Knots},
+    lanes::{blocks, planes},
+};
 use crate::{
     Error, Program,
-    precision::{OperatorFormat, Precision, Ranges},
+    precision::{OperatorFormat, Precision, Ranges, exponent},
     program::Then,
 };
 
@@ -21,7 +25,7 @@ use crate::{
 pub(crate) const WORD_WIDTHS: [u32; 4] = [40, 48, 56, 64];
 
 /// What becomes of outputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Gate {
     /// Nothing.
     Linear,
@@ -29,10 +33,54 @@ pub(crate) enum Gate {
     Relu,
     /// Its square.
     Square,
+    /// Another piecewise-linear function.
+    Curve(Curve),
+}
+
+impl Gate {
+    /// What activations do one after the other, if one gate can.
+    fn of(activations: &[Activation]) -> Option<Self> {
+        if activations == [Activation::Square] {
+            return Some(Self::Square);
+        }
+        let curve = Curve::of(activations)?;
+        Some(match curve {
+            curve if curve.is_identity() => Self::Linear,
+            curve if curve.is_relu() => Self::Relu,
+            curve => Self::Curve(curve),
+        })
+    }
+
+    /// Signs that are found of each number.
+    pub(crate) fn signs(&self) -> usize {
+        match self {
+            Self::Linear | Self::Square => 0,
+            Self::Relu => 1,
+            Self::Curve(curve) => curve.knots(),
+        }
+    }
+
+    /// Fractional bits of results and a power of two that bounds them, from those of T.
+    fn results(&self, fraction: i32, bound: i32) -> (i32, i32) {
+        match self {
+            Self::Linear | Self::Relu => (fraction, bound),
+            Self::Square => (2 * fraction, 2 * bound),
+            Self::Curve(curve) => (fraction + curve.factor().0, exponent(curve.largest(bound))),
+        }
+    }
+
+    /// What a factor that numbers stand for becomes.
+    fn factor(&self, left: f64) -> f64 {
+        match self {
+            Self::Linear | Self::Relu => left,
+            Self::Square => left * left,
+            Self::Curve(curve) => left * curve.factor().1,
+        }
+    }
 }
 
 /// One operator's outputs on their way to the next operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hop {
     pub gate: Gate,
     /// Numbers of one sample.
@@ -58,39 +106,55 @@ impl Hop {
     /// What is added to outputs so that T and its lift are at least zero, where the gate needs that.
     pub(super) fn offset(&self, dropped: u32) -> u64 {
         match self.gate {
-            Gate::Relu => 0,
+            Gate::Relu | Gate::Curve(_) => 0,
             Gate::Linear | Gate::Square => 1 << (dropped + self.kept - 2),
         }
     }
 
-    /// Steps at which the sign is compared.
+    /// Steps at which signs are compared.
     pub(super) fn steps(&self) -> usize {
-        match self.gate {
-            Gate::Relu => self.comparison.steps(),
-            Gate::Linear | Gate::Square => 0,
+        if self.gate.signs() > 0 { self.comparison.steps() } else { 0 }
+    }
+
+    /// The planes of what is compared: of every number less each knot, knot by knot in each plane.
+    pub(super) fn planes(&self, numbers: &[u64], knots: Option<&Knots>) -> Vec<u64> {
+        let (signs, words, bits) = (self.gate.signs(), blocks(numbers.len()), self.kept as usize);
+        let place = |sign: usize| knots.map_or(0, |knots| knots.changes[sign].0 as u64);
+        let mut found = vec![0; signs * words * bits];
+        for sign in 0..signs {
+            let less = numbers.iter().map(|number| number.wrapping_sub(place(sign)) & mask(self.kept));
+            let of_sign = Secret::new(planes(&less.collect::<Vec<_>>(), bits));
+            for (bit, plane) in of_sign.expose().chunks_exact(words.max(1)).enumerate() {
+                found[(bit * signs + sign) * words..][..words].copy_from_slice(plane);
+            }
         }
+        found
     }
 }
 
 /// A model's hops, and the words of its operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hops {
     pub all: Vec<Hop>,
     /// Bits of each operator's words: its model, its inputs and outputs are shared modulo two to this power.
     pub words: Vec<u32>,
     /// Bits that each hop drops for a coalition with all of the training data, less what its share takes away.
     bits: Vec<i32>,
+    /// Fractional bits of each hop's T.
+    fractions: Vec<i32>,
     /// Bits of factors of biases.
     factors: Vec<u32>,
 }
 
 /// A coalition's public numbers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Scales {
     /// Bits that each hop drops.
     pub dropped: Vec<u32>,
     /// What each operator's biases are multiplied by.
     pub factors: Vec<u64>,
+    /// Where the slopes of each hop's function change, if it is piecewise linear.
+    pub knots: Vec<Option<Knots>>,
 }
 
 /// Fractional bits of hidden numbers whose largest is one: about a thousandth of a typical one.
@@ -109,7 +173,7 @@ const MAX_BITS: i32 = 24;
 impl Hops {
     /// A model of one operator in words of so many bits.
     pub(crate) fn of_layer(word: u32) -> Self {
-        Self { all: Vec::new(), words: vec![word], bits: Vec::new(), factors: vec![0] }
+        Self { all: Vec::new(), words: vec![word], bits: Vec::new(), fractions: Vec::new(), factors: vec![0] }
     }
 
     /// The hops of a model, with formats that its published ranges fit.
@@ -119,7 +183,7 @@ impl Hops {
         clients: usize,
     ) -> Result<(Self, Precision), Error> {
         let gates = gates(program)?;
-        let mut hops = Self { all: Vec::new(), words: Vec::new(), bits: Vec::new(), factors: Vec::new() };
+        let mut hops = Self { factors: Vec::new(), words: Vec::new(), ..Self::of_layer(0) };
         let mut formats = Vec::with_capacity(program.operators.len());
         // Fractional bits of an operator's inputs, and what they cannot exceed: two to the power of this.
         let mut input = number_bits(ranges.inputs[0]).max(MIN_SAMPLE_BITS);
@@ -148,7 +212,7 @@ impl Hops {
             });
             hops.words.push(word);
             hops.factors.push((weight + input - bias) as u32);
-            let (Some(&gate), Some(&next)) = (gates.get(index), ranges.inputs.get(index + 1)) else { break };
+            let (Some(gate), Some(&next)) = (gates.get(index), ranges.inputs.get(index + 1)) else { break };
             let fraction = fraction(gate, next).min(weight + input - clients_bits(clients) - 1);
             if fraction < MIN_BITS {
                 return Err(refused(needed(weight) + MIN_BITS - fraction));
@@ -156,8 +220,9 @@ impl Hops {
             let kept = (fraction + bound + SPARE) as u32;
             least = kept as i32 + 2;
             hops.bits.push(weight + input - fraction);
+            hops.fractions.push(fraction);
             hops.all.push(Hop {
-                gate,
+                gate: gate.clone(),
                 numbers: operator.output_size(),
                 next_outputs: program.operators[index + 1].output_size(),
                 word: 0,
@@ -165,8 +230,7 @@ impl Hops {
                 dropped: (weight + input - fraction) as u32,
                 comparison: Comparison::new(kept as usize),
             });
-            let times = if gate == Gate::Square { 2 } else { 1 };
-            (input, largest) = (times * fraction, times * bound);
+            (input, largest) = gate.results(fraction, bound);
         }
         for (hop, word) in hops.all.iter_mut().zip(&hops.words[1..]) {
             hop.word = *word;
@@ -177,16 +241,24 @@ impl Hops {
 
     /// A coalition's public numbers, from the sum of its members' shares of the training data.
     pub(crate) fn scales(&self, share: f64) -> Scales {
-        let mut scales = Scales { dropped: Vec::new(), factors: Vec::new() };
+        let mut scales = Scales::default();
         let mut kappa = 1.0f64;
         for (index, &bits) in self.factors.iter().enumerate() {
             scales.factors.push((kappa * f64::powi(2.0, bits as i32)).round() as u64);
             let (Some(hop), Some(dropped)) = (self.all.get(index), self.bits.get(index)) else { break };
             let product = share * kappa;
-            let exponent = ceil_log2(product);
-            scales.dropped.push((dropped + exponent).max(0) as u32);
+            // A share so small that nothing is dropped leaves less than one half.
+            let exponent = ceil_log2(product).max(-dropped);
+            scales.dropped.push((dropped + exponent) as u32);
             let left = product * f64::powi(2.0, -exponent);
-            kappa = if hop.gate == Gate::Square { left * left } else { left };
+            scales.knots.push(match &hop.gate {
+                Gate::Curve(curve) => {
+                    let scale = left * f64::powi(2.0, self.fractions[index]);
+                    Some(curve.at_scale(scale, hop.kept - SPARE as u32))
+                }
+                _ => None,
+            });
+            kappa = hop.gate.factor(left);
         }
         scales
     }
@@ -234,12 +306,14 @@ pub(crate) fn gates(program: &Program) -> Result<Vec<Gate>, Error> {
     for step in &program.steps {
         match &step.then {
             Then::Label(activations) if activations.is_empty() => {}
-            Then::Activate { activations, .. } => gates.push(match &activations[..] {
-                [] => Gate::Linear,
-                [Activation::Relu] => Gate::Relu,
-                [Activation::Square] => Gate::Square,
-                _ => return refused("blindsv tests ReLU and square between layers, one at a time: take secsv or secretsv for this model, and read what clients can do under it"),
-            }),
+            Then::Activate { activations, .. } => match Gate::of(activations) {
+                Some(gate) => gates.push(gate),
+                None => {
+                    return refused(
+                        "blindsv tests piecewise-linear functions and squares between layers, a square alone: take secsv or secretsv for this model, and read what clients can do under it",
+                    );
+                }
+            },
             _ => return refused("blindsv tests models whose last layer gives the scores"),
         }
     }
@@ -262,8 +336,9 @@ fn clients_bits(clients: usize) -> i32 {
 }
 
 /// Fractional bits of T, from what the next operator's inputs are on known models: at most two to the power of `next`.
-fn fraction(gate: Gate, next: i32) -> i32 {
+fn fraction(gate: &Gate, next: i32) -> i32 {
     match gate {
+        Gate::Curve(curve) => number_bits(next) - curve.coarser(),
         // The next inputs are squares.
         Gate::Square => number_bits((next + 1).div_euclid(2)),
         Gate::Linear | Gate::Relu => number_bits(next),
@@ -294,7 +369,13 @@ mod tests {
     }
 
     fn gate() -> impl Strategy<Value = LayerSpec> {
-        prop_oneof![Just(LayerSpec::Relu {}), Just(LayerSpec::Square {}), Just(LayerSpec::Flatten {})]
+        prop_oneof![
+            Just(LayerSpec::Relu {}),
+            Just(LayerSpec::Square {}),
+            Just(LayerSpec::Flatten {}),
+            Just(LayerSpec::HardSigmoid {}),
+            Just(LayerSpec::LeakyRelu { slope: None }),
+        ]
     }
 
     proptest! {

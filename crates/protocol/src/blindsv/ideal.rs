@@ -71,8 +71,10 @@ pub(crate) fn computed(
         let stage = Purpose::Opening(shape.index(Stage::Outputs(index)));
         let [masks, others] = [0, 1].map(|server| keys[server].words(place, stage, outputs.len()));
         let rounded = outputs.iter().zip(masks.expose()).zip(others.expose());
-        let rounded = rounded
-            .map(|((output, p), a)| plain(hop.gate, cut(*output, scales.dropped[index], p.wrapping_add(*a))));
+        let knots = scales.knots[index].as_ref();
+        let rounded = rounded.map(|((output, p), a)| {
+            plain(&hop.gate, knots, cut(*output, scales.dropped[index], p.wrapping_add(*a)))
+        });
         let hidden: Vec<i64> = rounded.collect();
         let words = hidden.iter().map(|number| *number as u64).collect();
         inputs = Matrix::new(Ring64, hop.numbers, inputs.columns(), words)?;

@@ -562,10 +562,15 @@ fn deep(samples: usize) -> Recipe {
     Recipe::dense([2, 2, 2, 3], [LayerSpec::Relu {}, LayerSpec::Square {}], samples, 1.0)
 }
 
+/// Functions with several knots.
+fn curves(samples: usize) -> Recipe {
+    Recipe::dense([2, 3, 2, 2], [LayerSpec::HardTanh {}, LayerSpec::LeakyRelu { slope: None }], samples, 2.0)
+}
+
 #[test]
 fn a_server_reads_the_same_whatever_models_and_samples_are() {
     let image = Recipe::image(LayerSpec::Square {}, 2, 3);
-    for recipe in [Recipe::layer(5), image, deep(66)] {
+    for recipe in [Recipe::layer(5), image, deep(66), curves(3)] {
         for server in [Server::Principal, Server::Auxiliary] {
             assert!(is_equivalent(&recipe, server, Mutation::None, OfTests::None), "{server:?}: {recipe:?}");
         }
@@ -605,6 +610,12 @@ fn without_a_protection_of_hidden_numbers_the_same_test_fails() {
         assert!(!found, "{server:?}: {mutation:?}");
     }
     assert!(!is_equivalent(&deep(2), Server::Principal, Mutation::MaskRound, OfTests::None));
+    let of_curves =
+        [OfTests::OpeningStage, OfTests::OpeningMask].map(|mutation| (Server::Principal, mutation));
+    for (server, mutation) in of_curves.into_iter().chain([(Server::Auxiliary, OfTests::NumbersArray)]) {
+        let found = is_equivalent(&curves(2), server, Mutation::None, mutation);
+        assert!(!found, "{server:?}: {mutation:?}, knots");
+    }
 }
 
 /// What both servers opened of the inputs of every operator behind a hop, less both masks.
@@ -628,7 +639,16 @@ fn opened_inputs(world: &World, case: &Case<'_>, transcript: &Transcript) -> Vec
 }
 
 fn gate() -> impl Strategy<Value = LayerSpec> {
-    prop_oneof![Just(LayerSpec::Relu {}), Just(LayerSpec::Square {}), Just(LayerSpec::Flatten {})]
+    prop_oneof![
+        Just(LayerSpec::Relu {}),
+        Just(LayerSpec::Square {}),
+        Just(LayerSpec::Identity {}),
+        Just(LayerSpec::LeakyRelu { slope: None }),
+        (-1.0f64..2.0).prop_map(|slope| LayerSpec::LeakyRelu { slope: Some(slope) }),
+        Just(LayerSpec::Relu6 {}),
+        Just(LayerSpec::HardTanh {}),
+        Just(LayerSpec::HardSigmoid {}),
+    ]
 }
 
 fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
@@ -658,7 +678,7 @@ proptest! {
 
     #[test]
     fn hidden_numbers_and_counts_of_convolutions_are_those_of_plain_integers(
-        gate in prop_oneof![Just(LayerSpec::Relu {}), Just(LayerSpec::Square {})],
+        gate in gate(),
         stride in 1usize..=2,
         samples in 1usize..5,
     ) {
@@ -673,6 +693,8 @@ fn the_largest_numbers_stay_in_their_ranges() {
         ([LayerSpec::Square {}, LayerSpec::Square {}], 1.3),
         ([LayerSpec::Flatten {}, LayerSpec::Square {}], 0.2),
         ([LayerSpec::Square {}, LayerSpec::Relu {}], 4.0),
+        ([LayerSpec::LeakyRelu { slope: None }, LayerSpec::HardTanh {}], 2.0),
+        ([LayerSpec::HardSigmoid {}, LayerSpec::Relu6 {}], 4.0),
     ] {
         let recipe = Recipe { is_extreme: true, ..Recipe::dense([7, 5, 6, 3], gates, 2, scale) };
         let world = World::new(&recipe, &[1], 1);
@@ -680,7 +702,11 @@ fn the_largest_numbers_stay_in_their_ranges() {
             let (hidden, right) = world.ideal(&case);
             for (hop, numbers) in case.shape.hops().all.iter().zip(&hidden) {
                 let most = 1i64 << (hop.kept - 2);
-                let most = if hop.gate == Gate::Square { most * most } else { most };
+                let most = match &hop.gate {
+                    Gate::Square => most * most,
+                    Gate::Curve(curve) => most << curve.factor().0.max(0),
+                    Gate::Linear | Gate::Relu => most,
+                };
                 let largest = numbers.iter().map(|number| number.abs()).max().unwrap();
                 assert!(largest < most && largest > 0, "{largest} of {most}");
             }
@@ -706,5 +732,5 @@ fn a_model_with_another_activation_is_refused_by_name() {
     };
     let program = &of_model(4, 1, &model, &shapes, settings).program;
     let refused = Protocol::BlindSv.rules().check_program(program);
-    assert!(matches!(refused, Err(Error::Unsupported { what }) if what.contains("ReLU and square")));
+    assert!(matches!(refused, Err(Error::Unsupported { what }) if what.contains("piecewise-linear")));
 }

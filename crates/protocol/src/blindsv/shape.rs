@@ -78,7 +78,7 @@ pub(crate) enum Outcome {
 }
 
 /// A model, from its first operator's outputs to right or wrong.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Circuit {
     pub(super) hops: Hops,
     pub(super) widths: Widths,
@@ -229,7 +229,7 @@ impl Circuit {
 }
 
 /// A circuit for some samples of one owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shape {
     circuit: Arc<Circuit>,
     /// The samples.
@@ -260,7 +260,10 @@ impl Shape {
     /// Words of a plane at a stage: of all samples, of all their comparisons, of all numbers of a hop.
     pub(super) fn plane_words(&self, stage: Stage) -> usize {
         match stage {
-            Stage::HopComparison(hop, _) => blocks(self.hops.all[hop].numbers * self.samples),
+            Stage::HopComparison(hop, _) => {
+                let hop = &self.hops.all[hop];
+                hop.gate.signs() * blocks(hop.numbers * self.samples)
+            }
             Stage::Comparison(_) => self.compared() * self.blocks(),
             _ => self.blocks(),
         }
@@ -324,7 +327,7 @@ impl Shape {
     pub(super) fn dealt_arrays(&self) -> Vec<DealtArray> {
         let mut arrays = Vec::new();
         for (hop, of_hop) in self.hops.all.iter().enumerate() {
-            for &item in items(of_hop.gate) {
+            for item in items(&of_hop.gate) {
                 let (what, bits) = (DealtNumbers::Item(hop, item), item.bits(of_hop));
                 arrays.push(DealtArray { what, count: of_hop.numbers * self.samples, bits });
             }

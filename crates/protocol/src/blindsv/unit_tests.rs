@@ -29,7 +29,7 @@ fn count(shape: &Shape, scores: &[i64], labels: &[usize], keys: &[OwnerKey; 2], 
     let one_hot = (0..shape.rows).flat_map(|row| labels.iter().map(move |label| u64::from(*label == row)));
     let one_hot = split(one_hot.collect(), "labels");
     let place = Place::of_model(RoundId(3), Coalition::EMPTY.with(1).with(70));
-    let (scales, later) = (Scales { dropped: Vec::new(), factors: vec![1] }, LaterParts::default());
+    let (scales, later) = (Scales { factors: vec![1], ..Scales::default() }, LaterParts::default());
     let share = |outcome| {
         let shape = of_layer(shape.widths, (shape.rows, shape.classes), shape.samples, outcome);
         let unit = Unit { shape: &shape, keys, place, scales: &scales, later: &later };

@@ -1,0 +1,270 @@
+//! Piecewise-linear functions of masked numbers: any continuous one is a line plus, at each **knot**, the change of slope there times
+//! what the number is above the knot, if it is. So it takes a sign for each knot. Knots and slopes are public.
+
+use secsv_federation::Activation;
+
+/// Fractional bits of slopes, at most.
+const SLOPE_BITS: u32 = 12;
+/// Slopes are off by this much at most.
+const SLOPE_ERROR: f64 = 1.0 / 4096.0;
+
+/// A continuous function of straight pieces.
+#[derive(Clone, Debug, PartialEq)]
+struct Pieces {
+    /// Where slopes change, in order.
+    knots: Vec<f64>,
+    /// Slopes below the first knot, between knots, above the last one.
+    slopes: Vec<f64>,
+    /// The value at the first knot, or at 0 without one.
+    value: f64,
+}
+
+impl Pieces {
+    /// Those of an activation, if it has them.
+    fn of(activation: Activation) -> Option<Self> {
+        let (knots, slopes, value): (&[f64], Vec<f64>, f64) = match activation {
+            Activation::Relu => (&[0.0], vec![0.0, 1.0], 0.0),
+            Activation::LeakyRelu(slope) => (&[0.0], vec![slope, 1.0], 0.0),
+            Activation::Relu6 => (&[0.0, 6.0], vec![0.0, 1.0, 0.0], 0.0),
+            Activation::HardTanh => (&[-1.0, 1.0], vec![0.0, 1.0, 0.0], -1.0),
+            Activation::HardSigmoid => (&[-3.0, 3.0], vec![0.0, 1.0 / 6.0, 0.0], 0.0),
+            _ => return None,
+        };
+        Some(Self { knots: knots.to_vec(), slopes, value })
+    }
+
+    fn identity() -> Self {
+        Self { knots: Vec::new(), slopes: vec![1.0], value: 0.0 }
+    }
+
+    fn slope(&self, x: f64) -> f64 {
+        self.slopes[self.knots.partition_point(|knot| *knot <= x)]
+    }
+
+    fn at(&self, x: f64) -> f64 {
+        let origin = self.knots.first().copied().unwrap_or(0.0);
+        let line = self.value + (x - origin) * self.slopes[0];
+        let changes = self.knots.iter().zip(self.slopes.windows(2));
+        changes.fold(line, |sum, (knot, slopes)| sum + (slopes[1] - slopes[0]) * (x - knot).max(0.0))
+    }
+
+    /// This one's values of another one's.
+    fn after(&self, inner: &Self) -> Self {
+        let mut knots = inner.knots.clone();
+        let bounds = |piece: usize| {
+            let below = piece.checked_sub(1).map_or(f64::NEG_INFINITY, |knot| inner.knots[knot]);
+            (below, inner.knots.get(piece).copied().unwrap_or(f64::INFINITY))
+        };
+        for (piece, slope) in inner.slopes.iter().enumerate().filter(|(_, slope)| **slope != 0.0) {
+            let (below, above) = bounds(piece);
+            let within = if below.is_finite() {
+                below
+            } else if above.is_finite() {
+                above
+            } else {
+                0.0
+            };
+            let reached = self.knots.iter().map(|knot| within + (knot - inner.at(within)) / slope);
+            knots.extend(reached.filter(|x| below < *x && *x < above));
+        }
+        knots.sort_by(f64::total_cmp);
+        knots.dedup();
+        let inside = |piece: usize| match (piece.checked_sub(1).map(|knot| knots[knot]), knots.get(piece)) {
+            (None, None) => 0.0,
+            (None, Some(above)) => above - 1.0,
+            (Some(below), None) => below + 1.0,
+            (Some(below), Some(above)) => (below + above) / 2.0,
+        };
+        let slopes = (0..=knots.len()).map(inside).map(|x| inner.slope(x) * self.slope(inner.at(x)));
+        let slopes: Vec<f64> = slopes.collect();
+        let first = knots.first().copied().unwrap_or(0.0);
+        Self { value: self.at(inner.at(first)), knots, slopes }.simple()
+    }
+
+    /// Without knots at which nothing changes.
+    fn simple(self) -> Self {
+        let changes = |knot: usize| self.slopes[knot] != self.slopes[knot + 1];
+        let kept: Vec<usize> = (0..self.knots.len()).filter(|&knot| changes(knot)).collect();
+        let knots: Vec<f64> = kept.iter().map(|&knot| self.knots[knot]).collect();
+        let slopes = [self.slopes[0]].into_iter().chain(kept.iter().map(|&knot| self.slopes[knot + 1]));
+        let value = self.at(knots.first().copied().unwrap_or(0.0));
+        Self { slopes: slopes.collect(), knots, value }
+    }
+
+    /// The largest magnitude for numbers up to `most`.
+    fn largest(&self, most: f64) -> f64 {
+        let inside = self.knots.iter().copied().filter(|knot| knot.abs() < most);
+        inside.chain([-most, most]).map(|x| self.at(x).abs()).fold(0.0, f64::max)
+    }
+}
+
+/// A piecewise-linear function as it is computed: **slopes are whole numbers**, and what comes out is so many times the function.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Curve {
+    pieces: Pieces,
+    /// Slopes times the factor.
+    slopes: Vec<i64>,
+    /// What comes out over what the function gives.
+    factor: f64,
+}
+
+impl Curve {
+    /// That of activations one after the other; none if one of them is no piecewise-linear function.
+    pub(crate) fn of(activations: &[Activation]) -> Option<Self> {
+        let pieces = activations
+            .iter()
+            .try_fold(Pieces::identity(), |inner, activation| Some(Pieces::of(*activation)?.after(&inner)))?;
+        let steepest = pieces.slopes.iter().fold(0.0f64, |most, slope| most.max(slope.abs()));
+        let steepest = if steepest > 0.0 && steepest.is_finite() { steepest } else { 1.0 };
+        let is_close = |bits: &u32| {
+            let scale = f64::powi(2.0, *bits as i32);
+            pieces.slopes.iter().all(|slope| {
+                let slope = slope / steepest;
+                ((slope * scale).round() / scale - slope).abs() <= SLOPE_ERROR
+            })
+        };
+        let bits = (0..SLOPE_BITS).find(is_close).unwrap_or(SLOPE_BITS);
+        let factor = f64::powi(2.0, bits as i32) / steepest;
+        let slopes = pieces.slopes.iter().map(|slope| (slope * factor).round() as i64).collect();
+        Some(Self { pieces, slopes, factor })
+    }
+
+    /// Bits that numbers may have less than what comes of them: the function is flatter than a line by so many, or steeper.
+    pub(crate) fn coarser(&self) -> i32 {
+        let steepest = self.pieces.slopes.iter().fold(0.0f64, |most, slope| most.max(slope.abs()));
+        if steepest > 0.0 { (-steepest.log2()).floor().clamp(-4.0, 4.0) as i32 } else { 0 }
+    }
+
+    /// Whether it gives back what it takes.
+    pub(crate) fn is_identity(&self) -> bool {
+        self.pieces == Pieces::identity()
+    }
+
+    /// Whether it is the larger of the number and zero.
+    pub(crate) fn is_relu(&self) -> bool {
+        Some(&self.pieces) == Pieces::of(Activation::Relu).as_ref()
+    }
+
+    /// Signs that are found of each number.
+    pub(crate) fn knots(&self) -> usize {
+        self.pieces.knots.len()
+    }
+
+    /// What comes out over what the function gives, as a power of two and a factor between one half and one.
+    pub(crate) fn factor(&self) -> (i32, f64) {
+        let mut bits = self.factor.log2().ceil() as i32;
+        while f64::powi(2.0, bits) < self.factor {
+            bits += 1;
+        }
+        (bits, self.factor * f64::powi(0.5, bits))
+    }
+
+    /// The largest magnitude of the function for numbers of at most two to this power.
+    pub(crate) fn largest(&self, bound: i32) -> f64 {
+        self.pieces.largest(f64::powi(2.0, bound))
+    }
+
+    /// For numbers T that stand for `scale` times the real ones and are at most two to the power of `bits`. Knots that they do not
+    /// reach change nothing, and what is below all of them is part of the line.
+    pub(crate) fn at_scale(&self, scale: f64, bits: u32) -> Knots {
+        let most = f64::powi(2.0, bits as i32);
+        let origin = self.pieces.knots.first().copied().unwrap_or(0.0);
+        let mut line = Knots { slope: self.slopes[0], offset: 0, changes: Vec::new() };
+        let mut offset = self.pieces.value * self.factor - origin * self.slopes[0] as f64;
+        for (knot, slopes) in self.pieces.knots.iter().zip(self.slopes.windows(2)) {
+            let (place, change) = (knot * scale, slopes[1] - slopes[0]);
+            if place < -most {
+                line.slope += change;
+                offset -= change as f64 * knot;
+            }
+            let is_reached = place.abs() <= most;
+            line.changes.push(if is_reached { (place.round() as i64, change) } else { (0, 0) });
+        }
+        Knots { offset: (offset * scale).round() as i64, ..line }
+    }
+}
+
+/// A piecewise-linear function of whole numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Knots {
+    /// The slope below the first knot.
+    pub slope: i64,
+    /// What the line below the first knot is at 0.
+    pub offset: i64,
+    /// Where slopes change, and by how much.
+    pub changes: Vec<(i64, i64)>,
+}
+
+impl Knots {
+    /// Its value, in plain integers.
+    pub(crate) fn at(&self, number: i64) -> i64 {
+        let line = self.offset.wrapping_add(self.slope.wrapping_mul(number));
+        self.changes.iter().fold(line, |sum, (knot, change)| {
+            sum.wrapping_add(change.wrapping_mul((number.wrapping_sub(*knot)).max(0)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use secsv_federation::clear::activate;
+
+    use super::*;
+
+    fn activation() -> impl Strategy<Value = Activation> {
+        prop_oneof![
+            Just(Activation::Relu),
+            (-2.0f64..2.0).prop_map(Activation::LeakyRelu),
+            Just(Activation::LeakyRelu(0.01)),
+            Just(Activation::Relu6),
+            Just(Activation::HardTanh),
+            Just(Activation::HardSigmoid),
+        ]
+    }
+
+    proptest! {
+        /// One after the other they are one function: that of the clear, but for rounded slopes and knots.
+        #[test]
+        fn a_sequence_is_one_function(
+            activations in prop::collection::vec(activation(), 0..4),
+            numbers in prop::collection::vec(-12.0f64..12.0, 1..20),
+            kappa in 0.5f64..1.0,
+        ) {
+            let curve = Curve::of(&activations).unwrap();
+            let scale = kappa * f64::powi(2.0, 20);
+            let knots = curve.at_scale(scale, 24);
+            let (bits, factor) = curve.factor();
+            prop_assert!(factor > 0.5 && factor <= 1.0);
+            for number in numbers {
+                let mut expected = [number];
+                activations.iter().for_each(|activation| activate(*activation, &mut expected));
+                let found = knots.at((number * scale).round() as i64) as f64;
+                let found = found / (scale * factor * f64::powi(2.0, bits));
+                // Slopes are off by their error times the steepest, over at most the width of each piece.
+                let steepest = curve.pieces.slopes.iter().fold(0.0f64, |most, slope| most.max(slope.abs()));
+                let width = curve.pieces.knots.iter().fold(number.abs(), |most, knot| most.max(knot.abs()));
+                let slack = 2.0 * SLOPE_ERROR * steepest.max(1e-3) * width + 1e-4;
+                prop_assert!((found - expected[0]).abs() <= slack, "{number}: {found} is not {}", expected[0]);
+                prop_assert!(expected[0].abs() <= curve.largest(4) + 1e-9);
+            }
+        }
+    }
+
+    #[test]
+    fn simple_functions_are_known() {
+        use Activation::{HardSigmoid, HardTanh, LeakyRelu, Relu, Relu6, Sigmoid};
+        assert!(Curve::of(&[]).unwrap().is_identity());
+        assert!(Curve::of(&[Relu, Relu]).unwrap().is_relu());
+        assert!(Curve::of(&[LeakyRelu(0.0)]).unwrap().is_relu());
+        assert!(Curve::of(&[LeakyRelu(-1.0)]).unwrap().knots() == 1);
+        assert_eq!(Curve::of(&[Relu, Sigmoid]), None);
+        // Between 0 and 1 only one knot is left of each.
+        let both = Curve::of(&[Relu6, HardTanh]).unwrap();
+        assert_eq!((both.pieces.knots.clone(), both.slopes.clone()), (vec![0.0, 1.0], vec![0, 1, 0]));
+        // The sixth is in what numbers stand for.
+        let sigmoid = Curve::of(&[HardSigmoid]).unwrap();
+        assert_eq!((sigmoid.slopes.clone(), sigmoid.factor()), (vec![0, 1, 0], (3, 0.75)));
+        assert_eq!(sigmoid.largest(10), 1.0);
+    }
+}
