@@ -60,6 +60,7 @@ fn sent(trained: &Trained, inputs: Vec<ClientInput>) -> Heard {
         matmul: Matmul::Packed,
         always_skips: false,
         whole_rounds: false,
+        hidden: Default::default(),
     };
     let run = &trained.run;
     let federation = Federation::new(run.spec(), run.architecture(), |r| run.participants(r), settings);

@@ -26,7 +26,11 @@ impl BadInput {
 
 impl From<SettingsConflict> for BadInput {
     fn from(SettingsConflict { setting, expected, found }: SettingsConflict) -> Self {
-        let setting = if setting == "skip" { "--skip" } else { "--matmul" };
+        let setting = match setting {
+            "skip" => "--skip",
+            "ranges" => "--ranges",
+            _ => "--matmul",
+        };
         Self { setting, expected, found: found.to_owned() }
     }
 }

@@ -90,6 +90,11 @@ impl ProtocolName {
         self.secure().map(Protocol::rules)
     }
 
+    /// Whether nobody reads hidden numbers.
+    pub fn hides_numbers(self) -> bool {
+        self.rules().is_some_and(|rules| !rules.has_decryptors())
+    }
+
     /// Whether it encrypts.
     pub fn encrypts(self) -> bool {
         self.rules().is_some_and(|rules| rules.encryption().is_some())

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use secsv_evaluation::{EvaluationResult, ExposureRow, SecurityResult};
+use secsv_evaluation::{EvaluationResult, ExposureRow, RangeResult, SecurityResult};
 use secsv_shapley::Method;
 
 use crate::{
@@ -136,6 +136,7 @@ pub fn protection(text: &mut String, result: &EvaluationResult, security: &Secur
         result.messages.iter().map(|m| m.messages).sum::<u64>()
     );
     text.push_str(&statistical_distance(security));
+    text.push_str(&ranges(security));
     let _ = writeln!(text, "trust: {}", security.trust);
     text.push_str("who learned what\n");
     for line in &security.disclosures {
@@ -151,6 +152,23 @@ pub fn exposure_sentences(security: &SecurityResult) -> impl Iterator<Item = &St
     let can = |row: &&ExposureRow| [&row.samples, &row.models].iter().any(|can| *can == "can rebuild");
     let together = exposure.rows.iter().filter(can).map(|row| &row.sentence);
     exposure.sentences.iter().chain(together.filter(move |_| !has_common))
+}
+
+/// The ranges that hidden numbers are held to, where nobody reads them.
+pub fn ranges(security: &SecurityResult) -> String {
+    let mut text = String::new();
+    if !security.ranges.is_empty() {
+        text.push_str("hidden numbers\n");
+    }
+    for RangeResult { layer, bound, bits, proven_bits, fraction_bits } in &security.ranges {
+        let proven =
+            if bits < proven_bits { format!(" (norms prove 2^{proven_bits})") } else { String::new() };
+        let _ = writeln!(
+            text,
+            "  layer {layer}: {bound} bound 2^{bits}{proven}, {fraction_bits} bits after the point"
+        );
+    }
+    text
 }
 
 /// The line on flooding, where replies are flooded.

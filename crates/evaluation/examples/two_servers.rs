@@ -24,7 +24,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run = RunDirectory::open(env::args_os().nth(1).ok_or("usage: two_servers RUN")?)?;
     run.check()?;
     let (protocol, preset, matmul) = (Protocol::SecSv, Preset::Standard, Matmul::Packed);
-    let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false };
+    let settings = Settings {
+        protocol,
+        preset,
+        matmul,
+        always_skips: false,
+        whole_rounds: false,
+        hidden: Default::default(),
+    };
     let participants = |round| run.participants(round);
     let federation = Arc::new(Federation::new(run.spec(), run.architecture(), participants, settings)?);
     let inputs = client_inputs(&run)?;

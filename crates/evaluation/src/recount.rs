@@ -130,6 +130,7 @@ mod tests {
             matmul: Matmul::Packed,
             always_skips: false,
             whole_rounds: false,
+            hidden: Default::default(),
         };
         let federation = Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap();
         (spec, federation)

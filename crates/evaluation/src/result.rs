@@ -128,6 +128,24 @@ pub struct SecurityResult {
     pub replies: u64,
     /// Whether the parameters promise that distance.
     pub statistical_claim: bool,
+    /// Ranges of hidden numbers, layer by layer; absent where somebody reads them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<RangeResult>,
+}
+
+/// The range that a layer's hidden outputs are held to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangeResult {
+    /// The layer with weights, counted from 1.
+    pub layer: usize,
+    /// `proven` by published norms, or `calibrated`: what owners measured under models they know, and two bits.
+    pub bound: String,
+    /// Outputs are at most two to this power ...
+    pub bits: i32,
+    /// ... and norms prove this power.
+    pub proven_bits: i32,
+    /// Bits after the point.
+    pub fraction_bits: i32,
 }
 
 /// One thing that was learned.

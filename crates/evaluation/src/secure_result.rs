@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use secsv_federation::FederationSpec;
 use secsv_protocol::{
-    PartyId, Preset, Principal, decryptors::Planner, exposure::Exposure, message::Kind, role::Phase,
-    session::Session,
+    HopRange, PartyId, Preset, Principal, decryptors::Planner, exposure::Exposure, message::Kind,
+    role::Phase, session::Session,
 };
 
 use crate::{
-    Accounts, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, SecureEvaluator,
-    SecurityResult, Timing, Traffic, exposure::exposure_result,
+    Accounts, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, RangeResult,
+    SecureEvaluator, SecurityResult, Timing, Traffic, exposure::exposure_result,
 };
 
 impl SecureEvaluator {
@@ -143,6 +143,17 @@ pub(crate) fn security(
         statistical_bits_per_reply: floodings.and_then(|all| all.iter().map(|f| f.statistical_bits()).min()),
         replies,
         statistical_claim: settings.preset == Preset::Standard && session.encryption().is_some(),
+        ranges: (1..).zip(session.ranges()).map(range_result).collect(),
+    }
+}
+
+fn range_result((layer, range): (usize, &HopRange)) -> RangeResult {
+    RangeResult {
+        layer,
+        bound: if range.is_calibrated() { "calibrated" } else { "proven" }.to_owned(),
+        bits: range.bound,
+        proven_bits: range.proven,
+        fraction_bits: range.fraction,
     }
 }
 

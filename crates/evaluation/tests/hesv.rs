@@ -125,6 +125,7 @@ fn case(
         matmul,
         always_skips: false,
         whole_rounds: false,
+        hidden: Default::default(),
     };
     let present: Coalition = (0..samples.len()).filter(|i| Some(*i) != absent).collect();
     let federation = Arc::new(Federation::new(&spec, &architecture, |_| present, settings)?);

@@ -21,7 +21,7 @@ use secsv_protocol::{
     message::Kind,
     model::{EncodedModel, sample_values},
     own_right,
-    session::{Federation, Matmul, Session, Settings, typical_costs},
+    session::{Federation, HiddenSettings, Matmul, Session, Settings, typical_costs},
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -32,6 +32,7 @@ const SETTINGS: Settings = Settings {
     matmul: Matmul::Packed,
     always_skips: false,
     whole_rounds: false,
+    hidden: HiddenSettings::USUAL,
 };
 
 /// A model and the shapes of its tensors.

@@ -78,6 +78,7 @@ fn provision(run: &RunDirectory, estimator: &str, out: &Path) -> Vec<Kit> {
         preset: "compact".into(),
         matmul: "packed".into(),
         skip: "off".into(),
+        ranges: None,
         estimator: estimator.into(),
         seed: 3,
         epsilon: 0.25,

@@ -304,7 +304,7 @@ impl Client {
             meter.enter(Phase::Clear);
             let own: Vec<&Weights> = input.local.values().collect();
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
-            let ranges = ranges(&federation.program, &own, &known, &input.test_set);
+            let ranges = ranges(&federation, &own, &known, &input.test_set);
             let hello = ClientHello {
                 samples: input.test_set.len() as u64,
                 ranges,

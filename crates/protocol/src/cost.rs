@@ -68,7 +68,7 @@ pub fn session(
     let hello = |input: &ClientInput| {
         let own: Vec<&Weights> = input.local.values().collect();
         let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
-        let ranges = ranges(&federation.program, &own, &known, &input.test_set);
+        let ranges = ranges(federation, &own, &known, &input.test_set);
         ClientHello {
             samples: input.test_set.len() as u64,
             ranges,

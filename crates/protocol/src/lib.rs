@@ -69,6 +69,7 @@ mod unit;
 pub mod views;
 
 pub use auxiliary::Auxiliary;
+pub use blindsv::hops::HopRange;
 pub use client::Client;
 pub use early::MAX_EARLY_BYTES;
 pub use error::{CodecError, Error, KeyDefect};

@@ -9,6 +9,7 @@ use crate::{
     activation::Values,
     precision::{Precision, Ranges, exponent},
     program::{Input, Program, Receive, Then},
+    session::Federation,
 };
 
 /// One operator's weights and biases as elements.
@@ -166,10 +167,13 @@ pub fn sample_values(program: &Program, test_set: &TestSet) -> Values {
 const CALIBRATION_SAMPLES: usize = 256;
 /// Bits of room above the largest activation found: coalitions' models are not among those tried.
 const MARGIN: i32 = 1;
+/// An exponent beyond which there is no format anyway.
+const MOST: i32 = 64;
 
-/// What a client publishes: the norms of its own models, and how large inputs get on its own samples under the models
-/// it knows.
-pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set: &TestSet) -> Ranges {
+/// What a client publishes: the norms of its own models, and how large inputs get on its own samples under the models it knows;
+/// outputs too where nobody reads them.
+pub fn ranges(federation: &Federation, own: &[&Weights], known: &[&Weights], test_set: &TestSet) -> Ranges {
+    let program = &federation.program;
     let largest_norm = |index: usize| {
         let operator = &program.operators[index];
         let norms = own.iter().flat_map(|weights| {
@@ -186,12 +190,13 @@ pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set:
     let norms = (0..program.operators.len()).map(largest_norm).collect();
     let samples = sample_values(program, test_set);
     let mut largest = vec![0.0f64; program.operators.len()];
+    let mut outputs = largest.clone();
     largest[0] = samples.numbers().iter().fold(0.0, |most, x| most.max(x.abs()));
     let mut inputs: Vec<i32> = vec![exponent(largest[0])];
     if program.operators.len() > 1 {
         let few = first_columns(&samples, CALIBRATION_SAMPLES);
         for weights in own.iter().chain(known) {
-            follow(program, weights, &few, &mut largest);
+            follow(program, weights, &few, (&mut largest, &mut outputs));
         }
     }
     for (index, &largest) in largest.iter().enumerate().skip(1) {
@@ -202,7 +207,10 @@ pub fn ranges(program: &Program, own: &[&Weights], known: &[&Weights], test_set:
             .all(|step| is_bounded(&step.then));
         inputs.push(if bounded { 0 } else { exponent(largest) + MARGIN });
     }
-    Ranges { norms, inputs }
+    let publishes = |index: usize| federation.publishes_outputs() && index + 1 < program.operators.len();
+    let output = |(index, largest)| if publishes(index) { exponent(largest).min(MOST) } else { 0 };
+    let outputs = outputs.into_iter().enumerate().map(output).collect();
+    Ranges { norms, inputs, outputs }
 }
 
 /// Whether what a step hands on is at most 1.
@@ -240,8 +248,14 @@ fn first_columns(values: &Values, most: usize) -> Values {
     Values::new(columns, rows.flat_map(|row| row[..columns].to_vec()).collect())
 }
 
-/// Runs a model on samples in double precision and notes the largest input of every operator.
-fn follow(program: &Program, weights: &Weights, samples: &Values, largest: &mut [f64]) {
+/// Runs a model on samples in double precision and notes the largest input and the largest output of every operator.
+fn follow(
+    program: &Program,
+    weights: &Weights,
+    samples: &Values,
+    (inputs, outputs): (&mut [f64], &mut [f64]),
+) {
+    let largest = |values: &Values| values.numbers().iter().fold(0.0f64, |most, x| most.max(x.abs()));
     let mut current = samples.clone();
     for step in &program.steps {
         let Some(Receive::Outputs { operator: index, input, .. }) = step.receives.first() else { continue };
@@ -252,15 +266,14 @@ fn follow(program: &Program, weights: &Weights, samples: &Values, largest: &mut 
             continue;
         }
         let operator = &program.operators[*index];
-        let most = current.numbers().iter().fold(0.0f64, |most, x| most.max(x.abs()));
         if *input != Input::Data {
-            largest[*index] = largest[*index].max(most);
+            inputs[*index] = inputs[*index].max(largest(&current));
         }
         let (rows, biases) = operator.numbers(weights);
-        let mut outputs = operator.apply_numbers(&rows, &biases, &current);
+        current = operator.apply_numbers(&rows, &biases, &current);
+        outputs[*index] = outputs[*index].max(largest(&current));
         if let Then::Activate { activations, .. } = &step.then {
-            outputs.activate(activations);
+            current.activate(activations);
         }
-        current = outputs;
     }
 }

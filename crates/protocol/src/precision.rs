@@ -12,6 +12,8 @@ pub struct Ranges {
     pub norms: Vec<i32>,
     /// Inputs are at most two to this power, as far as this client can tell.
     pub inputs: Vec<i32>,
+    /// Outputs are at most two to this power on some of its samples under the models it knows; 0 where somebody reads them.
+    pub outputs: Vec<i32>,
 }
 
 impl Ranges {
@@ -22,6 +24,7 @@ impl Ranges {
         Some(all.fold(first, |mut union, ranges| {
             union.norms.iter_mut().zip(&ranges.norms).for_each(|(a, &b)| *a = b.max(*a));
             union.inputs.iter_mut().zip(&ranges.inputs).for_each(|(a, &b)| *a = b.max(*a));
+            union.outputs.iter_mut().zip(&ranges.outputs).for_each(|(a, &b)| *a = b.max(*a));
             union
         }))
     }
@@ -190,7 +193,7 @@ mod tests {
         let numbers: Vec<f32> = numbers.iter().map(|x| (f64::from(*x) * scale) as f32).collect();
         let (bias, weights) = numbers.split_first().unwrap();
         let (program, model) = row(weights, *bias);
-        let ranges = Ranges { norms: vec![norm], inputs: vec![input] };
+        let ranges = Ranges { norms: vec![norm], inputs: vec![input], outputs: vec![0] };
         let precision = match Precision::new(&program, &ranges, ring, sizes.len()) {
             Ok(precision) => precision,
             Err(Error::Precision { layer: 1, .. }) => return None,
@@ -254,7 +257,7 @@ mod tests {
     #[test]
     fn a_planted_weight_or_sample_names_its_layer() {
         let (program, _) = row(&[0.5, 0.25], 0.1);
-        let ranges = Ranges { norms: vec![0], inputs: vec![0] };
+        let ranges = Ranges { norms: vec![0], inputs: vec![0], outputs: vec![0] };
         let precision = Precision::new(&program, &ranges, Field::standard(), 4).unwrap();
         // One weight beyond the published norm; a row whose norm is beyond it though no weight is.
         let many = vec![0.9; 2];
@@ -269,7 +272,7 @@ mod tests {
             matches!(sample, Err(Error::OutOfRange { layer: 1, expected_exponent: 0, .. })),
             "{sample:?}"
         );
-        let wide = Ranges { norms: vec![40], inputs: vec![0] };
+        let wide = Ranges { norms: vec![40], inputs: vec![0], outputs: vec![0] };
         let refused = Precision::new(&program, &wide, Field::standard(), 4);
         assert!(matches!(refused, Err(Error::Precision { layer: 1, .. })));
     }

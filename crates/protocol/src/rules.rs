@@ -63,7 +63,14 @@ impl Protocol {
         let mut lines = vec![line(
             Disclosure::Published,
             "everybody",
-            "the model's architecture, training and test set sizes, who took part in which round, and for each layer and client one power of two that bounds its weights and one that bounds its activations",
+            match rules.has_decryptors() {
+                true => {
+                    "the model's architecture, training and test set sizes, who took part in which round, and for each layer and client one power of two that bounds its weights and one that bounds its activations"
+                }
+                false => {
+                    "the model's architecture, training and test set sizes, who took part in which round, and for each layer and client one power of two that bounds its weights, one that bounds its inputs and, but for the last layer, one that bounds its outputs on some of this client's samples"
+                }
+            },
             "fixed-point formats that cannot overflow are chosen from them",
         )];
         lines.extend(rules.disclosures(program));

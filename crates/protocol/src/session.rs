@@ -2,11 +2,13 @@
 
 mod encoding;
 mod federation;
+mod hidden;
 mod packings;
 mod settings;
 
 pub use crate::rules::Matmul;
 pub use federation::{Federation, Settings};
+pub use hidden::{HiddenSettings, RangeRule};
 pub use packings::typical_costs;
 pub use settings::SettingsConflict;
 
@@ -27,7 +29,7 @@ use secsv_he::{
 use crate::{
     Error,
     blindsv::{
-        hops::{Hops, Scales},
+        hops::{HopRange, Hops, Scales},
         lanes::LANES,
         shape::{Chunks, Circuit, Outcome, Widths},
     },
@@ -457,6 +459,11 @@ impl Session {
         if let Scheme::BlindSv(circuit) = &self.scheme { Some(circuit) } else { None }
     }
 
+    /// Ranges of hidden numbers, operator by operator but for the last; none where somebody reads them.
+    pub fn ranges(&self) -> &[HopRange] {
+        self.circuit().map_or(&[], |circuit| &circuit.hops().ranges)
+    }
+
     /// What is found of a test under masks: which predictions are right is opened only where samples are skipped.
     pub(crate) fn blind_outcome(&self) -> Outcome {
         if self.federation.settings.always_skips { Outcome::Each } else { Outcome::Total }
@@ -629,7 +636,7 @@ pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<Format
     }
     let widths = federation.settings.protocol.rules().word_widths();
     if widths.len() > 1 && program.operators.len() > 1 {
-        let (hops, precision) = Hops::new(program, ranges, clients)?;
+        let (hops, precision) = Hops::new(program, ranges, federation.settings.hidden.ranges, clients)?;
         return Ok(Formats { precision, hops });
     }
     let is_enough =

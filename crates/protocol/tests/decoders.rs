@@ -136,6 +136,7 @@ mod tests {
             matmul: Matmul::Packed,
             always_skips: false,
             whole_rounds: false,
+            hidden: Default::default(),
         };
         Arc::new(Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap())
     }
@@ -144,7 +145,7 @@ mod tests {
     fn session() {
         for protocol in [Protocol::SecSv, Protocol::SecretSv] {
             let federation = federation(protocol);
-            let ranges = Ranges { norms: vec![1, 2], inputs: vec![0, 1] };
+            let ranges = Ranges { norms: vec![1, 2], inputs: vec![0, 1], outputs: vec![2, 3] };
             let hello = |samples| ClientHello {
                 samples,
                 ranges: ranges.clone(),

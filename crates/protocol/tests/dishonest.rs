@@ -63,7 +63,14 @@ mod tests {
             Protocol::Hesv => (Preset::Standard, Matmul::Squaring),
             _ => (Preset::Compact, Matmul::Packed),
         };
-        let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false };
+        let settings = Settings {
+            protocol,
+            preset,
+            matmul,
+            always_skips: false,
+            whole_rounds: false,
+            hidden: Default::default(),
+        };
         Arc::new(Federation::new(&spec, &architecture, |_| Coalition::first(CLIENTS), settings).unwrap())
     }
 

@@ -131,6 +131,7 @@ mod tests {
             matmul: Matmul::Packed,
             always_skips: false,
             whole_rounds: true,
+            hidden: Default::default(),
         };
         let secsv = federation(&deep, &shapes, settings);
         frozen(&file("session", "secsv two layers"), &format!("digest {}\n", hex(&secsv.digest())));
@@ -141,6 +142,7 @@ mod tests {
             matmul: Matmul::Squaring,
             always_skips: true,
             whole_rounds: false,
+            hidden: Default::default(),
         };
         let hesv = federation(&flat, &[("a", &[2, 3])], settings).with_identities(vec![[7; 32]; 4], &[9; 32]);
         frozen(&file("session", "hesv known parties"), &format!("digest {}\n", hex(&hesv.unwrap().digest())));

@@ -35,6 +35,7 @@ fn settings(protocol: Protocol, together: bool) -> Settings {
         matmul: Matmul::Packed,
         always_skips: !together,
         whole_rounds: together,
+        hidden: Default::default(),
     }
 }
 

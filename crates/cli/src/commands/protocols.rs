@@ -12,7 +12,7 @@ use secsv_federation::{CollectiveTestSet, Labels, RunDirectory, skip::SkipMode};
 use secsv_protocol::{
     Preset, Seed,
     decryptors::Protocol,
-    session::{Matmul, Settings, typical_costs},
+    session::{HiddenSettings, Matmul, RangeRule, Settings, typical_costs},
 };
 use secsv_shapley::Method;
 
@@ -27,11 +27,14 @@ pub struct EncryptionArgs {
     /// How encrypted matrices are multiplied [default: packed; hesv: squaring]
     #[arg(long, value_enum)]
     matmul: Option<Matmul>,
+    /// Which bounds hidden numbers are held to, where nobody reads them (blindsv) [default: proven]
+    #[arg(long, value_enum)]
+    ranges: Option<RangeRule>,
 }
 
 impl EncryptionArgs {
     /// The usual ones.
-    pub const USUAL: Self = Self { preset: None, matmul: None };
+    pub const USUAL: Self = Self { preset: None, matmul: None, ranges: None };
 
     /// The usual ones, with a matrix method.
     pub const fn with(matmul: Option<Matmul>) -> Self {
@@ -47,11 +50,23 @@ impl EncryptionArgs {
     /// The settings of a secure protocol, if they go together.
     pub fn settings(self, protocol: Protocol, skip: SkipMode, method: Method) -> Result<Settings, BadInput> {
         let preset = self.preset.unwrap_or(Preset::Standard);
-        Ok(Settings::new(protocol, preset, self.matmul, skip, method.asks_for_all())?)
+        let settings = Settings::new(protocol, preset, self.matmul, skip, method.asks_for_all())?;
+        if protocol.rules().has_decryptors() {
+            return Ok(settings);
+        }
+        Ok(settings.with_hidden(HiddenSettings { ranges: self.ranges.unwrap_or_default() })?)
     }
 
-    /// Refuses settings of an encryption that none of these protocols has: whoever gives them expects something of them.
+    /// Refuses settings that are of no use under these protocols: whoever gives them expects something of them.
     pub fn check_used(self, protocols: &[ProtocolName]) -> Result<(), BadInput> {
+        if self.ranges.is_some() && !protocols.iter().any(|protocol| protocol.hides_numbers()) {
+            let names: Vec<_> = protocols.iter().map(|protocol| protocol.name()).collect();
+            return Err(BadInput::new(
+                "--ranges",
+                "a protocol that hides all numbers (blindsv)",
+                names.join(", "),
+            ));
+        }
         if protocols.iter().any(|protocol| protocol.encrypts()) {
             return Ok(());
         }

@@ -83,6 +83,7 @@ pub fn disclosed(result: &EvaluationResult) -> Markup {
                 }
             }))
             (distance(security))
+            (ranges(security))
         }))
         (messages(result))
     }
@@ -103,6 +104,40 @@ fn distance(security: &SecurityResult) -> Markup {
             None => {}
         }
     }
+}
+
+/// Ranges that hidden numbers were held to.
+fn ranges(security: &SecurityResult) -> Markup {
+    if security.ranges.is_empty() {
+        return html! {};
+    }
+    framed(
+        "Ranges of hidden numbers",
+        html! {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "Layer" }
+                        th scope="col" { "Bound" }
+                        th scope="col" class="amount" { "At most" }
+                        th scope="col" class="amount" { "Norms prove" }
+                        th scope="col" class="amount" { "Bits after the point" }
+                    }
+                }
+                tbody {
+                    @for range in &security.ranges {
+                        tr {
+                            th scope="row" { (range.layer) }
+                            td { (range.bound) }
+                            td class="amount" { "2" sup { (range.bits) } }
+                            td class="amount" { "2" sup { (range.proven_bits) } }
+                            td class="amount" { (range.fraction_bits) }
+                        }
+                    }
+                }
+            }
+        },
+    )
 }
 
 fn messages(result: &EvaluationResult) -> Markup {

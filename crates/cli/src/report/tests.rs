@@ -120,6 +120,7 @@ fn the_report_says_who_can_rebuild_what() {
         statistical_bits_per_reply: None,
         replies: 0,
         statistical_claim: false,
+        ranges: Vec::new(),
     };
     let result = EvaluationResult { security: Some(security), ..result(5, 1, 30, false) };
     let page = Html::parse_document(&render(&result, "five hospitals"));

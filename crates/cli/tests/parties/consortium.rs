@@ -85,7 +85,14 @@ impl Consortium {
         let opened = RunDirectory::open(&run).unwrap();
         let Recipe { protocol, preset, skip, .. } = *recipe;
         let matmul = if protocol == Protocol::Hesv { Matmul::Squaring } else { Matmul::Packed };
-        let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: true };
+        let settings = Settings {
+            protocol,
+            preset,
+            matmul,
+            always_skips: false,
+            whole_rounds: true,
+            hidden: Default::default(),
+        };
         let evaluation = EvaluationSettings { skip, ..EvaluationSettings::default() };
         let session = SessionSpec::new(settings, &evaluation);
         let [principal, auxiliary] = match &recipe.addresses {

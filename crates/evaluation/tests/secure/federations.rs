@@ -521,7 +521,7 @@ impl Fixture {
         let hello = |input: ClientInput| {
             let own: Vec<&Weights> = input.local.values().collect();
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
-            let ranges = ranges(&federation.program, &own, &known, &input.test_set);
+            let ranges = ranges(&federation, &own, &known, &input.test_set);
             ClientHello {
                 samples: input.test_set.len() as u64,
                 ranges,
@@ -611,7 +611,14 @@ pub struct Found {
 }
 
 pub fn settings(protocol: Protocol, preset: Preset, matmul: Matmul) -> Settings {
-    Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false }
+    Settings {
+        protocol,
+        preset,
+        matmul,
+        always_skips: false,
+        whole_rounds: false,
+        hidden: Default::default(),
+    }
 }
 
 /// Where all coalitions of all rounds are asked for at once.

@@ -158,7 +158,14 @@ impl Case {
         let always_skips = skip == SkipMode::On;
         // Products of two ciphertexts need more room.
         let preset = if protocol == Protocol::Hesv { Preset::Standard } else { Preset::Compact };
-        Settings { protocol, preset, matmul: Matmul::Packed, always_skips, whole_rounds }
+        Settings {
+            protocol,
+            preset,
+            matmul: Matmul::Packed,
+            always_skips,
+            whole_rounds,
+            hidden: Default::default(),
+        }
     }
 
     /// Values everybody and records.

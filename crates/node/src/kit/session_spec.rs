@@ -1,7 +1,7 @@
 //! How the federation is valued: the settings that every party's kit has in common.
 
 use secsv_federation::skip::SkipMode;
-use secsv_protocol::session::Settings;
+use secsv_protocol::session::{HiddenSettings, RangeRule, Settings};
 use secsv_shapley::{EstimatorSettings, Method, StopRule};
 use serde::{
     Deserialize, Serialize,
@@ -22,6 +22,9 @@ pub struct SessionSpec {
     pub matmul: String,
     /// Whether samples are skipped: `on`, `off` or `auto`.
     pub skip: String,
+    /// Which bounds hidden numbers are held to, where not the usual ones: `proven` or `calibrated`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranges: Option<String>,
     /// How values are computed from utilities.
     pub estimator: String,
     /// What the estimator's draws follow from.
@@ -47,12 +50,13 @@ pub(super) type Misfit = (&'static str, &'static str, String);
 impl SessionSpec {
     /// The spelling of settings. There is no limit by time: when a party was away, it would change the values.
     pub fn new(settings: Settings, evaluation: &EvaluationSettings) -> Self {
-        let estimator = &evaluation.estimator;
+        let (estimator, ranges) = (&evaluation.estimator, settings.hidden.ranges);
         Self {
             protocol: settings.protocol.name().to_owned(),
             preset: settings.preset.name().to_owned(),
             matmul: settings.matmul.name().to_owned(),
             skip: evaluation.skip.name().to_owned(),
+            ranges: (ranges != RangeRule::default()).then(|| ranges.name().to_owned()),
             estimator: evaluation.method.name().to_owned(),
             seed: estimator.seed,
             epsilon: estimator.epsilon,
@@ -69,7 +73,10 @@ impl SessionSpec {
         let preset = named("preset", "standard or compact", &self.preset)?;
         let matmul = named("matmul", "packed, reducing or squaring", &self.matmul)?;
         let whole_rounds = self.estimator.parse::<Method>().is_ok_and(Method::asks_for_all);
+        let ranges = self.ranges.as_ref().map(|text| named("ranges", "proven or calibrated", text));
+        let hidden = HiddenSettings { ranges: ranges.transpose()?.unwrap_or_default() };
         Settings::new(protocol, preset, Some(matmul), self.skip()?, whole_rounds)
+            .and_then(|settings| settings.with_hidden(hidden))
             .map_err(|conflict| (conflict.setting, conflict.expected, conflict.found.to_owned()))
     }
 

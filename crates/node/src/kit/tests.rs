@@ -29,6 +29,7 @@ pub(crate) fn provision() -> Provision {
         protocol: "secsv".into(),
         preset: "compact".into(),
         matmul: "packed".into(),
+        ranges: None,
         skip: "off".into(),
         estimator: "exact".into(),
         seed: 0,

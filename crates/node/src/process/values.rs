@@ -66,6 +66,7 @@ impl PublishedValues {
             statistical_bits_per_reply: None,
             replies: 0,
             statistical_claim: false,
+            ranges: Vec::new(),
         };
         EvaluationResult {
             schema: SCHEMA.to_owned(),

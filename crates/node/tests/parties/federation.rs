@@ -160,8 +160,14 @@ impl Fixture {
             _ => (Preset::Compact, Matmul::Packed),
         };
         let always_skips = recipe.skip == SkipMode::On;
-        let settings =
-            Settings { protocol: recipe.protocol, preset, matmul, always_skips, whole_rounds: true };
+        let settings = Settings {
+            protocol: recipe.protocol,
+            preset,
+            matmul,
+            always_skips,
+            whole_rounds: true,
+            hidden: Default::default(),
+        };
         let evaluation = EvaluationSettings { skip: recipe.skip, ..EvaluationSettings::default() };
         let [principal, auxiliary] =
             recipe.addresses.clone().unwrap_or_else(|| [free_address(), free_address()]);

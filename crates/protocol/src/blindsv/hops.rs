@@ -1,7 +1,8 @@
 //! The layers between samples and scores as **hops**: an operator's outputs, cut to few bits, become the next operator's inputs.
 //!
-//! Everything here follows from published numbers. **No number can leave its range**: a row's norm times the largest input bounds
-//! an output, and with that the next inputs, from the samples on. What known models give decides how many fractional bits there are.
+//! Everything here follows from published numbers. **No number can leave its range** where bounds are proven: a row's norm times the
+//! largest input bounds an output, and with that the next inputs, from the samples on. Calibrated bounds are smaller, and a model may
+//! exceed them: see [`HopRange`]. What known models give decides how many fractional bits there are.
 //!
 //! A hop's outputs Y stand for w kappa 2^(weight + input bits) times the real numbers,
 //! where w is the coalition's share of the training data and kappa what earlier hops left. Nobody divides: a hop drops as many
@@ -19,6 +20,7 @@ use crate::{
     Error, Program,
     precision::{OperatorFormat, Precision, Ranges, exponent},
     program::Then,
+    session::RangeRule,
 };
 
 /// Word widths, the narrowest first.
@@ -132,10 +134,44 @@ impl Hop {
     }
 }
 
+/// The range of a hop's outputs, which everybody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HopRange {
+    /// Outputs are at most two to this power ...
+    pub bound: i32,
+    /// ... and published norms prove only that they are at most two to this one, if those before are in their ranges.
+    pub proven: i32,
+    /// Bits after the point that are kept of an output.
+    pub fraction: i32,
+}
+
+impl HopRange {
+    /// Bits above the largest magnitude that owners measured under models they know: coalitions' models are others.
+    const MARGIN: i32 = 2;
+
+    /// The range of outputs for which norms prove `proven`, and which were measured to be at most two to the power of `measured`.
+    fn new(rule: RangeRule, proven: i32, measured: i32) -> Self {
+        // A bound below one counts as one: a comparison has no fewer bits than T's fraction.
+        let proven = proven.max(0);
+        let bound = match rule {
+            RangeRule::Proven => proven,
+            RangeRule::Calibrated => proven.min((measured + Self::MARGIN).max(0)),
+        };
+        Self { bound, proven, fraction: 0 }
+    }
+
+    /// Whether only known models say that outputs stay in it.
+    pub fn is_calibrated(self) -> bool {
+        self.bound < self.proven
+    }
+}
+
 /// A model's hops, and the words of its operators.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hops {
     pub all: Vec<Hop>,
+    /// The range of each hop's outputs.
+    pub ranges: Vec<HopRange>,
     /// Bits of each operator's words: its model, its inputs and outputs are shared modulo two to this power.
     pub words: Vec<u32>,
     /// Bits that each hop drops for a coalition with all of the training data, less what its share takes away.
@@ -173,13 +209,21 @@ const MAX_BITS: i32 = 24;
 impl Hops {
     /// A model of one operator in words of so many bits.
     pub(crate) fn of_layer(word: u32) -> Self {
-        Self { all: Vec::new(), words: vec![word], bits: Vec::new(), fractions: Vec::new(), factors: vec![0] }
+        Self {
+            all: Vec::new(),
+            ranges: Vec::new(),
+            words: vec![word],
+            bits: Vec::new(),
+            fractions: Vec::new(),
+            factors: vec![0],
+        }
     }
 
     /// The hops of a model, with formats that its published ranges fit.
     pub(crate) fn new(
         program: &Program,
         ranges: &Ranges,
+        rule: RangeRule,
         clients: usize,
     ) -> Result<(Self, Precision), Error> {
         let gates = gates(program)?;
@@ -192,8 +236,10 @@ impl Hops {
         let mut least = 0;
         for (index, operator) in program.operators.iter().enumerate() {
             let norm = ranges.norms[index];
-            // A bound below one counts as one: a comparison has no fewer bits than T's fraction.
-            let bound = (norm + largest.max(0)).max(0);
+            // Scores have all bits that they may need, if hidden numbers are in their ranges.
+            let rule = if gates.get(index).is_some() { rule } else { RangeRule::Proven };
+            let range = HopRange::new(rule, norm + largest.max(0), ranges.outputs[index]);
+            let bound = range.bound;
             let wanted = weight_bits(norm, operator.shape.d_in, clients);
             let needed = |weight: i32| weight + input + bound + SPARE;
             let wide = |word: &&u32| **word as i32 >= needed(wanted).max(least);
@@ -221,6 +267,7 @@ impl Hops {
             least = kept as i32 + 2;
             hops.bits.push(weight + input - fraction);
             hops.fractions.push(fraction);
+            hops.ranges.push(HopRange { fraction, ..range });
             hops.all.push(Hop {
                 gate: gate.clone(),
                 numbers: operator.output_size(),
@@ -363,7 +410,14 @@ mod tests {
         let model = ModelSpec::new(vec![3], 4, [linear("a"), first, linear("b"), second, linear("c")]);
         let protocol = Protocol::BlindSv;
         let (preset, matmul) = (Preset::Standard, Matmul::Packed);
-        let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: true };
+        let settings = Settings {
+            protocol,
+            preset,
+            matmul,
+            always_skips: false,
+            whole_rounds: true,
+            hidden: Default::default(),
+        };
         let shapes: [(&str, &[usize]); 3] = [("a", &[5, 3]), ("b", &[2, 5]), ("c", &[4, 2])];
         of_model(3, 1, &model, &shapes, settings).program.clone()
     }
@@ -385,12 +439,19 @@ mod tests {
             gates in (gate(), gate()),
             norms in prop::collection::vec(-40i32..60, 3),
             inputs in prop::collection::vec(-40i32..60, 3),
+            outputs in prop::collection::vec(-40i32..60, 3),
+            is_calibrated: bool,
             clients in 2usize..100,
             share in 1e-9f64..1.0,
         ) {
             let program = program([gates.0, gates.1]);
-            let ranges = Ranges { norms, inputs };
-            let Ok((hops, precision)) = Hops::new(&program, &ranges, clients) else { return Ok(()) };
+            let ranges = Ranges { norms, inputs, outputs };
+            let rule = if is_calibrated { RangeRule::Calibrated } else { RangeRule::Proven };
+            let Ok((hops, precision)) = Hops::new(&program, &ranges, rule, clients) else { return Ok(()) };
+            for (range, output) in hops.ranges.iter().zip(&ranges.outputs) {
+                let measured = (output + HopRange::MARGIN).max(0);
+                prop_assert_eq!(range.bound, if is_calibrated { measured.min(range.proven) } else { range.proven });
+            }
             prop_assert_eq!((hops.all.len(), precision.operators.len()), (2, 3));
             let scales = hops.scales(share);
             for (hop, dropped) in hops.all.iter().zip(&scales.dropped) {
@@ -398,5 +459,19 @@ mod tests {
                 prop_assert!(hop.kept + hop.dropped <= u64::BITS, "{hop:?}");
             }
         }
+    }
+
+    /// What norms prove of a deep model needs more bits than there are; what known models give does not.
+    #[test]
+    fn calibrated_ranges_fit_where_proven_ones_do_not() {
+        let program = program([LayerSpec::Relu {}, LayerSpec::Relu {}]);
+        let ranges = Ranges { norms: vec![20; 3], inputs: vec![0, 4, 4], outputs: vec![4; 3] };
+        let refused = Hops::new(&program, &ranges, RangeRule::Proven, 3);
+        assert!(matches!(refused, Err(Error::Precision { .. })), "{refused:?}");
+        let (hops, _) = Hops::new(&program, &ranges, RangeRule::Calibrated, 3).unwrap();
+        let found: Vec<_> = hops.ranges.iter().map(|range| (range.bound, range.proven)).collect();
+        // The second bound is proven of inputs that are in their range.
+        assert_eq!(found, [(6, 20), (6, 26)]);
+        assert!(hops.ranges.iter().all(|range| range.is_calibrated()));
     }
 }

@@ -33,7 +33,7 @@ use crate::{
     message::{ClientHello, Server},
     model::{EncodedModel, EncodedOperator, ranges},
     precision::Ranges,
-    session::{Agreed, BlindSession, Matmul, Session, Settings, tests::of_model},
+    session::{Agreed, BlindSession, HiddenSettings, Matmul, RangeRule, Session, Settings, tests::of_model},
 };
 
 const CLIENTS: usize = 3;
@@ -92,6 +92,7 @@ struct Recipe {
     scale: f32,
     /// All numbers are as large as they can be.
     is_extreme: bool,
+    ranges: RangeRule,
 }
 
 fn linear(weight: &str, bias: &str) -> LayerSpec {
@@ -110,6 +111,7 @@ impl Recipe {
             samples,
             scale: 1.0,
             is_extreme: false,
+            ranges: RangeRule::Proven,
         }
     }
 
@@ -126,7 +128,16 @@ impl Recipe {
             ("w3", vec![classes, second]),
             ("b3", vec![classes]),
         ];
-        Self { input: vec![input], classes, layers, shapes, samples, scale, is_extreme: false }
+        Self {
+            input: vec![input],
+            classes,
+            layers,
+            shapes,
+            samples,
+            scale,
+            is_extreme: false,
+            ranges: RangeRule::Proven,
+        }
     }
 
     /// A convolution, a gate, a convolution with padding, ReLU, a linear layer.
@@ -156,7 +167,16 @@ impl Recipe {
             ("w", vec![2, 2 * side * side]),
             ("b", vec![2]),
         ];
-        Self { input: vec![1, 5, 5], classes: 2, layers, shapes, samples, scale: 1.0, is_extreme: false }
+        Self {
+            input: vec![1, 5, 5],
+            classes: 2,
+            layers,
+            shapes,
+            samples,
+            scale: 1.0,
+            is_extreme: false,
+            ranges: RangeRule::Proven,
+        }
     }
 
     fn draw(&self, (name, index): (&str, u64), world: u64, count: usize) -> Vec<f32> {
@@ -198,6 +218,7 @@ impl Recipe {
             matmul: Matmul::Packed,
             always_skips: false,
             whole_rounds: true,
+            hidden: HiddenSettings { ranges: self.ranges },
         };
         let shapes: Vec<(&str, &[usize])> =
             self.shapes.iter().map(|(name, shape)| (*name, &shape[..])).collect();
@@ -206,7 +227,7 @@ impl Recipe {
             let own: Vec<Weights> =
                 (0..u64::from(ROUNDS)).map(|r| self.model(10 * r + client, world)).collect();
             let own: Vec<&Weights> = own.iter().collect();
-            ranges(&federation.program, &own, &[], &self.test_set(client, world))
+            ranges(&federation, &own, &[], &self.test_set(client, world))
         };
         let hello = |client| {
             let of_worlds: Vec<Ranges> = worlds.iter().map(|&world| of_client(client, world)).collect();
@@ -671,9 +692,11 @@ proptest! {
         second in gate(),
         samples in prop::sample::select(vec![1usize, 3, 64, 70]),
         scale in prop::sample::select(vec![0.1f32, 1.0, 3.0]),
+        is_calibrated: bool,
     ) {
         let sizes = [sizes.0, sizes.1, sizes.2, sizes.3];
-        check(&Recipe::dense(sizes, [first, second], samples, scale))?;
+        let ranges = if is_calibrated { RangeRule::Calibrated } else { RangeRule::Proven };
+        check(&Recipe { ranges, ..Recipe::dense(sizes, [first, second], samples, scale) })?;
     }
 
     #[test]
@@ -729,6 +752,7 @@ fn a_model_with_another_activation_is_refused_by_name() {
         matmul: Matmul::Packed,
         always_skips: false,
         whole_rounds: true,
+        hidden: Default::default(),
     };
     let program = &of_model(4, 1, &model, &shapes, settings).program;
     let refused = Protocol::BlindSv.rules().check_program(program);

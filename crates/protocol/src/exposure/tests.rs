@@ -11,7 +11,14 @@ const NAMES: [&str; 7] = ["north", "south", "east", "west", "central", "coast", 
 
 fn settings(protocol: Protocol) -> Settings {
     let matmul = if protocol == Protocol::Hesv { Matmul::Squaring } else { Matmul::Packed };
-    Settings { protocol, preset: Preset::Standard, matmul, always_skips: false, whole_rounds: true }
+    Settings {
+        protocol,
+        preset: Preset::Standard,
+        matmul,
+        always_skips: false,
+        whole_rounds: true,
+        hidden: Default::default(),
+    }
 }
 
 fn linear(name: &str) -> LayerSpec {

@@ -105,7 +105,7 @@ fn set() -> SampleSet {
 }
 
 fn hello(samples: u64) -> ClientHello {
-    let ranges = Ranges { norms: vec![3, 0], inputs: vec![-2, 64] };
+    let ranges = Ranges { norms: vec![3, 0], inputs: vec![-2, 64], outputs: vec![5, -16] };
     ClientHello { samples, ranges, public_key: vec![7; 32], accepts_few: false }
 }
 

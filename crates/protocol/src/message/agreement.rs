@@ -33,8 +33,9 @@ impl Message<'_> for ClientHello {
 
     fn write(&self, w: &mut Writer) {
         w.u64(self.samples).u16(self.ranges.norms.len());
-        for (&norm, &input) in self.ranges.norms.iter().zip(&self.ranges.inputs) {
-            w.u32(norm as u32).u32(input as u32);
+        let Ranges { norms, inputs, outputs } = &self.ranges;
+        for ((&norm, &input), &output) in norms.iter().zip(inputs).zip(outputs) {
+            w.u32(norm as u32).u32(input as u32).u32(output as u32);
         }
         w.counted(&self.public_key).u8(self.accepts_few.into());
     }
@@ -47,9 +48,9 @@ impl Message<'_> for ClientHello {
         if r.u16()? != *operators {
             return Err(CodecError::Value { what: "layers" });
         }
-        let mut ranges = Ranges { norms: Vec::new(), inputs: Vec::new() };
+        let mut ranges = Ranges { norms: Vec::new(), inputs: Vec::new(), outputs: Vec::new() };
         for _ in 0..*operators {
-            for target in [&mut ranges.norms, &mut ranges.inputs] {
+            for target in [&mut ranges.norms, &mut ranges.inputs, &mut ranges.outputs] {
                 let exponent = r.u32()? as i32;
                 if !(-64..=64).contains(&exponent) {
                     return Err(CodecError::Value { what: "range" });

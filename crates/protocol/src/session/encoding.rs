@@ -16,6 +16,7 @@
 //! | weights that count | list of: round (4 bytes), list of weights by client, 0 for those who took no part |
 //! | settings | protocol, preset, matrix method, whether samples are always skipped, whether rounds are asked for as a whole: 1 byte each |
 //! | extras | layout of files (0 PyTorch's, 1 Keras's), aggregation (0 means, 1 other): 1 byte each; nothing if both are 0 |
+//! | hidden numbers | ranges (1 calibrated): 1 byte; nothing for proven ones |
 //!
 //! A whole weight, such as a number of samples, is that number; another one the bits of the double, which is above all
 //! of those: no weight is below 1e-9, and none above 2^46.
@@ -37,7 +38,7 @@ use secsv_federation::{
 };
 use secsv_he::Preset;
 
-use super::{Matmul, Settings};
+use super::{HiddenSettings, Matmul, Settings};
 use crate::codec::Writer;
 
 const VERSION: &str = "secsv session, format 6";
@@ -77,6 +78,7 @@ pub(super) fn encode(
     }
     self::settings(&mut w, settings);
     extras(&mut w, spec);
+    hidden(&mut w, settings.hidden);
     w.finish()
 }
 
@@ -92,6 +94,13 @@ fn extras(w: &mut Writer, spec: &FederationSpec) {
     };
     if layout + aggregation > 0 {
         w.u8(layout).u8(aggregation);
+    }
+}
+
+/// How numbers that nobody reads are held in their ranges; nothing where it is as usual.
+fn hidden(w: &mut Writer, hidden: HiddenSettings) {
+    if hidden != HiddenSettings::USUAL {
+        w.u8(hidden.session_byte());
     }
 }
 
@@ -220,7 +229,7 @@ fn layer_without_tensors(w: &mut Writer, layer: &LayerSpec) {
 }
 
 fn settings(w: &mut Writer, settings: &Settings) {
-    let Settings { protocol, preset, matmul, always_skips, whole_rounds } = *settings;
+    let Settings { protocol, preset, matmul, always_skips, whole_rounds, hidden: _ } = *settings;
     let preset = match preset {
         Preset::Standard => 0,
         Preset::Compact => 1,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use secsv_federation::{Aggregation, Architecture, Coalition, FederationSpec, MAX_CLIENTS, RoundId};
 use secsv_he::Preset;
 
-use super::{divide, encoding, parameters};
+use super::{HiddenSettings, divide, encoding, parameters};
 use crate::{
     Error,
     decryptors::{Network, Protocol, max_owners},
@@ -52,6 +52,8 @@ pub struct Settings {
     pub always_skips: bool,
     /// Whether every coalition of every round is asked for, all at once: rounds may be tested together then.
     pub whole_rounds: bool,
+    /// How numbers that nobody reads are held in their ranges.
+    pub hidden: HiddenSettings,
 }
 
 impl Federation {
@@ -133,6 +135,11 @@ impl Federation {
     /// Makes the tables that every session of this process computes by, which takes some milliseconds the first time.
     pub fn prepare(&self) -> Result<(), Error> {
         parameters(&self.settings).map(drop)
+    }
+
+    /// Whether clients publish how large hidden outputs get: nobody reads these.
+    pub(crate) fn publishes_outputs(&self) -> bool {
+        !self.settings.protocol.rules().has_decryptors()
     }
 
     /// A fingerprint of it all: parties with another one are not understood.

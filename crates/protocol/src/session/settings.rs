@@ -3,7 +3,7 @@
 use secsv_federation::skip::SkipMode;
 use secsv_he::Preset;
 
-use super::{Matmul, Settings};
+use super::{HiddenSettings, Matmul, Settings};
 use crate::{decryptors::Protocol, rules::Matmuls};
 
 /// A setting that does not go together with the protocol.
@@ -35,7 +35,14 @@ impl Settings {
         match (all.contains(&matmul), rules.skip_refusal(skip)) {
             (false, _) => conflict("matmul", expected, matmul.name()),
             (true, Some(expected)) => conflict("skip", expected, skip.name()),
-            _ => Ok(Self { protocol, preset, matmul, always_skips: skip == SkipMode::On, whole_rounds }),
+            _ => Ok(Self {
+                protocol,
+                preset,
+                matmul,
+                always_skips: skip == SkipMode::On,
+                whole_rounds,
+                hidden: HiddenSettings::default(),
+            }),
         }
     }
 }

@@ -11,14 +11,21 @@ use crate::decryptors::Protocol;
 /// Four clients, one round, one layer of three inputs and two classes.
 pub(crate) fn federation(protocol: Protocol, matmul: Matmul) -> Federation {
     let preset = Preset::Standard;
-    let settings = Settings { protocol, preset, matmul, always_skips: false, whole_rounds: false };
+    let settings = Settings {
+        protocol,
+        preset,
+        matmul,
+        always_skips: false,
+        whole_rounds: false,
+        hidden: Default::default(),
+    };
     one_layer(4, 1, 3, settings)
 }
 
 /// A session of four clients with two samples each.
 pub(crate) fn session(protocol: Protocol, matmul: Matmul) -> Session {
     let federation = Arc::new(federation(protocol, matmul));
-    let ranges = Ranges { norms: vec![1], inputs: vec![1] };
+    let ranges = Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] };
     let hello = ClientHello { samples: 2, ranges, public_key: vec![1; 32], accepts_few: true };
     let costs = typical_costs(Preset::Standard);
     Session::propose(&federation, federation.leader(), &vec![hello; 4], Some(&costs)).unwrap().0
@@ -29,7 +36,7 @@ fn few_samples_are_refused_unless_every_owner_accepts() {
     let federation = Arc::new(federation(Protocol::BlindSv, Matmul::Packed));
     let session = |clients: [(u64, bool); 4]| {
         let hello = |(samples, accepts_few)| {
-            let ranges = Ranges { norms: vec![1], inputs: vec![1] };
+            let ranges = Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] };
             ClientHello { samples, ranges, public_key: vec![1; 32], accepts_few }
         };
         Session::propose(&federation, federation.leader(), &clients.map(hello), None).is_ok()
@@ -77,6 +84,7 @@ fn rounds_are_tested_together_where_models_have_one_layer_and_all_is_asked_for()
         matmul: Matmul::Packed,
         always_skips: false,
         whole_rounds: true,
+        hidden: Default::default(),
     };
     let most = |settings| one_layer(5, 10, 3, settings).most_rounds();
     assert_eq!(most(settings), 16);
@@ -100,7 +108,7 @@ fn a_proposal_of_too_many_rounds_is_refused() {
     let hello = ClientHello {
         accepts_few: false,
         samples: 2,
-        ranges: Ranges { norms: vec![1], inputs: vec![1] },
+        ranges: Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] },
         public_key: vec![0; 32],
     };
     let methods = vec![MatrixMethod::Packed(BlockShape { rows: 1, columns: 3, samples: 2 })];
@@ -127,7 +135,7 @@ fn a_principal_cannot_put_a_key_of_its_own_in_a_clients_place() {
         .map(|key| ClientHello {
             accepts_few: false,
             samples: 2,
-            ranges: Ranges { norms: vec![1], inputs: vec![1] },
+            ranges: Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] },
             public_key: key.to_vec(),
         })
         .collect();

@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use secsv_evaluation::{PlanResult, PlannedCost};
 
-use crate::{output::is_verbose, value_table::statistical_distance};
+use crate::{
+    output::is_verbose,
+    value_table::{ranges, statistical_distance},
+};
 
 /// Everything that is known beforehand.
 pub fn text(plan: &PlanResult) -> String {
@@ -20,6 +23,9 @@ pub fn text(plan: &PlanResult) -> String {
     );
     let _ = writeln!(text, "what it takes (messages and bytes are {exactness}; times are of this machine)");
     costs(&mut text, plan);
+    if is_verbose() || plan.security.ranges.iter().any(|range| range.bits < range.proven_bits) {
+        text.push_str(&ranges(&plan.security));
+    }
     if is_verbose() {
         held(&mut text, plan);
         links(&mut text, &plan.cost);

@@ -29,7 +29,7 @@ fn principal() -> (Principal, EncryptedSession, SecretKey) {
     let mut principal = Principal::new(Arc::new(federation), costs, seed.clone());
     for client in 0..4 {
         let public_key = EnvelopeKeys::derive(&seed.derive("client", client)).public();
-        let ranges = Ranges { norms: vec![1], inputs: vec![1] };
+        let ranges = Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] };
         let hello = ClientHello { samples: 2, ranges, public_key, accepts_few: false }.encode();
         let from = PartyId::Client(client as usize);
         principal.handle(Incoming::new(from, Kind::ClientHello, hello)).unwrap();

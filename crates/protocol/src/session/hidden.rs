@@ -1,0 +1,79 @@
+//! How numbers that nobody reads are held in their ranges.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Settings, SettingsConflict};
+
+/// Which bounds hidden numbers are held to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
+pub enum RangeRule {
+    /// Bounds that follow from published norms: no number can leave its range.
+    #[default]
+    Proven,
+    /// What owners measured under models they know, and two bits: fewer bits for deep models, and a number may leave its range.
+    Calibrated,
+}
+
+impl RangeRule {
+    /// Its name on the command line and in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Proven => "proven",
+            Self::Calibrated => "calibrated",
+        }
+    }
+}
+
+/// How numbers that nobody reads are held in their ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HiddenSettings {
+    /// Which bounds they are held to.
+    pub ranges: RangeRule,
+}
+
+impl HiddenSettings {
+    /// The usual ones.
+    pub const USUAL: Self = Self { ranges: RangeRule::Proven };
+
+    /// A byte in the encoding that a session's fingerprint is the digest of; 0 for the usual ones.
+    pub(super) fn session_byte(self) -> u8 {
+        match self.ranges {
+            RangeRule::Proven => 0,
+            RangeRule::Calibrated => 1,
+        }
+    }
+}
+
+impl Settings {
+    /// The same with other hidden numbers, if the protocol hides any.
+    pub fn with_hidden(self, hidden: HiddenSettings) -> Result<Self, SettingsConflict> {
+        if hidden != HiddenSettings::USUAL && self.protocol.rules().has_decryptors() {
+            let expected =
+                "proven, or protocol blindsv: under the others somebody reads numbers and sees their range";
+            return Err(SettingsConflict { setting: "ranges", expected, found: hidden.ranges.name() });
+        }
+        Ok(Self { hidden, ..self })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secsv_federation::skip::SkipMode;
+    use secsv_he::Preset;
+
+    use super::*;
+    use crate::decryptors::Protocol;
+
+    #[test]
+    fn calibrated_ranges_are_for_numbers_that_nobody_reads() {
+        let hidden = HiddenSettings { ranges: RangeRule::Calibrated };
+        for protocol in Protocol::ALL {
+            let settings = Settings::new(protocol, Preset::Standard, None, SkipMode::Off, true).unwrap();
+            assert_eq!(settings.with_hidden(HiddenSettings::default()), Ok(settings));
+            let found = settings.with_hidden(hidden).err().map(|conflict| conflict.setting);
+            assert_eq!(found, (protocol != Protocol::BlindSv).then_some("ranges"), "{protocol:?}");
+        }
+    }
+}
