@@ -11,6 +11,7 @@
 //! same bytes.
 
 pub(crate) mod auxiliary;
+mod between;
 pub(crate) mod client;
 mod comparison;
 mod curve;
@@ -23,8 +24,11 @@ pub(crate) mod hops;
 pub(crate) mod ideal;
 pub(crate) mod keys;
 pub(crate) mod lanes;
+mod largest;
 pub(crate) mod later;
 pub(crate) mod layer;
+#[cfg(test)]
+mod net_tests;
 pub(crate) mod principal;
 mod products;
 pub(crate) mod rehearsal;
@@ -32,6 +36,7 @@ pub(crate) mod rehearsal;
 mod run_equivalence_tests;
 mod server;
 pub(crate) mod shape;
+pub(crate) mod sums;
 #[cfg(test)]
 mod unit_tests;
 pub(crate) mod view;

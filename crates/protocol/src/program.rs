@@ -61,9 +61,12 @@ impl Operator {
         self.positions * self.shape.d_out
     }
 
-    /// Whether it takes a sample as a whole: all numbers, or the windows of an image.
-    pub(crate) fn is_of_whole_sample(&self) -> bool {
-        self.positions == 1 || matches!(self.columns, Columns::Windows(_))
+    /// Where each number of a sample's outputs stands in a product, output by output and there position by position; none if
+    /// they stand so.
+    pub(crate) fn order(&self) -> Option<impl Iterator<Item = usize> + use<>> {
+        let (outputs, positions) = (self.shape.d_out, self.positions);
+        let is_turned = matches!(self.columns, Columns::Vectors) && positions > 1;
+        is_turned.then(|| (0..outputs * positions).map(move |k| k % outputs * positions + k / outputs))
     }
 
     /// The product of rows of weights with samples (a row for each number, a column for each sample): row by row, in a row

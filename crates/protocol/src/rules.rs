@@ -33,7 +33,7 @@ pub enum Protocol {
     /// The paper's, the fastest for deeper models: models and samples shared by two servers; clients read outputs, and
     /// can rebuild.
     SecretSv,
-    /// For linear layers and convolutions with ReLU or squares between them: two servers compute under owners' masks, and
+    /// For linear layers and convolutions with pools, piecewise-linear functions or squares between them: two servers compute under owners' masks, and
     /// nobody reads samples, models, activations or scores.
     BlindSv,
 }

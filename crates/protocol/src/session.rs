@@ -29,9 +29,10 @@ use secsv_he::{
 use crate::{
     Error,
     blindsv::{
-        hops::{HopRange, Hops, Scales},
+        hops::{HopRange, Hops, Scales, is_one_product},
         lanes::LANES,
         shape::{Chunks, Circuit, Outcome, Widths},
+        sums::Sums,
     },
     decryptors::{Network, OwnerGroups, Planner, Protocol, knowing},
     disclosure::Disclosure,
@@ -393,7 +394,8 @@ impl Session {
         let samples = hellos.iter().fold(0u64, |sum, hello| sum.saturating_add(hello.samples));
         let outcome = if federation.settings.always_skips { Outcome::Each } else { Outcome::Total };
         let widths = Widths::new(*hops.words.last().unwrap_or(&u64::BITS), samples);
-        let rows = program.operators.last().map_or(0, Operator::output_size);
+        let outputs = program.operators.last().map_or(0, Operator::output_size);
+        let rows = hops.scores.as_ref().map_or(outputs, Sums::count);
         let sizes = (rows, federation.architecture.classes());
         let circuit = Circuit::new(hops, widths, sizes, outcome);
         let scheme = Scheme::new(federation.settings.protocol, encryption, circuit)?;
@@ -635,7 +637,7 @@ pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<Format
         return Ok(Formats { precision, hops: Hops::of_layer(Ring::bits(field)) });
     }
     let widths = federation.settings.protocol.rules().word_widths();
-    if widths.len() > 1 && program.operators.len() > 1 {
+    if widths.len() > 1 && !is_one_product(program)? {
         let (hops, precision) = Hops::new(program, ranges, federation.settings.hidden.ranges, clients)?;
         return Ok(Formats { precision, hops });
     }

@@ -145,6 +145,11 @@ impl Curve {
         Some(&self.pieces) == Pieces::of(Activation::Relu).as_ref()
     }
 
+    /// Whether larger numbers give no smaller ones: the largest of several may be taken before it.
+    pub(crate) fn is_rising(&self) -> bool {
+        self.pieces.slopes.iter().all(|slope| *slope >= 0.0)
+    }
+
     /// Signs that are found of each number.
     pub(crate) fn knots(&self) -> usize {
         self.pieces.knots.len()

@@ -9,7 +9,7 @@ use super::{
     gates::Item,
     hops::{Scales, mask},
     keys::{OwnerKey, Place, Purpose},
-    lanes::{LANES, blocks},
+    lanes::{LANES, blocks, planes},
     later::LaterMasks,
     shape::{Chunks, DealtNumbers, Outcome, Shape, Stage},
     words::pack,
@@ -89,6 +89,24 @@ impl Dealer<'_> {
                     let values = masks.iter().zip(signs).map(|(v, sign)| item.value(kept, *v, sign));
                     pack(values.zip(own.expose()).map(|(value, own)| rest(value, own)), array.bytes(), out);
                 }
+                DealtNumbers::Compared(hop) => {
+                    let masks = self.compared_masks(hop, 0);
+                    pack(
+                        masks.expose().iter().zip(own.expose()).map(|(v, own)| rest(*v, own)),
+                        array.bytes(),
+                        out,
+                    );
+                }
+                DealtNumbers::PairSign(hop, level) => {
+                    let pairs = self.pair_masks(hop, level);
+                    let signs = pairs.signs[0].expose().iter().zip(own.expose());
+                    pack(signs.map(|(sign, own)| rest(*sign, own)), array.bytes(), out);
+                }
+                DealtNumbers::PairSignMask(hop, level) => {
+                    let pairs = self.pair_masks(hop, level);
+                    let both = pairs.masks.expose().iter().zip(pairs.signs[0].expose()).zip(own.expose());
+                    pack(both.map(|((v, sign), own)| rest(v.wrapping_mul(*sign), own)), array.bytes(), out);
+                }
                 DealtNumbers::Products(operator) => {
                     let inputs = self.masks(Stage::Inputs(operator - 1));
                     let product = self.later[operator - 1].product(inputs)?;
@@ -109,24 +127,57 @@ impl Dealer<'_> {
         Ok(())
     }
 
-    /// Masks of a hop's outputs, without the bits that are dropped, and of their signs.
-    fn hop_masks(&self, index: usize) -> HopMasks {
+    /// Masks of a hop's outputs, without the bits that are dropped, and of the larger ones of levels of pairs before this one.
+    fn compared_masks(&self, index: usize, level: usize) -> Secret<Vec<u64>> {
         let (hop, dropped) = (&self.shape.hops.all[index], self.scales.dropped[index]);
         let mut masks = self.masks(Stage::Outputs(index));
         let bits = mask(hop.kept);
         masks.expose_mut().iter_mut().for_each(|word| *word = (*word >> dropped) & bits);
-        let mut signs = Vec::with_capacity(hop.gate.signs());
-        if let Some(last) = hop.steps().checked_sub(1) {
-            let planes = self.masks(Stage::HopComparison(index, last));
-            for planes in planes.expose().chunks_exact(blocks(masks.expose().len()).max(1)) {
-                let mut of_knot = Secret::new(vec![0; masks.expose().len()]);
-                for (numbers, plane) in of_knot.expose_mut().chunks_mut(LANES).zip(planes) {
-                    (0..).zip(numbers).for_each(|(lane, sign)| *sign = plane >> lane & 1);
-                }
-                signs.push(of_knot);
-            }
+        for level in 0..level {
+            let of_level = self.masks(Stage::Larger(index, level));
+            masks.expose_mut().extend(of_level.expose().iter().map(|word| word & bits));
         }
+        masks
+    }
+
+    /// Masks of the differences of a level of pairs, and of their signs.
+    fn pair_masks(&self, index: usize, level: usize) -> HopMasks {
+        let (hop, samples) = (&self.shape.hops.all[index], self.shape.samples);
+        let masks = self.compared_masks(index, level);
+        let masks = match &hop.largest {
+            Some(largest) => largest.differences(level, masks.expose(), samples, hop.kept),
+            None => masks,
+        };
+        let last = hop.comparison.steps() - 1;
+        let signs = self.sign_masks(Stage::PairComparison(index, level, last), masks.expose().len());
         HopMasks { masks, signs }
+    }
+
+    /// Masks of what a hop's gate takes, and of their signs.
+    fn hop_masks(&self, index: usize) -> HopMasks {
+        let hop = &self.shape.hops.all[index];
+        let mut masks = self.compared_masks(index, hop.levels());
+        if let Some(largest) = &hop.largest {
+            masks = Secret::new(largest.results(masks.expose(), self.shape.samples));
+        }
+        let signs = match hop.steps().checked_sub(1) {
+            Some(last) => self.sign_masks(Stage::HopComparison(index, last), masks.expose().len()),
+            None => Vec::new(),
+        };
+        HopMasks { masks, signs }
+    }
+
+    /// Masks of signs that a stage opens, of so many numbers each.
+    fn sign_masks(&self, stage: Stage, numbers: usize) -> Vec<Secret<Vec<u64>>> {
+        let planes = self.masks(stage);
+        let of_each = planes.expose().chunks_exact(blocks(numbers).max(1)).map(|planes| {
+            let mut signs = Secret::new(vec![0; numbers]);
+            for (numbers, plane) in signs.expose_mut().chunks_mut(LANES).zip(planes) {
+                (0..).zip(numbers).for_each(|(lane, sign)| *sign = plane >> lane & 1);
+            }
+            signs
+        });
+        of_each.collect()
     }
 
     /// The planes of everything that is dealt bit by bit, stage by stage.
@@ -139,17 +190,20 @@ impl Dealer<'_> {
         for &stage in shape.all_stages() {
             let (words, masks) = (shape.plane_words(stage), before.expose());
             match stage {
-                Stage::Outputs(hop) if shape.hops.all[hop].steps() > 0 => {
-                    let masks = self.hop_masks(hop).masks;
-                    values = Secret::new(shape.hops.all[hop].planes(masks.expose(), None));
+                Stage::Outputs(hop) => {
+                    values = self.compared_next(hop, 0);
+                    continue;
+                }
+                Stage::Larger(hop, level) => {
+                    values = self.compared_next(hop, level + 1);
                     continue;
                 }
                 stage if stage == shape.compared_stage() => {
                     values = self.compared(stage);
                     continue;
                 }
-                Stage::Outputs(_) | Stage::Inputs(_) | Stage::Scores | Stage::Margins => continue,
-                Stage::HopComparison(hop, step) => {
+                Stage::Inputs(_) | Stage::Scores | Stage::Margins => continue,
+                Stage::HopComparison(hop, step) | Stage::PairComparison(hop, _, step) => {
                     shape.hops.all[hop].comparison.deal(step, values.expose(), masks, words, out);
                 }
                 Stage::Comparison(step) => shape.comparison.deal(step, values.expose(), masks, words, out),
@@ -158,6 +212,19 @@ impl Dealer<'_> {
             before = self.masks(stage);
         }
         dealt
+    }
+
+    /// The planes of the masks of what a hop compares next: of pairs or, after their last level, of what the gate takes.
+    fn compared_next(&self, index: usize, level: usize) -> Secret<Vec<u64>> {
+        let hop = &self.shape.hops.all[index];
+        if level < hop.levels() {
+            let pairs = self.pair_masks(index, level);
+            return Secret::new(planes(pairs.masks.expose(), hop.kept as usize));
+        }
+        if hop.steps() == 0 {
+            return Secret::new(Vec::new());
+        }
+        Secret::new(hop.planes(self.hop_masks(index).masks.expose(), None))
     }
 
     /// The planes of the masks of scores or margins that are compared.

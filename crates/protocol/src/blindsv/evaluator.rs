@@ -9,7 +9,8 @@ use super::{
     gates::{GateInput, items, results},
     hops::Scales,
     keys::{OwnerKey, Place, Purpose},
-    lanes::LANES,
+    lanes::{LANES, planes},
+    largest::LargerInput,
     later::Later,
     shape::{DealtNumbers, Outcome, Shape, Stage},
     words::{pack, unpack},
@@ -128,6 +129,12 @@ impl Evaluator<'_> {
             }
             _ => 0,
         };
+        let sums = match stage {
+            Stage::Outputs(hop) => &self.shape.hops.all[hop].before,
+            _ => &self.shape.hops.scores,
+        };
+        let summed = Secret::new(sums.as_ref().map(|sums| sums.words(outputs, self.shape.samples)));
+        let outputs = summed.expose().as_deref().unwrap_or(outputs);
         let sums = outputs.iter().zip(masks.expose());
         let sums = sums.map(|(output, mask)| output.wrapping_add(*mask).wrapping_add(offset));
         pack(sums, self.shape.bytes(stage), out);
@@ -145,22 +152,74 @@ impl Evaluator<'_> {
         pairs.map(|(own, other)| own ^ other).collect()
     }
 
-    /// What later stages need of what a stage opened: of a hop's outputs T under its mask, and its planes; of scores or margins that
-    /// are compared the planes.
-    pub(crate) fn known(&self, stage: usize, opened: &[u64]) -> Option<Vec<u64>> {
+    /// What later stages need of what a stage opened, with what was known before: of a hop's outputs T under its mask, the larger
+    /// ones that were found since, and planes of what is compared next; of scores or margins that are compared the planes.
+    pub(crate) fn known(&self, stage: usize, opened: &[u64], before: &[u64]) -> Option<Vec<u64>> {
         match self.shape.stage(stage)? {
             Stage::Outputs(index) => {
                 let (hop, dropped) = (&self.shape.hops.all[index], self.scales.dropped[index]);
                 let mask = super::hops::mask(hop.kept);
-                let mut known: Vec<u64> = opened.iter().map(|opened| (opened >> dropped) & mask).collect();
-                known.extend(hop.planes(&known, self.knots(index)));
-                Some(known)
+                let known = opened.iter().map(|opened| (opened >> dropped) & mask).collect();
+                Some(self.compared_next(index, 0, known))
+            }
+            Stage::Larger(index, level) => {
+                let hop = &self.shape.hops.all[index];
+                let largest = hop.largest.as_ref()?;
+                let mut known = before[..largest.known(level, self.shape.samples)].to_vec();
+                known.extend(opened.iter().map(|opened| opened & super::hops::mask(hop.kept)));
+                Some(self.compared_next(index, level + 1, known))
             }
             stage if stage == self.shape.compared_stage() => {
                 Some(self.shape.compared_planes(opened).expose().clone())
             }
             _ => None,
         }
+    }
+
+    /// Numbers of a hop before a level of pairs, with the planes of what is compared next: of pairs or, after the last level, of what
+    /// the gate takes, which alone is needed then.
+    fn compared_next(&self, index: usize, level: usize, mut known: Vec<u64>) -> Vec<u64> {
+        let (hop, samples) = (&self.shape.hops.all[index], self.shape.samples);
+        match &hop.largest {
+            Some(largest) if level < largest.levels() => {
+                let differences = largest.differences(level, &known, samples, hop.kept);
+                known.extend(planes(differences.expose(), hop.kept as usize));
+                known
+            }
+            largest => {
+                if let Some(largest) = largest {
+                    known = largest.results(&known, samples);
+                }
+                known.extend(hop.planes(&known, self.knots(index)));
+                known
+            }
+        }
+    }
+
+    /// Appends shares of the larger numbers of a level of pairs, under their masks.
+    fn larger(&self, (index, level): (usize, usize), state: Opened<'_>, out: &mut Vec<u8>) {
+        let (shape, hop) = (self.shape, &self.shape.hops.all[index]);
+        let Some(largest) = &hop.largest else { return };
+        let mut masks = self.dealt_numbers(DealtNumbers::Compared(index));
+        for before in 0..level {
+            masks.expose_mut().extend(self.masks(Stage::Larger(index, before)).expose());
+        }
+        let [sign, sign_mask] =
+            [DealtNumbers::PairSign(index, level), DealtNumbers::PairSignMask(index, level)]
+                .map(|what| self.dealt_numbers(what));
+        let input = LargerInput {
+            public: &state.known[..largest.known(level, shape.samples)],
+            masks: masks.expose(),
+            signs: state.opened,
+            dealt: [sign.expose(), sign_mask.expose()],
+            samples: shape.samples,
+            one: self.is_principal().into(),
+        };
+        let found = largest.larger(level, &input);
+        let stage = Stage::Larger(index, level);
+        let masks = self.masks(stage);
+        let sums = found.expose().iter().zip(masks.expose());
+        pack(sums.map(|(share, mask)| share.wrapping_add(*mask)), shape.bytes(stage), out);
     }
 
     /// Appends the server's message of a stage behind the first, from what was opened at the stage before.
@@ -175,6 +234,7 @@ impl Evaluator<'_> {
         match stage {
             Stage::Margins => self.margins(state.opened, held.labels, out),
             Stage::Inputs(hop) => self.inputs(hop, state, out),
+            Stage::Larger(hop, level) => self.larger((hop, level), state, out),
             Stage::Outputs(_) | Stage::Scores => {
                 let Some(later) = held.later else {
                     return Err(Error::Local { what: "an operator's models" });
@@ -199,14 +259,17 @@ impl Evaluator<'_> {
         let dealt = items(&hop.gate).into_iter();
         let dealt: Vec<_> = dealt.map(|item| self.dealt_numbers(DealtNumbers::Item(index, item))).collect();
         let input = GateInput {
-            public: &known[..hop.numbers * shape.samples],
+            public: &known[..hop.gated() * shape.samples],
             // Signs were opened at the stage before, if there are any.
             signs: opened,
             knots: self.knots(index),
             dealt: &dealt,
             one: self.is_principal().into(),
         };
-        let found = results(hop, &input);
+        let mut found = results(hop, &input);
+        if let Some(sums) = &hop.after {
+            found = Secret::new(sums.words(found.expose(), shape.samples));
+        }
         let stage = Stage::Inputs(index);
         let masks = self.masks(stage);
         let sums = found.expose().iter().zip(masks.expose());
@@ -255,12 +318,17 @@ impl Evaluator<'_> {
         match stage {
             Stage::HopComparison(index, step) => {
                 let hop = &shape.hops.all[index];
-                let public = &known[hop.numbers * shape.samples..];
+                let public = &known[hop.gated() * shape.samples..];
                 hop.comparison.step(step, public, before, dealt, words, out);
+            }
+            Stage::PairComparison(index, level, step) => {
+                let hop = &shape.hops.all[index];
+                let numbers = hop.largest.as_ref().map_or(0, |largest| largest.known(level, shape.samples));
+                hop.comparison.step(step, &known[numbers..], before, dealt, words, out);
             }
             Stage::Comparison(step) => shape.comparison.step(step, known, before, dealt, words, out),
             Stage::Conjunction(level) => shape.conjunction.join(level, before, dealt, words, out),
-            Stage::Outputs(_) | Stage::Inputs(_) | Stage::Scores | Stage::Margins => {}
+            Stage::Outputs(_) | Stage::Larger(..) | Stage::Inputs(_) | Stage::Scores | Stage::Margins => {}
         }
         shares
     }

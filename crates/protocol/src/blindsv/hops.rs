@@ -12,9 +12,12 @@ use secsv_algebra::{FixedPoint, Secret};
 use secsv_federation::Activation;
 
 use super::{
+    between::Between,
     comparison::Comparison,
     curve::{Curve, Knots},
     lanes::{blocks, planes},
+    largest::Tournament,
+    sums::Sums,
 };
 use crate::{
     Error, Program,
@@ -41,7 +44,7 @@ pub(crate) enum Gate {
 
 impl Gate {
     /// What activations do one after the other, if one gate can.
-    fn of(activations: &[Activation]) -> Option<Self> {
+    pub(super) fn of(activations: &[Activation]) -> Option<Self> {
         if activations == [Activation::Square] {
             return Some(Self::Square);
         }
@@ -84,8 +87,14 @@ impl Gate {
 /// One operator's outputs on their way to the next operator.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Hop {
+    /// Sums of outputs that are opened, where it is not outputs themselves.
+    pub before: Option<Sums>,
+    /// The largest of some of these, where it is not all that the gate takes.
+    pub largest: Option<Tournament>,
     pub gate: Gate,
-    /// Numbers of one sample.
+    /// Sums of results that the next operator takes, where it is not results themselves.
+    pub after: Option<Sums>,
+    /// Numbers of one sample that are opened.
     pub numbers: usize,
     /// Outputs of one sample of the operator that comes next.
     pub next_outputs: usize,
@@ -100,6 +109,39 @@ pub(crate) struct Hop {
 }
 
 impl Hop {
+    /// Between operators with so many outputs, of which so many bits are kept and dropped.
+    fn new(between: Between, [outputs, next_outputs]: [usize; 2], (kept, dropped): (u32, u32)) -> Self {
+        let Between { before, largest, gate, after } = between;
+        let numbers = before.as_ref().map_or(outputs, Sums::count);
+        let comparison = Comparison::new(kept as usize);
+        Self { before, largest, gate, after, numbers, next_outputs, word: 0, kept, dropped, comparison }
+    }
+
+    /// Numbers of one sample that the gate takes.
+    pub(super) fn gated(&self) -> usize {
+        self.largest.as_ref().map_or(self.numbers, Tournament::count)
+    }
+
+    /// Numbers of one sample that the next operator takes.
+    pub(super) fn handed(&self) -> usize {
+        self.after.as_ref().map_or_else(|| self.gated(), Sums::count)
+    }
+
+    /// Levels at which the larger of two numbers are found.
+    pub(super) fn levels(&self) -> usize {
+        self.largest.as_ref().map_or(0, Tournament::levels)
+    }
+
+    /// Pairs of numbers of one sample that a level compares.
+    pub(super) fn pairs(&self, level: usize) -> usize {
+        self.largest.as_ref().map_or(0, |largest| largest.pairs(level))
+    }
+
+    /// Bytes of a number modulo two to the power of the bits that are kept.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.div_ceil(8) as usize
+    }
+
     /// Bytes of an output under masks.
     pub(super) fn bytes(&self) -> usize {
         (self.kept + self.dropped).div_ceil(8) as usize
@@ -178,6 +220,8 @@ pub(crate) struct Hops {
     bits: Vec<i32>,
     /// Fractional bits of each hop's T.
     fractions: Vec<i32>,
+    /// What scores are of the last operator's outputs, where it is not those themselves.
+    pub scores: Option<Sums>,
     /// Bits of factors of biases.
     factors: Vec<u32>,
 }
@@ -215,6 +259,7 @@ impl Hops {
             words: vec![word],
             bits: Vec::new(),
             fractions: Vec::new(),
+            scores: None,
             factors: vec![0],
         }
     }
@@ -226,8 +271,8 @@ impl Hops {
         rule: RangeRule,
         clients: usize,
     ) -> Result<(Self, Precision), Error> {
-        let gates = gates(program)?;
-        let mut hops = Self { factors: Vec::new(), words: Vec::new(), ..Self::of_layer(0) };
+        let (gates, scores) = between(program)?;
+        let mut hops = Self { factors: Vec::new(), words: Vec::new(), scores, ..Self::of_layer(0) };
         let mut formats = Vec::with_capacity(program.operators.len());
         // Fractional bits of an operator's inputs, and what they cannot exceed: two to the power of this.
         let mut input = number_bits(ranges.inputs[0]).max(MIN_SAMPLE_BITS);
@@ -240,8 +285,11 @@ impl Hops {
             let rule = if gates.get(index).is_some() { rule } else { RangeRule::Proven };
             let range = HopRange::new(rule, norm + largest.max(0), ranges.outputs[index]);
             let bound = range.bound;
+            let before = gates.get(index).map_or(&hops.scores, |between| &between.before);
+            // Sums are so many times larger than their means.
+            let summed = factor_bits(before.as_ref());
             let wanted = weight_bits(norm, operator.shape.d_in, clients);
-            let needed = |weight: i32| weight + input + bound + SPARE;
+            let needed = |weight: i32| weight + input + bound + summed + SPARE;
             let wide = |word: &&u32| **word as i32 >= needed(wanted).max(least);
             let word = *WORD_WIDTHS.iter().find(wide).unwrap_or(&u64::BITS);
             // What is left is the weights', as far as a double's bits reach: biases are encoded at the same scale.
@@ -251,33 +299,28 @@ impl Hops {
                 return Err(refused(needed(MIN_BITS).max(least)));
             }
             let bias = if index == 0 { weight + input } else { weight };
-            formats.push(OperatorFormat {
-                weight: FixedPoint::new(weight as u32, norm),
-                input: FixedPoint::new(input as u32, largest),
-                bias: FixedPoint::new(bias as u32, norm),
-            });
+            let [weights, inputs, biases] = [(weight, norm), (input, largest), (bias, norm)]
+                .map(|(bits, exponent)| FixedPoint::new(bits as u32, exponent));
+            formats.push(OperatorFormat { weight: weights, input: inputs, bias: biases });
             hops.words.push(word);
             hops.factors.push((weight + input - bias) as u32);
-            let (Some(gate), Some(&next)) = (gates.get(index), ranges.inputs.get(index + 1)) else { break };
-            let fraction = fraction(gate, next).min(weight + input - clients_bits(clients) - 1);
+            let (Some(between), Some(&next)) = (gates.get(index), ranges.inputs.get(index + 1)) else {
+                break;
+            };
+            let fraction = fraction(&between.gate, next).min(weight + input - clients_bits(clients) - 1);
             if fraction < MIN_BITS {
                 return Err(refused(needed(weight) + MIN_BITS - fraction));
             }
             let kept = (fraction + bound + SPARE) as u32;
             least = kept as i32 + 2;
             hops.bits.push(weight + input - fraction);
+            let dropped = weight + input - fraction + summed;
             hops.fractions.push(fraction);
             hops.ranges.push(HopRange { fraction, ..range });
-            hops.all.push(Hop {
-                gate: gate.clone(),
-                numbers: operator.output_size(),
-                next_outputs: program.operators[index + 1].output_size(),
-                word: 0,
-                kept,
-                dropped: (weight + input - fraction) as u32,
-                comparison: Comparison::new(kept as usize),
-            });
-            (input, largest) = gate.results(fraction, bound);
+            (input, largest) = between.gate.results(fraction, bound);
+            input += factor_bits(between.after.as_ref());
+            let outputs = [index, index + 1].map(|operator| program.operators[operator].output_size());
+            hops.all.push(Hop::new(between.clone(), outputs, (kept, dropped as u32)));
         }
         for (hop, word) in hops.all.iter_mut().zip(&hops.words[1..]) {
             hop.word = *word;
@@ -293,7 +336,7 @@ impl Hops {
         for (index, &bits) in self.factors.iter().enumerate() {
             scales.factors.push((kappa * f64::powi(2.0, bits as i32)).round() as u64);
             let (Some(hop), Some(dropped)) = (self.all.get(index), self.bits.get(index)) else { break };
-            let product = share * kappa;
+            let product = share * kappa * factor(hop.before.as_ref());
             // A share so small that nothing is dropped leaves less than one half.
             let exponent = ceil_log2(product).max(-dropped);
             scales.dropped.push((dropped + exponent) as u32);
@@ -305,7 +348,8 @@ impl Hops {
                 }
                 _ => None,
             });
-            kappa = hop.gate.factor(left);
+            let after = hop.after.as_ref();
+            kappa = hop.gate.factor(left) * factor(after) * f64::powi(0.5, factor_bits(after));
         }
         scales
     }
@@ -338,33 +382,55 @@ fn ceil_log2(number: f64) -> i32 {
     exponent
 }
 
-/// What becomes of each operator's outputs but the last's.
-pub(crate) fn gates(program: &Program) -> Result<Vec<Gate>, Error> {
+/// Sums are so many times what layers give, as a power of two that is not below it.
+fn factor_bits(sums: Option<&Sums>) -> i32 {
+    sums.map_or(0, |sums| sums.factor().next_power_of_two().ilog2() as i32)
+}
+
+/// Sums are so many times what layers give.
+fn factor(sums: Option<&Sums>) -> f64 {
+    sums.map_or(1.0, |sums| sums.factor() as f64)
+}
+
+/// What becomes of each operator's outputs but the last's, and what scores are of the last's.
+pub(crate) fn between(program: &Program) -> Result<(Vec<Between>, Option<Sums>), Error> {
     let refused = |what| Err(Error::Unsupported { what });
     if program.gru.is_some() {
         return refused(
             "blindsv does not test recurrent units: take secsv, secretsv or hesv for this model, and read what clients can do under it",
         );
     }
-    if program.operators.iter().any(|operator| !operator.is_of_whole_sample()) {
-        return refused("blindsv tests linear layers that take a whole sample, not each step of a sequence");
-    }
-    let mut gates = Vec::new();
-    for step in &program.steps {
-        match &step.then {
-            Then::Label(activations) if activations.is_empty() => {}
-            Then::Activate { activations, .. } => match Gate::of(activations) {
-                Some(gate) => gates.push(gate),
-                None => {
-                    return refused(
-                        "blindsv tests piecewise-linear functions and squares between layers, a square alone: take secsv or secretsv for this model, and read what clients can do under it",
-                    );
-                }
-            },
-            _ => return refused("blindsv tests models whose last layer gives the scores"),
+    let (mut all, mut scores) = (Vec::new(), None);
+    for (step, operator) in program.steps.iter().zip(&program.operators) {
+        let (Then::Label(activations) | Then::Activate { activations, .. }) = &step.then else { continue };
+        let (mut between, taken) = Between::of(activations);
+        if let Some(order) = operator.order() {
+            let order = Sums::order(order);
+            between.before = Some(between.before.map_or_else(|| order.clone(), |sums| order.then(&sums)));
         }
+        if taken < activations.len() {
+            return refused(
+                "blindsv tests pools, piecewise-linear functions and squares between two layers, a square alone: take secsv or secretsv for this model, and read what clients can do under it",
+            );
+        }
+        if let Then::Activate { .. } = step.then {
+            all.push(between);
+            continue;
+        }
+        if between.gate != Gate::Linear || between.largest.is_some() || between.after.is_some() {
+            return refused(
+                "blindsv tests models whose last linear layer gives the scores, or numbers whose means they are",
+            );
+        }
+        scores = between.before;
     }
-    Ok(gates)
+    Ok((all, scores))
+}
+
+/// Whether scores are one operator's outputs.
+pub(crate) fn is_one_product(program: &Program) -> Result<bool, Error> {
+    let (all, scores) = between(program)?;
+    Ok(all.is_empty() && scores.is_none())
 }
 
 /// Numbers are at most two to this power: how many fractional bits they get.

@@ -8,6 +8,7 @@ use super::{
     hops::Scales,
     keys::{Place, Purpose},
     shape::{Shape, Stage},
+    sums::Sums,
 };
 use crate::{Error, Program, model::EncodedOperator};
 
@@ -56,28 +57,34 @@ pub(crate) fn computed(
         let columns = operator.arrange(&inputs)?;
         let factor = scales.factors[index];
         let product = encoded.weight.multiply(&columns)?;
-        let mut outputs = vec![0i64; operator.output_size() * inputs.columns()];
+        let mut outputs = Vec::with_capacity(operator.output_size() * inputs.columns());
         for (j, bias) in encoded.bias.iter().enumerate() {
-            for column in 0..product.columns() {
-                let (position, sample) = (column / inputs.columns().max(1), column % inputs.columns().max(1));
-                let sum = product.at(j, column).wrapping_add(bias.wrapping_mul(factor));
-                outputs[operator.target(j, position) * inputs.columns() + sample] = sum as i64;
-            }
+            outputs.extend(product.row(j).iter().map(|sum| sum.wrapping_add(bias.wrapping_mul(factor))));
         }
+        let samples = inputs.columns();
+        let sums = |sums: &Option<Sums>, words: Vec<u64>| match sums {
+            Some(sums) => sums.words(&words, samples),
+            None => words,
+        };
         let Some(hop) = shape.hops.all.get(index) else {
-            computed.scores = outputs;
+            computed.scores = sums(&shape.hops.scores, outputs).into_iter().map(u64::cast_signed).collect();
             break;
         };
+        let outputs = sums(&hop.before, outputs);
         let stage = Purpose::Opening(shape.index(Stage::Outputs(index)));
         let [masks, others] = [0, 1].map(|server| keys[server].words(place, stage, outputs.len()));
         let rounded = outputs.iter().zip(masks.expose()).zip(others.expose());
         let knots = scales.knots[index].as_ref();
-        let rounded = rounded.map(|((output, p), a)| {
-            plain(&hop.gate, knots, cut(*output, scales.dropped[index], p.wrapping_add(*a)))
-        });
-        let hidden: Vec<i64> = rounded.collect();
-        let words = hidden.iter().map(|number| *number as u64).collect();
-        inputs = Matrix::new(Ring64, hop.numbers, inputs.columns(), words)?;
+        let rounded = rounded
+            .map(|((output, p), a)| cut(output.cast_signed(), scales.dropped[index], p.wrapping_add(*a)));
+        let mut rounded: Vec<i64> = rounded.collect();
+        if let Some(largest) = &hop.largest {
+            rounded = largest.plain(&rounded, samples);
+        }
+        let results = rounded.into_iter().map(|number| plain(&hop.gate, knots, number).cast_unsigned());
+        let words = sums(&hop.after, results.collect());
+        let hidden = words.iter().copied().map(u64::cast_signed).collect();
+        inputs = Matrix::new(Ring64, hop.handed(), samples, words)?;
         computed.hidden.push(hidden);
     }
     Ok(computed)

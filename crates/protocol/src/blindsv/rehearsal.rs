@@ -78,7 +78,7 @@ impl Unit<'_> {
                     found[server] = evaluator.outcome(&opened);
                     continue;
                 }
-                if let Some(of_stage) = evaluator.known(stage, &opened) {
+                if let Some(of_stage) = evaluator.known(stage, &opened, &known[server]) {
                     known[server] = of_stage;
                 }
                 let operator = shape.operator_at(stage + 1);

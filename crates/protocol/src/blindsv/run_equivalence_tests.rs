@@ -7,7 +7,9 @@ use std::{cell::Cell, sync::Arc};
 
 use proptest::prelude::*;
 use secsv_algebra::{Matrix, Prg, Ring64, Seed, Share};
-use secsv_federation::{Coalition, ConvolutionSpec, LayerSpec, ModelSpec, RoundId, Tensor, TestSet, Weights};
+use secsv_federation::{
+    Coalition, ConvolutionSpec, LayerSpec, ModelSpec, NamedLayer, RoundId, Tensor, TestSet, Weights,
+};
 use secsv_he::Preset;
 
 use super::{
@@ -41,7 +43,7 @@ const ROUNDS: u32 = 2;
 
 /// A protection that is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mutation {
+pub(super) enum Mutation {
     None,
     /// Masks of models are not named by the round, the client.
     MaskRound,
@@ -82,21 +84,29 @@ pub(super) fn named_stream(name: &str, index: u64) -> (&str, u64) {
 
 /// A model and how many samples each owner has.
 #[derive(Clone, Debug)]
-struct Recipe {
-    input: Vec<usize>,
-    classes: usize,
-    layers: Vec<LayerSpec>,
-    shapes: Vec<(&'static str, Vec<usize>)>,
-    samples: usize,
+pub(super) struct Recipe {
+    pub input: Vec<usize>,
+    pub classes: usize,
+    pub layers: Vec<NamedLayer>,
+    pub shapes: Vec<(String, Vec<usize>)>,
+    pub samples: usize,
     /// Numbers are so many times larger.
-    scale: f32,
+    pub scale: f32,
     /// All numbers are as large as they can be.
-    is_extreme: bool,
-    ranges: RangeRule,
+    pub is_extreme: bool,
+    pub ranges: RangeRule,
 }
 
 fn linear(weight: &str, bias: &str) -> LayerSpec {
     LayerSpec::Linear { weight: weight.into(), bias: Some(bias.into()) }
+}
+
+fn named(layers: Vec<LayerSpec>) -> Vec<NamedLayer> {
+    layers.into_iter().map(NamedLayer::from).collect()
+}
+
+fn owned(shapes: Vec<(&str, Vec<usize>)>) -> Vec<(String, Vec<usize>)> {
+    shapes.into_iter().map(|(name, shape)| (name.to_owned(), shape)).collect()
 }
 
 impl Recipe {
@@ -106,8 +116,8 @@ impl Recipe {
         Self {
             input: vec![3],
             classes: 3,
-            layers: vec![linear("w", "b")],
-            shapes,
+            layers: named(vec![linear("w", "b")]),
+            shapes: owned(shapes),
             samples,
             scale: 1.0,
             is_extreme: false,
@@ -128,6 +138,7 @@ impl Recipe {
             ("w3", vec![classes, second]),
             ("b3", vec![classes]),
         ];
+        let (layers, shapes) = (named(layers), owned(shapes));
         Self {
             input: vec![input],
             classes,
@@ -167,6 +178,7 @@ impl Recipe {
             ("w", vec![2, 2 * side * side]),
             ("b", vec![2]),
         ];
+        let (layers, shapes) = (named(layers), owned(shapes));
         Self {
             input: vec![1, 5, 5],
             classes: 2,
@@ -195,7 +207,7 @@ impl Recipe {
             let count = shape.iter().product();
             let scale = self.scale / (count as f32 / shape[0] as f32).sqrt();
             let values = self.draw((name, index), world, count).iter().map(|value| value * scale).collect();
-            weights.insert(*name, Tensor::new(shape.clone(), values).unwrap());
+            weights.insert(name, Tensor::new(shape.clone(), values).unwrap());
         }
         weights
     }
@@ -221,7 +233,7 @@ impl Recipe {
             hidden: HiddenSettings { ranges: self.ranges },
         };
         let shapes: Vec<(&str, &[usize])> =
-            self.shapes.iter().map(|(name, shape)| (*name, &shape[..])).collect();
+            self.shapes.iter().map(|(name, shape)| (&name[..], &shape[..])).collect();
         let federation = Arc::new(of_model(CLIENTS, ROUNDS, &model, &shapes, settings));
         let of_client = |client: u64, world: u64| {
             let own: Vec<Weights> =
@@ -546,7 +558,7 @@ fn choose_owners<'a>(world: &World, mut once: impl Iterator<Item = &'a Vec<u8>>)
 const TESTED: [(u32, &[usize]); 4] = [(1, &[0, 1]), (1, &[1]), (2, &[0, 1]), (2, &[0, 2])];
 
 /// Whether a server reads the same in two worlds, and both worlds' counts are right.
-fn is_equivalent(recipe: &Recipe, server: Server, mutation: Mutation, of_tests: OfTests) -> bool {
+pub(super) fn is_equivalent(recipe: &Recipe, server: Server, mutation: Mutation, of_tests: OfTests) -> bool {
     MUTATION.set(mutation);
     mutate(of_tests);
     forget_streams();
@@ -672,7 +684,7 @@ fn gate() -> impl Strategy<Value = LayerSpec> {
     ]
 }
 
-fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
+pub(super) fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
     let world = World::new(recipe, &[1], 1);
     for case in world.cases(&[(1, &[0]), (1, &[0, 1]), (2, &[0, 1, 2])]) {
         let transcript = world.run(&case);
@@ -745,7 +757,7 @@ fn a_model_with_another_activation_is_refused_by_name() {
     let recipe = Recipe::dense([2, 2, 2, 2], [LayerSpec::Sigmoid {}, LayerSpec::Relu {}], 3, 1.0);
     let model = ModelSpec::new(recipe.input.clone(), 2, recipe.layers.clone());
     let shapes: Vec<(&str, &[usize])> =
-        recipe.shapes.iter().map(|(name, shape)| (*name, &shape[..])).collect();
+        recipe.shapes.iter().map(|(name, shape)| (&name[..], &shape[..])).collect();
     let settings = Settings {
         protocol: Protocol::SecretSv,
         preset: Preset::Standard,

@@ -674,8 +674,8 @@ fn next<H: BlindHost>(
             labels.expose_mut().resize(chunks.scores() * unit.shape.samples(), 0);
             context.columns(&unit).add(input.data.labels.expose(), samples, labels.expose_mut());
         }
-        let of_unit = evaluator.known(stage, &opened);
         let before = input.known.get(index).map_or(&[][..], |known| known);
+        let of_unit = evaluator.known(stage, &opened, before);
         let state = Opened { opened: &opened, known: of_unit.as_deref().unwrap_or(before) };
         let held = Held { labels: labels.expose(), later: later.as_ref().map(|(_, later)| later) };
         evaluator.message(stage + 1, state, held, &mut out)?;

@@ -47,6 +47,10 @@ impl Widths {
 pub(super) enum Stage {
     /// A hop's outputs, under masks.
     Outputs(usize),
+    /// What a step of the comparisons of a level of a hop's pairs opens, under masks: signs at the last.
+    PairComparison(usize, usize, usize),
+    /// The larger numbers of a level of a hop's pairs, under masks.
+    Larger(usize, usize),
     /// What a step of a hop's comparisons opens, under masks: signs at the last.
     HopComparison(usize, usize),
     /// The next operator's inputs, under masks.
@@ -64,7 +68,7 @@ pub(super) enum Stage {
 impl Stage {
     /// Whether numbers are opened, not planes.
     pub(super) fn is_numbers(self) -> bool {
-        matches!(self, Self::Outputs(_) | Self::Inputs(_) | Self::Scores | Self::Margins)
+        matches!(self, Self::Outputs(_) | Self::Larger(..) | Self::Inputs(_) | Self::Scores | Self::Margins)
     }
 }
 
@@ -100,6 +104,11 @@ impl Circuit {
         let mut stages = Vec::new();
         for (index, hop) in hops.all.iter().enumerate() {
             stages.push(Stage::Outputs(index));
+            for level in 0..hop.levels() {
+                let steps = 0..hop.comparison.steps();
+                stages.extend(steps.map(|step| Stage::PairComparison(index, level, step)));
+                stages.push(Stage::Larger(index, level));
+            }
             stages.extend((0..hop.steps()).map(|step| Stage::HopComparison(index, step)));
             stages.push(Stage::Inputs(index));
         }
@@ -186,10 +195,14 @@ impl Circuit {
         let hop = |index: usize| &self.hops.all[index];
         match stage {
             Stage::Outputs(index) => (hop(index).numbers, 8 * hop(index).bytes() as u32),
-            Stage::Inputs(index) => (hop(index).numbers, hop(index).word),
+            Stage::Larger(index, level) => (hop(index).pairs(level), 8 * hop(index).kept_bytes() as u32),
+            Stage::Inputs(index) => (hop(index).handed(), hop(index).word),
             Stage::Scores => (self.rows, self.widths.word),
             Stage::Margins => (self.classes, self.widths.word),
-            Stage::HopComparison(..) | Stage::Comparison(_) | Stage::Conjunction(_) => (0, 0),
+            Stage::PairComparison(..)
+            | Stage::HopComparison(..)
+            | Stage::Comparison(_)
+            | Stage::Conjunction(_) => (0, 0),
         }
     }
 
@@ -262,8 +275,9 @@ impl Shape {
         match stage {
             Stage::HopComparison(hop, _) => {
                 let hop = &self.hops.all[hop];
-                hop.gate.signs() * blocks(hop.numbers * self.samples)
+                hop.gate.signs() * blocks(hop.gated() * self.samples)
             }
+            Stage::PairComparison(hop, level, _) => blocks(self.hops.all[hop].pairs(level) * self.samples),
             Stage::Comparison(_) => self.compared() * self.blocks(),
             _ => self.blocks(),
         }
@@ -286,7 +300,9 @@ impl Shape {
     /// Words of 64 bits that a stage opens for a coalition: one for each number, or those of its planes.
     pub(super) fn opened(&self, stage: Stage) -> usize {
         let planes = match stage {
-            Stage::HopComparison(hop, step) => self.hops.all[hop].comparison.opened(step),
+            Stage::HopComparison(hop, step) | Stage::PairComparison(hop, _, step) => {
+                self.hops.all[hop].comparison.opened(step)
+            }
             Stage::Comparison(step) => self.comparison.opened(step),
             Stage::Conjunction(level) => self.conjunction.left(level),
             _ => return self.numbers(stage).0 * self.samples,
@@ -302,7 +318,9 @@ impl Shape {
     /// Words of the planes that are dealt for a stage.
     pub(super) fn dealt_planes(&self, stage: Stage) -> usize {
         let planes = match stage {
-            Stage::HopComparison(hop, step) => self.hops.all[hop].comparison.dealt(step),
+            Stage::HopComparison(hop, step) | Stage::PairComparison(hop, _, step) => {
+                self.hops.all[hop].comparison.dealt(step)
+            }
             Stage::Comparison(step) => self.comparison.dealt(step),
             Stage::Conjunction(level) => self.conjunction.dealt(level),
             _ => 0,
@@ -327,9 +345,20 @@ impl Shape {
     pub(super) fn dealt_arrays(&self) -> Vec<DealtArray> {
         let mut arrays = Vec::new();
         for (hop, of_hop) in self.hops.all.iter().enumerate() {
+            let bits = of_hop.kept;
+            if of_hop.levels() > 0 {
+                let (what, count) = (DealtNumbers::Compared(hop), of_hop.numbers * self.samples);
+                arrays.push(DealtArray { what, count, bits });
+            }
+            for level in 0..of_hop.levels() {
+                let count = of_hop.pairs(level) * self.samples;
+                let array = |what| DealtArray { what, count, bits };
+                arrays.push(array(DealtNumbers::PairSign(hop, level)));
+                arrays.push(array(DealtNumbers::PairSignMask(hop, level)));
+            }
             for item in items(&of_hop.gate) {
                 let (what, bits) = (DealtNumbers::Item(hop, item), item.bits(of_hop));
-                arrays.push(DealtArray { what, count: of_hop.numbers * self.samples, bits });
+                arrays.push(DealtArray { what, count: of_hop.gated() * self.samples, bits });
             }
             let (what, bits) = (DealtNumbers::Products(hop + 1), of_hop.word);
             arrays.push(DealtArray { what, count: of_hop.next_outputs * self.samples, bits });
@@ -365,6 +394,11 @@ impl Shape {
 /// Numbers that are dealt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DealtNumbers {
+    /// Masks of a hop's outputs, without the bits that are dropped, where outputs are compared.
+    Compared(usize),
+    /// Masks of the signs of a level of a hop's pairs, and these times the difference of the pair's masks.
+    PairSign(usize, usize),
+    PairSignMask(usize, usize),
     /// For a hop's gate.
     Item(usize, Item),
     /// An operator's masks times the masks of its inputs.

@@ -288,12 +288,7 @@ impl<'a> BlindReading<'a> {
             return Ok(Vec::new());
         };
         let stage = chunks.stage(index).ok_or(CodecError::Value { what: "stage" })?;
-        let what = match stage {
-            Stage::Outputs(_) | Stage::Scores => "masked outputs",
-            Stage::Inputs(_) => "masked inputs",
-            Stage::Margins => "masked margins",
-            Stage::HopComparison(..) | Stage::Comparison(_) | Stage::Conjunction(_) => "masked bits",
-        };
+        let what = opened_at(stage);
         let mut dealt = self.dealt.get(&(request, owner)).copied();
         let (mut arrays, mut other) = (Vec::new(), masked);
         for &(number, coalition) in &secure {
@@ -419,6 +414,20 @@ impl<'a> BlindReading<'a> {
             }
         }
         Ok(arrays)
+    }
+}
+
+/// What a stage opens, in words.
+fn opened_at(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Outputs(_) | Stage::Scores => "masked outputs",
+        Stage::Inputs(_) => "masked inputs",
+        Stage::Margins => "masked margins",
+        Stage::Larger(..) => "masked larger outputs",
+        Stage::PairComparison(..)
+        | Stage::HopComparison(..)
+        | Stage::Comparison(_)
+        | Stage::Conjunction(_) => "masked bits",
     }
 }
 

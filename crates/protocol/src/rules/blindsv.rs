@@ -5,7 +5,7 @@ use secsv_federation::skip::SkipMode;
 use super::{Batching, Can, FewSamples, Matmuls, ProtocolRules, ServerExposure, two_servers};
 use crate::{
     Error, PartyId, Program,
-    blindsv::hops::{WORD_WIDTHS, gates},
+    blindsv::hops::{WORD_WIDTHS, between},
     disclosure::{Disclosure as D, Line, line},
     message::Kind,
     rules::Matmul,
@@ -102,7 +102,7 @@ impl ProtocolRules for BlindSv {
     }
 
     fn check_program(&self, program: &Program) -> Result<(), Error> {
-        gates(program).map(drop)
+        between(program).map(drop)
     }
 
     fn disclosures(&self, _: &Program) -> Vec<Line> {

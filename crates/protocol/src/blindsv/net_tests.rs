@@ -1,0 +1,183 @@
+//! Random nets of all kinds of layers, as in `run_equivalence_tests`: every hidden number and every right or wrong is that of plain
+//! integers, and servers read the same whatever models and samples are.
+
+use proptest::prelude::*;
+use secsv_federation::{ConvolutionSpec, LayerSpec, PoolSpec};
+
+use super::{
+    equivalence_tests::Mutation as OfTests,
+    run_equivalence_tests::{Mutation, Recipe, check, is_equivalent},
+};
+use crate::{message::Server, session::RangeRule};
+
+/// A net that grows layer by layer.
+#[derive(Clone, Debug)]
+pub(super) struct Net {
+    recipe: Recipe,
+    /// The shape of what the last layer hands on.
+    shape: Vec<usize>,
+}
+
+impl Net {
+    pub(super) fn of(input: &[usize], samples: usize) -> Self {
+        let recipe = Recipe {
+            input: input.to_vec(),
+            classes: 0,
+            layers: Vec::new(),
+            shapes: Vec::new(),
+            samples,
+            scale: 1.0,
+            is_extreme: false,
+            ranges: RangeRule::Proven,
+        };
+        Self { recipe, shape: input.to_vec() }
+    }
+
+    fn tensor(&mut self, shape: Vec<usize>) -> String {
+        let name = format!("t{}", self.recipe.shapes.len());
+        self.recipe.shapes.push((name.clone(), shape));
+        name
+    }
+
+    /// A layer without parameters.
+    pub(super) fn then(mut self, layer: LayerSpec) -> Self {
+        let pooled = |spec: &PoolSpec, length: &usize| {
+            (length + 2 * spec.padding - spec.size) / spec.stride.unwrap_or(spec.size) + 1
+        };
+        match &layer {
+            LayerSpec::MaxPool2d(spec)
+            | LayerSpec::AvgPool2d(spec)
+            | LayerSpec::MaxPool1d(spec)
+            | LayerSpec::AvgPool1d(spec) => {
+                self.shape[1..].iter_mut().for_each(|length| *length = pooled(spec, length));
+            }
+            LayerSpec::GlobalAvgPool {} | LayerSpec::GlobalMaxPool {} => self.shape.truncate(1),
+            LayerSpec::Flatten {} => self.shape = vec![self.shape.iter().product()],
+            LayerSpec::Transpose {} => self.shape.reverse(),
+            _ => {}
+        }
+        self.recipe.layers.push(layer.into());
+        self
+    }
+
+    /// A convolution in as many dimensions as there are.
+    pub(super) fn conv(mut self, outputs: usize, kernel: usize, stride: usize, groups: usize) -> Self {
+        let dimensions = self.shape.len() - 1;
+        let mut shape = vec![outputs, self.shape[0] / groups];
+        shape.extend(vec![kernel; dimensions]);
+        let (weight, bias) = (self.tensor(shape), Some(self.tensor(vec![outputs])));
+        let padding = kernel / 2;
+        let spec = ConvolutionSpec { weight, bias, stride, padding, dilation: 1, groups };
+        let layer = if dimensions == 1 { LayerSpec::Conv1d(spec) } else { LayerSpec::Conv2d(spec) };
+        self.recipe.layers.push(layer.into());
+        self.shape[0] = outputs;
+        self.shape[1..].iter_mut().for_each(|length| *length = (*length + 2 * padding - kernel) / stride + 1);
+        self
+    }
+
+    /// A linear layer over the last dimension.
+    pub(super) fn linear(mut self, outputs: usize) -> Self {
+        let inputs = self.shape.pop().unwrap();
+        let (weight, bias) = (self.tensor(vec![outputs, inputs]), Some(self.tensor(vec![outputs])));
+        self.recipe.layers.push(LayerSpec::Linear { weight, bias }.into());
+        self.shape.push(outputs);
+        self
+    }
+
+    /// With what it hands on as scores.
+    pub(super) fn done(mut self) -> Recipe {
+        self.recipe.classes = self.shape.iter().product();
+        self.recipe
+    }
+}
+
+fn window(size: usize, stride: usize, padding: usize) -> PoolSpec {
+    PoolSpec { size, stride: Some(stride), padding }
+}
+
+/// Layers between two operators, over images of six by six.
+fn between() -> impl Strategy<Value = Vec<LayerSpec>> {
+    let pool = || {
+        prop_oneof![
+            Just(LayerSpec::MaxPool2d(window(2, 2, 0))),
+            Just(LayerSpec::MaxPool2d(window(3, 2, 1))),
+            Just(LayerSpec::AvgPool2d(window(2, 2, 0))),
+            Just(LayerSpec::AvgPool2d(window(3, 2, 1))),
+        ]
+    };
+    let function = || {
+        prop_oneof![
+            Just(LayerSpec::Relu {}),
+            Just(LayerSpec::HardTanh {}),
+            Just(LayerSpec::LeakyRelu { slope: None }),
+        ]
+    };
+    prop_oneof![
+        pool().prop_map(|pool| vec![pool]),
+        (pool(), function()).prop_map(|(pool, function)| vec![pool, function]),
+        (function(), pool()).prop_map(|(function, pool)| vec![function, pool]),
+        Just(vec![LayerSpec::MaxPool2d(window(2, 2, 0)), LayerSpec::Square {}]),
+        Just(vec![
+            LayerSpec::MaxPool2d(window(2, 1, 0)),
+            LayerSpec::Relu {},
+            LayerSpec::AvgPool2d(window(2, 2, 0))
+        ]),
+        function().prop_map(|function| vec![LayerSpec::GlobalMaxPool {}, function]),
+        function().prop_map(|function| vec![function, LayerSpec::GlobalAvgPool {}]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #[test]
+    fn pools_of_images_are_those_of_plain_integers(
+        layers in between(),
+        groups in 1usize..=2,
+        samples in prop::sample::select(vec![1usize, 2, 65]),
+    ) {
+        let net = Net::of(&[2, 6, 6], samples).conv(2, 3, 1, groups);
+        let net = layers.into_iter().fold(net, Net::then);
+        check(&net.then(LayerSpec::Flatten {}).linear(3).then(LayerSpec::Relu {}).linear(3).done())?;
+    }
+
+    #[test]
+    fn pools_of_sequences_and_steps_are_those_of_plain_integers(
+        (length, steps) in (4usize..7, 2usize..4),
+        is_max: bool,
+        samples in 1usize..4,
+    ) {
+        let spec = window(2, 2, 0);
+        let pool = if is_max { LayerSpec::MaxPool1d(spec) } else { LayerSpec::AvgPool1d(spec) };
+        let net = Net::of(&[2, length], samples).conv(steps, 3, 1, 1).then(LayerSpec::Relu {}).then(pool);
+        // Linear layers on each step, and a mean of scores.
+        let net = net.linear(2).then(LayerSpec::Relu6 {}).then(LayerSpec::Transpose {});
+        check(&net.clone().linear(3).then(LayerSpec::Flatten {}).linear(2).done())?;
+        check(&Net::of(&[2, length], samples).conv(3, 3, 1, 1).then(LayerSpec::GlobalAvgPool {}).done())?;
+        check(&net.then(LayerSpec::Transpose {}).linear(3).then(LayerSpec::Transpose {}).then(LayerSpec::GlobalAvgPool {}).done())?;
+    }
+}
+
+/// Every kind of stage that pools have.
+fn pools(samples: usize) -> Recipe {
+    let net = Net::of(&[1, 4, 4], samples).conv(1, 1, 1, 1);
+    let net = net.then(LayerSpec::MaxPool2d(window(3, 2, 1))).then(LayerSpec::Relu {});
+    let net = net.then(LayerSpec::AvgPool2d(window(2, 1, 0)));
+    net.then(LayerSpec::Flatten {}).linear(2).done()
+}
+
+#[test]
+fn a_server_reads_the_same_of_pools() {
+    for server in [Server::Principal, Server::Auxiliary] {
+        assert!(is_equivalent(&pools(3), server, Mutation::None, OfTests::None), "{server:?}");
+    }
+}
+
+#[test]
+fn without_a_protection_of_pools_the_same_test_fails() {
+    let at_both = [OfTests::OpeningCoalition, OfTests::OpeningStage, OfTests::OpeningMask];
+    let at_auxiliary = [OfTests::PlanesCoalition, OfTests::NumbersCoalition, OfTests::NumbersArray];
+    let at_both = [Server::Principal, Server::Auxiliary].into_iter().flat_map(|s| at_both.map(|m| (s, m)));
+    for (server, mutation) in at_both.chain(at_auxiliary.map(|mutation| (Server::Auxiliary, mutation))) {
+        assert!(!is_equivalent(&pools(2), server, Mutation::None, mutation), "{server:?}: {mutation:?}");
+    }
+}
