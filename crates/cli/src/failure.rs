@@ -51,7 +51,7 @@ fn was_stopped(error: &anyhow::Error) -> bool {
 }
 
 /// The error and its causes. Some errors end with their cause, which is not said again then.
-fn message(error: &anyhow::Error) -> String {
+pub fn message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         match text.as_str() {

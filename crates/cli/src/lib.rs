@@ -4,6 +4,7 @@
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod api;
 mod attendance;
 mod commands;
 mod examples;
@@ -16,6 +17,7 @@ mod progress;
 mod protocol_name;
 mod report;
 mod result_files;
+mod stoppable;
 mod tables;
 mod value_table;
 

@@ -13,12 +13,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("node", &["evaluation", "protocol", "shapley", "federation"]),
     ("attacks", &["evaluation", "shapley", "federation", "training", "protocol", "he", "algebra"]),
     ("cli", &["evaluation", "node", "shapley", "federation", "training", "protocol", "he", "algebra"]),
+    ("python", &["cli", "evaluation"]),
 ];
 
 /// Libraries that one crate alone may name.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("he", &["fhe", "fhe-math", "fhe-traits", "tfhe-ntt"]),
     ("training", &["candle-core", "candle-nn"]),
+    ("python", &["pyo3"]),
     ("node", &["tokio", "axum", "hyper", "rustls", "rcgen", "redb"]),
 ];
 

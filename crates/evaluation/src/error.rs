@@ -99,6 +99,9 @@ pub enum Error {
         /// The clients.
         clients: String,
     },
+    /// Somebody ended it.
+    #[error("the evaluation was stopped")]
+    Stopped,
     /// An evaluator gave another number of answers than it was asked for.
     #[error("expected the results of {expected} tests, found {found}")]
     Answers {
@@ -129,7 +132,8 @@ impl Error {
             Self::CannotSkip { .. } | Self::Utility { .. } | Self::HiddenClasses { .. } => true,
             Self::Views(error) => error.is_bad_input(),
             Self::Recount { .. } | Self::Disputed { .. } => false,
-            Self::UnknownRound { .. }
+            Self::Stopped
+            | Self::UnknownRound { .. }
             | Self::Answers { .. }
             | Self::Stalled { .. }
             | Self::Damaged { .. } => false,

@@ -2,15 +2,16 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
     time::Duration,
 };
 
 use clap::Args;
-use secsv_evaluation::{EvaluationSettings, Utility, views::check_target};
+use secsv_evaluation::{EvaluationResult, EvaluationSettings, Progress, Utility, views::check_target};
 use secsv_federation::{RunDirectory, skip::SkipMode};
 
 use super::{
-    protocols::{EncryptionArgs, evaluate_with_views},
+    protocols::{EncryptionArgs, evaluate_watched, evaluate_with_views},
     valuation::ValuationArgs,
 };
 use crate::{
@@ -57,13 +58,30 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     if let Some(directory) = &args.views {
         check_views(args.protocol, directory)?;
     }
+    let (run, protocol) = checked(args)?;
+    let views = args.views.as_deref();
+    let result = evaluate_with_views(&run, protocol, args.encryption, &settings, views)?;
+    args.files.hand_out(&result, &run.spec().name, format, || value_table::text(&result))
+}
+
+/// The result, without files: for programs that watch, and may stop it.
+pub fn watched(
+    args: &EvaluateArgs,
+    observe: impl FnMut(Progress),
+    stop: &AtomicBool,
+) -> anyhow::Result<EvaluationResult> {
+    let settings = settings(args)?;
+    let (run, protocol) = checked(args)?;
+    evaluate_watched(&run, protocol, args.encryption, &settings, None, observe, stop)
+}
+
+/// The run, all of it checked, and the protocol.
+fn checked(args: &EvaluateArgs) -> anyhow::Result<(RunDirectory, ProtocolName)> {
     let run = RunDirectory::open(&args.run)?;
     let protocol = args.protocol.of(&run)?;
     args.encryption.check_used(&[protocol])?;
     run.check()?;
-    let views = args.views.as_deref();
-    let result = evaluate_with_views(&run, protocol, args.encryption, &settings, views)?;
-    args.files.hand_out(&result, &run.spec().name, format, || value_table::text(&result))
+    Ok((run, protocol))
 }
 
 /// What a run directory consists of: other files in it are its owner's.

@@ -10,7 +10,7 @@ use clap::{
     Args,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use secsv_evaluation::Plan;
+use secsv_evaluation::{Plan, PlanResult};
 use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_shapley::Method;
 
@@ -59,6 +59,12 @@ fn planned_modes() -> impl TypedValueParser<Value = SkipMode> {
 
 /// Runs the command.
 pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
+    let result = planned(args)?;
+    format.show(&result, || table::text(&result))
+}
+
+/// The plan that is asked for.
+pub fn planned(args: &PlanArgs) -> anyhow::Result<PlanResult> {
     let begun = stopwatch();
     let run = RunDirectory::open(&args.run)?;
     let protocol = args.protocol.of(&run)?;
@@ -68,6 +74,5 @@ pub fn run(args: &PlanArgs, format: Format) -> anyhow::Result<()> {
     let plan = Plan::new(&run, settings, args.skip == SkipMode::On)?;
     let reading = begun();
     let rates = Rates::known_or_measured(&plan, reading, args.measure)?;
-    let result = plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work));
-    format.show(&result, || table::text(&result))
+    Ok(plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work)))
 }

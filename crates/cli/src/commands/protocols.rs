@@ -1,12 +1,12 @@
 //! Which protocol, under which parameters: what `evaluate`, `compare`, `plan` and `demo` have in common.
 
-use std::path::Path;
+use std::{path::Path, sync::atomic::AtomicBool};
 
 use clap::Args;
 use rand::{TryRngCore, rngs::OsRng};
 use secsv_evaluation::{
     ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, FederationFacts, Made,
-    SecureEvaluator, evaluate, in_process::Honest,
+    Progress, SecureEvaluator, evaluate, in_process::Honest,
 };
 use secsv_federation::{CollectiveTestSet, Labels, RunDirectory, skip::SkipMode};
 use secsv_protocol::{
@@ -16,7 +16,9 @@ use secsv_protocol::{
 };
 use secsv_shapley::Method;
 
-use crate::{failure::BadInput, program, progress::ProgressReport, protocol_name::ProtocolName};
+use crate::{
+    failure::BadInput, program, progress::ProgressReport, protocol_name::ProtocolName, stoppable::Stoppable,
+};
 
 /// Arguments about encryption.
 #[derive(Args, Clone, Copy, Debug)]
@@ -105,12 +107,27 @@ pub fn evaluate_with_views(
     settings: &EvaluationSettings,
     views: Option<&Path>,
 ) -> anyhow::Result<EvaluationResult> {
-    let labels = Labels::read(run.path(), run.spec())?;
     let bar = ProgressReport::new(protocol.name(), "coalitions", 0);
-    let observe =
-        |progress: secsv_evaluation::Progress| bar.advance(progress.tested as u64, progress.asked as u64);
+    let observe = |progress: Progress| bar.advance(progress.tested as u64, progress.asked as u64);
+    let result =
+        evaluate_watched(run, protocol, encryption, settings, views, observe, &AtomicBool::new(false))?;
+    bar.finish();
+    Ok(result)
+}
+
+/// The same, with somebody who watches and may stop it.
+pub fn evaluate_watched(
+    run: &RunDirectory,
+    protocol: ProtocolName,
+    encryption: EncryptionArgs,
+    settings: &EvaluationSettings,
+    views: Option<&Path>,
+    observe: impl FnMut(Progress),
+    stop: &AtomicBool,
+) -> anyhow::Result<EvaluationResult> {
+    let labels = Labels::read(run.path(), run.spec())?;
     let mut result = match protocol.secure() {
-        None => nssv(run, settings, observe)?,
+        None => nssv(run, settings, observe, stop)?,
         Some(protocol) => {
             check_estimator(settings)?;
             let chosen = encryption.settings(protocol, settings.skip, settings.method)?;
@@ -119,7 +136,8 @@ pub fn evaluate_with_views(
                 None => SecureEvaluator::new(run, chosen, costs, &fresh_seed()?, Box::new(Honest))?,
                 Some(_) => SecureEvaluator::recorded(run, chosen, costs, &fresh_seed()?)?,
             };
-            let mut result = evaluate(run.spec(), &mut evaluator, settings, observe)?;
+            let mut result =
+                evaluate(run.spec(), &mut Stoppable::new(&mut evaluator, stop), settings, observe)?;
             evaluator.account_for(run.spec(), &mut result);
             if let Some(directory) = views {
                 evaluator.views(run.spec())?.write(directory)?;
@@ -127,7 +145,6 @@ pub fn evaluate_with_views(
             result
         }
     };
-    bar.finish();
     result.made = Some(Made::now(program()));
     let samples: Result<Vec<_>, _> =
         run.spec().ids().map(|id| run.test_set(id).map(|test_set| Some(test_set.len() as u64))).collect();
@@ -151,12 +168,15 @@ pub fn check_estimator(settings: &EvaluationSettings) -> Result<(), BadInput> {
 fn nssv(
     run: &RunDirectory,
     settings: &EvaluationSettings,
-    observe: impl FnMut(secsv_evaluation::Progress),
+    observe: impl FnMut(Progress),
+    stop: &AtomicBool,
 ) -> anyhow::Result<EvaluationResult> {
     let test_set = CollectiveTestSet::read(run)?;
     Ok(if settings.method.needs_cumulative_models() {
-        evaluate(run.spec(), &mut CumulativeEvaluator::new(run, &test_set)?, settings, observe)?
+        let mut evaluator = CumulativeEvaluator::new(run, &test_set)?;
+        evaluate(run.spec(), &mut Stoppable::new(&mut evaluator, stop), settings, observe)?
     } else {
-        evaluate(run.spec(), &mut ClearEvaluator::new(run, &test_set), settings, observe)?
+        let mut evaluator = ClearEvaluator::new(run, &test_set);
+        evaluate(run.spec(), &mut Stoppable::new(&mut evaluator, stop), settings, observe)?
     })
 }

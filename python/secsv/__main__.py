@@ -1,0 +1,5 @@
+"""``python -m secsv``: the command line."""
+
+from ._command import main
+
+main()
