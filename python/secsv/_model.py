@@ -59,6 +59,23 @@ class Model:
             return cls(**json.loads(_native.describe(model))["model"])
         raise wrong("model", "a secsv.Model, a mapping or a run directory", type(model).__name__)
 
+    @classmethod
+    def from_torch(cls, module: Any, example: Any, *, ignore: Iterable[str] = ()) -> Model:
+        """The layers of a module of PyTorch, found by ``torch.export`` and proved: on random weights and samples they have the module's
+        scores. ``example`` is a batch of inputs of any size. Raises ``Unsupported`` with operators and module paths; a module with
+        parameters that it does not compute with is refused unless ``ignore`` names them."""
+        from ._torch import from_torch
+
+        return from_torch(module, example, ignore=ignore)
+
+    @classmethod
+    def from_sklearn(cls, estimator: Any) -> Model:
+        """The layers of a fitted linear classifier or ``MLPClassifier`` of scikit-learn, and no other. Tensors are called ``0``, ``1``,
+        ... in the order ``[coef_, intercept_]`` or ``coefs_ + intercepts_``, as lists of arrays are recorded."""
+        from ._sklearn import from_sklearn
+
+        return from_sklearn(estimator)
+
     @property
     def description(self) -> dict[str, Any]:
         """The model as a mapping."""
