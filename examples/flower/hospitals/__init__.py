@@ -1,0 +1,1 @@
+"""Five hospitals, one with corrupted labels."""

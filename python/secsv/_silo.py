@@ -1,0 +1,53 @@
+"""What a silo keeps while training goes on: its own part of a run directory, written by several processes one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._files import model_arrays, read_tensors, round_file, write_tensors
+from ._run import WEIGHT, check_id, check_weight, write_test
+
+
+class SiloDirectory:
+    """A silo's part of a run directory. Nothing is kept in memory."""
+
+    def __init__(self, path: str | Path, silo: str) -> None:
+        self.path = Path(path)
+        self.silo = check_id(silo)
+
+    def start_file(self, round: int) -> Path:
+        """Where the model is kept that a round began with."""
+        return self.path / ("initial.safetensors" if round == 1 else f"global/{round_file(round - 1)}")
+
+    def received(self, round: int, arrays: Any) -> None:
+        """Keeps the global model that a round began with."""
+        write_tensors(self.start_file(round), model_arrays(arrays, f"global model of round {round}"))
+
+    def sent(self, round: int, arrays: Any, weight: float | None) -> None:
+        """Keeps the model that the silo handed in, with its weight where it is known."""
+        notes = None if weight is None else {WEIGHT: repr(check_weight(weight, self.silo, round))}
+        write_tensors(self.own / round_file(round), model_arrays(arrays, f"{self.silo} in round {round}"), notes)
+
+    def sent_difference(self, round: int, differences: Mapping[str, np.ndarray], weight: float | None) -> None:
+        """Keeps the model that differs so much from the one that the round began with."""
+        begun, _ = read_tensors(self.start_file(round))
+        differences = model_arrays(differences, f"{self.silo} in round {round}")
+        self.sent(round, {name: (begun[name] + array).astype(begun[name].dtype) for name, array in differences.items()}, weight)
+
+    def test(self, x: Any, y: Any) -> None:
+        """Keeps the test samples."""
+        write_test(self.own / "test.safetensors", x, y)
+
+    @property
+    def own(self) -> Path:
+        """The files of this silo alone."""
+        return self.path / "clients" / self.silo
+
+    @property
+    def has_test(self) -> bool:
+        """Whether test samples are kept."""
+        return (self.own / "test.safetensors").exists() or (self.own / "test.npz").exists()

@@ -1,0 +1,404 @@
+"""Recorders in real apps and strategies of Flower, in one process: what is recorded is what travelled, and values follow from it."""
+
+import contextlib
+import itertools
+import logging
+import math
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="Flower is not installed: its recorders are not tested")
+
+import flwr
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.serverapp import strategy as strategies
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "flower"))
+from hospitals import client_app, task
+
+import secsv
+from secsv import _files
+from secsv._doctor import findings
+from secsv._join import join
+from secsv.flower import SiloRecorder, record
+
+logging.getLogger("flwr").setLevel(logging.ERROR)
+NAMES = ["north", "south", "east", "west", "centre"]
+
+
+class LocalGrid(Grid):
+    """The nodes of a federation in this process: messages go to the app itself, and every node has its own node config."""
+
+    def __init__(self, app, configs):
+        try:
+            from flwr.supercore.task_identity import TaskIdentity
+
+            TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+        except ImportError:
+            pass
+        self.app, self.sent = app, []
+        self.contexts = {
+            1000 + place: Context(run_id=1, node_id=1000 + place, node_config=config, state=RecordDict(), run_config={"secsv-dir": "/elsewhere", "silo": "liar"})
+            for place, config in enumerate(configs)
+        }
+
+    def set_run(self, run):
+        pass
+
+    @property
+    def run(self):
+        return None
+
+    def create_message(self, content, message_type, dst_node_id, group_id, ttl=None):
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self):
+        return list(self.contexts)
+
+    def push_messages(self, messages):
+        raise NotImplementedError
+
+    def pull_messages(self, message_ids):
+        raise NotImplementedError
+
+    def send_and_receive(self, messages, *, timeout=None):
+        replies = []
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
+            node = message.metadata.dst_node_id
+            reply = self.app(message, self.contexts[node])
+            if message.metadata.message_type.startswith("train"):
+                self.sent.append((node, message.content["config"]["server-round"], reply))
+            replies.append(reply)
+        return replies
+
+
+def configs(parent, recording=NAMES):
+    """The node configs of five SuperNodes."""
+    return [
+        {"hospital": place, **({"secsv-dir": str(parent / name), "silo": name} if name in recording else {})}
+        for place, name in enumerate(NAMES)
+    ]
+
+
+def initial():
+    return ArrayRecord({name: Array(array) for name, array in task.initial().items()})
+
+
+def federate(parent, strategy, rounds=3, app=client_app.app, **options):
+    grid = LocalGrid(app, configs(parent))
+    recorded = record(strategy, parent / "server", task.MODEL, name="five hospitals", **options)
+    recorded.start(grid=grid, initial_arrays=initial(), num_rounds=rounds)
+    return grid
+
+
+def fed_avg(**options):
+    return strategies.FedAvg(min_available_nodes=5, min_train_nodes=4, **options)
+
+
+def test_what_silos_keep_is_what_the_server_got(tmp_path):
+    grid = federate(tmp_path, fed_avg(), models=True)
+    assert len(grid.sent) == 15
+    for node, number, reply in grid.sent:
+        name = NAMES[node - 1000]
+        own = tmp_path / name / "clients" / name / f"round-{number:04d}.safetensors"
+        assert own.read_bytes() == (tmp_path / "server" / "clients" / name / own.name).read_bytes()
+        kept, _ = _files.read_tensors(own)
+        for key, array in reply.content["arrays"].items():
+            assert kept[key].tobytes() == array.numpy().tobytes()
+    for place, name in enumerate(NAMES):
+        kept, _ = _files.read_tensors(tmp_path / name / "clients" / name / "test.safetensors")
+        x, y = task.load(place, "test")
+        assert np.array_equal(kept["x"], x) and np.array_equal(kept["y"], y)
+        others = [entry.name for entry in (tmp_path / name / "clients").iterdir()]
+        assert others == [name], "nothing of anybody else"
+    assert not Path("/elsewhere").exists(), "who submits a run does not say where silos write"
+
+
+def values_by_hand(run):
+    """Shapley values of a whole run by the definition, in NumPy alone."""
+    tests = [_files.read_tensors(run.path / "clients" / name / "test.safetensors")[0] for name in run.silos]
+    x = np.concatenate([test["x"] for test in tests]).astype(float)
+    y = np.concatenate([test["y"] for test in tests])
+    counts, values = {}, dict.fromkeys(run.silos, 0.0)
+    for number in range(1, run.rounds + 1):
+        there = [name for name in run.silos if run.weight(name, number)]
+        models = {name: run.local_model(name, number) for name in there}
+        right = lambda model: int(((x @ model["weight"].T + model["bias"]).argmax(axis=1) == y).sum())
+        for size in range(len(there) + 1):
+            for coalition in itertools.combinations(there, size):
+                total = sum(run.weight(name, number) for name in coalition)
+                if coalition:
+                    model = {key: sum(run.weight(n, number) * models[n][key].astype(float) for n in coalition) / total for key in ("weight", "bias")}
+                elif number == 1:
+                    model = {key: array.astype(float) for key, array in run.global_model(1).items()}
+                else:
+                    model = everybody
+                counts[number, tuple(sorted(coalition))] = right(model)
+                everybody_now = model
+        everybody = everybody_now
+        for name in there:
+            others = [other for other in there if other != name]
+            for size in range(len(others) + 1):
+                for coalition in itertools.combinations(others, size):
+                    gain = counts[number, tuple(sorted((*coalition, name)))] - counts[number, tuple(sorted(coalition))]
+                    values[name] += gain / len(y) / (len(there) * math.comb(len(others), size))
+    return counts, values
+
+
+def test_silos_are_joined_and_valued(tmp_path):
+    federate(tmp_path, fed_avg(), global_models=True)
+    assert not (tmp_path / "server" / "clients").exists(), "no local model at the server"
+    run = join([tmp_path / name for name in NAMES], tmp_path / "run", federation=tmp_path / "server")
+    counts, values = values_by_hand(run)
+    for protocol in ("nssv", "blindsv"):
+        result = secsv.evaluate(run, protocol=protocol)
+        assert {(one.round, one.coalition): one.correct for one in result.utilities} == counts
+        for name, value in values.items():
+            assert result[name] == pytest.approx(value, abs=1e-12)
+    assert min(result.values, key=result.values.get) == "centre", "its labels are wrong"
+
+
+def test_absences_are_said(tmp_path):
+    """Three of five take part in each round; who missed the first never got the initial model."""
+    np.random.seed(1)
+    import random
+
+    random.seed(4)
+    grid = federate(tmp_path, strategies.FedAvg(fraction_train=0.6, min_available_nodes=5, min_train_nodes=3), rounds=4)
+    run = join([tmp_path / name for name in NAMES if (tmp_path / name).exists()], tmp_path / "run", federation=tmp_path / "server")
+    took_part = {(NAMES[node - 1000], number) for node, number, _ in grid.sent}
+    assert len(took_part) == 12
+    for name in run.silos:
+        for number in range(1, 5):
+            assert bool(run.weight(name, number)) == ((name, number) in took_part)
+    counts, _ = values_by_hand(run)
+    assert {(one.round, one.coalition): one.correct for one in secsv.evaluate(run, protocol="nssv").utilities} == counts
+
+
+@pytest.mark.parametrize("make", [lambda: strategies.FedAdam(min_available_nodes=5), lambda: strategies.FedAvgM(min_available_nodes=5, server_momentum=0.5), lambda: strategies.FedMedian(min_available_nodes=5)])
+def test_other_strategies_are_said_to_be_others(tmp_path, make):
+    federate(tmp_path, make(), models=True)
+    run = secsv.Run(tmp_path / "server")
+    assert run.aggregation == "other"
+    for place, name in enumerate(NAMES):
+        run.test(name, *task.load(place, "test"))
+    result = secsv.evaluate(run, protocol="nssv")
+    empty = {one.round: one.correct for one in result.utilities if not one.coalition}
+    x = np.concatenate([task.load(place, "test")[0] for place in range(5)])
+    y = np.concatenate([task.load(place, "test")[1] for place in range(5)])
+    model = secsv.Model.of(task.MODEL)
+    for number, correct in empty.items():
+        assert correct == int((model.predict(run.global_model(number), x) == y).sum())
+    with pytest.raises(secsv.InputError, match="aggregation"):
+        secsv.evaluate(run, protocol="blindsv")
+
+
+def test_a_silo_that_does_not_record_is_left_alone(tmp_path):
+    grid = LocalGrid(client_app.app, configs(tmp_path, NAMES[:3]))
+    recorded = record(fed_avg(), tmp_path / "server", task.MODEL)
+    recorded.start(grid=grid, initial_arrays=initial(), num_rounds=1)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["east", "north", "server", "south"]
+    assert set(recorded.weights) == {"east", "north", "south", "node-1003", "node-1004"}
+
+
+def test_partitions_of_a_simulation_record_where_the_environment_says(tmp_path, monkeypatch):
+    nodes = [{"partition-id": place, "num-partitions": 5} for place in range(5)]
+    for place, is_said in enumerate((False, True)):
+        if is_said:
+            monkeypatch.setenv("SECSV_SIMULATION", str(tmp_path / "silos"))
+        recorded = record(fed_avg(), tmp_path / f"server-{place}", task.MODEL)
+        recorded.start(grid=LocalGrid(client_app.app, nodes), initial_arrays=initial(), num_rounds=1)
+        assert (tmp_path / "silos").exists() == is_said
+    assert (tmp_path / "silos" / "silo-4" / "clients" / "silo-4" / "test.safetensors").exists()
+    run = join(sorted((tmp_path / "silos").iterdir()), tmp_path / "run", federation=tmp_path / "server-1")
+    assert run.silos == [f"silo-{place}" for place in range(5)]
+
+
+def test_training_is_what_it_was(tmp_path):
+    """The mod and the wrapper change no number."""
+    plain = ClientApp()
+    plain.train()(client_app.train)
+    plain.evaluate()(client_app.evaluate)
+    grid, other = LocalGrid(plain, configs(tmp_path, [])), LocalGrid(client_app.app, configs(tmp_path))
+    without = fed_avg().start(grid=grid, initial_arrays=initial(), num_rounds=2)
+    recorded = record(fed_avg(), tmp_path / "server", task.MODEL).start(grid=other, initial_arrays=initial(), num_rounds=2)
+    for key, array in without.arrays.items():
+        assert np.allclose(array.numpy(), recorded.arrays[key].numpy(), atol=1e-6)
+
+
+def changing(change):
+    """A mod that changes the model on its way out."""
+
+    def mod(message, context, call_next):
+        reply = call_next(message, context)
+        if message.metadata.message_type.startswith("train"):
+            arrays = {name: Array(change(array.numpy(), context.node_id)) for name, array in reply.content["arrays"].items()}
+            reply.content["arrays"] = ArrayRecord(arrays)
+        return reply
+
+    return mod
+
+
+def app_of(mods):
+    app = ClientApp(mods=mods)
+    app.train()(client_app.train)
+    app.evaluate()(client_app.evaluate)
+    return app
+
+
+def test_noise_for_privacy_is_inside_and_masks_are_outside(tmp_path):
+    """What is uploaded under differential privacy is what counts; what masks hide is what the silo trained."""
+    recorder = SiloRecorder(lambda context: task.load(int(context.node_config["hospital"]), "test"))
+    noise = changing(lambda array, node: (array + np.random.default_rng(node).normal(size=array.shape)).astype("f4"))
+    grid = federate(tmp_path / "dp", fed_avg(), rounds=1, app=app_of([recorder, noise]), models=True)
+    for node, number, reply in grid.sent:
+        name = NAMES[node - 1000]
+        kept, _ = _files.read_tensors(tmp_path / "dp" / name / "clients" / name / "round-0001.safetensors")
+        assert np.array_equal(kept["weight"], reply.content["arrays"]["weight"].numpy())
+    # Masks that cancel over all five, as secure aggregation has them.
+    mask = lambda array, node: (array + np.float32(50 * (node - 1002))).astype("f4")
+    grid = federate(tmp_path / "masks", strategies.FedAvg(min_available_nodes=5), rounds=1, app=app_of([changing(mask), recorder]))
+    for node, number, reply in grid.sent:
+        name = NAMES[node - 1000]
+        kept, _ = _files.read_tensors(tmp_path / "masks" / name / "clients" / name / "round-0001.safetensors")
+        x, y = task.load(node - 1000, "train")
+        assert np.array_equal(kept["weight"], task.train(task.initial(), x, y)["weight"])
+        assert np.abs(kept["weight"] - reply.content["arrays"]["weight"].numpy()).max() > 40 or node == 1002
+
+
+def test_trees_are_refused_with_the_reason(tmp_path):
+    app = ClientApp(mods=[SiloRecorder()])
+
+    @app.train()
+    def train(message, context):
+        trees = ArrayRecord({"0": Array(np.frombuffer(b'{"trees": []}' * 89, np.uint8))})
+        return Message(content=RecordDict({"arrays": trees, "metrics": MetricRecord({"num-examples": 3})}), reply_to=message)
+
+    grid = LocalGrid(app, configs(tmp_path))
+    message = Message(RecordDict({"arrays": initial(), "config": flwr.app.ConfigRecord({"server-round": 1})}), 1000, "train", group_id="1")
+    with pytest.raises(Exception, match="1157 bytes of uint8: a serialised model"):
+        grid.send_and_receive([message])
+
+
+def test_two_silos_of_one_name_are_refused(tmp_path):
+    nodes = configs(tmp_path)
+    nodes[1]["silo"] = "north"
+    recorded = record(fed_avg(), tmp_path / "server", task.MODEL)
+    with pytest.raises(secsv.InputError, match="two that say they are 'north'"):
+        recorded.start(grid=LocalGrid(client_app.app, nodes), initial_arrays=initial(), num_rounds=1)
+
+
+def test_join_refuses_what_does_not_fit(tmp_path):
+    federate(tmp_path, fed_avg(), rounds=2, global_models=True)
+    silos = [tmp_path / name for name in NAMES]
+    with pytest.raises(secsv.InputError, match="as the server recorded it"):
+        join(silos, tmp_path / "a")
+    with pytest.raises(secsv.InputError, match="one directory with the silo's files"):
+        join(silos[:4], tmp_path / "b", federation=tmp_path / "server")
+    text = (tmp_path / "server" / "federation.toml").read_text()
+    other = tmp_path / "other.toml"
+    other.write_text(text.replace("train_size = 100", "train_size = 101"))
+    with pytest.raises(secsv.InputError, match="the weight that the silo recorded"):
+        join(silos, tmp_path / "c", federation=other)
+    global_model = tmp_path / "east" / "global" / "round-0001.safetensors"
+    arrays, _ = _files.read_tensors(global_model)
+    _files.write_tensors(global_model, {name: array + 1 for name, array in arrays.items()})
+    with pytest.raises(secsv.InputError, match="the same that the other silos received"):
+        join(silos, tmp_path / "d", federation=tmp_path / "server")
+
+
+def test_the_doctor_says_what_is_missing(tmp_path):
+    federate(tmp_path, fed_avg(), rounds=2, global_models=True)
+    assert any("`secsv join`" in line for line in findings(tmp_path / "server"))
+    run = join([tmp_path / name for name in NAMES], tmp_path / "run", federation=tmp_path / "server")
+    found = list(findings(run.path))
+    assert not any(line.startswith("->") for line in found), found
+    assert "blindsv: can test this model" in found and any("##  40 test samples" in line for line in found)
+    (run.path / "clients" / "east" / "test.safetensors").unlink()
+    (run.path / "clients" / "west" / "round-0002.safetensors").unlink()
+    found = "\n".join(findings(run.path))
+    assert "-> west counts 180 but has no model in round 2" in found and "each silo writes its own test samples" in found
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def listens(port):
+    for _ in range(300):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"nobody listens on port {port}")
+
+
+def secsv_command(*arguments):
+    done = subprocess.run([sys.executable, "-m", "secsv", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_silos_value_each_other_over_tls_from_their_own_recordings(tmp_path):
+    """Five silos and two servers, a process each: what Flower's mod recorded at a silo never leaves it in the clear. One silo misses the
+    first round; it takes the initial model from the server."""
+    app = client_app.app
+
+    def late(message, context, call_next):
+        if context.node_config["silo"] == "west" and message.content["config"]["server-round"] == 1:
+            return Message(flwr.app.Error(code=1000, reason="away"), reply_to=message)
+        return call_next(message, context)
+
+    app = app_of([late, SiloRecorder(lambda context: task.load(int(context.node_config["hospital"]), "test"))])
+    federate(tmp_path, fed_avg(), rounds=2, app=app, global_models=True)
+    assert not (tmp_path / "west" / "initial.safetensors").exists()
+    shutil.copy(tmp_path / "server" / "initial.safetensors", tmp_path / "west")
+    requests, kits, ports = tmp_path / "requests", tmp_path / "kits", [free_port(), free_port()]
+    requests.mkdir()
+    for party in ["principal", "auxiliary", *NAMES]:
+        code, _, said = secsv_command("keygen", "--id", party, "--out", tmp_path / "kit" / party)
+        assert code == 0, said
+        shutil.copy(tmp_path / "kit" / party / f"{party}.request.toml", requests)
+    servers = ["--principal", f"localhost:{ports[0]}", "--auxiliary", f"localhost:{ports[1]}", "--servers-did-not-aggregate"]
+    code, _, said = secsv_command("provision", tmp_path / "server" / "federation.toml", "--requests", requests, *servers, "--out", kits)
+    assert code == 0, said
+    for party in (entry for entry in kits.iterdir() if entry.is_dir()):
+        shutil.copytree(party, tmp_path / "kit" / party.name, dirs_exist_ok=True)
+    started = []
+    with contextlib.ExitStack() as stack:
+
+        def start(role, name, *arguments):
+            command = [sys.executable, "-m", "secsv", "--quiet", role, str(tmp_path / "kit" / name), "--state", str(tmp_path / "state" / name)]
+            log = stack.enter_context(open(tmp_path / f"{name}.log", "w"))
+            child = subprocess.Popen([*command, *map(str, arguments)], stdout=log, stderr=log)
+            stack.callback(child.kill)
+            started.append((name, child))
+
+        start("principal", "principal", "--json", tmp_path / "result.json")
+        listens(ports[0])
+        start("auxiliary", "auxiliary")
+        listens(ports[1])
+        for name in NAMES:
+            shutil.copy(tmp_path / "server" / "federation.toml", tmp_path / name)
+            _, said, also = secsv_command("preflight", tmp_path / "kit" / name)
+            word = (said + also).rsplit("--accept-exposure ", 1)[1].split()[0]
+            start("client", name, "--data", tmp_path / name, "--accept-exposure", word)
+        for name, child in started:
+            assert child.wait(timeout=120) == 0, (tmp_path / f"{name}.log").read_text()[-2000:]
+    run = join([tmp_path / name for name in NAMES], tmp_path / "run", federation=tmp_path / "server")
+    assert run.weight("west", 1) == 0.0 and run.weight("west", 2) > 0
+    counts, _ = values_by_hand(run)
+    result = secsv.Result.load(tmp_path / "result.json")
+    assert {(one.round, one.coalition): one.correct for one in result.utilities} == counts
+    assert result.values == secsv.evaluate(run, protocol="blindsv").values
