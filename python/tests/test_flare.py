@@ -1,0 +1,118 @@
+"""Recorders of NVIDIA FLARE: a simulation of four sites, and filters by themselves."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare", reason="NVIDIA FLARE is not installed: its recorders are not tested")
+
+from nvflare.apis.dxo import DXO, DataKind, MetaKey
+from nvflare.apis.filter import FilterChainType, FilterContextKey, FilterSource
+from nvflare.apis.fl_constant import ReservedKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.app_common.app_constant import AppConstants
+
+import secsv
+from secsv import _files
+from secsv._join import join
+from secsv.nvflare import FederationRecorder, SiloRecorder
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flare"
+sys.path.insert(0, str(EXAMPLE))
+import task
+
+RNG = np.random.default_rng(5)
+
+
+def message(number, arrays, kind=DataKind.WEIGHTS, **meta):
+    """A message of a round, which FLARE counts from 0."""
+    shareable = DXO(kind, data=arrays, meta=meta).to_shareable()
+    shareable.set_header(AppConstants.CURRENT_ROUND, number - 1)
+    return shareable
+
+
+def context(site, peer=None):
+    found = FLContext()
+    found.set_prop(ReservedKey.IDENTITY_NAME, site, private=False, sticky=False)
+    if peer:
+        found.set_peer_context(context(peer))
+    return found
+
+
+def recorder(chain, source=FilterSource.JOB, directory=None):
+    made = SiloRecorder(directory)
+    made.set_prop(FilterContextKey.CHAIN_TYPE, chain)
+    made.set_prop(FilterContextKey.SOURCE, source)
+    return made
+
+
+def model():
+    return {"w": RNG.normal(size=(3, 2)).astype("f4")}
+
+
+def test_only_the_site_says_where(tmp_path, monkeypatch):
+    incoming, elsewhere = FilterChainType.TASK_DATA_CHAIN, str(tmp_path / "elsewhere")
+    recorder(incoming, directory=elsewhere).process(message(1, model()), context("north"))
+    assert list(tmp_path.iterdir()) == [], "a job's directory is not listened to"
+    monkeypatch.setenv("SECSV_DIR", str(tmp_path / "own"))
+    recorder(incoming, directory=elsewhere).process(message(1, model()), context("north"))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["own"]
+    monkeypatch.delenv("SECSV_DIR")
+    configured = str(tmp_path / "configured")
+    recorder(incoming, FilterSource.SITE, configured).process(message(2, model()), context("north"))
+    assert (tmp_path / "configured" / "global" / "round-0001.safetensors").exists()
+
+
+def test_differences_are_added_to_what_came(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECSV_DIR", str(tmp_path))
+    begun, difference = model(), model()
+    came, went = message(1, begun), message(1, difference, DataKind.WEIGHT_DIFF, **{MetaKey.NUM_STEPS_CURRENT_ROUND: 7})
+    assert recorder(FilterChainType.TASK_DATA_CHAIN).process(came, context("north")) is came
+    assert recorder(FilterChainType.TASK_RESULT_CHAIN).process(went, context("north")) is went
+    kept, notes = _files.read_tensors(tmp_path / "clients" / "north" / "round-0001.safetensors")
+    assert np.array_equal(kept["w"], begun["w"] + difference["w"]) and notes == {"secsv.weight": "7.0"}
+
+
+def test_ciphertexts_are_refused(tmp_path, monkeypatch):
+    """Attack: the filter that encrypts comes first, and the recorder would keep ciphertexts as models."""
+    monkeypatch.setenv("SECSV_DIR", str(tmp_path))
+    encrypted = message(1, model(), **{MetaKey.PROCESSED_ALGORITHM: "_CKKS_"})
+    with pytest.raises(secsv.InputError, match="before the filter that encrypts"):
+        recorder(FilterChainType.TASK_RESULT_CHAIN).process(encrypted, context("north"))
+    trees = message(1, {"trees": np.zeros(900, np.uint8)})
+    with pytest.raises(secsv.InputError, match="900 bytes of uint8: a serialised model"):
+        recorder(FilterChainType.TASK_RESULT_CHAIN).process(trees, context("north"))
+
+
+def test_the_server_keeps_weights_and_no_model(tmp_path):
+    description = {"input": [2], "classes": 3, "layers": [{"kind": "linear", "weight": "w"}]}
+    server = FederationRecorder(str(tmp_path), description, weights={"south": 0.5})
+    for number, site, steps in [(1, "south", 30), (1, "north", 10), (2, "north", 10)]:
+        server.process(message(number, model(), **{MetaKey.NUM_STEPS_CURRENT_ROUND: steps}), context("server", site))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["federation.toml"]
+    _files.write_tensors(tmp_path / "initial.safetensors", model())
+    run = secsv.Run(tmp_path)
+    assert [[run.weight(site, number) for number in (1, 2)] for site in ("north", "south")] == [[10, 10], [15, 0]]
+
+
+@pytest.mark.parametrize("transfer", ["FULL", "DIFF"])
+def test_a_simulation_of_four_sites_is_valued(tmp_path, transfer):
+    environment = {**os.environ, "SECSV_SIMULATION": str(tmp_path / "sites")}
+    command = [sys.executable, str(EXAMPLE / "job.py"), "--recorded", str(tmp_path / "recorded"), "--workspace", str(tmp_path / "workspace"), "--transfer", transfer]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    sites = sorted((tmp_path / "sites").iterdir()) if (tmp_path / "sites").exists() else []
+    assert [site.name for site in sites] == [f"site-{number}" for number in range(1, 5)], done.stdout[-3000:] + done.stderr[-3000:]
+    run = join(sites, tmp_path / "run", federation=tmp_path / "recorded")
+    assert (run.silos, run.rounds) == ([site.name for site in sites], 2)
+    # The mean of what sites recorded is what FLARE made of it.
+    mean = sum(run.weight(silo, 1) * run.local_model(silo, 1)[task.NAME].astype(float) for silo in run.silos)
+    mean /= sum(run.weight(silo, 1) for silo in run.silos)
+    assert np.abs(_files.read_tensors(sites[0] / "global" / "round-0001.safetensors")[0][task.NAME] - mean).max() < 1e-6
+    values = {name: secsv.evaluate(run, protocol=name).values for name in ("nssv", "blindsv")}
+    assert values["nssv"] == values["blindsv"]
+    assert min(values["nssv"], key=values["nssv"].get) == "site-4", "its labels are wrong"
