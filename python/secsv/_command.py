@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 #: Commands that only the package has, with a line each.
 OWN = {
+    "init": "Describe a model: its tables for federation.toml, from PyTorch or ONNX",
     "join": "Put silos' own directories together as one run directory",
     "doctor": "Say what is there of a run, what is missing, and what to do",
 }
@@ -30,7 +31,9 @@ def main() -> None:
 
 def own(name: str) -> Callable[[Sequence[str]], int]:
     """A command of the package."""
-    if name == "join":
+    if name == "init":
+        from ._init import main as found
+    elif name == "join":
         from ._join import main as found
     else:
         from ._doctor import main as found

@@ -69,6 +69,13 @@ class Model:
         return from_torch(module, example, ignore=ignore)
 
     @classmethod
+    def from_onnx(cls, path: str | os.PathLike[str]) -> Model:
+        """The layers of an ONNX file; ``secsv.onnx.read`` gives the weights of the same file as well, as layers take them."""
+        from .onnx import read
+
+        return read(path)[0]
+
+    @classmethod
     def from_sklearn(cls, estimator: Any) -> Model:
         """The layers of a fitted linear classifier or ``MLPClassifier`` of scikit-learn, and no other. Tensors are called ``0``, ``1``,
         ... in the order ``[coef_, intercept_]`` or ``coefs_ + intercepts_``, as lists of arrays are recorded."""

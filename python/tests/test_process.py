@@ -27,6 +27,12 @@ def test_the_command_is_the_whole_program(run, tmp_path):
     assert wrong.returncode == 2 and wrong.stderr.startswith("error: ") and "federation.toml" in wrong.stderr
     shown = started(["--quiet", "--format", "json", "evaluate", str(run.path), "--protocol", "nssv"])
     assert json.loads(shown.stdout)["clients"] == run.silos
+    helped = started(["--help"]).stdout
+    assert "  doctor " in helped and "evaluate" in helped
+    own = started(["doctor", str(run.path)])
+    assert own.returncode == 0 and "nssv: can test this model" in own.stdout
+    assert started(["doctor", str(tmp_path)]).returncode == 2
+    assert started(["join", str(tmp_path), "--out", str(tmp_path / "run")]).returncode == 2
     script = os.path.join(os.path.dirname(sys.executable), "secsv")
     if os.path.exists(script):
         assert subprocess.run([script, "--version"], capture_output=True, text=True).stdout.startswith("secsv ")

@@ -214,3 +214,16 @@ def test_a_federation_of_modules_is_valued(tmp_path):
             run.test(silo, torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,)))
     result = secsv.evaluate(run, protocol="nssv")
     assert len(result.utilities) == 8
+
+
+def test_a_module_is_described_on_the_command_line(tmp_path, capsys, monkeypatch):
+    from secsv._init import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_models.py").write_text("from torch import nn\ndef net():\n    return nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))\n")
+    assert main(["--torch", "own_models:net", "--input", "4"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("[[model.layers]]") == 3 and 'weight = "0.weight"' in said and "classes = 2" in said
+    for arguments in (["--torch", "own_models:none", "--input", "4"], ["--torch", "own_models:net"], ["--torch", "net", "--input", "4"]):
+        with pytest.raises(secsv.InputError):
+            main(arguments)
