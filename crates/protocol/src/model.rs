@@ -187,27 +187,33 @@ pub fn ranges(federation: &Federation, own: &[&Weights], known: &[&Weights], tes
         });
         exponent(norms.fold(0.0, f64::max))
     };
-    let norms = (0..program.operators.len()).map(largest_norm).collect();
+    let mut norms: Vec<i32> = (0..program.operators.len()).map(largest_norm).collect();
+    norms.resize(program.published(), 0);
     let samples = sample_values(program, test_set);
-    let mut largest = vec![0.0f64; program.operators.len()];
+    let mut largest = vec![0.0f64; program.published()];
     let mut outputs = largest.clone();
     largest[0] = samples.numbers().iter().fold(0.0, |most, x| most.max(x.abs()));
     let mut inputs: Vec<i32> = vec![exponent(largest[0])];
-    if program.operators.len() > 1 {
+    if largest.len() > 1 {
         let few = first_columns(&samples, CALIBRATION_SAMPLES);
         for weights in own.iter().chain(known) {
-            follow(program, weights, &few, (&mut largest, &mut outputs));
+            let found = (&mut largest[..], &mut outputs[..]);
+            match &program.wiring {
+                Some(wiring) => wiring.follow(program, weights, &few, found),
+                None => follow(program, weights, &few, found),
+            }
         }
     }
     for (index, &largest) in largest.iter().enumerate().skip(1) {
-        let bounded = program
-            .steps
-            .iter()
-            .filter(|step| step.feeds() == Some(index))
-            .all(|step| is_bounded(&step.then));
+        let bounded = program.wiring.is_none()
+            && program
+                .steps
+                .iter()
+                .filter(|step| step.feeds() == Some(index))
+                .all(|step| is_bounded(&step.then));
         inputs.push(if bounded { 0 } else { exponent(largest) + MARGIN });
     }
-    let publishes = |index: usize| federation.publishes_outputs() && index + 1 < program.operators.len();
+    let publishes = |index: usize| federation.publishes_outputs() && index + 1 < largest.len();
     let output = |(index, largest)| if publishes(index) { exponent(largest).min(MOST) } else { 0 };
     let outputs = outputs.into_iter().enumerate().map(output).collect();
     Ranges { norms, inputs, outputs }

@@ -5,7 +5,7 @@ use secsv_algebra::{AlgebraError, Matrix, Ring, Ring64, Secret, Share};
 use secsv_federation::{Activation, Architecture, Conv2d, Layer, PlacedLayer, Source, Weights, up_to_scores};
 use secsv_he::linear::LayerShape;
 
-use crate::Error;
+use crate::{Error, blindsv::wiring::Wiring};
 
 /// Columns of windows that are multiplied at once.
 const WINDOWS_AT_ONCE: usize = 2048;
@@ -292,6 +292,8 @@ pub struct Program {
     pub steps: Vec<DecryptionStep>,
     /// The recurrent unit, if there is one.
     pub gru: Option<GruShape>,
+    /// How layers take what others hand on, where it is not what the one before does. There are no visits then.
+    pub(crate) wiring: Option<Wiring>,
 }
 
 impl Program {
@@ -305,16 +307,35 @@ impl Program {
         self.gru.map_or(0, |gru| gru.hidden)
     }
 
-    /// The program of an architecture. A model may have one recurrent unit at most.
-    pub fn new(architecture: &Architecture) -> Result<Self, Error> {
-        let mut program = Self {
+    /// No layers yet.
+    pub(crate) fn empty(architecture: &Architecture) -> Self {
+        Self {
             input_size: architecture.input_size(),
             classes: architecture.classes(),
             prelude: Vec::new(),
             operators: Vec::new(),
             steps: Vec::new(),
             gru: None,
-        };
+            wiring: None,
+        }
+    }
+
+    /// Numbers of the last operator's outputs, or of the last sum.
+    pub(crate) fn outputs(&self) -> usize {
+        match self.wiring.as_ref().and_then(|wiring| wiring.nodes.last()) {
+            Some(node) => node.size,
+            None => self.operators.last().map_or(0, Operator::output_size),
+        }
+    }
+
+    /// How many entries published ranges have: one for each operator, or for each value that layers take.
+    pub(crate) fn published(&self) -> usize {
+        self.operators.len().max(self.wiring.as_ref().map_or(0, |wiring| wiring.nodes.len()))
+    }
+
+    /// The program of an architecture. A model may have one recurrent unit at most.
+    pub fn new(architecture: &Architecture) -> Result<Self, Error> {
+        let mut program = Self::empty(architecture);
         let mut input = Input::Data;
         for (place, placed) in up_to_scores(architecture.layers()).iter().enumerate() {
             check_layer(place, placed, program.steps.is_empty())?;
@@ -361,14 +382,23 @@ impl Program {
     fn compare_with_last_class(&mut self, outputs: usize) {
         let last = self.steps.last().map(|step| (step.receives.as_slice(), &step.then));
         let Some(([Receive::Outputs { operator, .. }], Then::Label(activations))) = last else { return };
-        let operator = &mut self.operators[*operator];
+        let (operator, is_last) = (*operator, activations.is_empty());
+        if outputs == 1 || is_last {
+            self.compare_outputs(operator, outputs);
+        }
+    }
+
+    /// The same of the operator whose outputs are the scores. Says whether it has a row less.
+    pub(crate) fn compare_outputs(&mut self, operator: usize, outputs: usize) -> bool {
+        let operator = &mut self.operators[operator];
+        let is_compared = outputs > 1 && operator.output_size() == operator.shape.d_out && self.classes > 1;
         if outputs == 1 {
             operator.rows = Rows::Negated;
-        } else if activations.is_empty() && operator.output_size() == operator.shape.d_out && self.classes > 1
-        {
+        } else if is_compared {
             operator.shape.d_out -= 1;
             operator.rows = Rows::AboveLast;
         }
+        is_compared
     }
 
     /// Whether the last client learns only how far scores are above the last class's.
@@ -493,12 +523,12 @@ impl Program {
 }
 
 impl Operator {
-    fn vectors(shape: LayerShape, weight: &str, bias: &Option<String>, positions: usize) -> Self {
+    pub(crate) fn vectors(shape: LayerShape, weight: &str, bias: &Option<String>, positions: usize) -> Self {
         let (weight, bias) = (weight.to_owned(), bias.clone());
         Self { shape, weight, bias, positions, rows: Rows::All, columns: Columns::Vectors }
     }
 
-    fn windows(conv: &Conv2d) -> Self {
+    pub(crate) fn windows(conv: &Conv2d) -> Self {
         let d_in = conv.input[0] * conv.kernel[0] * conv.kernel[1];
         Self {
             shape: LayerShape { d_out: conv.output[0], d_in },
@@ -512,7 +542,7 @@ impl Operator {
 }
 
 /// Why decryption in steps cannot compute a layer, and what to do instead.
-fn refusal(layer: &Layer) -> Option<(&'static str, &'static str)> {
+pub(crate) fn refusal(layer: &Layer) -> Option<(&'static str, &'static str)> {
     let clear = "take nssv";
     match layer {
         Layer::Linear(_) | Layer::Conv2d(_) | Layer::Gru(_) | Layer::Activation(..) => None,

@@ -11,7 +11,7 @@ mod two_servers;
 
 use std::{fmt, sync::Arc};
 
-use secsv_federation::skip::SkipMode;
+use secsv_federation::{Architecture, skip::SkipMode};
 use secsv_he::{NoiseBound, Parameters, Preset, linear::Layout};
 use serde::{Deserialize, Serialize};
 
@@ -214,9 +214,9 @@ pub trait ProtocolRules: Sync {
         true
     }
 
-    /// Refuses models that it cannot test, with the reason.
-    fn check_program(&self, _: &Program) -> Result<(), Error> {
-        Ok(())
+    /// The model as it tests it; models that it cannot test are refused, with the reason.
+    fn program(&self, architecture: &Architecture) -> Result<Program, Error> {
+        Program::new(architecture)
     }
 
     /// Whether one more client counts the right predictions of a unit.

@@ -40,7 +40,7 @@ use crate::{
     labels::{self, LabelField, Labels, Packed},
     message::{ClientHello, MAX_TOGETHER, Message as _, ProposalShape, SessionProposal},
     precision::{Precision, Ranges, shares},
-    program::{Operator, Program},
+    program::Program,
 };
 pub(crate) use federation::network;
 use packings::methods;
@@ -363,7 +363,7 @@ impl Session {
     pub fn decode(federation: &Arc<Federation>, bytes: &[u8]) -> Result<Result<Self, Error>, CodecError> {
         let shape = ProposalShape {
             clients: federation.clients,
-            operators: federation.program.operators.len(),
+            operators: federation.program.published(),
             is_encrypted: federation.settings.protocol.rules().encryption().is_some(),
         };
         let SessionProposal { leader, hellos, rounds, methods } = SessionProposal::decode(bytes, &shape)?;
@@ -393,9 +393,8 @@ impl Session {
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
         let samples = hellos.iter().fold(0u64, |sum, hello| sum.saturating_add(hello.samples));
         let outcome = if federation.settings.always_skips { Outcome::Each } else { Outcome::Total };
-        let widths = Widths::new(*hops.words.last().unwrap_or(&u64::BITS), samples);
-        let outputs = program.operators.last().map_or(0, Operator::output_size);
-        let rows = hops.scores.as_ref().map_or(outputs, Sums::count);
+        let widths = Widths::new(hops.score_word, samples);
+        let rows = hops.scores.as_ref().map_or(program.outputs(), Sums::count);
         let sizes = (rows, federation.architecture.classes());
         let circuit = Circuit::new(hops, widths, sizes, outcome);
         let scheme = Scheme::new(federation.settings.protocol, encryption, circuit)?;

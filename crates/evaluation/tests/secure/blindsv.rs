@@ -286,6 +286,25 @@ fn one_score_grouped_and_one_dimensional_convolutions() {
 }
 
 #[test]
+fn pools_and_joined_layers() {
+    let deep = |shape| Recipe {
+        shape,
+        classes: 3,
+        samples: vec![70, 0, 5],
+        rounds: 2,
+        absence: 3,
+        size_bits: 6,
+        seed: 5,
+    };
+    check(&deep(Shape::Grouped { act: Act::HardTanh }).build());
+    check(&deep(Shape::Signals { act: Act::LeakyRelu }).build());
+    check(&deep(Shape::Means { act: Act::HardSigmoid }).build());
+    check(&deep(Shape::Positions { positions: 3, features: 2, act: Act::Relu6 }).build());
+    check(&deep(Shape::Residual { act: Act::Relu }).build());
+    check_each(&deep(Shape::Residual { act: Act::LeakyRelu }).build(), 2);
+}
+
+#[test]
 fn recurrent_units_are_refused_by_name() {
     let recipe = Recipe {
         shape: Shape::Gru { steps: 2, features: 1, hidden: 1, tail: None },
@@ -297,5 +316,5 @@ fn recurrent_units_are_refused_by_name() {
         seed: 1,
     };
     let refused = recipe.build().federation(blind()).err().map(|error| error.to_string());
-    assert!(refused.is_some_and(|why| why.contains("recurrent units")));
+    assert!(refused.is_some_and(|why| why.contains("model.layers[0]: the protocol cannot compute gru")));
 }

@@ -67,6 +67,8 @@ pub enum Shape {
     Lines { act: Act },
     /// One score for two classes.
     OneScore { features: usize },
+    /// A block of one convolution whose input is added to its outputs, both beside each other, and a pool.
+    Residual { act: Act },
 }
 
 impl Shape {
@@ -339,8 +341,26 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             layers.push(LayerSpec::Sigmoid {});
             vec![*features]
         }
+        Shape::Residual { act } => {
+            let convolution = |weight: &str| LayerSpec::conv2d(weight.into(), None, 1, 1);
+            shapes.push(("first.weight".into(), vec![2, 1, 3, 3]));
+            shapes.push(("block.weight".into(), vec![2, 2, 3, 3]));
+            layers.extend([convolution("first.weight"), act.layer(), convolution("block.weight")]);
+            layers.extend([LayerSpec::Add {}, LayerSpec::Concat {}, LayerSpec::Relu {}]);
+            layers.extend([LayerSpec::MaxPool2d(pool(2, 2)), LayerSpec::Flatten {}]);
+            linear(&mut layers, &mut shapes, classes, 16);
+            vec![1, 4, 4]
+        }
     };
-    (ModelSpec::new(input, classes, layers), shapes)
+    let mut model = ModelSpec::new(input, classes, layers);
+    if let Shape::Residual { .. } = shape {
+        for (layer, name) in [(1, "input of the block"), (2, "block"), (3, "sum")] {
+            model.layers[layer].name = Some(name.into());
+        }
+        model.layers[3].from = vec!["block".into(), "input of the block".into()];
+        model.layers[4].from = vec!["sum".into(), "input of the block".into()];
+    }
+    (model, shapes)
 }
 
 impl Recipe {

@@ -108,8 +108,7 @@ impl Dealer<'_> {
                     pack(both.map(|((v, sign), own)| rest(v.wrapping_mul(*sign), own)), array.bytes(), out);
                 }
                 DealtNumbers::Products(operator) => {
-                    let inputs = self.masks(Stage::Inputs(operator - 1));
-                    let product = self.later[operator - 1].product(inputs)?;
+                    let product = self.later[operator - 1].product(self.input_masks(operator))?;
                     let pairs = product.expose().iter().zip(own.expose());
                     pack(pairs.map(|(value, own)| rest(*value, own)), array.bytes(), out);
                 }
@@ -125,6 +124,22 @@ impl Dealer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Masks of what an operator takes.
+    fn input_masks(&self, operator: usize) -> Secret<Vec<u64>> {
+        let mut masks = Secret::new(Vec::new());
+        for (index, node) in self.shape.hops.wiring.nodes.iter().enumerate() {
+            let terms = node.terms.iter().enumerate().filter(|(_, term)| term.operator() == Some(operator));
+            for (term, taken) in terms {
+                for (place, value) in taken.values().iter().enumerate() {
+                    let factor = self.scales.value((index, term, place));
+                    let of_value = self.masks(Stage::Inputs(value - 1));
+                    masks.expose_mut().extend(of_value.expose().iter().map(|mask| mask.wrapping_mul(factor)));
+                }
+            }
+        }
+        masks
     }
 
     /// Masks of a hop's outputs, without the bits that are dropped, and of the larger ones of levels of pairs before this one.

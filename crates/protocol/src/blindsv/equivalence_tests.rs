@@ -110,7 +110,7 @@ struct Case {
 fn run(shape: &Shape, keys: &OwnerKeys, case: &Case) -> Transcript {
     let (scales, later) = (Scales { factors: vec![1], ..Scales::default() }, LaterParts::default());
     let unit = Unit { shape, keys, place: case.place, scales: &scales, later: &later };
-    unit.run((&case.scores, &case.factors), &case.labels).unwrap()
+    unit.run((&case.scores, &case.factors, &Default::default()), &case.labels).unwrap()
 }
 
 /// What is dealt.

@@ -1,6 +1,8 @@
 //! What a server does for one coalition on some samples of one owner, stage by stage. Both servers do the same with their own shares; what
 //! they hold between two stages is what was opened.
 
+use std::sync::Arc;
+
 use secsv_algebra::Secret;
 
 use super::{
@@ -13,6 +15,7 @@ use super::{
     largest::LargerInput,
     later::Later,
     shape::{DealtNumbers, Outcome, Shape, Stage},
+    sums::Sums,
     words::{pack, unpack},
 };
 use crate::{Error, message::Server};
@@ -35,7 +38,27 @@ pub(crate) struct Opened<'a> {
     /// At the stage before.
     pub opened: &'a [u64],
     /// What later stages need of it: see [`Evaluator::known`].
-    pub known: &'a [u64],
+    pub known: &'a Memory,
+}
+
+/// What later stages need of what was opened.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    /// Numbers under masks, and planes of what is compared next.
+    pub numbers: Vec<u64>,
+    /// Values that later sums take, by their numbers.
+    pub values: Vec<(usize, Arc<Vec<u64>>)>,
+}
+
+impl Memory {
+    fn value(&self, value: usize) -> &[u64] {
+        self.values.iter().find(|(other, _)| *other == value).map_or(&[], |(_, opened)| opened)
+    }
+
+    /// The same with other numbers.
+    fn with(&self, numbers: Vec<u64>) -> Self {
+        Self { numbers, values: self.values.clone() }
+    }
 }
 
 /// What a server has beside what was opened and dealt, where a stage needs it.
@@ -43,8 +66,10 @@ pub(crate) struct Opened<'a> {
 pub(crate) struct Held<'a> {
     /// Its share of the labels, one for each score.
     pub labels: &'a [u64],
-    /// Its part of the operator whose outputs are opened.
-    pub later: Option<&'a Later<'a>>,
+    /// Its share of the samples, a row for each number.
+    pub samples: &'a [u64],
+    /// Its parts of the operators whose outputs are opened.
+    pub later: &'a [Later<'a>],
 }
 
 impl Evaluator<'_> {
@@ -135,8 +160,10 @@ impl Evaluator<'_> {
         };
         let summed = Secret::new(sums.as_ref().map(|sums| sums.words(outputs, self.shape.samples)));
         let outputs = summed.expose().as_deref().unwrap_or(outputs);
+        let factor = self.shape.node_of(stage).map_or(1, |(node, _)| self.scales.sum(node));
         let sums = outputs.iter().zip(masks.expose());
-        let sums = sums.map(|(output, mask)| output.wrapping_add(*mask).wrapping_add(offset));
+        let sums =
+            sums.map(|(output, mask)| output.wrapping_mul(factor).wrapping_add(*mask).wrapping_add(offset));
         pack(sums, self.shape.bytes(stage), out);
     }
 
@@ -154,23 +181,32 @@ impl Evaluator<'_> {
 
     /// What later stages need of what a stage opened, with what was known before: of a hop's outputs T under its mask, the larger
     /// ones that were found since, and planes of what is compared next; of scores or margins that are compared the planes.
-    pub(crate) fn known(&self, stage: usize, opened: &[u64], before: &[u64]) -> Option<Vec<u64>> {
+    pub(crate) fn known(&self, stage: usize, opened: &[u64], before: &Memory) -> Option<Memory> {
         match self.shape.stage(stage)? {
             Stage::Outputs(index) => {
                 let (hop, dropped) = (&self.shape.hops.all[index], self.scales.dropped[index]);
                 let mask = super::hops::mask(hop.kept);
                 let known = opened.iter().map(|opened| (opened >> dropped) & mask).collect();
-                Some(self.compared_next(index, 0, known))
+                let mut memory = before.with(self.compared_next(index, 0, known));
+                let wiring = &self.shape.hops.wiring;
+                memory.values.retain(|(value, _)| wiring.last_use(*value) > Some(index));
+                Some(memory)
             }
             Stage::Larger(index, level) => {
                 let hop = &self.shape.hops.all[index];
                 let largest = hop.largest.as_ref()?;
-                let mut known = before[..largest.known(level, self.shape.samples)].to_vec();
+                let mut known = before.numbers[..largest.known(level, self.shape.samples)].to_vec();
                 known.extend(opened.iter().map(|opened| opened & super::hops::mask(hop.kept)));
-                Some(self.compared_next(index, level + 1, known))
+                Some(before.with(self.compared_next(index, level + 1, known)))
+            }
+            Stage::Inputs(index) => {
+                let mut memory = before.with(Vec::new());
+                memory.values.push((index + 1, Arc::new(opened.to_vec())));
+                Some(memory)
             }
             stage if stage == self.shape.compared_stage() => {
-                Some(self.shape.compared_planes(opened).expose().clone())
+                let numbers = self.shape.compared_planes(opened).expose().clone();
+                Some(Memory { numbers, values: Vec::new() })
             }
             _ => None,
         }
@@ -208,7 +244,7 @@ impl Evaluator<'_> {
             [DealtNumbers::PairSign(index, level), DealtNumbers::PairSignMask(index, level)]
                 .map(|what| self.dealt_numbers(what));
         let input = LargerInput {
-            public: &state.known[..largest.known(level, shape.samples)],
+            public: &state.known.numbers[..largest.known(level, shape.samples)],
             masks: masks.expose(),
             signs: state.opened,
             dealt: [sign.expose(), sign_mask.expose()],
@@ -236,13 +272,8 @@ impl Evaluator<'_> {
             Stage::Inputs(hop) => self.inputs(hop, state, out),
             Stage::Larger(hop, level) => self.larger((hop, level), state, out),
             Stage::Outputs(_) | Stage::Scores => {
-                let Some(later) = held.later else {
-                    return Err(Error::Local { what: "an operator's models" });
-                };
-                let inputs = self.masks(Stage::Inputs(later.operator - 1));
-                let dealt = self.dealt_numbers(DealtNumbers::Products(later.operator));
-                let outputs = later.outputs(state.opened, inputs, dealt)?;
-                self.outputs(stage, outputs.expose(), out);
+                let sum = self.sum(stage, state.known, held)?;
+                self.outputs(stage, sum.expose(), out);
             }
             _ => {
                 let shares = self.planes(stage, state);
@@ -253,13 +284,58 @@ impl Evaluator<'_> {
         Ok(())
     }
 
+    /// Shares of what a stage opens: outputs of operators and values, added up.
+    fn sum(&self, stage: Stage, known: &Memory, held: Held<'_>) -> Result<Secret<Vec<u64>>, Error> {
+        let (samples, one) = (self.shape.samples, u64::from(self.is_principal()));
+        let Some((index, node)) = self.shape.node_of(stage) else { return Ok(Secret::new(Vec::new())) };
+        let mut sum = Secret::new(Vec::<u64>::new());
+        for (term, taken) in node.terms.iter().enumerate() {
+            let (mut public, mut masks) = (Vec::new(), Secret::new(Vec::new()));
+            for (place, &value) in taken.values().iter().enumerate() {
+                let factor = self.scales.value((index, term, place));
+                let scaled =
+                    |words: &[u64]| words.iter().map(|word| word.wrapping_mul(factor)).collect::<Vec<_>>();
+                let Some(hop) = value.checked_sub(1) else {
+                    // A server's share of a sample is less no mask.
+                    let own = held.samples.iter().map(|word| word.wrapping_neg().wrapping_mul(factor));
+                    masks.expose_mut().extend(own);
+                    public.resize(masks.expose().len(), 0);
+                    continue;
+                };
+                public.extend(scaled(known.value(value)));
+                masks.expose_mut().extend(scaled(self.masks(Stage::Inputs(hop)).expose()));
+            }
+            let shares = match taken.operator() {
+                Some(operator) => {
+                    let later = held.later.iter().find(|later| later.operator == operator);
+                    let later = later.ok_or(Error::Local { what: "an operator's models" })?;
+                    let dealt = self.dealt_numbers(DealtNumbers::Products(operator));
+                    let outputs = later.outputs(&public, masks, dealt)?;
+                    // In a chain of operators sums put them in order.
+                    match later.order().filter(|_| !self.shape.hops.nodes.is_empty()) {
+                        Some(order) => Secret::new(Sums::order(order).words(outputs.expose(), samples)),
+                        None => outputs,
+                    }
+                }
+                None => {
+                    let pairs = public.iter().zip(masks.expose());
+                    Secret::new(pairs.map(|(opened, mask)| (opened * one).wrapping_sub(*mask)).collect())
+                }
+            };
+            sum.expose_mut().resize(shares.expose().len(), 0);
+            let pairs = sum.expose_mut().iter_mut().zip(shares.expose());
+            pairs.for_each(|(sum, share)| *sum = sum.wrapping_add(*share));
+        }
+        Ok(sum)
+    }
+
     /// Shares of the next operator's inputs, under their masks.
     fn inputs(&self, index: usize, Opened { opened, known }: Opened<'_>, out: &mut Vec<u8>) {
         let (shape, hop) = (self.shape, &self.shape.hops.all[index]);
         let dealt = items(&hop.gate).into_iter();
         let dealt: Vec<_> = dealt.map(|item| self.dealt_numbers(DealtNumbers::Item(index, item))).collect();
         let input = GateInput {
-            public: &known[..hop.gated() * shape.samples],
+            public: &known.numbers[..hop.gated() * shape.samples],
             // Signs were opened at the stage before, if there are any.
             signs: opened,
             knots: self.knots(index),
@@ -314,7 +390,7 @@ impl Evaluator<'_> {
         let (dealt, before) = (self.dealt_planes(stage), Before { opened, masks: masks.expose() });
         let mut shares = Secret::new(Vec::with_capacity(shape.opened(stage)));
         let (out, dealt) = (shares.expose_mut(), dealt.expose());
-        let words = (shape.plane_words(stage), one);
+        let (words, known) = ((shape.plane_words(stage), one), &known.numbers[..]);
         match stage {
             Stage::HopComparison(index, step) => {
                 let hop = &shape.hops.all[index];

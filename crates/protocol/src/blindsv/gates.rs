@@ -240,7 +240,7 @@ mod tests {
     fn hop(gate: Gate, word: u32, kept: u32, dropped: u32) -> Hop {
         let comparison = Comparison::new(kept as usize);
         let (before, largest, after) = (None, None, None);
-        Hop { before, largest, gate, after, numbers: 1, next_outputs: 1, word, kept, dropped, comparison }
+        Hop { before, largest, gate, after, numbers: 1, word, kept, dropped, comparison }
     }
 
     fn gate() -> impl Strategy<Value = Gate> {

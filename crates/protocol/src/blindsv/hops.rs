@@ -15,14 +15,16 @@ use super::{
     between::Between,
     comparison::Comparison,
     curve::{Curve, Knots},
+    joined::NodeScales,
     lanes::{blocks, planes},
     largest::Tournament,
     sums::Sums,
+    wiring::Wiring,
 };
 use crate::{
     Error, Program,
     precision::{OperatorFormat, Precision, Ranges, exponent},
-    program::Then,
+    program::{Operator, Then},
     session::RangeRule,
 };
 
@@ -66,7 +68,7 @@ impl Gate {
     }
 
     /// Fractional bits of results and a power of two that bounds them, from those of T.
-    fn results(&self, fraction: i32, bound: i32) -> (i32, i32) {
+    pub(super) fn results(&self, fraction: i32, bound: i32) -> (i32, i32) {
         match self {
             Self::Linear | Self::Relu => (fraction, bound),
             Self::Square => (2 * fraction, 2 * bound),
@@ -75,7 +77,7 @@ impl Gate {
     }
 
     /// What a factor that numbers stand for becomes.
-    fn factor(&self, left: f64) -> f64 {
+    pub(super) fn factor(&self, left: f64) -> f64 {
         match self {
             Self::Linear | Self::Relu => left,
             Self::Square => left * left,
@@ -96,8 +98,6 @@ pub(crate) struct Hop {
     pub after: Option<Sums>,
     /// Numbers of one sample that are opened.
     pub numbers: usize,
-    /// Outputs of one sample of the operator that comes next.
-    pub next_outputs: usize,
     /// Bits of the next operator's words, in which the gate's results are.
     pub word: u32,
     /// Bits of an output that are kept: T is smaller than two to this power less two.
@@ -109,12 +109,12 @@ pub(crate) struct Hop {
 }
 
 impl Hop {
-    /// Between operators with so many outputs, of which so many bits are kept and dropped.
-    fn new(between: Between, [outputs, next_outputs]: [usize; 2], (kept, dropped): (u32, u32)) -> Self {
-        let Between { before, largest, gate, after } = between;
+    /// Of a sum of so many numbers, of which so many bits are kept and dropped.
+    pub(super) fn new(between: &Between, outputs: usize, (kept, dropped): (u32, u32)) -> Self {
+        let Between { before, largest, gate, after } = between.clone();
         let numbers = before.as_ref().map_or(outputs, Sums::count);
         let comparison = Comparison::new(kept as usize);
-        Self { before, largest, gate, after, numbers, next_outputs, word: 0, kept, dropped, comparison }
+        Self { before, largest, gate, after, numbers, word: 0, kept, dropped, comparison }
     }
 
     /// Numbers of one sample that the gate takes.
@@ -155,6 +155,14 @@ impl Hop {
         }
     }
 
+    /// The knots of its function, if it is piecewise linear, for numbers that stand for so many times the real ones.
+    pub(super) fn knots(&self, scale: f64) -> Option<Knots> {
+        match &self.gate {
+            Gate::Curve(curve) => Some(curve.at_scale(scale, self.kept - SPARE as u32)),
+            _ => None,
+        }
+    }
+
     /// Steps at which signs are compared.
     pub(super) fn steps(&self) -> usize {
         if self.gate.signs() > 0 { self.comparison.steps() } else { 0 }
@@ -192,7 +200,7 @@ impl HopRange {
     const MARGIN: i32 = 2;
 
     /// The range of outputs for which norms prove `proven`, and which were measured to be at most two to the power of `measured`.
-    fn new(rule: RangeRule, proven: i32, measured: i32) -> Self {
+    pub(super) fn new(rule: RangeRule, proven: i32, measured: i32) -> Self {
         // A bound below one counts as one: a comparison has no fewer bits than T's fraction.
         let proven = proven.max(0);
         let bound = match rule {
@@ -222,8 +230,16 @@ pub(crate) struct Hops {
     fractions: Vec<i32>,
     /// What scores are of the last operator's outputs, where it is not those themselves.
     pub scores: Option<Sums>,
+    /// What each hop's outputs are the sum of, and scores.
+    pub wiring: Wiring,
+    /// What brings sums to scale, where values of several hops are added up.
+    pub(super) nodes: Vec<NodeScales>,
+    /// Bits of words of scores.
+    pub score_word: u32,
+    /// Numbers of one sample of each operator's outputs.
+    pub outputs: Vec<usize>,
     /// Bits of factors of biases.
-    factors: Vec<u32>,
+    pub(super) factors: Vec<u32>,
 }
 
 /// A coalition's public numbers.
@@ -235,6 +251,21 @@ pub(crate) struct Scales {
     pub factors: Vec<u64>,
     /// Where the slopes of each hop's function change, if it is piecewise linear.
     pub knots: Vec<Option<Knots>>,
+    /// What each value of each term of each sum is multiplied by, and each sum; nothing where that is 1 everywhere.
+    pub values: Vec<Vec<Vec<u64>>>,
+    pub sums: Vec<u64>,
+}
+
+impl Scales {
+    /// What a value is multiplied by where a term of a sum takes it.
+    pub(super) fn value(&self, (node, term, place): (usize, usize, usize)) -> u64 {
+        self.values.get(node).map_or(1, |terms| terms[term][place])
+    }
+
+    /// What a sum is multiplied by.
+    pub(super) fn sum(&self, node: usize) -> u64 {
+        self.sums.get(node).copied().unwrap_or(1)
+    }
 }
 
 /// Fractional bits of hidden numbers whose largest is one: about a thousandth of a typical one.
@@ -242,13 +273,13 @@ const NUMBER_BITS: i32 = 13;
 /// Fractional bits of weights whose row has a norm of one and one input, of one client.
 const WEIGHT_BITS: i32 = 10;
 /// Fractional bits of hidden numbers and of weights, at least.
-const MIN_BITS: i32 = 5;
+pub(super) const MIN_BITS: i32 = 5;
 /// Fractional bits of samples, at least: the largest number may be an outlier.
-const MIN_SAMPLE_BITS: i32 = 9;
+pub(super) const MIN_SAMPLE_BITS: i32 = 9;
 /// Bits above a number's largest magnitude: its sign, an offset that makes it positive, and roundings.
-const SPARE: i32 = 3;
+pub(super) const SPARE: i32 = 3;
 /// No more fractional bits than this are of use.
-const MAX_BITS: i32 = 24;
+pub(super) const MAX_BITS: i32 = 24;
 
 impl Hops {
     /// A model of one operator in words of so many bits.
@@ -260,6 +291,10 @@ impl Hops {
             bits: Vec::new(),
             fractions: Vec::new(),
             scores: None,
+            wiring: Wiring::chain(1),
+            nodes: Vec::new(),
+            score_word: word,
+            outputs: Vec::new(),
             factors: vec![0],
         }
     }
@@ -271,6 +306,9 @@ impl Hops {
         rule: RangeRule,
         clients: usize,
     ) -> Result<(Self, Precision), Error> {
+        if let Some(wiring) = &program.wiring {
+            return Self::joined(program, wiring, ranges, rule, clients);
+        }
         let (gates, scores) = between(program)?;
         let mut hops = Self { factors: Vec::new(), words: Vec::new(), scores, ..Self::of_layer(0) };
         let mut formats = Vec::with_capacity(program.operators.len());
@@ -319,12 +357,14 @@ impl Hops {
             hops.ranges.push(HopRange { fraction, ..range });
             (input, largest) = between.gate.results(fraction, bound);
             input += factor_bits(between.after.as_ref());
-            let outputs = [index, index + 1].map(|operator| program.operators[operator].output_size());
-            hops.all.push(Hop::new(between.clone(), outputs, (kept, dropped as u32)));
+            hops.all.push(Hop::new(between, operator.output_size(), (kept, dropped as u32)));
         }
         for (hop, word) in hops.all.iter_mut().zip(&hops.words[1..]) {
             hop.word = *word;
         }
+        hops.score_word = *hops.words.last().unwrap_or(&u64::BITS);
+        hops.wiring = Wiring::chain(program.operators.len());
+        hops.outputs = program.operators.iter().map(Operator::output_size).collect();
         let unused = FixedPoint::new(1, 0);
         Ok((hops, Precision { operators: formats, gate: unused, update: unused }))
     }
@@ -332,6 +372,13 @@ impl Hops {
     /// A coalition's public numbers, from the sum of its members' shares of the training data.
     pub(crate) fn scales(&self, share: f64) -> Scales {
         let mut scales = Scales::default();
+        if !self.nodes.is_empty() {
+            scales.factors = self.factors.iter().map(|bits| 1 << bits).collect();
+            for (index, (node, of_node)) in self.wiring.nodes.iter().zip(&self.nodes).enumerate() {
+                of_node.add(node, self.all.get(index), share, &mut scales);
+            }
+            return scales;
+        }
         let mut kappa = 1.0f64;
         for (index, &bits) in self.factors.iter().enumerate() {
             scales.factors.push((kappa * f64::powi(2.0, bits as i32)).round() as u64);
@@ -341,13 +388,7 @@ impl Hops {
             let exponent = ceil_log2(product).max(-dropped);
             scales.dropped.push((dropped + exponent) as u32);
             let left = product * f64::powi(2.0, -exponent);
-            scales.knots.push(match &hop.gate {
-                Gate::Curve(curve) => {
-                    let scale = left * f64::powi(2.0, self.fractions[index]);
-                    Some(curve.at_scale(scale, hop.kept - SPARE as u32))
-                }
-                _ => None,
-            });
+            scales.knots.push(hop.knots(left * f64::powi(2.0, self.fractions[index])));
             let after = hop.after.as_ref();
             kappa = hop.gate.factor(left) * factor(after) * f64::powi(0.5, factor_bits(after));
         }
@@ -383,12 +424,12 @@ fn ceil_log2(number: f64) -> i32 {
 }
 
 /// Sums are so many times what layers give, as a power of two that is not below it.
-fn factor_bits(sums: Option<&Sums>) -> i32 {
+pub(super) fn factor_bits(sums: Option<&Sums>) -> i32 {
     sums.map_or(0, |sums| sums.factor().next_power_of_two().ilog2() as i32)
 }
 
 /// Sums are so many times what layers give.
-fn factor(sums: Option<&Sums>) -> f64 {
+pub(super) fn factor(sums: Option<&Sums>) -> f64 {
     sums.map_or(1.0, |sums| sums.factor() as f64)
 }
 
@@ -429,27 +470,30 @@ pub(crate) fn between(program: &Program) -> Result<(Vec<Between>, Option<Sums>),
 
 /// Whether scores are one operator's outputs.
 pub(crate) fn is_one_product(program: &Program) -> Result<bool, Error> {
+    if program.wiring.is_some() {
+        return Ok(false);
+    }
     let (all, scores) = between(program)?;
     Ok(all.is_empty() && scores.is_none())
 }
 
 /// Numbers are at most two to this power: how many fractional bits they get.
-fn number_bits(largest: i32) -> i32 {
+pub(super) fn number_bits(largest: i32) -> i32 {
     (NUMBER_BITS - largest).clamp(MIN_BITS, MAX_BITS)
 }
 
 /// Fractional bits of weights: about a thousandth of a typical one, times a client's share.
-fn weight_bits(norm: i32, inputs: usize, clients: usize) -> i32 {
+pub(super) fn weight_bits(norm: i32, inputs: usize, clients: usize) -> i32 {
     let inputs = inputs.next_power_of_two().ilog2() as i32;
     (WEIGHT_BITS + inputs + clients_bits(clients) - norm).clamp(MIN_BITS, MAX_BITS)
 }
 
-fn clients_bits(clients: usize) -> i32 {
+pub(super) fn clients_bits(clients: usize) -> i32 {
     clients.next_power_of_two().ilog2() as i32
 }
 
 /// Fractional bits of T, from what the next operator's inputs are on known models: at most two to the power of `next`.
-fn fraction(gate: &Gate, next: i32) -> i32 {
+pub(super) fn fraction(gate: &Gate, next: i32) -> i32 {
     match gate {
         Gate::Curve(curve) => number_bits(next) - curve.coarser(),
         // The next inputs are squares.

@@ -10,7 +10,7 @@ use super::{
     shape::{Shape, Stage},
     sums::Sums,
 };
-use crate::{Error, Program, model::EncodedOperator};
+use crate::{Error, Program, model::EncodedOperator, program::Operator};
 
 /// Whether each sample is predicted right. `scores` are signed, row by row.
 pub(crate) fn right(shape: &Shape, scores: &[i64], labels: &[usize]) -> Vec<bool> {
@@ -51,41 +51,68 @@ pub(crate) fn computed(
     samples: &Matrix<Ring64>,
 ) -> Result<Computed, Error> {
     let Rounding { keys, place, scales } = *rounding;
-    let mut inputs = samples.clone();
+    let count = samples.columns();
+    let sums = |sums: &Option<Sums>, words: Vec<u64>| match sums {
+        Some(sums) => sums.words(&words, count),
+        None => words,
+    };
+    let mut values = vec![samples.elements().to_vec()];
     let mut computed = Computed { hidden: Vec::new(), scores: Vec::new() };
-    for (index, (operator, encoded)) in program.operators.iter().zip(operators).enumerate() {
-        let columns = operator.arrange(&inputs)?;
-        let factor = scales.factors[index];
-        let product = encoded.weight.multiply(&columns)?;
-        let mut outputs = Vec::with_capacity(operator.output_size() * inputs.columns());
-        for (j, bias) in encoded.bias.iter().enumerate() {
-            outputs.extend(product.row(j).iter().map(|sum| sum.wrapping_add(bias.wrapping_mul(factor))));
+    for (index, node) in shape.hops.wiring.nodes.iter().enumerate() {
+        let mut sum = Vec::new();
+        for (term, taken) in node.terms.iter().enumerate() {
+            let inputs = taken.values().iter().enumerate().flat_map(|(place, &value)| {
+                let factor = scales.value((index, term, place));
+                values[value].iter().map(move |word| word.wrapping_mul(factor)).collect::<Vec<_>>()
+            });
+            let mut words: Vec<u64> = inputs.collect();
+            if let Some(operator) = taken.operator() {
+                let of_program = &program.operators[operator];
+                let inputs = Matrix::new(Ring64, of_program.input_size(), count, words)?;
+                words = outputs(of_program, &operators[operator], scales.factors[operator], &inputs)?;
+                if let Some(order) = of_program.order().filter(|_| index > 0 && !scales.sums.is_empty()) {
+                    words = Sums::order(order).words(&words, count);
+                }
+            }
+            sum.resize(words.len(), 0u64);
+            sum.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
         }
-        let samples = inputs.columns();
-        let sums = |sums: &Option<Sums>, words: Vec<u64>| match sums {
-            Some(sums) => sums.words(&words, samples),
-            None => words,
-        };
         let Some(hop) = shape.hops.all.get(index) else {
-            computed.scores = sums(&shape.hops.scores, outputs).into_iter().map(u64::cast_signed).collect();
+            computed.scores = sums(&shape.hops.scores, sum).into_iter().map(u64::cast_signed).collect();
             break;
         };
-        let outputs = sums(&hop.before, outputs);
+        let factor = scales.sum(index);
+        let outputs = sums(&hop.before, sum).into_iter().map(|word| word.wrapping_mul(factor));
+        let outputs: Vec<u64> = outputs.collect();
         let stage = Purpose::Opening(shape.index(Stage::Outputs(index)));
         let [masks, others] = [0, 1].map(|server| keys[server].words(place, stage, outputs.len()));
         let rounded = outputs.iter().zip(masks.expose()).zip(others.expose());
-        let knots = scales.knots[index].as_ref();
         let rounded = rounded
             .map(|((output, p), a)| cut(output.cast_signed(), scales.dropped[index], p.wrapping_add(*a)));
         let mut rounded: Vec<i64> = rounded.collect();
         if let Some(largest) = &hop.largest {
-            rounded = largest.plain(&rounded, samples);
+            rounded = largest.plain(&rounded, count);
         }
+        let knots = scales.knots[index].as_ref();
         let results = rounded.into_iter().map(|number| plain(&hop.gate, knots, number).cast_unsigned());
-        let words = sums(&hop.after, results.collect());
-        let hidden = words.iter().copied().map(u64::cast_signed).collect();
-        inputs = Matrix::new(Ring64, hop.handed(), samples, words)?;
-        computed.hidden.push(hidden);
+        let value = sums(&hop.after, results.collect());
+        computed.hidden.push(value.iter().copied().map(u64::cast_signed).collect());
+        values.push(value);
     }
     Ok(computed)
+}
+
+/// An operator's outputs, row by row.
+fn outputs(
+    operator: &Operator,
+    encoded: &EncodedOperator<Ring64>,
+    factor: u64,
+    inputs: &Matrix<Ring64>,
+) -> Result<Vec<u64>, Error> {
+    let product = encoded.weight.multiply(&operator.arrange(inputs)?)?;
+    let rows = encoded.bias.iter().enumerate().flat_map(|(j, bias)| {
+        let bias = bias.wrapping_mul(factor);
+        product.row(j).iter().map(move |sum| sum.wrapping_add(bias)).collect::<Vec<_>>()
+    });
+    Ok(rows.collect())
 }

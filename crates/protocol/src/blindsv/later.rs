@@ -74,6 +74,11 @@ impl<'a> Later<'a> {
         })
     }
 
+    /// Where each output of a sample stands among its rows; none if they stand so.
+    pub(crate) fn order(&self) -> Option<impl Iterator<Item = usize> + use<>> {
+        self.of_program.order()
+    }
+
     /// The server's share of the outputs, row by row. `opened` are the inputs under both masks, `masks` the server's; `dealt` is its
     /// share of the masks' product.
     pub(crate) fn outputs(

@@ -94,6 +94,11 @@ pub(crate) struct OwnerData {
 }
 
 impl OwnerData {
+    /// The samples, a row for each number.
+    pub(crate) fn samples(&self) -> &[u64] {
+        self.samples.expose().elements()
+    }
+
     /// Words of samples, and of labels.
     fn words(session: &BlindSession, owner: usize) -> (usize, usize) {
         let (shape, samples) = (session.chunks(owner), session.hellos[owner].samples as usize);

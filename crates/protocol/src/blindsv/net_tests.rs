@@ -84,6 +84,35 @@ impl Net {
         self
     }
 
+    /// With a name for the last layer.
+    fn named(mut self, name: &str) -> Self {
+        self.recipe.layers.last_mut().unwrap().name = Some(name.to_owned());
+        self
+    }
+
+    /// With the last layer on what others hand on, of this shape.
+    fn from(mut self, names: &[&str]) -> Self {
+        self.recipe.layers.last_mut().unwrap().from = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// So that the next layer is made for another shape.
+    fn shaped(mut self, shape: &[usize]) -> Self {
+        self.shape = shape.to_vec();
+        self
+    }
+
+    /// A sum, or values one behind the other in a first dimension of so many in all.
+    fn joined(mut self, names: &[&str], channels: Option<usize>) -> Self {
+        self.recipe
+            .layers
+            .push(if channels.is_some() { LayerSpec::Concat {} } else { LayerSpec::Add {} }.into());
+        if let Some(channels) = channels {
+            self.shape[0] = channels;
+        }
+        self.from(names)
+    }
+
     /// With what it hands on as scores.
     pub(super) fn done(mut self) -> Recipe {
         self.recipe.classes = self.shape.iter().product();
@@ -154,6 +183,104 @@ proptest! {
         check(&net.clone().linear(3).then(LayerSpec::Flatten {}).linear(2).done())?;
         check(&Net::of(&[2, length], samples).conv(3, 3, 1, 1).then(LayerSpec::GlobalAvgPool {}).done())?;
         check(&net.then(LayerSpec::Transpose {}).linear(3).then(LayerSpec::Transpose {}).then(LayerSpec::GlobalAvgPool {}).done())?;
+    }
+}
+
+/// A block whose input is added to what it makes of it, and one that halves the image.
+fn residual(samples: usize, function: LayerSpec) -> Recipe {
+    let net = Net::of(&[1, 4, 4], samples).conv(2, 3, 1, 1).then(function.clone()).named("a");
+    let net = net.conv(2, 3, 1, 1).joined(&["a"], None);
+    net.done_with_block(function)
+}
+
+impl Net {
+    /// The sum of a block, a second block, and a layer that gives the scores.
+    fn done_with_block(mut self, function: LayerSpec) -> Recipe {
+        let sum = self.recipe.layers.len() - 1;
+        // The sum is of the block and its input.
+        self.recipe.layers[sum - 1].name = Some("b".into());
+        self.recipe.layers[sum].from = vec!["b".into(), "a".into()];
+        let shape = self.shape.clone();
+        let net = self.then(function).named("c").conv(3, 3, 2, 1).named("d");
+        let net = net.shaped(&shape).conv(3, 1, 2, 1).from(&["c"]).named("e").joined(&["d", "e"], None);
+        net.then(LayerSpec::GlobalAvgPool {}).then(LayerSpec::Relu {}).linear(3).done()
+    }
+}
+
+/// Layers of several widths that take what all before hand on.
+fn dense(samples: usize, function: LayerSpec) -> Recipe {
+    let net = Net::of(&[2], samples).linear(3).then(function).named("a").linear(2);
+    let net = net.then(LayerSpec::HardSigmoid {}).named("b").joined(&["b", "a", "input"], Some(7));
+    let net = net.named("c").linear(3).named("d");
+    net.shaped(&[7]).linear(3).from(&["c"]).named("e").joined(&["d", "e", "a"], None).done()
+}
+
+/// Convolutions over the steps of a sequence, side by side.
+fn text(samples: usize) -> Recipe {
+    let net = Net::of(&[4, 2], samples).then(LayerSpec::Transpose {}).named("text");
+    let net = net.conv(2, 3, 1, 1).then(LayerSpec::GlobalMaxPool {}).named("three");
+    let net =
+        net.shaped(&[2, 4]).conv(3, 1, 1, 1).from(&["text"]).then(LayerSpec::AvgPool1d(window(3, 1, 0)));
+    let net = net.then(LayerSpec::GlobalMaxPool {}).named("one").joined(&["three", "one"], Some(5));
+    net.then(LayerSpec::Relu {}).linear(3).done()
+}
+
+/// Functions that one gate does not compute.
+fn sequence(samples: usize) -> Recipe {
+    let net = Net::of(&[1, 4, 4], samples).conv(2, 1, 1, 1);
+    let net = net.then(LayerSpec::Square {}).then(LayerSpec::MaxPool2d(window(2, 2, 0)));
+    let net = net.then(LayerSpec::LeakyRelu { slope: Some(-1.0) }).then(LayerSpec::GlobalMaxPool {});
+    net.linear(3).then(LayerSpec::Relu {}).done()
+}
+
+fn function() -> impl Strategy<Value = LayerSpec> {
+    prop_oneof![
+        Just(LayerSpec::Relu {}),
+        Just(LayerSpec::HardTanh {}),
+        Just(LayerSpec::LeakyRelu { slope: None }),
+        Just(LayerSpec::Identity {}),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+    #[test]
+    fn joined_layers_are_those_of_plain_integers(
+        function in function(),
+        samples in prop::sample::select(vec![1usize, 2, 65]),
+        scale in prop::sample::select(vec![0.3f32, 1.0]),
+        is_calibrated: bool,
+    ) {
+        let ranges = if is_calibrated { RangeRule::Calibrated } else { RangeRule::Proven };
+        let nets = [
+            residual(samples, function.clone()),
+            dense(samples, function),
+            text(samples),
+            sequence(samples),
+        ];
+        for net in nets {
+            check(&Recipe { scale, ranges, ..net })?;
+        }
+    }
+}
+
+#[test]
+fn a_server_reads_the_same_of_joined_layers() {
+    for recipe in [residual(1, LayerSpec::Relu {}), dense(3, LayerSpec::Relu {})] {
+        for server in [Server::Principal, Server::Auxiliary] {
+            assert!(is_equivalent(&recipe, server, Mutation::None, OfTests::None), "{server:?}: {recipe:?}");
+        }
+    }
+}
+
+#[test]
+fn without_a_protection_of_joined_layers_the_same_test_fails() {
+    let at_both = [OfTests::OpeningCoalition, OfTests::OpeningStage, OfTests::OpeningMask];
+    let at_auxiliary = [OfTests::NumbersCoalition, OfTests::NumbersArray];
+    let at_both = [Server::Principal, Server::Auxiliary].into_iter().flat_map(|s| at_both.map(|m| (s, m)));
+    for (server, mutation) in at_both.chain(at_auxiliary.map(|mutation| (Server::Auxiliary, mutation))) {
+        let found = is_equivalent(&dense(2, LayerSpec::Relu {}), server, Mutation::None, mutation);
+        assert!(!found, "{server:?}: {mutation:?}");
     }
 }
 

@@ -368,7 +368,7 @@ pub(crate) fn test_memory(session: &BlindSession) -> usize {
     let of_owner = |owner| {
         let chunks = session.chunks(owner);
         // What was dealt; two messages of a stage, and what later stages need of them.
-        chunks.dealt_len() + 4 * chunks.largest_opened()
+        chunks.dealt_len() + 4 * chunks.largest_opened() + chunks.kept_len()
     };
     session.most_together().min(coalitions(session)) * session.owners().map(of_owner).sum::<usize>()
 }

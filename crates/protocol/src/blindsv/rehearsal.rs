@@ -6,7 +6,7 @@ use secsv_algebra::Seed;
 
 use super::{
     dealer::{Dealer, OwnerKeys},
-    evaluator::{Evaluator, Held, Opened},
+    evaluator::{Evaluator, Held, Memory, Opened},
     hops::Scales,
     keys::{OwnerKey, Place},
     later::{Later, LaterMasks},
@@ -45,10 +45,10 @@ pub(super) struct Transcript {
 }
 
 impl Unit<'_> {
-    /// Runs it on both servers' shares of the first operator's outputs and of the labels.
+    /// Runs it on both servers' shares of the first operator's outputs, of the labels and of the samples.
     pub(super) fn run(
         &self,
-        (outputs, factors): (&Shares, &Shares),
+        (outputs, factors, samples): (&Shares, &Shares, &Shares),
         labels: &[usize],
     ) -> Result<Transcript, Error> {
         let Self { shape, keys, place, scales, later } = *self;
@@ -68,7 +68,7 @@ impl Unit<'_> {
             servers[server].begin(&outputs[server], &mut out);
             out
         }));
-        let (mut found, mut known) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let (mut found, mut known) = ([Vec::new(), Vec::new()], [Memory::default(), Memory::default()]);
         for stage in 0..shape.stages() {
             let mut next = [Vec::new(), Vec::new()];
             for (server, evaluator) in servers.iter().enumerate() {
@@ -81,10 +81,10 @@ impl Unit<'_> {
                 if let Some(of_stage) = evaluator.known(stage, &opened, &known[server]) {
                     known[server] = of_stage;
                 }
-                let operator = shape.operator_at(stage + 1);
                 let held = Held {
                     labels: &factors[server],
-                    later: operator.and_then(|operator| later.servers[server].get(operator - 1)),
+                    samples: &samples[server],
+                    later: &later.servers[server],
                 };
                 next[server].reserve(shape.opened_len(stage + 1));
                 let state = Opened { opened: &opened, known: &known[server] };
@@ -97,7 +97,11 @@ impl Unit<'_> {
     }
 
     /// What is found.
-    pub(super) fn find(&self, shares: (&Shares, &Shares), labels: &[usize]) -> Result<Vec<u64>, Error> {
+    pub(super) fn find(
+        &self,
+        shares: (&Shares, &Shares, &Shares),
+        labels: &[usize],
+    ) -> Result<Vec<u64>, Error> {
         let [principal, auxiliary] = self.run(shares, labels)?.found;
         Ok(principal.iter().zip(&auxiliary).map(|(own, other)| self.shape.found(*own, *other)).collect())
     }
@@ -132,8 +136,8 @@ pub(crate) fn rehearse(session: &BlindSession, samples: usize) -> Result<usize, 
         let place = Place { round, coalition, first };
         let unit = Unit { shape: &shape, keys: &keys, place, scales: &scales, later: &later };
         let zeros = |rows: usize| [0, 1].map(|_| vec![0; rows * shape.samples()]);
-        let shares = (zeros(outputs), zeros(shape.scores()));
-        found += unit.find((&shares.0, &shares.1), &vec![0; shape.samples()])?.len();
+        let shares = (zeros(outputs), zeros(shape.scores()), zeros(session.program().input_size));
+        found += unit.find((&shares.0, &shares.1, &shares.2), &vec![0; shape.samples()])?.len();
     }
     Ok(found)
 }

@@ -272,6 +272,7 @@ struct Case<'a> {
     /// Both servers' shares of the first operator's outputs, and of the labels.
     outputs: [Vec<u64>; 2],
     factors: [Vec<u64>; 2],
+    samples: [Vec<u64>; 2],
     labels: &'a [usize],
 }
 
@@ -341,8 +342,8 @@ impl World {
         deal_product(&self.session, &self.keys[owner], &self.masks, place, &self.samples[owner]).unwrap()
     }
 
-    /// A server's shares of the first operator's outputs of all models of a round, and of labels.
-    fn shares(&self, server: Server, round: RoundId, owner: usize) -> (Vec<u64>, Vec<u64>) {
+    /// A server's shares of the first operator's outputs of all models of a round, of labels and of samples.
+    fn shares(&self, server: Server, round: RoundId, owner: usize) -> (Vec<u64>, Vec<u64>, Vec<u64>) {
         let index = usize::from(server == Server::Auxiliary);
         let (key, masks) = (&self.keys[owner][index], &self.masks[index]);
         let models = self.masked_models(round);
@@ -354,7 +355,7 @@ impl World {
         let data = data.unwrap();
         let input = LayerInput { server, masks, key, models: &models, dealt: dealt.as_deref() };
         let outputs = outputs(&self.session, (round, owner), &input, &data).unwrap();
-        (outputs.expose().clone(), data.labels.expose().clone())
+        (outputs.expose().clone(), data.labels.expose().clone(), data.samples().to_vec())
     }
 
     /// The units of some coalitions.
@@ -398,8 +399,9 @@ impl World {
                             servers: servers.map(later),
                             owner: operators.clone().map(owner_masks).collect(),
                         },
-                        outputs: all.each_ref().map(|(outputs, _)| sum(outputs)),
-                        factors: all.each_ref().map(|(_, labels)| part(labels)),
+                        outputs: all.each_ref().map(|(outputs, ..)| sum(outputs)),
+                        factors: all.each_ref().map(|(_, labels, _)| part(labels)),
+                        samples: all.each_ref().map(|(.., own)| part(own)),
                         labels: &self.labels[owner][columns.clone()],
                         shape,
                     });
@@ -413,7 +415,7 @@ impl World {
         let scales = self.session.scales(case.place.round, case.place.coalition);
         let keys = &self.keys[case.owner];
         let unit = Unit { shape: &case.shape, keys, place: case.place, scales: &scales, later: &case.later };
-        unit.run((&case.outputs, &case.factors), case.labels).unwrap()
+        unit.run((&case.outputs, &case.factors, &case.samples), case.labels).unwrap()
     }
 
     fn dealt(&self, case: &Case<'_>) -> Vec<u8> {
@@ -766,7 +768,7 @@ fn a_model_with_another_activation_is_refused_by_name() {
         whole_rounds: true,
         hidden: Default::default(),
     };
-    let program = &of_model(4, 1, &model, &shapes, settings).program;
-    let refused = Protocol::BlindSv.rules().check_program(program);
-    assert!(matches!(refused, Err(Error::Unsupported { what }) if what.contains("piecewise-linear")));
+    let architecture = &of_model(4, 1, &model, &shapes, settings).architecture;
+    let refused = Protocol::BlindSv.rules().program(architecture);
+    assert!(matches!(refused, Err(Error::Layer { index: 1, kind: "sigmoid", .. })), "{refused:?}");
 }

@@ -10,7 +10,7 @@ use secsv_algebra::{Secret, Seed};
 use secsv_federation::{Coalition, RoundId, SampleSet};
 
 use super::{
-    evaluator::{Evaluator, Held, Opened},
+    evaluator::{Evaluator, Held, Memory, Opened},
     hops::Scales,
     keys::{OwnerKey, Place, Purpose},
     later::Later,
@@ -142,7 +142,7 @@ enum UnitState {
 }
 
 /// What later stages need of what was opened, for each coalition's chunks.
-type Known = Arc<Vec<Vec<u64>>>;
+type Known = Arc<Vec<Memory>>;
 
 /// What a job of a unit found.
 enum Step {
@@ -643,11 +643,12 @@ fn next<H: BlindHost>(
 ) -> Result<Step, Error> {
     let (chunks, stage) = (&context.chunks, input.stage);
     let is_last = stage + 1 == chunks.stages();
-    let operator = chunks.operator_at(stage + 1);
+    let operators = chunks.operators_at(stage + 1);
     let samples = session.hellos[context.owner].samples as usize;
     let mut out = Vec::with_capacity(context.opened_len(stage + 1));
     let (mut found, mut known) = (vec![Vec::new(); context.secure.len()], Vec::new());
-    let mut later: Option<(usize, Later<'_>)> = None;
+    let nothing = Memory::default();
+    let mut later: Option<(usize, Vec<Later<'_>>)> = None;
     let (mut own, mut other) = (&input.own[..], &input.other[MaskedOpening::HEAD..]);
     for (index, unit) in units::<H>(context, key, input.dealt.as_ref()).enumerate() {
         let evaluator = unit.evaluator();
@@ -662,22 +663,29 @@ fn next<H: BlindHost>(
             add_found(&unit.shape, &mut found[unit.place], evaluator.outcome(&opened));
             continue;
         }
-        if let Some(operator) = operator.filter(|_| later.as_ref().is_none_or(|(of, _)| *of != unit.place)) {
+        if !operators.is_empty() && later.as_ref().is_none_or(|(of, _)| *of != unit.place) {
             let missing = Error::Local { what: "models of a round that is tested" };
             let (masks, models) = input.models.as_ref().ok_or(missing)?;
             let model = (context.round, context.secure[unit.place].1);
-            let found = Later::new(session, (H::SERVER, masks), model, operator, models)?;
-            later = Some((unit.place, found));
+            let part = |&operator: &usize| Later::new(session, (H::SERVER, masks), model, operator, models);
+            later = Some((unit.place, operators.iter().map(part).collect::<Result<_, Error>>()?));
         }
-        let mut labels = Secret::new(Vec::new());
-        if chunks.takes_labels(stage + 1) {
-            labels.expose_mut().resize(chunks.scores() * unit.shape.samples(), 0);
-            context.columns(&unit).add(input.data.labels.expose(), samples, labels.expose_mut());
-        }
-        let before = input.known.get(index).map_or(&[][..], |known| known);
+        let columns = |words: &[u64], is_needed: bool| {
+            let mut found = Secret::new(Vec::new());
+            if is_needed {
+                let rows = words.len().checked_div(samples).unwrap_or(0);
+                found.expose_mut().resize(rows * unit.shape.samples(), 0);
+                context.columns(&unit).add(words, samples, found.expose_mut());
+            }
+            found
+        };
+        let labels = columns(input.data.labels.expose(), chunks.takes_labels(stage + 1));
+        let own = columns(input.data.samples(), chunks.takes_samples(stage + 1));
+        let before = input.known.get(index).unwrap_or(&nothing);
         let of_unit = evaluator.known(stage, &opened, before);
-        let state = Opened { opened: &opened, known: of_unit.as_deref().unwrap_or(before) };
-        let held = Held { labels: labels.expose(), later: later.as_ref().map(|(_, later)| later) };
+        let state = Opened { opened: &opened, known: of_unit.as_ref().unwrap_or(before) };
+        let later = later.as_ref().map_or(&[][..], |(_, later)| later);
+        let held = Held { labels: labels.expose(), samples: own.expose(), later };
         evaluator.message(stage + 1, state, held, &mut out)?;
         known.extend(of_unit);
     }

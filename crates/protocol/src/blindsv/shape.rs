@@ -13,6 +13,7 @@ use super::{
     hops::{Hops, mask},
     lanes::{blocks, planes},
     products::Conjunction,
+    wiring::{Node, Term},
 };
 
 /// Widths of numbers.
@@ -161,18 +162,26 @@ impl Circuit {
         if self.is_single() { Stage::Scores } else { Stage::Margins }
     }
 
-    /// The operator that computes the numbers of a stage that its servers multiply for, if it is behind a hop.
-    pub(super) fn operator_of(&self, stage: Stage) -> Option<usize> {
-        match stage {
-            Stage::Outputs(hop) if hop > 0 => Some(hop),
-            Stage::Scores if self.hops.is_deep() => Some(self.hops.all.len()),
-            _ => None,
-        }
+    /// The sum that a stage opens.
+    pub(super) fn node_of(&self, stage: Stage) -> Option<(usize, &Node)> {
+        let index = match stage {
+            Stage::Outputs(hop) => hop,
+            Stage::Scores => self.hops.all.len(),
+            _ => return None,
+        };
+        Some((index, self.hops.wiring.nodes.get(index)?))
     }
 
-    /// The same by where the stage stands.
-    pub(crate) fn operator_at(&self, stage: usize) -> Option<usize> {
-        self.operator_of(self.stage(stage)?)
+    /// The operators that compute the numbers of a stage that its servers multiply for, if they are behind hops.
+    pub(crate) fn operators_at(&self, stage: usize) -> Vec<usize> {
+        let node = self.stage(stage).and_then(|stage| self.node_of(stage));
+        node.map_or(Vec::new(), |(_, node)| node.operators().filter(|operator| *operator > 0).collect())
+    }
+
+    /// Whether a server needs its share of the samples for a stage's message.
+    pub(crate) fn takes_samples(&self, stage: usize) -> bool {
+        let node = self.stage(stage).and_then(|stage| self.node_of(stage));
+        node.is_some_and(|(_, node)| node.terms.contains(&Term::Values(vec![0])))
     }
 
     /// Whether a server needs its share of the labels for a stage's message.
@@ -340,11 +349,17 @@ impl Shape {
         self.stages.iter().map(|&stage| self.dealt_planes(stage)).sum::<usize>()
     }
 
-    /// Numbers that are dealt, array by array: for each hop what its gate needs and the next operator's products of masks, and the
+    /// Numbers that are dealt, array by array: for each sum its operators' products of masks and what its hop's gate needs, and the
     /// mask of the true class's score, where labels are a factor.
     pub(super) fn dealt_arrays(&self) -> Vec<DealtArray> {
         let mut arrays = Vec::new();
-        for (hop, of_hop) in self.hops.all.iter().enumerate() {
+        for (hop, node) in self.hops.wiring.nodes.iter().enumerate() {
+            for operator in node.operators().filter(|operator| *operator > 0) {
+                let (what, bits) = (DealtNumbers::Products(operator), self.hops.words[operator]);
+                let count = self.hops.outputs[operator] * self.samples;
+                arrays.push(DealtArray { what, count, bits });
+            }
+            let Some(of_hop) = self.hops.all.get(hop) else { break };
             let bits = of_hop.kept;
             if of_hop.levels() > 0 {
                 let (what, count) = (DealtNumbers::Compared(hop), of_hop.numbers * self.samples);
@@ -360,14 +375,17 @@ impl Shape {
                 let (what, bits) = (DealtNumbers::Item(hop, item), item.bits(of_hop));
                 arrays.push(DealtArray { what, count: of_hop.gated() * self.samples, bits });
             }
-            let (what, bits) = (DealtNumbers::Products(hop + 1), of_hop.word);
-            arrays.push(DealtArray { what, count: of_hop.next_outputs * self.samples, bits });
         }
         if !self.is_single() {
             let (what, bits) = (DealtNumbers::TrueScore, self.widths.word);
             arrays.push(DealtArray { what, count: self.samples, bits });
         }
         arrays
+    }
+
+    /// Words of what was opened of values that later sums take: all of them, at most.
+    pub(crate) fn kept_values(&self) -> usize {
+        self.hops.all.iter().map(|hop| hop.handed() * self.samples).sum()
     }
 
     /// Bytes of the numbers that are dealt.
@@ -467,6 +485,11 @@ impl Chunks {
     /// Bytes that the owner deals to the auxiliary for a coalition.
     pub(crate) fn dealt_len(&self) -> usize {
         self.sum(Shape::dealt_len)
+    }
+
+    /// Bytes of what was opened of values that later sums take, for a coalition, at most.
+    pub(crate) fn kept_len(&self) -> usize {
+        if self.hops.nodes.is_empty() { 0 } else { self.sum(|shape| size_of::<u64>() * shape.kept_values()) }
     }
 
     /// Bytes of the largest message about a coalition.

@@ -33,7 +33,7 @@ fn count(shape: &Shape, scores: &[i64], labels: &[usize], keys: &[OwnerKey; 2], 
     let share = |outcome| {
         let shape = of_layer(shape.widths, (shape.rows, shape.classes), shape.samples, outcome);
         let unit = Unit { shape: &shape, keys, place, scales: &scales, later: &later };
-        unit.find((&scores, &one_hot), labels).unwrap()
+        unit.find((&scores, &one_hot, &Default::default()), labels).unwrap()
     };
     let each = share(Outcome::Each);
     let total = share(Outcome::Total)[0];

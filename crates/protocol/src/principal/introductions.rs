@@ -97,7 +97,7 @@ impl Introductions {
             (Kind::ClientHello, PartyId::Client(client)) if client < self.federation.clients => client,
             _ => return Err(message.unexpected("clients introduce themselves")),
         };
-        let hello: ClientHello = message.read(&self.federation.program.operators.len())?;
+        let hello: ClientHello = message.read(&self.federation.program.published())?;
         if !self.federation.is_envelope_key(client, &hello.public_key) {
             return Err(message.malformed(CodecError::Value { what: "envelope key" }));
         }

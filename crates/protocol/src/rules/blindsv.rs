@@ -1,11 +1,14 @@
 //! BlindSV: two servers compute on numbers that both see under masks; owners deal the masks, and nobody reads a score.
 
-use secsv_federation::skip::SkipMode;
+use secsv_federation::{Architecture, skip::SkipMode};
 
 use super::{Batching, Can, FewSamples, Matmuls, ProtocolRules, ServerExposure, two_servers};
 use crate::{
     Error, PartyId, Program,
-    blindsv::hops::{WORD_WIDTHS, between},
+    blindsv::{
+        hops::{WORD_WIDTHS, between},
+        wiring::wired,
+    },
     disclosure::{Disclosure as D, Line, line},
     message::Kind,
     rules::Matmul,
@@ -101,8 +104,10 @@ impl ProtocolRules for BlindSv {
         false
     }
 
-    fn check_program(&self, program: &Program) -> Result<(), Error> {
-        between(program).map(drop)
+    /// A chain of layers where one hop is enough between two, otherwise nodes.
+    fn program(&self, architecture: &Architecture) -> Result<Program, Error> {
+        let chain = Program::new(architecture).ok().filter(|program| between(program).is_ok());
+        chain.map_or_else(|| wired(architecture), Ok)
     }
 
     fn disclosures(&self, _: &Program) -> Vec<Line> {

@@ -87,6 +87,7 @@ fn every_protocol_lists_what_its_server_learns() {
         operators: Vec::new(),
         steps: Vec::new(),
         gru: Some(GruShape { steps: 1, hidden: 1, hidden_operator: 0 }),
+        wiring: None,
     };
     for protocol in Protocol::ALL {
         let lines = protocol.disclosures(&program, false);

@@ -95,12 +95,11 @@ impl Federation {
         architecture: &Architecture,
         clients: usize,
     ) -> Result<Program, Error> {
-        let program = Program::new(architecture)?;
+        let rules = protocol.rules();
+        let program = rules.program(architecture)?;
         if architecture.classes() > LabelField::MAX_CLASSES {
             return Err(Error::Unsupported { what: "more than 65536 classes" });
         }
-        let rules = protocol.rules();
-        rules.check_program(&program)?;
         if rules.has_decryptors() {
             max_owners(clients, network(&program)?)?;
         } else if !(2..=MAX_CLIENTS).contains(&clients) {

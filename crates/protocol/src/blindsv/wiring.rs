@@ -1,0 +1,330 @@
+//! How layers take what others hand on. A **node** adds up outputs of operators and values of earlier nodes, and what follows without
+//! parameters makes a new value of the sum. Values are numbered: 0 is the sample, k + 1 what node k hands on.
+
+use std::collections::BTreeMap;
+
+use secsv_federation::{Activation, Architecture, Layer, PlacedLayer, Source, Weights, up_to_scores};
+use secsv_he::linear::LayerShape;
+
+use super::between::Between;
+use crate::{
+    Error, Program,
+    activation::Values,
+    program::{Operator, refusal},
+};
+
+/// A model's nodes, each behind those whose values it takes; the last one's sum, or means of it, are the scores.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Wiring {
+    pub nodes: Vec<Node>,
+}
+
+/// A sum and what is made of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Node {
+    pub terms: Vec<Term>,
+    /// As many layers as a hop can compute.
+    pub activations: Vec<Activation>,
+    /// Numbers of the sum.
+    pub size: usize,
+}
+
+/// What is added up.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Term {
+    /// An operator's outputs of values, one behind the other.
+    Product { operator: usize, of: Vec<usize> },
+    /// Values themselves, one behind the other.
+    Values(Vec<usize>),
+}
+
+impl Term {
+    /// The values that it takes.
+    pub(crate) fn values(&self) -> &[usize] {
+        match self {
+            Self::Product { of, .. } | Self::Values(of) => of,
+        }
+    }
+
+    /// The operator whose outputs it is.
+    pub(crate) fn operator(&self) -> Option<usize> {
+        match self {
+            Self::Product { operator, .. } => Some(*operator),
+            Self::Values(_) => None,
+        }
+    }
+}
+
+impl Node {
+    /// Its operators.
+    pub(crate) fn operators(&self) -> impl Iterator<Item = usize> + '_ {
+        self.terms.iter().filter_map(Term::operator)
+    }
+}
+
+impl Wiring {
+    /// So many operators, each of which takes what is made of the outputs of the one before.
+    pub(crate) fn chain(operators: usize) -> Self {
+        let node = |k| {
+            let terms = vec![Term::Product { operator: k, of: vec![k] }];
+            Node { terms, activations: Vec::new(), size: 0 }
+        };
+        Self { nodes: (0..operators).map(node).collect() }
+    }
+
+    /// The last node that takes a value.
+    pub(crate) fn last_use(&self, value: usize) -> Option<usize> {
+        let takes = |node: &Node| node.terms.iter().any(|term| term.values().contains(&value));
+        self.nodes.iter().rposition(takes)
+    }
+
+    /// Runs a model on samples in double precision and notes the largest number of each value and of each node's sum.
+    pub(crate) fn follow(
+        &self,
+        program: &Program,
+        weights: &Weights,
+        samples: &Values,
+        (largest_values, largest_sums): (&mut [f64], &mut [f64]),
+    ) {
+        let largest = |numbers: &[f64]| numbers.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+        let mut values = vec![samples.clone()];
+        for (index, node) in self.nodes.iter().enumerate() {
+            let mut sum = vec![0.0; node.size * samples.columns()];
+            for term in &node.terms {
+                let inputs = term.values().iter().flat_map(|&value| values[value].numbers().to_vec());
+                let inputs = Values::new(samples.columns(), inputs.collect());
+                let term = match term.operator() {
+                    Some(operator) => {
+                        let operator = &program.operators[operator];
+                        let (rows, biases) = operator.numbers(weights);
+                        operator.apply_numbers(&rows, &biases, &inputs)
+                    }
+                    None => inputs,
+                };
+                sum.iter_mut().zip(term.numbers()).for_each(|(sum, number)| *sum += number);
+            }
+            largest_sums[index] = largest_sums[index].max(largest(&sum));
+            let mut value = Values::new(samples.columns(), sum);
+            value.activate(&node.activations);
+            if let Some(most) = largest_values.get_mut(index + 1) {
+                *most = most.max(largest(value.numbers()));
+            }
+            values.push(value);
+        }
+    }
+}
+
+/// What a layer hands on, as far as it is known.
+#[derive(Clone, Debug)]
+enum Handed {
+    /// What a node will make of its sum; nobody else takes it yet.
+    Open(Node),
+    /// Values, one behind the other.
+    Values(Vec<usize>),
+}
+
+/// Walks the layers of an architecture.
+struct Builder<'a> {
+    program: Program,
+    nodes: Vec<Node>,
+    handed: BTreeMap<Source, Handed>,
+    /// How many layers take what each hands on.
+    uses: BTreeMap<Source, usize>,
+    layers: &'a [PlacedLayer],
+    /// The value that is the sample itself, for whatever takes it but the first operator.
+    sample: Option<usize>,
+}
+
+/// The program of an architecture whose layers take any earlier ones' outputs.
+pub(crate) fn wired(architecture: &Architecture) -> Result<Program, Error> {
+    let layers = up_to_scores(architecture.layers());
+    let mut uses = BTreeMap::new();
+    layers.iter().flat_map(|placed| &placed.from).for_each(|source| *uses.entry(*source).or_insert(0) += 1);
+    let handed = BTreeMap::from([(Source::Sample, Handed::Values(vec![0]))]);
+    let program = Program::empty(architecture);
+    let mut builder = Builder { program, nodes: Vec::new(), handed, uses, layers, sample: None };
+    for place in 0..layers.len() {
+        let handed = builder.layer(place)?;
+        builder.handed.insert(Source::Layer(place), handed);
+    }
+    builder.finish(architecture.outputs())
+}
+
+impl Builder<'_> {
+    fn is_single(&self, source: Source) -> bool {
+        self.uses.get(&source) == Some(&1)
+    }
+
+    /// What a layer hands on.
+    fn layer(&mut self, place: usize) -> Result<Handed, Error> {
+        let placed = &self.layers[place];
+        let of = |(why, instead)| {
+            let (kind, name) = (placed.layer.kind(), placed.name.clone());
+            Err(Error::Layer { index: placed.index, kind, name, why, instead })
+        };
+        let from = &placed.from;
+        match &placed.layer {
+            Layer::Linear(l) => {
+                let shape = LayerShape { d_out: l.outputs, d_in: l.inputs };
+                Ok(self.product(from[0], Operator::vectors(shape, &l.weight, &l.bias, l.positions)))
+            }
+            Layer::Conv2d(conv) => Ok(self.product(from[0], Operator::windows(conv))),
+            Layer::Activation(activation, size) => {
+                let is_first = matches!(self.handed.get(&from[0]), Some(Handed::Values(of)) if *of == [0])
+                    && self.nodes.is_empty()
+                    && self.is_single(from[0]);
+                if is_first && activation.output_size(*size) == *size {
+                    self.program.prelude.push(*activation);
+                    return Ok(Handed::Values(vec![0]));
+                }
+                if Between::of(&[*activation]).1 == 0 {
+                    return of((
+                        "no gate between two servers computes it exactly",
+                        "train with relu, leaky-relu, hard-tanh or hard-sigmoid in its place, or take nssv",
+                    ));
+                }
+                Ok(self.activated(from[0], *activation, *size))
+            }
+            Layer::Add { size, .. } => Ok(self.sum(from, *size)),
+            Layer::Concat(_) => {
+                let values = from.iter().flat_map(|&source| self.values(source)).collect();
+                Ok(Handed::Values(values))
+            }
+            other => of(refusal(other).unwrap_or((
+                "its gates would have to be computed between two servers",
+                "train another layer, or take nssv",
+            ))),
+        }
+    }
+
+    /// An operator on what a layer hands on. The first one takes the sample itself.
+    fn product(&mut self, source: Source, operator: Operator) -> Handed {
+        let index = self.program.operators.len();
+        let is_of_sample = matches!(self.handed.get(&source), Some(Handed::Values(of)) if *of == [0]);
+        let of = if index == 0 && is_of_sample { vec![0] } else { self.values(source) };
+        let size = operator.output_size();
+        self.program.operators.push(operator);
+        let terms = vec![Term::Product { operator: index, of }];
+        Handed::Open(Node { terms, activations: Vec::new(), size })
+    }
+
+    fn activated(&mut self, source: Source, activation: Activation, size: usize) -> Handed {
+        if let (true, Some(Handed::Open(node))) = (self.is_single(source), self.handed.get(&source)) {
+            let mut node = node.clone();
+            node.activations.push(activation);
+            if Between::of(&node.activations).1 == node.activations.len() {
+                self.handed.remove(&source);
+                return Handed::Open(node);
+            }
+        }
+        let terms = vec![Term::Values(self.values(source))];
+        Handed::Open(Node { terms, activations: vec![activation], size })
+    }
+
+    /// A sum takes over those sums that nobody else takes. The first operator's stays alone.
+    fn sum(&mut self, from: &[Source], size: usize) -> Handed {
+        let mut terms = Vec::new();
+        for &source in from {
+            match self.handed.get(&source) {
+                Some(Handed::Open(node))
+                    if self.is_single(source)
+                        && node.activations.is_empty()
+                        && node.operators().all(|operator| operator > 0) =>
+                {
+                    terms.extend(node.terms.clone());
+                    self.handed.remove(&source);
+                }
+                _ => terms.push(Term::Values(self.values(source))),
+            }
+        }
+        Handed::Open(Node { terms, activations: Vec::new(), size })
+    }
+
+    fn push(&mut self, node: Node) -> usize {
+        self.nodes.push(node);
+        self.nodes.len()
+    }
+
+    /// The values that a layer hands on.
+    fn values(&mut self, source: Source) -> Vec<usize> {
+        let values = match self.handed.remove(&source) {
+            Some(Handed::Open(node)) => vec![self.push(node)],
+            Some(Handed::Values(values)) => values,
+            None => Vec::new(),
+        };
+        self.handed.insert(source, Handed::Values(values.clone()));
+        values.into_iter().map(|value| if value == 0 { self.sample_value() } else { value }).collect()
+    }
+
+    fn sample_value(&mut self) -> usize {
+        if let Some(value) = self.sample {
+            return value;
+        }
+        let size = self.program.input_size;
+        let value = self.push(Node { terms: vec![Term::Values(vec![0])], activations: Vec::new(), size });
+        self.sample = Some(value);
+        value
+    }
+
+    /// The last layer's node, and the first operator's before all others.
+    fn finish(mut self, outputs: usize) -> Result<Program, Error> {
+        let last = Source::Layer(self.layers.len().saturating_sub(1));
+        let mut node = match self.handed.remove(&last) {
+            Some(Handed::Open(node)) if gives_scores(&node.activations) => node,
+            other => {
+                self.handed.extend(other.map(|handed| (last, handed)));
+                let terms = vec![Term::Values(self.values(last))];
+                Node { terms, activations: Vec::new(), size: outputs }
+            }
+        };
+        let is_plain = node.activations.is_empty();
+        match (&node.terms[..], outputs) {
+            ([Term::Product { operator, .. }], _) if is_plain => {
+                node.size -= usize::from(self.program.compare_outputs(*operator, outputs));
+            }
+            (_, 1) => {
+                return Err(Error::Unsupported {
+                    what: "a single score that is no linear layer's output: hand on one score for each class, or take nssv",
+                });
+            }
+            _ => {}
+        }
+        self.nodes.push(node);
+        let first = self
+            .nodes
+            .iter()
+            .position(|node| matches!(&node.terms[..], [Term::Product { operator: 0, of }] if *of == [0]));
+        let Some(first) = first else {
+            return Err(Error::Unsupported {
+                what: "a model none of whose layers with weights takes the sample: let a linear layer or a convolution be the first, or take nssv",
+            });
+        };
+        let mut program = self.program;
+        program.wiring = Some(Wiring { nodes: self.nodes }.beginning_with(first));
+        Ok(program)
+    }
+}
+
+impl Wiring {
+    /// The same with another node as the first, which takes none of the values.
+    fn beginning_with(mut self, first: usize) -> Self {
+        self.nodes[..=first].rotate_right(1);
+        let moved = |value: usize| match value {
+            0 => 0,
+            value if value == first + 1 => 1,
+            value if value <= first => value + 1,
+            value => value,
+        };
+        for term in self.nodes.iter_mut().flat_map(|node| &mut node.terms) {
+            let (Term::Product { of, .. } | Term::Values(of)) = term;
+            of.iter_mut().for_each(|value| *value = moved(*value));
+        }
+        self
+    }
+}
+
+/// Whether numbers are scores behind these layers: means of a sum, at most.
+fn gives_scores(activations: &[Activation]) -> bool {
+    let (between, _) = Between::of(activations);
+    between == Between { before: between.before.clone(), ..Between::of(&[]).0 }
+}
