@@ -16,8 +16,9 @@ OWN = {
 
 def main() -> None:
     """Runs the command line and ends the process with its exit code."""
-    # The command says itself what a signal does: the interpreter would note it and wait for the end.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # The command says itself what a signal does: the interpreter would note it and wait for the end. Where it is ignored it stays so.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     arguments = sys.argv[1:]
     if arguments[:1] and arguments[0] in OWN:
         sys.exit(run_own(own(arguments[0]), arguments[1:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,20 +36,17 @@ MOST_HEADER = 100_000_000
 def write_atomically(path: Path, data: bytes) -> None:
     """Writes a file: whoever looks sees all of it or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
+    partial = path.parent / f".partial-{os.getpid()}-{secrets.token_hex(8)}"
+    # As readable as other files of this process: a temporary file of the library's would be its owner's alone.
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # Temporary files are for their owner alone; these are as readable as others of this process.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(partial, 0o666 & ~mask)
         os.replace(partial, path)
     except BaseException:
-        if os.path.exists(partial):
-            os.unlink(partial)
+        partial.unlink(missing_ok=True)
         raise
 
 

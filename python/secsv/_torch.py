@@ -71,7 +71,8 @@ def exported(torch: Any, module: Any, batch: Any) -> Any:
     """The graph of a module."""
     try:
         return torch.export.export(module, (batch,))
-    except Exception as error:  # noqa: BLE001: torch raises many kinds
+    except Exception as error:  # noqa: BLE001
+        # PyTorch raises many kinds.
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         said = lines[0] if lines else type(error).__name__
         is_data = "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__
@@ -291,7 +292,7 @@ def addmm(walk: Walk, node: Any, _: Any) -> Value:
 def convolution(kind: str) -> Callable[[Walk, Any, Value], Value]:
     def add(walk: Walk, node: Any, first: Value) -> Value:
         kernel = argument(node, 1).meta["val"].shape[2:]
-        settings = {}
+        settings: dict[str, Any] = {}
         for place, (key, usual) in enumerate((("stride", 1), ("padding", 0), ("dilation", 1))):
             sizes = argument(node, 3 + place, key)
             settings[key] = usual if sizes is None else sizes

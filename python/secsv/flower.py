@@ -165,7 +165,7 @@ class Recording(Strategy):
     def __init__(self, inner: Strategy, directory: Path, model: Model, name: str, models: bool, weight: str | None) -> None:
         self.inner, self.directory, self.model, self.name = inner, directory, model, name
         self.models = self.global_models = models
-        self.weight = weight or getattr(inner, "weighted_by_key", "num-examples")
+        self.weight: str = str(weight or getattr(inner, "weighted_by_key", "num-examples"))
         self.weights: dict[str, dict[int, float]] = {}
         self.rounds = 0
         #: Other strategies make their global models otherwise: it is said, and values begin at the model that a round began with.

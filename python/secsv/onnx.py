@@ -58,7 +58,7 @@ class Walk:
     """One pass over a graph, node by node."""
 
     def __init__(self, graph: Message, file: Path) -> None:
-        self.constants = {}
+        self.constants: dict[str, Any] = {}
         for tensor in graph.messages(5):
             self.constants[tensor.text(8)] = array_of(tensor, file)
         inputs = [value for value in graph.messages(11) if value.text(1) not in self.constants]

@@ -1,6 +1,5 @@
 """Recorders of NVIDIA FLARE: a simulation of four sites, and filters by themselves."""
 
-import json
 import os
 import subprocess
 import sys

@@ -130,7 +130,7 @@ def values_by_hand(run):
     tests = [_files.read_tensors(run.path / "clients" / name / "test.safetensors")[0] for name in run.silos]
     x = np.concatenate([test["x"] for test in tests]).astype(float)
     y = np.concatenate([test["y"] for test in tests])
-    counts, values = {}, dict.fromkeys(run.silos, 0.0)
+    counts, values, everybody = {}, dict.fromkeys(run.silos, 0.0), {}
     for number in range(1, run.rounds + 1):
         there = [name for name in run.silos if run.weight(name, number)]
         models = {name: run.local_model(name, number) for name in there}
@@ -289,6 +289,15 @@ def test_trees_are_refused_with_the_reason(tmp_path):
     message = Message(RecordDict({"arrays": initial(), "config": flwr.app.ConfigRecord({"server-round": 1})}), 1000, "train", group_id="1")
     with pytest.raises(Exception, match="1157 bytes of uint8: a serialised model"):
         grid.send_and_receive([message])
+
+
+def test_a_silo_that_cannot_write_trains_all_the_same(tmp_path, caplog):
+    (tmp_path / "north").write_text("a file where the directory should be")
+    federate(tmp_path, fed_avg(), rounds=1)
+    said = [line.message for line in caplog.records if line.name == "secsv"]
+    assert len(said) >= 3 and "the model of north in round 1 is not recorded" in " ".join(said)
+    run = (tmp_path / "server" / "federation.toml").read_text()
+    assert 'id = "north"' in run and (tmp_path / "south" / "clients" / "south" / "round-0001.safetensors").exists()
 
 
 def test_two_silos_of_one_name_are_refused(tmp_path):

@@ -38,16 +38,11 @@ def test_the_command_is_the_whole_program(run, tmp_path):
         assert subprocess.run([script, "--version"], capture_output=True, text=True).stdout.startswith("secsv ")
 
 
-def test_an_interrupt_ends_the_command(tmp_path):
-    waiting = tmp_path / "pipe"
-    os.mkfifo(waiting)
-    with subprocess.Popen(
-        [*COMMAND, "train", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as child:
-        child.communicate(timeout=60)
+def test_an_interrupt_ends_the_command():
     # The handler is the system's own: what computes is ended at once.
     code = (
         "import signal, sys, threading, time; from secsv import _command, _native\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "_native.command = lambda arguments: (print('computing', flush=True), time.sleep(60))\n"
         "_command.main()"
     )
@@ -110,7 +105,9 @@ def test_a_forked_child_computes_or_says_why_not(run, first, code):
 def test_an_interrupt_ends_an_evaluation(tmp_path):
     """Of a federation that takes minutes."""
     code = """
-import sys, numpy as np, secsv
+import signal, sys, numpy as np, secsv
+# Whoever starts tests in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 rng, silos = np.random.default_rng(0), [f"s{i}" for i in range(12)]
 model = secsv.Model([40], 10, [{"kind": "linear", "weight": "w"}])
 run = secsv.Run.create(sys.argv[1], name="large", model=model)
