@@ -69,6 +69,14 @@ class Model:
         return from_torch(module, example, ignore=ignore)
 
     @classmethod
+    def from_keras(cls, model: Any) -> Model:
+        """The layers of a built model of Keras 3, Sequential or functional, proved on random weights and samples. Tensors are called ``0``,
+        ``1``, ... in the order of ``get_weights()``, as lists of arrays are recorded, and samples lie as Keras has them."""
+        from ._keras import from_keras
+
+        return from_keras(model)
+
+    @classmethod
     def from_onnx(cls, path: str | os.PathLike[str]) -> Model:
         """The layers of an ONNX file; ``secsv.onnx.read`` gives the weights of the same file as well, as layers take them."""
         from .onnx import read
