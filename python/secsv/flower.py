@@ -8,23 +8,25 @@ docs/FLOWER.md has the walk.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from ._errors import SecsvError, wrong
 from ._files import model_arrays, write_atomically, write_tensors
+from ._live import Excluding, History, LiveValues
 from ._model import Model
+from ._result import Result
 from ._run import WEIGHT, check_id, check_weight, federation_toml, round_file
 from ._silo import SiloDirectory
 
 try:
-    from flwr.app import ArrayRecord, ConfigRecord, Context, Message
+    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
     from flwr.serverapp.strategy import Strategy
 except ImportError as error:
     raise SecsvError(f"expected Flower 1.22 or newer to be installed, found none: pip install secsv[flower] ({error})") from error
 
-__all__ = ["DIRECTORY", "SILO", "SiloRecorder", "record"]
+__all__ = ["DIRECTORY", "SILO", "SIMULATION", "SiloRecorder", "live", "record"]
 
 #: The key of a SuperNode's node config that says where recordings go; without it nothing is recorded.
 DIRECTORY = "secsv-dir"
@@ -226,3 +228,88 @@ class Recording(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
         return self.inner.aggregate_evaluate(server_round, list(replies))
+
+
+def live(
+    strategy: Strategy,
+    directory: str | Path,
+    model: Model | Mapping[str, Any],
+    *,
+    tests: Mapping[str, tuple[Any, Any]],
+    wait: float = 0.0,
+    on_round: Callable[[int, Result], object] | None = None,
+    exclude: Callable[[History], Collection[str]] | None = None,
+    name: str = "Flower",
+    weight: str | None = None,
+    **options: Any,
+) -> Strategy:
+    """The strategy, with every round valued as soon as it has ended: for simulations, where all models and ``tests`` (``x`` and ``y`` of
+    each silo, by id) are in one place. It records as ``record(..., models=True)`` does, and writes ``values/round-0003.json``.
+
+    Values are computed on a thread of their own. The training waits for those of a round no longer than ``wait`` seconds; what is there is
+    among the metrics of the round as ``contribution/<silo>``, and what comes late counts for a later round. ``on_round(round, result)`` is
+    called on that thread. ``exclude(history)`` names silos to leave out of the next round, from values by round and silo; nobody is left out
+    by default, and nobody where fewer than two would stay. ``options`` are those of ``secsv.evaluate``.
+    """
+    recording = Live(strategy, Path(directory), Model.of(model), name, True, weight)
+    recording.begin_live(tests, wait, on_round, exclude, options)
+    return recording
+
+
+class Live(Recording):
+    """A strategy within another, by ``live``."""
+
+    def begin_live(
+        self,
+        tests: Mapping[str, tuple[Any, Any]],
+        wait: float,
+        on_round: Callable[[int, Result], object] | None,
+        exclude: Callable[[History], Collection[str]] | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        """What `live` says beside what `record` says."""
+        self.live = LiveValues(self.directory, self.model, tests, name=self.name, options=options, on_round=on_round)
+        self.wait, self.excluding = wait, Excluding(exclude)
+        self.start_arrays: dict[str, Any] = {}
+        #: Who answers from which node, as far as it is known.
+        self.silos: dict[int, str] = {}
+        self.taken: dict[str, tuple[Any, float]] = {}
+
+    @property
+    def history(self) -> dict[int, dict[str, float]]:
+        """The values that are there by now, by round."""
+        return self.live.history
+
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any) -> Iterable[Message]:
+        self.start_arrays = model_arrays(dict(arrays.items()), "global model")
+        self.taken = {}
+        messages = list(super().configure_train(server_round, arrays, config, grid))
+        out = self.excluding.of(self.history)
+        kept = [message for message in messages if self.silos.get(message.metadata.dst_node_id) not in out]
+        return kept if len(kept) >= min(2, len(messages)) else messages
+
+    def take(self, number: int, reply: Message) -> None:
+        super().take(number, reply)
+        said = reply.content.config_records.get(RECORD)
+        silo = str(said[SILO]) if said is not None and SILO in said else f"node-{reply.metadata.src_node_id}"
+        self.silos[reply.metadata.src_node_id] = silo
+        self.taken[silo] = (arrays_of(reply.content, None, LEGACY["train"][1]), self.weights[silo][number])
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        if self.taken:
+            self.live.begin(server_round, self.start_arrays, self.taken)
+            self.live.wait(server_round, self.wait)
+        history = self.history
+        if history:
+            metrics = MetricRecord() if metrics is None else metrics
+            for silo, value in history[max(history)].items():
+                metrics[f"contribution/{silo}"] = value
+        return arrays, metrics
+
+    def start(self, *arguments: Any, **named: Any) -> Any:
+        """Trains, and waits for the last values."""
+        try:
+            return super().start(*arguments, **named)
+        finally:
+            self.live.close()

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -30,7 +31,7 @@ import secsv
 from secsv import _files
 from secsv._doctor import findings
 from secsv._join import join
-from secsv.flower import SiloRecorder, record
+from secsv.flower import SiloRecorder, live, record
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
 NAMES = ["north", "south", "east", "west", "centre"]
@@ -338,6 +339,103 @@ def test_the_doctor_says_what_is_missing(tmp_path):
     (run.path / "clients" / "west" / "round-0002.safetensors").unlink()
     found = "\n".join(findings(run.path))
     assert "-> west counts 180 but has no model in round 2" in found and "each silo writes its own test samples" in found
+
+
+def samples():
+    return {name: task.load(place, "test") for place, name in enumerate(NAMES)}
+
+
+def lively(tmp_path, strategy, rounds=4, app=client_app.app, **options):
+    """Trains with values of each round; hands on the strategy and what training made."""
+    options = {"tests": samples(), "protocol": "nssv", "wait": 60.0, **options}
+    recorded = live(strategy, tmp_path / "live", task.MODEL, **options)
+    made = recorded.start(grid=LocalGrid(app, configs(tmp_path)), initial_arrays=initial(), num_rounds=rounds)
+    return recorded, made
+
+
+@pytest.mark.parametrize("make", [fed_avg, lambda: strategies.FedAdam(min_available_nodes=5)])
+def test_rounds_are_valued_as_they_end_and_add_up(tmp_path, make):
+    """To the last bit: each round is the game that it is in the whole run, and sums are in the order of rounds."""
+    told = []
+    recorded, made = lively(tmp_path, make(), on_round=lambda number, result: told.append((number, dict(result.values))))
+    assert [number for number, _ in told] == [1, 2, 3, 4] and dict(told) == recorded.history
+    whole = tmp_path / "whole"
+    shutil.copytree(tmp_path / "live", whole, ignore=shutil.ignore_patterns("rounds", "values", "tests"))
+    text = (whole / "federation.toml").read_text()
+    (whole / "federation.toml").write_text(text if "aggregation" in text else text.replace("rounds = 4", 'rounds = 4\naggregation = "other"'))
+    run = secsv.Run(whole)
+    for name, (x, y) in samples().items():
+        run.test(name, x, y)
+    result = secsv.evaluate(run, protocol="nssv")
+    assert result.rounds == recorded.history and result.values == recorded.live.totals()
+    assert min(result.values, key=result.values.get) == "centre"
+    for number in range(1, 5):
+        kept = secsv.Result.load(tmp_path / "live" / "values" / f"round-{number:04d}.json")
+        assert kept.values == recorded.history[number]
+        metrics = made.train_metrics_clientapp[number]
+        assert {key: value for key, value in metrics.items() if key.startswith("contribution/")} == {f"contribution/{name}": value for name, value in kept.values.items()}
+
+
+def test_training_waits_no_longer_than_told(tmp_path):
+    """Values that take long, or that nobody gets, keep no round waiting."""
+    over, in_time = threading.Event(), []
+    recorded = live(
+        fed_avg(),
+        tmp_path / "live",
+        task.MODEL,
+        tests=samples(),
+        protocol="nssv",
+        wait=0.05,
+        # Until the training is over; were it to wait for values, it would not be in time.
+        on_round=lambda *_: in_time.append(over.wait(20)),
+    )
+    original, rounds = recorded.aggregate_train, []
+
+    def aggregate_train(number, replies):
+        made = original(number, replies)
+        rounds.append(number)
+        if number == 3:
+            over.set()
+        return made
+
+    recorded.aggregate_train = aggregate_train
+    recorded.start(grid=LocalGrid(client_app.app, configs(tmp_path)), initial_arrays=initial(), num_rounds=3)
+    assert rounds == [1, 2, 3] and in_time == [True, True, True]
+    assert sorted(recorded.history) == [1, 2, 3], "late values are there in the end"
+
+
+def test_a_round_that_cannot_be_valued_ends_no_training(tmp_path, caplog):
+    wrong = {**samples(), "north": (np.zeros((3, task.FEATURES), "f4"), np.array([0, 1, 99]))}
+    recorded, made = lively(tmp_path, fed_avg(), rounds=2, tests=wrong)
+    assert recorded.history == {} and "round 1 is not valued" in caplog.text and len(made.train_metrics_clientapp) == 2
+
+
+def test_silos_are_left_out_by_a_rule_and_by_nothing_else(tmp_path):
+    def negative(history):
+        totals = {}
+        for values in history.values():
+            for silo, value in values.items():
+                totals[silo] = totals.get(silo, 0.0) + value
+        return [silo for silo, total in totals.items() if len(history) >= 2 and total < 0]
+
+    recorded, _ = lively(tmp_path / "rule", fed_avg(), exclude=negative)
+    assert [sorted(recorded.weights["centre"])] == [[1, 2]] and sorted(recorded.weights["west"]) == [1, 2, 3, 4]
+    assert recorded.history[4]["centre"] == 0.0
+    everybody, _ = lively(tmp_path / "all", fed_avg(), exclude=lambda history: NAMES)
+    assert all(sorted(of) == [1, 2, 3, 4] for of in everybody.weights.values()), "fewer than two would stay"
+
+
+def test_a_silo_may_come_late_and_leave(tmp_path):
+    def sometimes(message, context, call_next):
+        number = message.content["config"]["server-round"]
+        if (context.node_config["silo"], number) in [("east", 1), ("south", 3)]:
+            return Message(flwr.app.Error(code=1000, reason="away"), reply_to=message)
+        return call_next(message, context)
+
+    app = app_of([sometimes, SiloRecorder()])
+    recorded, _ = lively(tmp_path, fed_avg(), rounds=3, app=app)
+    assert recorded.history[1]["east"] == 0.0 and recorded.history[3]["south"] == 0.0
+    assert recorded.history[2]["east"] != 0.0
 
 
 def free_port():
