@@ -1,6 +1,7 @@
-//! Exit codes: 2 where the input is at fault, 3 where a party was told to stop before its run had ended, 1 where this program
-//! or machine is at fault.
+//! Exit codes: 2 where the input is at fault, 3 where a party was told to stop before its run had ended, 4 where there is a result
+//! that may be wrong, 1 where this program or machine is at fault.
 
+use secsv_evaluation::{EvaluationResult, OverflowResult};
 use secsv_protocol::session::SettingsConflict;
 
 use crate::output::say;
@@ -24,11 +25,23 @@ impl BadInput {
     }
 }
 
+/// There is a result, and it may be wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("the result is there, and do not rely on it: {0}")]
+pub struct InDoubt(String);
+
+/// Refuses to call a result done whose hidden numbers left their ranges.
+pub fn check_ranges(result: &EvaluationResult) -> Result<(), InDoubt> {
+    let warning = result.overflows.as_ref().and_then(OverflowResult::warning);
+    warning.map_or(Ok(()), |warning| Err(InDoubt(warning)))
+}
+
 impl From<SettingsConflict> for BadInput {
     fn from(SettingsConflict { setting, expected, found }: SettingsConflict) -> Self {
         let setting = match setting {
             "skip" => "--skip",
             "ranges" => "--ranges",
+            "check-ranges" => "--check-ranges",
             _ => "--matmul",
         };
         Self { setting, expected, found: found.to_owned() }
@@ -41,6 +54,7 @@ pub fn report(error: &anyhow::Error) -> u8 {
     match is_bad_input(error) {
         true => 2,
         false if was_stopped(error) => 3,
+        false if error.chain().any(|cause| cause.is::<InDoubt>()) => 4,
         false => 1,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use secsv_evaluation::{EvaluationResult, ExposureRow, RangeResult, SecurityResult};
+use secsv_evaluation::{EvaluationResult, ExposureRow, OverflowResult, RangeResult, SecurityResult};
 use secsv_shapley::Method;
 
 use crate::{
@@ -13,9 +13,10 @@ use crate::{
 
 /// The values for people, the largest first.
 pub fn text(result: &EvaluationResult) -> String {
-    let mut text = String::from(
-        "what each organisation contributed, in points: right answers per hundred test cases\n\n",
-    );
+    let mut text = String::new();
+    let warning = result.overflows.as_ref().and_then(OverflowResult::warning);
+    warning.iter().for_each(|warning| text.push_str(&format!("WARNING: {warning}\n\n")));
+    text.push_str("what each organisation contributed, in points: right answers per hundred test cases\n\n");
     values(&mut text, result);
     text.push('\n');
     gained(&mut text, result);
@@ -158,9 +159,9 @@ pub fn exposure_sentences(security: &SecurityResult) -> impl Iterator<Item = &St
 pub fn ranges(security: &SecurityResult) -> String {
     let mut text = String::new();
     if !security.ranges.is_empty() {
-        text.push_str("hidden numbers\n");
+        text.push_str("ranges of hidden numbers\n");
     }
-    for RangeResult { layer, bound, bits, proven_bits, fraction_bits } in &security.ranges {
+    for RangeResult { layer, bound, bits, proven_bits, fraction_bits, .. } in &security.ranges {
         let proven =
             if bits < proven_bits { format!(" (norms prove 2^{proven_bits})") } else { String::new() };
         let _ = writeln!(

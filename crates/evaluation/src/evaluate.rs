@@ -12,7 +12,10 @@ use secsv_shapley::{ClientValues, Federated, FederatedValues, Method};
 use crate::{
     Error, EvaluationSettings, Evaluator, Utility,
     outcomes::{Classes, RoundOutcomes, TestOutcome},
-    result::{EvaluationResult, Operations, RoundResult, SCHEMA, Timing, UtilityResult, VERSION},
+    result::{
+        EvaluationResult, Operations, OverflowResult, OverflowedModel, RoundResult, SCHEMA, Timing,
+        UtilityResult, VERSION,
+    },
     test_noise::CaseValues,
 };
 
@@ -181,7 +184,8 @@ impl Outcomes {
             Ok(more.into_iter().map(|test| (round, test)).collect())
         })?;
         for (round, before, everybody) in inherited {
-            let outcome = self.get(before, everybody)?;
+            // What was out of range there is counted there.
+            let outcome = TestOutcome { overflows: None, ..self.get(before, everybody)? };
             if let Some(outcomes) = self.rounds.get_mut(&round) {
                 outcomes.insert(Coalition::EMPTY, outcome);
             }
@@ -223,6 +227,23 @@ impl Outcomes {
         self.rounds.values().map(RoundOutcomes::len).sum::<usize>() as f64 / all
     }
 
+    /// Hidden numbers out of range; none where nobody counts them.
+    fn overflows(&self, spec: &FederationSpec) -> Option<OverflowResult> {
+        let tested = self.rounds.iter().flat_map(|(&round, outcomes)| {
+            let counted =
+                |(coalition, outcome): (Coalition, TestOutcome)| Some((coalition, outcome.overflows?));
+            outcomes.iter().filter_map(counted).map(move |(coalition, numbers)| (round, coalition, numbers))
+        });
+        let tested: Vec<(RoundId, Coalition, u64)> = tested.collect();
+        let exceeded =
+            tested.iter().filter(|(.., numbers)| *numbers > 0).map(|&(round, coalition, numbers)| {
+                OverflowedModel { round, coalition: spec.names(coalition), numbers }
+            });
+        let models: Vec<OverflowedModel> = exceeded.collect();
+        let numbers = models.iter().map(|model| model.numbers).sum();
+        (!tested.is_empty()).then_some(OverflowResult { numbers, models })
+    }
+
     fn into_result(
         self,
         spec: &FederationSpec,
@@ -232,6 +253,7 @@ impl Outcomes {
     ) -> EvaluationResult {
         let total = evaluator.samples();
         let mut utilities = Vec::new();
+        let overflows = self.overflows(spec);
         for (&round, outcomes) in &self.rounds {
             let mut of_round: Vec<UtilityResult> = outcomes
                 .iter()
@@ -278,6 +300,7 @@ impl Outcomes {
             security: None,
             messages: Vec::new(),
             recount: None,
+            overflows,
             peak_memory_bytes: None,
         }
     }

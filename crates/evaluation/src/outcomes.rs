@@ -25,6 +25,8 @@ pub(crate) struct TestOutcome {
     pub(crate) wrongly_skipped: Option<usize>,
     /// Samples of each class predicted right, skipped ones included, where classes count.
     pub(crate) of_classes: Vec<usize>,
+    /// Hidden numbers out of range, where they are counted.
+    pub(crate) overflows: Option<u64>,
 }
 
 /// What samples are of, where the utility asks for it.
@@ -158,7 +160,13 @@ impl RoundOutcomes {
         let is_verified = self.verify && self.mode != SkipMode::Off;
         let wrongly_skipped = is_verified.then_some(0);
         let of_classes = self.of_classes(&found, skipped.as_ref());
-        let outcome = TestOutcome { correct: found.correct + without, tested, wrongly_skipped, of_classes };
+        let outcome = TestOutcome {
+            correct: found.correct + without,
+            tested,
+            wrongly_skipped,
+            of_classes,
+            overflows: found.overflows,
+        };
         self.outcomes.insert(coalition, outcome.clone());
         if let (Some(table), Some(mut right)) = (&mut self.table, found.right)
             && !coalition.is_empty()

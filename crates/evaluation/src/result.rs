@@ -77,6 +77,9 @@ pub struct EvaluationResult {
     /// How many counts the auxiliary confirms, where it is in the same process; elsewhere its own log says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recount: Option<Confirmation>,
+    /// Hidden numbers that left their ranges; absent where none can, and where somebody reads them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflows: Option<OverflowResult>,
     /// The most memory this process had at any time, where the system tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
@@ -133,6 +136,44 @@ pub struct SecurityResult {
     pub ranges: Vec<RangeResult>,
 }
 
+/// How many hidden numbers left their ranges: the counts of these models, and values that follow from them, may be wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverflowResult {
+    /// All of them, over all models and samples.
+    pub numbers: u64,
+    /// Models with any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<OverflowedModel>,
+}
+
+/// A model with hidden numbers out of range.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverflowedModel {
+    /// Which round.
+    pub round: RoundId,
+    /// The members.
+    pub coalition: Vec<ClientId>,
+    /// How many numbers, over all samples.
+    pub numbers: u64,
+}
+
+impl OverflowResult {
+    /// What to do about it, in a sentence; none where no number left its range.
+    pub fn warning(&self) -> Option<String> {
+        let first = self.models.first()?;
+        let members: Vec<&str> = first.coalition.iter().map(ClientId::as_str).collect();
+        let (models, s) = (self.models.len(), if self.models.len() == 1 { "" } else { "s" });
+        Some(format!(
+            "{} hidden numbers of {models} tested model{s} left the ranges that were measured, first in round {} with [{}]: these \
+             counts, and values that follow from them, may be wrong; value again with --ranges proven, or with models and samples \
+             that are more alike",
+            self.numbers,
+            first.round,
+            members.join(", "),
+        ))
+    }
+}
+
 /// The range that a layer's hidden outputs are held to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RangeResult {
@@ -146,6 +187,8 @@ pub struct RangeResult {
     pub proven_bits: i32,
     /// Bits after the point.
     pub fraction_bits: i32,
+    /// Whether every number that leaves the range is counted; otherwise half of those may be missed that exceed it more than six times.
+    pub counts_all: bool,
 }
 
 /// One thing that was learned.

@@ -154,6 +154,7 @@ fn range_result((layer, range): (usize, &HopRange)) -> RangeResult {
         bits: range.bound,
         proven_bits: range.proven,
         fraction_bits: range.fraction,
+        counts_all: range.counts_all(),
     }
 }
 

@@ -79,6 +79,7 @@ fn provision(run: &RunDirectory, estimator: &str, out: &Path) -> Vec<Kit> {
         matmul: "packed".into(),
         skip: "off".into(),
         ranges: None,
+        check_ranges: false,
         estimator: estimator.into(),
         seed: 3,
         epsilon: 0.25,

@@ -32,6 +32,7 @@ pub(crate) mod layer;
 mod net_tests;
 pub(crate) mod principal;
 mod products;
+pub(crate) mod range_check;
 pub(crate) mod rehearsal;
 #[cfg(test)]
 mod run_equivalence_tests;

@@ -15,6 +15,8 @@ pub enum Disclosure {
     RightOrWrong,
     /// How many predictions of each tested coalition are right.
     Counts,
+    /// How many hidden numbers of each tested coalition are out of their range.
+    Overflows,
     /// Right or wrong, for each slot of a batch that is not one's own.
     SlotsRightOrWrong,
     /// A layer's outputs for the samples of others.
@@ -35,10 +37,11 @@ pub enum Disclosure {
 
 impl Disclosure {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Published,
         Self::RightOrWrong,
         Self::Counts,
+        Self::Overflows,
         Self::SlotsRightOrWrong,
         Self::LayerOutputs,
         Self::Gates,

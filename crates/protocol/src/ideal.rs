@@ -101,6 +101,18 @@ impl Ideal<Ring64> {
         test_set: &TestSet,
         tested: &[usize],
     ) -> Result<Vec<bool>, Error> {
+        Ok(self.masked(session, (round, coalition), (owner, seeds), test_set, tested)?.0)
+    }
+
+    /// The same, and how many hidden numbers are out of range where that is checked.
+    pub fn masked(
+        &self,
+        session: &Arc<Session>,
+        (round, coalition): (RoundId, Coalition),
+        (owner, seeds): (usize, &[Seed; 2]),
+        test_set: &TestSet,
+        tested: &[usize],
+    ) -> Result<(Vec<bool>, u64), Error> {
         let Agreed::BlindSv(session) = session.agreed() else {
             return Err(Error::Unsupported { what: "masks of another protocol" });
         };
@@ -108,7 +120,7 @@ impl Ideal<Ring64> {
         let model = EncodedModel::sum(&members.map(|(.., model)| model).collect::<Vec<_>>())?;
         let keys = seeds.each_ref().map(|seed| OwnerKey::new(seed.clone()));
         let scales = session.scales(round, coalition);
-        let mut found = Vec::with_capacity(tested.len());
+        let (mut found, mut overflows) = (Vec::with_capacity(tested.len()), 0);
         for (first, shape) in session.chunks_of(tested.len()).iter() {
             let chunk = &tested[first..first + shape.samples()];
             let begin = session.offset(owner);
@@ -120,8 +132,9 @@ impl Ideal<Ring64> {
                 Rounding { keys: &keys, place: Place { round, coalition, first }, scales: &scales };
             let computed = computed(session.program(), &shape, &rounding, &model.operators, &samples)?;
             found.extend(right(&shape, &computed.scores, &labels));
+            overflows += computed.overflows;
         }
-        Ok(found)
+        Ok((found, overflows))
     }
 }
 

@@ -153,7 +153,8 @@ impl Session {
                     Outcome::Total => of_owners.max(),
                     Outcome::Each => Some(of_owners.sum()),
                 };
-                OutcomeShare::HEAD + self.coalitions_together() * found.unwrap_or(0)
+                OutcomeShare::HEAD
+                    + self.coalitions_together() * (found.unwrap_or(0) + circuit.overflow_bytes())
             }
             _ => return None,
         })

@@ -193,6 +193,21 @@ impl BlindSession {
         self.circuit.outcome_bytes()
     }
 
+    /// Bytes of a count of numbers out of range; none where nothing is checked.
+    pub(crate) fn overflow_bytes(&self) -> usize {
+        self.circuit.overflow_bytes()
+    }
+
+    /// Bytes of such counts of so many coalitions.
+    pub(crate) fn overflows_len(&self, coalitions: usize) -> usize {
+        coalitions * self.overflow_bytes()
+    }
+
+    /// A sum of shares of such a count.
+    pub(crate) fn add_overflows(&self, own: u64, other: u64) -> u64 {
+        self.circuit.overflows(own, other)
+    }
+
     /// Where an operator's weights and biases stand in a model's mask, in words, and in a masked model, in bytes.
     pub(crate) fn model_part(&self, operator: usize) -> (Range<usize>, Range<usize>) {
         let size = |index: usize| {
@@ -637,7 +652,7 @@ pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<Format
     }
     let widths = federation.settings.protocol.rules().word_widths();
     if widths.len() > 1 && !is_one_product(program)? {
-        let (hops, precision) = Hops::new(program, ranges, federation.settings.hidden.ranges, clients)?;
+        let (hops, precision) = Hops::new(program, ranges, federation.settings.hidden, clients)?;
         return Ok(Formats { precision, hops });
     }
     let is_enough =

@@ -15,8 +15,8 @@ use super::{
     valuation::ValuationArgs,
 };
 use crate::{
-    failure::BadInput,
-    output::Format,
+    failure::{BadInput, check_ranges},
+    output::{Format, say},
     protocol_name::{ProtocolArg, ProtocolName},
     result_files::ResultFiles,
     value_table,
@@ -61,7 +61,8 @@ pub fn run(args: &EvaluateArgs, format: Format) -> anyhow::Result<()> {
     let (run, protocol) = checked(args)?;
     let views = args.views.as_deref();
     let result = evaluate_with_views(&run, protocol, args.encryption, &settings, views)?;
-    args.files.hand_out(&result, &run.spec().name, format, || value_table::text(&result))
+    args.files.hand_out(&result, &run.spec().name, format, || value_table::text(&result))?;
+    Ok(check_ranges(&result)?)
 }
 
 /// The result, without files: for programs that watch, and may stop it.
@@ -72,7 +73,12 @@ pub fn watched(
 ) -> anyhow::Result<EvaluationResult> {
     let settings = settings(args)?;
     let (run, protocol) = checked(args)?;
-    evaluate_watched(&run, protocol, args.encryption, &settings, None, observe, stop)
+    let result = evaluate_watched(&run, protocol, args.encryption, &settings, None, observe, stop)?;
+    // Programs get the result, in which it stands too.
+    if let Err(doubt) = check_ranges(&result) {
+        say(format_args!("warning: {doubt}"));
+    }
+    Ok(result)
 }
 
 /// The run, all of it checked, and the protocol.

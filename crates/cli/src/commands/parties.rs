@@ -17,7 +17,7 @@ use secsv_node::{
 };
 
 use crate::{
-    failure::BadInput,
+    failure::{BadInput, check_ranges},
     output::{Format, print_or_end, say},
     program,
     progress::ProgressReport,
@@ -131,7 +131,8 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     if written.is_err() || shown.is_err() {
         say(format_args!("the result is kept in {}", args.state.join(RESULT_FILE).display()));
     }
-    written.and(Ok(shown?))
+    written.and(Ok(shown?))?;
+    Ok(check_ranges(&result)?)
 }
 
 /// Where one listens may be every address of a machine, where others dial may not.
@@ -153,7 +154,8 @@ pub fn auxiliary(args: &AuxiliaryArgs, format: Format) -> anyhow::Result<()> {
     let kit = Kit::open(&args.kit)?;
     let facts = RunFacts::of(&kit)?;
     let result = run_auxiliary(kit, &options)?.into_result(facts, &program());
-    format.show(&result, || value_table::text(&result))
+    format.show(&result, || value_table::text(&result))?;
+    Ok(check_ranges(&result)?)
 }
 
 /// Runs `secsv client`.
@@ -172,5 +174,6 @@ pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
     let facts = RunFacts::of(&kit)?;
     let name = facts.federation.name.clone();
     let result = run_client(kit, &data, &options)?.into_result(facts, &program());
-    args.files.hand_out(&result, &name, format, || value_table::text(&result))
+    args.files.hand_out(&result, &name, format, || value_table::text(&result))?;
+    Ok(check_ranges(&result)?)
 }

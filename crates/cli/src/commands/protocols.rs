@@ -29,14 +29,18 @@ pub struct EncryptionArgs {
     /// How encrypted matrices are multiplied [default: packed; hesv: squaring]
     #[arg(long, value_enum)]
     matmul: Option<Matmul>,
-    /// Which bounds hidden numbers are held to, where nobody reads them (blindsv) [default: proven]
+    /// Which bounds hidden numbers are held to, where nobody reads them (blindsv) [default: auto]
     #[arg(long, value_enum)]
     ranges: Option<RangeRule>,
+    /// Count hidden numbers out of their ranges where norms prove that there are none, too (blindsv). They are always counted where
+    /// bounds are only measured.
+    #[arg(long)]
+    check_ranges: bool,
 }
 
 impl EncryptionArgs {
     /// The usual ones.
-    pub const USUAL: Self = Self { preset: None, matmul: None, ranges: None };
+    pub const USUAL: Self = Self { preset: None, matmul: None, ranges: None, check_ranges: false };
 
     /// The usual ones, with a matrix method.
     pub const fn with(matmul: Option<Matmul>) -> Self {
@@ -56,29 +60,31 @@ impl EncryptionArgs {
         if protocol.rules().has_decryptors() {
             return Ok(settings);
         }
-        Ok(settings.with_hidden(HiddenSettings { ranges: self.ranges.unwrap_or_default() })?)
+        let hidden =
+            HiddenSettings { ranges: self.ranges.unwrap_or_default(), checks_all: self.check_ranges };
+        Ok(settings.with_hidden(hidden)?)
     }
 
     /// Refuses settings that are of no use under these protocols: whoever gives them expects something of them.
     pub fn check_used(self, protocols: &[ProtocolName]) -> Result<(), BadInput> {
-        if self.ranges.is_some() && !protocols.iter().any(|protocol| protocol.hides_numbers()) {
-            let names: Vec<_> = protocols.iter().map(|protocol| protocol.name()).collect();
-            return Err(BadInput::new(
-                "--ranges",
-                "a protocol that hides all numbers (blindsv)",
-                names.join(", "),
-            ));
+        let names = || protocols.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
+        let hides = protocols.iter().any(|protocol| protocol.hides_numbers());
+        for (setting, is_given) in
+            [("--ranges", self.ranges.is_some()), ("--check-ranges", self.check_ranges)]
+        {
+            if is_given && !hides {
+                return Err(BadInput::new(setting, "a protocol that hides all numbers (blindsv)", names()));
+            }
         }
         if protocols.iter().any(|protocol| protocol.encrypts()) {
             return Ok(());
         }
-        let names: Vec<_> = protocols.iter().map(|protocol| protocol.name()).collect();
         let setting = match (self.preset, self.matmul) {
             (Some(_), _) => "--preset",
             (None, Some(_)) => "--matmul",
             (None, None) => return Ok(()),
         };
-        Err(BadInput::new(setting, "a protocol that encrypts (secsv, hesv)", names.join(", ")))
+        Err(BadInput::new(setting, "a protocol that encrypts (secsv, hesv)", names()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use secsv_evaluation::EvaluationResult;
+use secsv_evaluation::{EvaluationResult, OverflowResult};
 use secsv_federation::RoundId;
 use secsv_shapley::Method;
 
@@ -38,6 +38,9 @@ pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> 
         "summary",
         "In plain words",
         html! {
+            @if let Some(warning) = result.overflows.as_ref().and_then(OverflowResult::warning) {
+                p class="warning" { strong { "Do not rely on these values: " (warning) "." } }
+            }
             h3 { "What came out" }
             @for sentence in findings(result, attendance) { p { (sentence) } }
             h3 { "What was measured" }

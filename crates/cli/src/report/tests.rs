@@ -90,6 +90,7 @@ fn result(clients: usize, rounds: u32, coalitions: usize, sampled: bool) -> Eval
         security: None,
         messages: Vec::new(),
         recount: None,
+        overflows: None,
         peak_memory_bytes: None,
         notes: Vec::new(),
     }

@@ -8,7 +8,7 @@ use std::{
 
 use proptest::prelude::*;
 use secsv_evaluation::{Envelope, in_process::Interceptor};
-use secsv_federation::{Coalition, RoundId, SampleSet, TestSet};
+use secsv_federation::{Coalition, RoundId, SampleSet, Tensor, TestSet, Weights};
 use secsv_protocol::{
     PartyId, Preset, Ring64, Seed, TestRequest, TestResult,
     cost::predict,
@@ -17,7 +17,7 @@ use secsv_protocol::{
     message::Kind,
     model::{EncodedModel, sample_values},
     own_right,
-    session::{Matmul, Session, Settings},
+    session::{HiddenSettings, Matmul, RangeRule, Session, Settings},
 };
 
 use crate::federations::{Act, Fixture, Recipe, Shape, settings};
@@ -50,13 +50,16 @@ impl Seeds {
 /// Samples on which models are tested, where it is not all.
 type Tested = BTreeMap<(RoundId, Coalition), SampleSet>;
 
+/// Which of the tested samples a coalition predicts right, and how many hidden numbers are out of range over all owners.
+type Expected = (SampleSet, u64);
+
 /// Which of the tested samples each coalition predicts right, in plain integers; models that owners know in the clear.
 fn expected(
     fixture: &Fixture,
     session: &Arc<Session>,
     seeds: &Seeds,
     tested: &Tested,
-) -> BTreeMap<(RoundId, Coalition), SampleSet> {
+) -> BTreeMap<(RoundId, Coalition), Expected> {
     let (program, precision) = (session.program(), &session.precision);
     let values = sample_values(program, &fixture.all_samples());
     let mut found = BTreeMap::new();
@@ -69,6 +72,7 @@ fn expected(
         };
         let ideal = Ideal { samples, models: members.map(model).collect() };
         for coalition in fixture.coalitions().into_iter().filter(|(r, _)| *r == round).map(|(_, c)| c) {
+            let mut overflows = 0;
             let of_owner = |(owner, test_set): (usize, &TestSet)| -> Vec<usize> {
                 let first = session.offset(owner);
                 if knows(owner, coalition, participants) {
@@ -83,15 +87,16 @@ fn expected(
                 };
                 let tested: Vec<usize> = (0..test_set.len()).filter(is_tested).collect();
                 let owner = (owner, &seeds.of(owner));
-                let right =
-                    ideal.masked_right(session, (round, coalition), owner, test_set, &tested).unwrap();
+                let (right, out_of_range) =
+                    ideal.masked(session, (round, coalition), owner, test_set, &tested).unwrap();
+                overflows += out_of_range;
                 let right = tested.iter().zip(right).filter(|(_, right)| *right);
                 right.map(|(&k, _)| first + k).collect()
             };
             let owners = fixture.test_sets.iter().enumerate().filter(|(_, test_set)| !test_set.is_empty());
             let mut right = SampleSet::none(session.samples());
             owners.flat_map(of_owner).for_each(|sample| right.insert(sample));
-            found.insert((round, coalition), right);
+            found.insert((round, coalition), (right, overflows));
         }
     }
     found
@@ -124,7 +129,7 @@ fn check_each(fixture: &Fixture, skipped: u64) {
     let expected = expected(fixture, &session, &seeds, &tested);
     assert_eq!(found.len(), expected.len());
     for (model, (tested, result)) in found {
-        let right = expected[&model].difference(&SampleSet::all(total).difference(&tested));
+        let right = expected[&model].0.difference(&SampleSet::all(total).difference(&tested));
         assert_eq!((result.correct, result.right), (right.len(), Some(right)), "{model:?}");
     }
     let planned = predict(&session, &requests, 0).unwrap();
@@ -146,22 +151,30 @@ fn scaled(mut fixture: Fixture, factor: f32) -> Fixture {
 
 /// Runs all tests; every count is the expected one, and traffic is what was planned.
 fn check(fixture: &Fixture) -> Arc<Session> {
+    check_under(fixture, blind()).0
+}
+
+/// The same under some settings, and how many hidden numbers of each model are out of range; none where nobody counts them.
+fn check_under(fixture: &Fixture, settings: Settings) -> (Arc<Session>, BTreeMap<(RoundId, Coalition), u64>) {
     let seeds = Seeds::default();
-    let mut world = fixture.world(blind(), Box::new(seeds.clone())).unwrap();
-    let requests = fixture.requests_together(blind()).unwrap();
+    let mut world = fixture.world(settings, Box::new(seeds.clone())).unwrap();
+    let requests = fixture.requests_together(settings).unwrap();
     let mut found = BTreeMap::new();
     world
         .run(requests.clone(), |request, results| {
             assert!(results.iter().all(|result| result.right.is_none()), "nobody learns which");
             let models = request.coalitions.iter().map(|&coalition| (request.round, coalition));
-            found.extend(models.zip(results.into_iter().map(|result| result.correct)));
+            let results = results.into_iter().map(|result| (result.correct, result.overflows));
+            found.extend(models.zip(results));
             Ok(Vec::new())
         })
         .unwrap();
     let session = world.with_principal(|principal| principal.session().cloned()).flatten().unwrap();
+    let is_checked = settings.hidden.checks_all && session.program().operators.len() > 1
+        || session.ranges().iter().any(|range| range.is_calibrated());
     let expected = expected(fixture, &session, &seeds, &Tested::new())
         .into_iter()
-        .map(|(model, right)| (model, right.len()));
+        .map(|(model, (right, overflows))| (model, (right.len(), is_checked.then_some(overflows))));
     assert_eq!(found, expected.collect());
     let planned = predict(&session, &requests, 0).unwrap();
     let traffic = world.accounts().traffic;
@@ -182,7 +195,8 @@ fn check(fixture: &Fixture) -> Arc<Session> {
             assert_eq!(planned.traffic.get(link), Some(counted), "{kind} from {from} to {to}");
         }
     }
-    session
+    let overflows = found.into_iter().filter_map(|(model, (_, overflows))| Some((model, overflows?)));
+    (session, overflows.collect())
 }
 
 proptest! {
@@ -254,6 +268,8 @@ proptest! {
         let fixture = recipe.build();
         check(&fixture);
         check_each(&fixture, seed % 5);
+        let (_, overflows) = check_under(&fixture, measured());
+        assert!(overflows.values().all(|count| *count == 0), "{overflows:?}");
     }
 
     #[test]
@@ -267,6 +283,48 @@ proptest! {
         let recipe = Recipe { shape, classes: 3, samples, rounds: 1, absence: 0, size_bits: 6, seed };
         check(&recipe.build());
     }
+}
+
+/// Measured ranges, all of them checked.
+fn measured() -> Settings {
+    let hidden = HiddenSettings { ranges: RangeRule::Calibrated, checks_all: true };
+    blind().with_hidden(hidden).unwrap()
+}
+
+/// One owner's numbers are as large as another's model, and nobody could measure both together.
+#[test]
+fn numbers_that_no_owner_could_measure_are_counted() {
+    let shape = Shape::Dense { features: 4, width: 3, hidden: vec![Act::Relu] };
+    let recipe =
+        Recipe { shape, classes: 3, samples: vec![9; 3], rounds: 1, absence: 0, size_bits: 1, seed: 8 };
+    let mut fixture = recipe.build();
+    fixture
+        .spec
+        .clients
+        .iter_mut()
+        .zip([1.0, 5000.0, 5000.0])
+        .for_each(|(client, weight)| client.weight = weight);
+    let (round, large) = (RoundId(1), 40.0);
+    let weights = fixture.local.get_mut(&(round, 0)).unwrap();
+    *weights = weights
+        .iter()
+        .map(|(name, tensor)| {
+            let values = tensor.singles().iter().map(|value| value * large).collect();
+            (name.to_owned(), Tensor::new(tensor.shape().to_vec(), values).unwrap())
+        })
+        .fold(Weights::new(), |mut weights, (name, tensor)| {
+            weights.insert(name, tensor);
+            weights
+        });
+    let features = fixture.test_sets[1].features().iter().map(|feature| feature * large).collect();
+    let labels = fixture.test_sets[1].labels().to_vec();
+    fixture.test_sets[1] = TestSet::new(fixture.test_sets[1].input().to_vec(), features, labels).unwrap();
+    fixture.aggregate();
+    let (session, overflows) = check_under(&fixture, measured());
+    assert!(session.ranges()[0].is_calibrated());
+    let counted: Vec<_> = overflows.iter().filter(|(_, count)| **count > 0).map(|((_, c), _)| *c).collect();
+    assert_eq!(counted, [Coalition::EMPTY.with(0)], "{overflows:?}");
+    assert!(check_under(&fixture, blind()).1.is_empty(), "proven bounds are not checked");
 }
 
 #[test]

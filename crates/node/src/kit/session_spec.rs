@@ -22,9 +22,12 @@ pub struct SessionSpec {
     pub matmul: String,
     /// Whether samples are skipped: `on`, `off` or `auto`.
     pub skip: String,
-    /// Which bounds hidden numbers are held to, where not the usual ones: `proven` or `calibrated`.
+    /// Which bounds hidden numbers are held to, where not the usual ones: `auto`, `proven` or `calibrated`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranges: Option<String>,
+    /// Whether numbers out of range are counted where none can be, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub check_ranges: bool,
     /// How values are computed from utilities.
     pub estimator: String,
     /// What the estimator's draws follow from.
@@ -57,6 +60,7 @@ impl SessionSpec {
             matmul: settings.matmul.name().to_owned(),
             skip: evaluation.skip.name().to_owned(),
             ranges: (ranges != RangeRule::default()).then(|| ranges.name().to_owned()),
+            check_ranges: settings.hidden.checks_all,
             estimator: evaluation.method.name().to_owned(),
             seed: estimator.seed,
             epsilon: estimator.epsilon,
@@ -73,8 +77,9 @@ impl SessionSpec {
         let preset = named("preset", "standard or compact", &self.preset)?;
         let matmul = named("matmul", "packed, reducing or squaring", &self.matmul)?;
         let whole_rounds = self.estimator.parse::<Method>().is_ok_and(Method::asks_for_all);
-        let ranges = self.ranges.as_ref().map(|text| named("ranges", "proven or calibrated", text));
-        let hidden = HiddenSettings { ranges: ranges.transpose()?.unwrap_or_default() };
+        let ranges = self.ranges.as_ref().map(|text| named("ranges", "auto, proven or calibrated", text));
+        let hidden =
+            HiddenSettings { ranges: ranges.transpose()?.unwrap_or_default(), checks_all: self.check_ranges };
         Settings::new(protocol, preset, Some(matmul), self.skip()?, whole_rounds)
             .and_then(|settings| settings.with_hidden(hidden))
             .map_err(|conflict| (conflict.setting, conflict.expected, conflict.found.to_owned()))

@@ -30,6 +30,7 @@ pub(crate) fn provision() -> Provision {
         preset: "compact".into(),
         matmul: "packed".into(),
         ranges: None,
+        check_ranges: false,
         skip: "off".into(),
         estimator: "exact".into(),
         seed: 0,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, kit::Kit, party::local};
 use secsv_evaluation::{
-    EvaluationResult, ExposureResult, FederationFacts, Made, Operations, RoundResult, SCHEMA, SecurityResult,
-    Timing, Utility, UtilityResult, VERSION, exposure_result,
+    EvaluationResult, ExposureResult, FederationFacts, Made, Operations, OverflowResult, RoundResult, SCHEMA,
+    SecurityResult, Timing, Utility, UtilityResult, VERSION, exposure_result,
 };
 use secsv_protocol::exposure::Exposure;
 
@@ -34,6 +34,9 @@ pub struct PublishedValues {
     pub utilities: Vec<UtilityResult>,
     /// What everything sampled followed from.
     pub seed: u64,
+    /// Hidden numbers that left their ranges, where they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflows: Option<OverflowResult>,
 }
 
 /// What a kit says of the run that its values belong to.
@@ -93,6 +96,7 @@ impl PublishedValues {
             security: Some(security),
             messages: Vec::new(),
             recount: None,
+            overflows: self.overflows,
             peak_memory_bytes: None,
         }
     }
@@ -109,6 +113,7 @@ impl PublishedValues {
             ssv: result.ssv.clone(),
             utilities: result.utilities.clone(),
             seed: result.seed,
+            overflows: result.overflows.clone(),
         }
     }
 

@@ -40,6 +40,8 @@ impl BlindHost for BlindAuxiliary {
         let Some(test) = self.server.tests.get(&request) else { return Ok(Effects::default()) };
         let mut found = Vec::new();
         pack(test.found.iter().copied(), self.server.session.outcome_bytes(), &mut found);
+        let bytes = self.server.session.overflow_bytes();
+        pack(test.overflows.iter().copied(), bytes, &mut found);
         Ok(Effects::send(Outgoing::of(PartyId::Principal, &OutcomeShare { request, found: &found })))
     }
 }

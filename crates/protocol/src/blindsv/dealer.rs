@@ -11,6 +11,7 @@ use super::{
     keys::{OwnerKey, Place, Purpose},
     lanes::{LANES, blocks, planes},
     later::LaterMasks,
+    range_check::masks_of_overflows,
     shape::{Chunks, DealtNumbers, Outcome, Shape, Stage},
     words::pack,
 };
@@ -84,7 +85,7 @@ impl Dealer<'_> {
                         hop_masks = self.hop_masks(hop);
                     }
                     let (kept, masks) = (self.shape.hops.all[hop].kept, hop_masks.masks.expose());
-                    let signs = item.knot().map_or(&[][..], |knot| hop_masks.signs[knot].expose());
+                    let signs = item.knot().map_or(&[][..], |knot| of_knot(&hop_masks, knot));
                     let signs = signs.iter().copied().chain(iter::repeat(0));
                     let values = masks.iter().zip(signs).map(|(v, sign)| item.value(kept, *v, sign));
                     pack(values.zip(own.expose()).map(|(value, own)| rest(value, own)), array.bytes(), out);
@@ -99,13 +100,20 @@ impl Dealer<'_> {
                 }
                 DealtNumbers::PairSign(hop, level) => {
                     let pairs = self.pair_masks(hop, level);
-                    let signs = pairs.signs[0].expose().iter().zip(own.expose());
+                    let signs = of_knot(&pairs, 0).iter().zip(own.expose());
                     pack(signs.map(|(sign, own)| rest(*sign, own)), array.bytes(), out);
                 }
                 DealtNumbers::PairSignMask(hop, level) => {
                     let pairs = self.pair_masks(hop, level);
-                    let both = pairs.masks.expose().iter().zip(pairs.signs[0].expose()).zip(own.expose());
+                    let both = pairs.masks.expose().iter().zip(of_knot(&pairs, 0)).zip(own.expose());
                     pack(both.map(|((v, sign), own)| rest(v.wrapping_mul(*sign), own)), array.bytes(), out);
+                }
+                DealtNumbers::OverflowMask(hop) => {
+                    let last = self.shape.hops.all[hop].comparison.steps() - 1;
+                    let planes = self.masks(Stage::RangeComparison(hop, last));
+                    let values = masks_of_overflows(planes.expose(), array.count);
+                    let pairs = values.expose().iter().zip(own.expose());
+                    pack(pairs.map(|(value, own)| rest(*value, own)), array.bytes(), out);
                 }
                 DealtNumbers::Products(operator) => {
                     let product = self.later[operator - 1].product(self.input_masks(operator))?;
@@ -201,7 +209,7 @@ impl Dealer<'_> {
         let mut dealt = Secret::new(Vec::with_capacity(shape.all_dealt_planes()));
         let out = dealt.expose_mut();
         let mut before = Secret::new(Vec::new());
-        let mut values = Secret::new(Vec::new());
+        let (mut values, mut range_values) = (Secret::new(Vec::new()), Secret::new(Vec::new()));
         for &stage in shape.all_stages() {
             let (words, masks) = (shape.plane_words(stage), before.expose());
             match stage {
@@ -218,6 +226,14 @@ impl Dealer<'_> {
                     continue;
                 }
                 Stage::Inputs(_) | Stage::Scores | Stage::Margins => continue,
+                Stage::RangeComparison(hop, step) => {
+                    let of_hop = &shape.hops.all[hop];
+                    if step == 0 {
+                        let masks = self.compared_masks(hop, 0);
+                        range_values = Secret::new(planes(masks.expose(), of_hop.kept as usize));
+                    }
+                    of_hop.comparison.deal(step, range_values.expose(), masks, words, out);
+                }
                 Stage::HopComparison(hop, step) | Stage::PairComparison(hop, _, step) => {
                     shape.hops.all[hop].comparison.deal(step, values.expose(), masks, words, out);
                 }
@@ -263,6 +279,11 @@ struct HopMasks {
     masks: Secret<Vec<u64>>,
     /// The masks of their signs, knot by knot; none where no sign is opened.
     signs: Vec<Secret<Vec<u64>>>,
+}
+
+/// The masks of the signs of a knot; none without samples.
+fn of_knot(masks: &HopMasks, knot: usize) -> &[u64] {
+    masks.signs.get(knot).map_or(&[], |signs| &signs.expose()[..])
 }
 
 impl Default for HopMasks {

@@ -14,6 +14,7 @@ use super::{
     lanes::{LANES, planes},
     largest::LargerInput,
     later::Later,
+    range_check::{checked_planes, overflows},
     shape::{DealtNumbers, Outcome, Shape, Stage},
     sums::Sums,
     words::{pack, unpack},
@@ -187,10 +188,20 @@ impl Evaluator<'_> {
                 let (hop, dropped) = (&self.shape.hops.all[index], self.scales.dropped[index]);
                 let mask = super::hops::mask(hop.kept);
                 let known = opened.iter().map(|opened| (opened >> dropped) & mask).collect();
-                let mut memory = before.with(self.compared_next(index, 0, known));
+                // A check comes before everything else that is found of them.
+                let known = match self.shape.hops.is_checked(index) {
+                    true => known,
+                    false => self.compared_next(index, 0, known),
+                };
+                let mut memory = before.with(known);
                 let wiring = &self.shape.hops.wiring;
                 memory.values.retain(|(value, _)| wiring.last_use(*value) > Some(index));
                 Some(memory)
+            }
+            Stage::RangeComparison(index, step)
+                if step + 1 == self.shape.hops.all[index].comparison.steps() =>
+            {
+                Some(before.with(self.compared_next(index, 0, before.numbers.clone())))
             }
             Stage::Larger(index, level) => {
                 let hop = &self.shape.hops.all[index];
@@ -392,6 +403,11 @@ impl Evaluator<'_> {
         let (out, dealt) = (shares.expose_mut(), dealt.expose());
         let (words, known) = ((shape.plane_words(stage), one), &known.numbers[..]);
         match stage {
+            Stage::RangeComparison(index, step) => {
+                let hop = &shape.hops.all[index];
+                let public = checked_planes(hop, &known[..hop.numbers * shape.samples]);
+                hop.comparison.step(step, &public, before, dealt, words, out);
+            }
             Stage::HopComparison(index, step) => {
                 let hop = &shape.hops.all[index];
                 let public = &known[hop.gated() * shape.samples..];
@@ -407,6 +423,16 @@ impl Evaluator<'_> {
             Stage::Outputs(_) | Stage::Larger(..) | Stage::Inputs(_) | Stage::Scores | Stage::Margins => {}
         }
         shares
+    }
+
+    /// The server's share of how many numbers a stage found to be out of range, if it is one that does.
+    pub(crate) fn overflows(&self, stage: usize, opened: &[u64]) -> Option<u64> {
+        let Some(Stage::RangeComparison(hop, step)) = self.shape.stage(stage) else { return None };
+        if step + 1 < self.shape.hops.all[hop].comparison.steps() {
+            return None;
+        }
+        let dealt = self.dealt_numbers(DealtNumbers::OverflowMask(hop));
+        Some(overflows(opened, dealt.expose(), self.is_principal().into()))
     }
 
     /// The server's share of what is found, from what the last stage opened.

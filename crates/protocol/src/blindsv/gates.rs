@@ -216,14 +216,14 @@ pub(crate) fn plain(gate: &Gate, knots: Option<&Knots>, t: i64) -> i64 {
     match gate {
         Gate::Linear => t,
         Gate::Relu => t.max(0),
-        Gate::Square => t * t,
+        Gate::Square => t.wrapping_mul(t),
         Gate::Curve(_) => knots.map_or(0, |knots| knots.at(t)),
     }
 }
 
 /// T: an output without the bits that are dropped, rounded by the owner's mask of it.
 pub(crate) fn cut(output: i64, dropped: u32, masks: u64) -> i64 {
-    (output + (masks & mask(dropped)) as i64) >> dropped
+    output.wrapping_add((masks & mask(dropped)) as i64) >> dropped
 }
 
 #[cfg(test)]

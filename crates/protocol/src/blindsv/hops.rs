@@ -25,7 +25,7 @@ use crate::{
     Error, Program,
     precision::{OperatorFormat, Precision, Ranges, exponent},
     program::{Operator, Then},
-    session::RangeRule,
+    session::{HiddenSettings, RangeRule},
 };
 
 /// Word widths, the narrowest first.
@@ -158,7 +158,7 @@ impl Hop {
     /// The knots of its function, if it is piecewise linear, for numbers that stand for so many times the real ones.
     pub(super) fn knots(&self, scale: f64) -> Option<Knots> {
         match &self.gate {
-            Gate::Curve(curve) => Some(curve.at_scale(scale, self.kept - SPARE as u32)),
+            Gate::Curve(curve) => Some(curve.at_scale(scale, self.kept - 2)),
             _ => None,
         }
     }
@@ -205,7 +205,7 @@ impl HopRange {
         let proven = proven.max(0);
         let bound = match rule {
             RangeRule::Proven => proven,
-            RangeRule::Calibrated => proven.min((measured + Self::MARGIN).max(0)),
+            RangeRule::Auto | RangeRule::Calibrated => proven.min((measured + Self::MARGIN).max(0)),
         };
         Self { bound, proven, fraction: 0 }
     }
@@ -213,6 +213,16 @@ impl HopRange {
     /// Whether only known models say that outputs stay in it.
     pub fn is_calibrated(self) -> bool {
         self.bound < self.proven
+    }
+
+    /// What outputs stay below if none is out of range: up to twice a measured bound gates are right.
+    pub(super) fn reach(self) -> i32 {
+        self.bound + i32::from(self.is_calibrated())
+    }
+
+    /// Whether every number that leaves it is counted, if those before are in theirs: what norms prove stays below six times it.
+    pub fn counts_all(self) -> bool {
+        self.proven <= self.bound + 2
     }
 }
 
@@ -222,6 +232,8 @@ pub(crate) struct Hops {
     pub all: Vec<Hop>,
     /// The range of each hop's outputs.
     pub ranges: Vec<HopRange>,
+    /// Hops whose outputs are checked to be in their range.
+    pub(super) checked: Vec<usize>,
     /// Bits of each operator's words: its model, its inputs and outputs are shared modulo two to this power.
     pub words: Vec<u32>,
     /// Bits that each hop drops for a coalition with all of the training data, less what its share takes away.
@@ -240,6 +252,8 @@ pub(crate) struct Hops {
     pub outputs: Vec<usize>,
     /// Bits of factors of biases.
     pub(super) factors: Vec<u32>,
+    /// Whether weights have about as many fractional bits as are of use.
+    pub(super) is_precise: bool,
 }
 
 /// A coalition's public numbers.
@@ -272,6 +286,8 @@ impl Scales {
 const NUMBER_BITS: i32 = 13;
 /// Fractional bits of weights whose row has a norm of one and one input, of one client.
 const WEIGHT_BITS: i32 = 10;
+/// So many fewer do, before bounds that are only measured are taken for the sake of more.
+pub(super) const FEWER_BITS: i32 = 3;
 /// Fractional bits of hidden numbers and of weights, at least.
 pub(super) const MIN_BITS: i32 = 5;
 /// Fractional bits of samples, at least: the largest number may be an outlier.
@@ -287,6 +303,7 @@ impl Hops {
         Self {
             all: Vec::new(),
             ranges: Vec::new(),
+            checked: Vec::new(),
             words: vec![word],
             bits: Vec::new(),
             fractions: Vec::new(),
@@ -296,11 +313,32 @@ impl Hops {
             score_word: word,
             outputs: Vec::new(),
             factors: vec![0],
+            is_precise: true,
         }
     }
 
     /// The hops of a model, with formats that its published ranges fit.
     pub(crate) fn new(
+        program: &Program,
+        ranges: &Ranges,
+        hidden: HiddenSettings,
+        clients: usize,
+    ) -> Result<(Self, Precision), Error> {
+        let under = |rule| Self::under(program, ranges, rule, clients);
+        let (mut hops, precision) = match hidden.ranges {
+            RangeRule::Auto => match under(RangeRule::Proven) {
+                Ok(found) if found.0.is_precise => found,
+                proven => under(RangeRule::Calibrated).or(proven)?,
+            },
+            rule => under(rule)?,
+        };
+        let is_checked = |hop: &usize| hidden.checks_all || hops.ranges[*hop].is_calibrated();
+        hops.checked = (0..hops.all.len()).filter(is_checked).collect();
+        Ok((hops, precision))
+    }
+
+    /// The same under one rule, and without checks.
+    fn under(
         program: &Program,
         ranges: &Ranges,
         rule: RangeRule,
@@ -333,6 +371,7 @@ impl Hops {
             // What is left is the weights', as far as a double's bits reach: biases are encoded at the same scale.
             let weight = (word as i32 - needed(0)).min(MAX_BITS).min(50 - norm.max(0));
             let refused = |needed: i32| Error::Precision { layer: index + 1, needed, available: word as i32 };
+            hops.is_precise &= weight >= wanted - FEWER_BITS;
             if weight < MIN_BITS || (word as i32) < least {
                 return Err(refused(needed(MIN_BITS).max(least)));
             }
@@ -355,7 +394,7 @@ impl Hops {
             let dropped = weight + input - fraction + summed;
             hops.fractions.push(fraction);
             hops.ranges.push(HopRange { fraction, ..range });
-            (input, largest) = between.gate.results(fraction, bound);
+            (input, largest) = between.gate.results(fraction, range.reach());
             input += factor_bits(between.after.as_ref());
             hops.all.push(Hop::new(between, operator.output_size(), (kept, dropped as u32)));
         }
@@ -398,6 +437,11 @@ impl Hops {
     /// Bytes of a word of an operator.
     pub(crate) fn bytes(&self, operator: usize) -> usize {
         self.words[operator] as usize / 8
+    }
+
+    /// Whether a hop's outputs are checked to be in their range.
+    pub(super) fn is_checked(&self, hop: usize) -> bool {
+        self.checked.contains(&hop)
     }
 
     /// Whether there are hops.
@@ -557,7 +601,10 @@ mod tests {
             let program = program([gates.0, gates.1]);
             let ranges = Ranges { norms, inputs, outputs };
             let rule = if is_calibrated { RangeRule::Calibrated } else { RangeRule::Proven };
-            let Ok((hops, precision)) = Hops::new(&program, &ranges, rule, clients) else { return Ok(()) };
+            let hidden = HiddenSettings { ranges: rule, ..HiddenSettings::USUAL };
+            let Ok((hops, precision)) = Hops::new(&program, &ranges, hidden, clients) else { return Ok(()) };
+            let checked: Vec<usize> = (0..2).filter(|hop| hops.ranges[*hop].is_calibrated()).collect();
+            prop_assert_eq!(&hops.checked, &checked);
             for (range, output) in hops.ranges.iter().zip(&ranges.outputs) {
                 let measured = (output + HopRange::MARGIN).max(0);
                 prop_assert_eq!(range.bound, if is_calibrated { measured.min(range.proven) } else { range.proven });
@@ -576,12 +623,19 @@ mod tests {
     fn calibrated_ranges_fit_where_proven_ones_do_not() {
         let program = program([LayerSpec::Relu {}, LayerSpec::Relu {}]);
         let ranges = Ranges { norms: vec![20; 3], inputs: vec![0, 4, 4], outputs: vec![4; 3] };
-        let refused = Hops::new(&program, &ranges, RangeRule::Proven, 3);
+        let hops = |ranges_rule| {
+            let hidden = HiddenSettings { ranges: ranges_rule, ..HiddenSettings::USUAL };
+            Hops::new(&program, &ranges, hidden, 3).map(|(hops, _)| hops)
+        };
+        let refused = hops(RangeRule::Proven);
         assert!(matches!(refused, Err(Error::Precision { .. })), "{refused:?}");
-        let (hops, _) = Hops::new(&program, &ranges, RangeRule::Calibrated, 3).unwrap();
+        let hops = [RangeRule::Auto, RangeRule::Calibrated].map(|rule| hops(rule).unwrap());
+        assert_eq!(hops[0], hops[1]);
+        let [hops, _] = hops;
+        assert_eq!(hops.checked, [0, 1]);
         let found: Vec<_> = hops.ranges.iter().map(|range| (range.bound, range.proven)).collect();
         // The second bound is proven of inputs that are in their range.
-        assert_eq!(found, [(6, 20), (6, 26)]);
+        assert_eq!(found, [(6, 20), (6, 27)]);
         assert!(hops.ranges.iter().all(|range| range.is_calibrated()));
     }
 }

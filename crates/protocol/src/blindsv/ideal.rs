@@ -3,10 +3,12 @@
 use secsv_algebra::{Matrix, Ring64};
 
 use super::{
+    curve::Knots,
     dealer::OwnerKeys,
     gates::{cut, plain},
-    hops::Scales,
+    hops::{Hop, Scales},
     keys::{Place, Purpose},
+    range_check::{gated, is_out_of_range},
     shape::{Shape, Stage},
     sums::Sums,
 };
@@ -20,11 +22,19 @@ pub(crate) fn right(shape: &Shape, scores: &[i64], labels: &[usize]) -> Vec<bool
         false => 0,
     };
     let is_right = |(sample, &label): (usize, &usize)| {
-        let margin = |class| score(label, sample) - score(class, sample);
         // Of equal scores the first counts.
-        (0..shape.classes).all(|class| margin(class) >= i64::from(class < label))
+        let margin = |class: usize| {
+            score(label, sample).wrapping_sub(score(class, sample)).wrapping_sub((class < label).into())
+        };
+        (0..shape.classes).all(|class| centred(margin(class) as u64, shape.widths.word) >= 0)
     };
     labels.iter().enumerate().map(is_right).collect()
+}
+
+/// The number of smallest magnitude that a word of so many bits stands for.
+pub(super) fn centred(word: u64, bits: u32) -> i64 {
+    let unused = u64::BITS - bits;
+    (word << unused).cast_signed() >> unused
 }
 
 /// What an owner's masks and public numbers say of a coalition's model on some samples.
@@ -40,6 +50,24 @@ pub(crate) struct Computed {
     pub hidden: Vec<Vec<i64>>,
     /// Scores, row by row.
     pub scores: Vec<i64>,
+    /// How many numbers of checked hops are out of range.
+    pub overflows: u64,
+}
+
+/// What a hop's gate gives of its outputs, cut to few bits, whose masks these are.
+fn results(
+    hop: &Hop,
+    knots: Option<&Knots>,
+    (rounded, masks): (Vec<i64>, &[u64]),
+    (dropped, samples): (u32, usize),
+) -> Vec<u64> {
+    match &hop.largest {
+        Some(largest) => {
+            let largest = largest.plain(&rounded, samples).into_iter();
+            largest.map(|number| plain(&hop.gate, knots, number).cast_unsigned()).collect()
+        }
+        None => rounded.into_iter().zip(masks).map(|(t, v)| gated(hop, knots, t, v >> dropped)).collect(),
+    }
 }
 
 /// What a coalition's model computes of samples, which have a row for each number and a column for each sample.
@@ -57,7 +85,7 @@ pub(crate) fn computed(
         None => words,
     };
     let mut values = vec![samples.elements().to_vec()];
-    let mut computed = Computed { hidden: Vec::new(), scores: Vec::new() };
+    let mut computed = Computed { hidden: Vec::new(), scores: Vec::new(), overflows: 0 };
     for (index, node) in shape.hops.wiring.nodes.iter().enumerate() {
         let mut sum = Vec::new();
         for (term, taken) in node.terms.iter().enumerate() {
@@ -86,16 +114,21 @@ pub(crate) fn computed(
         let outputs: Vec<u64> = outputs.collect();
         let stage = Purpose::Opening(shape.index(Stage::Outputs(index)));
         let [masks, others] = [0, 1].map(|server| keys[server].words(place, stage, outputs.len()));
-        let rounded = outputs.iter().zip(masks.expose()).zip(others.expose());
-        let rounded = rounded
-            .map(|((output, p), a)| cut(output.cast_signed(), scales.dropped[index], p.wrapping_add(*a)));
-        let mut rounded: Vec<i64> = rounded.collect();
-        if let Some(largest) = &hop.largest {
-            rounded = largest.plain(&rounded, count);
+        let (dropped, knots) = (scales.dropped[index], scales.knots[index].as_ref());
+        let masks: Vec<u64> =
+            masks.expose().iter().zip(others.expose()).map(|(p, a)| p.wrapping_add(*a)).collect();
+        let cut_off = |(output, v): (&u64, &u64)| {
+            centred(cut(output.cast_signed(), dropped, *v).cast_unsigned(), hop.kept)
+        };
+        let rounded: Vec<i64> = outputs.iter().zip(&masks).map(cut_off).collect();
+        if shape.hops.is_checked(index) {
+            computed.overflows += rounded.iter().filter(|t| is_out_of_range(hop.kept, **t)).count() as u64;
         }
-        let knots = scales.knots[index].as_ref();
-        let results = rounded.into_iter().map(|number| plain(&hop.gate, knots, number).cast_unsigned());
-        let value = sums(&hop.after, results.collect());
+        let results = results(hop, knots, (rounded, &masks), (dropped, count));
+        let value: Vec<u64> = sums(&hop.after, results)
+            .into_iter()
+            .map(|word| centred(word, hop.word).cast_unsigned())
+            .collect();
         computed.hidden.push(value.iter().copied().map(u64::cast_signed).collect());
         values.push(value);
     }

@@ -7,8 +7,8 @@ use secsv_algebra::FixedPoint;
 use super::{
     between::Between,
     hops::{
-        Hop, HopRange, Hops, MAX_BITS, MIN_BITS, MIN_SAMPLE_BITS, SPARE, Scales, WORD_WIDTHS, clients_bits,
-        factor, factor_bits, fraction, number_bits, weight_bits,
+        FEWER_BITS, Hop, HopRange, Hops, MAX_BITS, MIN_BITS, MIN_SAMPLE_BITS, SPARE, Scales, WORD_WIDTHS,
+        clients_bits, factor, factor_bits, fraction, number_bits, weight_bits,
     },
     sums::Sums,
     wiring::{Node, Term, Wiring},
@@ -184,7 +184,7 @@ impl Joining<'_> {
         (scales.dropped, scales.fraction) = (dropped as u32, fraction);
         self.hops.nodes.push(scales);
         self.hops.ranges.push(HopRange { fraction, ..range });
-        let (bits, largest) = between.gate.results(fraction, range.bound);
+        let (bits, largest) = between.gate.results(fraction, range.reach());
         let after = between.after.as_ref();
         let kappa = between.gate.factor(1.0) * factor(after) * f64::powi(0.5, factor_bits(after));
         self.known.push(Known { bits: bits + factor_bits(after), kappa, largest });
@@ -197,6 +197,8 @@ impl Joining<'_> {
         for (term, &input) in plan.node.terms.iter().zip(&plan.inputs) {
             let Some(operator) = term.operator() else { continue };
             let (norm, weight) = (self.ranges.norms[operator], sum - input);
+            let wanted = weight_bits(norm, self.program.operators[operator].shape.d_in, self.clients);
+            self.hops.is_precise &= weight >= wanted - FEWER_BITS;
             let largest = term.values().iter().map(|&value| self.known[value].largest).max().unwrap_or(0);
             // The first operator's biases are encoded at the scale of its products.
             let bias = if operator == 0 { sum } else { weight };

@@ -8,7 +8,10 @@ use super::{
     equivalence_tests::Mutation as OfTests,
     run_equivalence_tests::{Mutation, Recipe, check, is_equivalent},
 };
-use crate::{message::Server, session::RangeRule};
+use crate::{
+    message::Server,
+    session::{HiddenSettings, RangeRule},
+};
 
 /// A net that grows layer by layer.
 #[derive(Clone, Debug)]
@@ -28,7 +31,8 @@ impl Net {
             samples,
             scale: 1.0,
             is_extreme: false,
-            ranges: RangeRule::Proven,
+            hidden: HiddenSettings::USUAL,
+            is_understated: false,
         };
         Self { recipe, shape: input.to_vec() }
     }
@@ -252,6 +256,7 @@ proptest! {
         is_calibrated: bool,
     ) {
         let ranges = if is_calibrated { RangeRule::Calibrated } else { RangeRule::Proven };
+        let hidden = HiddenSettings { ranges, ..HiddenSettings::USUAL };
         let nets = [
             residual(samples, function.clone()),
             dense(samples, function),
@@ -259,7 +264,7 @@ proptest! {
             sequence(samples),
         ];
         for net in nets {
-            check(&Recipe { scale, ranges, ..net })?;
+            check(&Recipe { scale, hidden, ..net })?;
         }
     }
 }

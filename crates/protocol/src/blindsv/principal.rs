@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    server::{BlindHost, BlindServer, advance_all, take_opening, take_upload},
+    server::{BlindHost, BlindServer, ServerTest, advance_all, take_opening, take_upload},
     shape::Outcome,
     words::unpack,
 };
@@ -277,12 +277,15 @@ impl BlindPrincipal {
     fn take_outcomes(&mut self, message: &Incoming) -> Result<Effects<Self>, Error> {
         let OutcomeShare { request, found } = message.read(&())?;
         let bytes = self.session().outcome_bytes();
-        let words = self.server.tests.get(&request).map(|test| test.found.len());
+        let length = |test: &ServerTest| {
+            test.found.len() * bytes + self.server.session.overflows_len(test.coalitions.len())
+        };
+        let length = self.server.tests.get(&request).map(length);
         let place = self.tests.get_mut(&request).filter(|place| place.is_none());
-        let (Some(place), Some(words)) = (place, words) else {
+        let (Some(place), Some(length)) = (place, length) else {
             return Err(message.unexpected("totals are opened once"));
         };
-        if found.len() != words * bytes {
+        if found.len() != length {
             return Err(message.malformed(CodecError::Value { what: "totals" }));
         }
         *place = Some(found.to_vec());
@@ -296,13 +299,16 @@ impl BlindPrincipal {
         let (Some(test), Some(Some(other))) = (test, self.tests.get(&request)) else {
             return Ok(Effects::default());
         };
+        let (other, over) = other.split_at(other.len() - session.overflows_len(test.coalitions.len()));
+        let overflows = open_overflows(&session, test, over)?;
         let shares = test.found.iter().copied().zip(unpack(other, session.outcome_bytes()));
-        let found: Vec<TestResult> = match session.outcome() {
+        let mut found: Vec<TestResult> = match session.outcome() {
             Outcome::Total => {
                 let opening = session.opening(Disclosure::Counts)?;
                 let mask = session.widths().count_mask();
                 let totals = shares.map(|(own, other)| own.wrapping_add(other) & mask).collect::<Vec<_>>();
-                let result = |total: u64| TestResult { correct: total as usize, right: None };
+                let result =
+                    |total: u64| TestResult { correct: total as usize, right: None, overflows: None };
                 opening.told(totals).into_iter().map(result).collect()
             }
             Outcome::Each => {
@@ -316,6 +322,7 @@ impl BlindPrincipal {
                 }
             }
         };
+        found.iter_mut().zip(overflows).for_each(|(found, count)| found.overflows = Some(count));
         self.results.push((request, found));
         self.tests.remove(&request);
         self.server.tests.remove(&request);
@@ -336,6 +343,16 @@ impl BlindPrincipal {
         effects.and(self.pump()?);
         Ok(effects)
     }
+}
+
+/// Opens how many numbers are out of range for each coalition of a test, from the auxiliary's shares; none where nothing is checked.
+fn open_overflows(session: &BlindSession, test: &ServerTest, other: &[u8]) -> Result<Vec<u64>, Error> {
+    if test.overflows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let opening = session.opening(Disclosure::Overflows)?;
+    let shares = test.overflows.iter().zip(unpack(other, session.overflow_bytes()));
+    Ok(opening.told(shares.map(|(own, other)| session.add_overflows(*own, other)).collect()))
 }
 
 /// A test as it is announced.

@@ -42,6 +42,8 @@ pub(super) struct Transcript {
     pub dealt: Vec<u8>,
     pub messages: Vec<[Vec<u8>; 2]>,
     pub found: Shares,
+    /// Their shares of how many numbers are out of range.
+    pub overflows: [u64; 2],
 }
 
 impl Unit<'_> {
@@ -69,11 +71,15 @@ impl Unit<'_> {
             out
         }));
         let (mut found, mut known) = ([Vec::new(), Vec::new()], [Memory::default(), Memory::default()]);
+        let mut overflows = [0; 2];
         for stage in 0..shape.stages() {
             let mut next = [Vec::new(), Vec::new()];
             for (server, evaluator) in servers.iter().enumerate() {
                 // Both servers open it.
                 let opened = evaluator.open(stage, &messages[stage][0], &messages[stage][1]);
+                if let Some(count) = evaluator.overflows(stage, &opened) {
+                    overflows[server] = shape.overflows(overflows[server], count);
+                }
                 if stage + 1 == shape.stages() {
                     found[server] = evaluator.outcome(&opened);
                     continue;
@@ -93,7 +99,7 @@ impl Unit<'_> {
             messages.push(next);
         }
         messages.truncate(shape.stages());
-        Ok(Transcript { dealt, messages, found })
+        Ok(Transcript { dealt, messages, found, overflows })
     }
 
     /// What is found.

@@ -94,7 +94,9 @@ pub(super) struct Recipe {
     pub scale: f32,
     /// All numbers are as large as they can be.
     pub is_extreme: bool,
-    pub ranges: RangeRule,
+    pub hidden: HiddenSettings,
+    /// What owners say of their outputs is far too little.
+    pub is_understated: bool,
 }
 
 fn linear(weight: &str, bias: &str) -> LayerSpec {
@@ -121,7 +123,8 @@ impl Recipe {
             samples,
             scale: 1.0,
             is_extreme: false,
-            ranges: RangeRule::Proven,
+            hidden: HiddenSettings::USUAL,
+            is_understated: false,
         }
     }
 
@@ -147,7 +150,8 @@ impl Recipe {
             samples,
             scale,
             is_extreme: false,
-            ranges: RangeRule::Proven,
+            hidden: HiddenSettings::USUAL,
+            is_understated: false,
         }
     }
 
@@ -187,7 +191,8 @@ impl Recipe {
             samples,
             scale: 1.0,
             is_extreme: false,
-            ranges: RangeRule::Proven,
+            hidden: HiddenSettings::USUAL,
+            is_understated: false,
         }
     }
 
@@ -230,7 +235,7 @@ impl Recipe {
             matmul: Matmul::Packed,
             always_skips: false,
             whole_rounds: true,
-            hidden: HiddenSettings { ranges: self.ranges },
+            hidden: self.hidden,
         };
         let shapes: Vec<(&str, &[usize])> =
             self.shapes.iter().map(|(name, shape)| (&name[..], &shape[..])).collect();
@@ -243,7 +248,10 @@ impl Recipe {
         };
         let hello = |client| {
             let of_worlds: Vec<Ranges> = worlds.iter().map(|&world| of_client(client, world)).collect();
-            let ranges = Ranges::union(&of_worlds).unwrap();
+            let mut ranges = Ranges::union(&of_worlds).unwrap();
+            if self.is_understated {
+                ranges.outputs.fill(-16);
+            }
             ClientHello { samples: self.samples as u64, ranges, public_key: vec![1; 32], accepts_few: true }
         };
         let hellos: Vec<ClientHello> = (0..CLIENTS as u64).map(hello).collect();
@@ -429,6 +437,12 @@ impl World {
 
     /// What plain integers give: inputs of every operator behind a hop, and how many predictions are right.
     fn ideal(&self, case: &Case<'_>) -> (Vec<Vec<i64>>, u64) {
+        let (hidden, right, _) = self.ideal_with_overflows(case);
+        (hidden, right)
+    }
+
+    /// The same, and how many numbers are out of range.
+    fn ideal_with_overflows(&self, case: &Case<'_>) -> (Vec<Vec<i64>>, u64, u64) {
         let place = case.place;
         let scales = self.session.scales(place.round, place.coalition);
         let samples = self.samples[case.owner].expose();
@@ -440,7 +454,7 @@ impl World {
         let program = self.session.program();
         let found = computed(program, &case.shape, &rounding, &operators, &columns).unwrap();
         let right = right(&case.shape, &found.scores, case.labels);
-        (found.hidden, right.iter().filter(|right| **right).count() as u64)
+        (found.hidden, right.iter().filter(|right| **right).count() as u64, found.overflows)
     }
 
     /// What is found of a unit.
@@ -462,7 +476,7 @@ impl World {
         let cases = self.cases(tested);
         let units = cases.iter().map(|case| {
             let mut transcript = self.run(case);
-            transcript.found = Default::default();
+            (transcript.found, transcript.overflows) = Default::default();
             transcript.messages.iter_mut().for_each(|both| both[1 - other].clear());
             if server == Server::Principal {
                 transcript.dealt.clear();
@@ -584,7 +598,9 @@ pub(super) fn is_equivalent(recipe: &Recipe, server: Server, mutation: Mutation,
     choose_streams(&second, server, &recorded, &TESTED);
     let mut is_same = second.read(server, &TESTED) == recorded;
     for case in second.cases(&TESTED) {
-        is_same &= second.count(&case, &second.run(&case)) == second.ideal(&case).1;
+        let (transcript, (_, right, overflows)) = (second.run(&case), second.ideal_with_overflows(&case));
+        let [p, a] = transcript.overflows;
+        is_same &= second.count(&case, &transcript) == right && case.shape.overflows(p, a) == overflows;
     }
     assert_ne!(first.labels, second.labels);
     forget_streams();
@@ -602,10 +618,17 @@ fn curves(samples: usize) -> Recipe {
     Recipe::dense([2, 3, 2, 2], [LayerSpec::HardTanh {}, LayerSpec::LeakyRelu { slope: None }], samples, 2.0)
 }
 
+/// The same with measured ranges, which are checked.
+fn checked(samples: usize) -> Recipe {
+    let hidden = HiddenSettings { ranges: RangeRule::Calibrated, checks_all: true };
+    Recipe { hidden, ..deep(samples) }
+}
+
 #[test]
 fn a_server_reads_the_same_whatever_models_and_samples_are() {
     let image = Recipe::image(LayerSpec::Square {}, 2, 3);
-    for recipe in [Recipe::layer(5), image, deep(66), curves(3)] {
+    let understated = Recipe { is_understated: true, ..checked(2) };
+    for recipe in [Recipe::layer(5), image, deep(66), curves(3), checked(3), understated] {
         for server in [Server::Principal, Server::Auxiliary] {
             assert!(is_equivalent(&recipe, server, Mutation::None, OfTests::None), "{server:?}: {recipe:?}");
         }
@@ -653,6 +676,43 @@ fn without_a_protection_of_hidden_numbers_the_same_test_fails() {
     }
 }
 
+#[test]
+fn without_a_protection_of_range_checks_the_same_test_fails() {
+    for (server, mutation) in [
+        (Server::Principal, OfTests::OpeningStage),
+        (Server::Principal, OfTests::OpeningMask),
+        (Server::Auxiliary, OfTests::PlanesCoalition),
+        (Server::Auxiliary, OfTests::NumbersArray),
+    ] {
+        assert!(!is_equivalent(&checked(2), server, Mutation::None, mutation), "{server:?}: {mutation:?}");
+    }
+}
+
+/// Models that exceed what owners measured: numbers out of range are counted, and none where there are none.
+#[test]
+fn a_forced_overflow_is_counted() {
+    let count = |recipe: &Recipe| {
+        let world = World::new(recipe, &[1], 1);
+        let cases = world.cases(&[(1, &[0, 1])]);
+        let counts = cases.iter().map(|case| {
+            let [p, a] = world.run(case).overflows;
+            (case.shape.overflows(p, a), world.ideal_with_overflows(case).2)
+        });
+        counts.collect::<Vec<_>>()
+    };
+    let relu = || LayerSpec::Relu {};
+    for gates in [[relu(), relu()], [LayerSpec::Square {}, relu()], [LayerSpec::Flatten {}, relu()]] {
+        let hidden = HiddenSettings { ranges: RangeRule::Calibrated, checks_all: false };
+        let honest = Recipe { hidden, ..Recipe::dense([6, 5, 4, 3], gates, 40, 6.0) };
+        assert!(count(&honest).iter().all(|found| *found == (0, 0)));
+        let understated = count(&Recipe { is_understated: true, ..honest });
+        assert!(
+            understated.iter().all(|(found, expected)| found == expected && *found > 0),
+            "{understated:?}"
+        );
+    }
+}
+
 /// What both servers opened of the inputs of every operator behind a hop, less both masks.
 fn opened_inputs(world: &World, case: &Case<'_>, transcript: &Transcript) -> Vec<Vec<i64>> {
     let shape = &case.shape;
@@ -690,7 +750,10 @@ pub(super) fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
     let world = World::new(recipe, &[1], 1);
     for case in world.cases(&[(1, &[0]), (1, &[0, 1]), (2, &[0, 1, 2])]) {
         let transcript = world.run(&case);
-        let (hidden, right) = world.ideal(&case);
+        let (hidden, right, overflows) = world.ideal_with_overflows(&case);
+        let [p, a] = transcript.overflows;
+        prop_assert_eq!(case.shape.overflows(p, a), overflows, "numbers out of range");
+        prop_assert!(overflows == 0 || recipe.is_understated, "{overflows} out of range");
         prop_assert_eq!(opened_inputs(&world, &case, &transcript), hidden, "hidden numbers");
         prop_assert_eq!(world.count(&case, &transcript), right, "right predictions");
     }
@@ -706,11 +769,12 @@ proptest! {
         second in gate(),
         samples in prop::sample::select(vec![1usize, 3, 64, 70]),
         scale in prop::sample::select(vec![0.1f32, 1.0, 3.0]),
-        is_calibrated: bool,
+        rule in prop::sample::select(vec![RangeRule::Auto, RangeRule::Proven, RangeRule::Calibrated]),
+        (checks_all, is_understated) in any::<(bool, bool)>(),
     ) {
         let sizes = [sizes.0, sizes.1, sizes.2, sizes.3];
-        let ranges = if is_calibrated { RangeRule::Calibrated } else { RangeRule::Proven };
-        check(&Recipe { ranges, ..Recipe::dense(sizes, [first, second], samples, scale) })?;
+        let hidden = HiddenSettings { ranges: rule, checks_all };
+        check(&Recipe { hidden, is_understated, ..Recipe::dense(sizes, [first, second], samples, scale) })?;
     }
 
     #[test]

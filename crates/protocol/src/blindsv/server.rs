@@ -80,6 +80,8 @@ pub(crate) struct ServerTest {
     units: BTreeMap<usize, BlindUnit>,
     /// The server's shares of what is found, coalition by coalition: one word for all owners, or each owner's planes behind the other's.
     pub found: Vec<u64>,
+    /// Its shares of how many numbers are out of range, by coalition; none where nothing is checked.
+    pub overflows: Vec<u64>,
 }
 
 impl ServerTest {
@@ -147,7 +149,7 @@ type Known = Arc<Vec<Memory>>;
 /// What a job of a unit found.
 enum Step {
     /// The message of a stage, and what later stages need of what was opened.
-    Message(usize, Vec<u8>, Known),
+    Message { stage: usize, out: Vec<u8>, known: Known, overflows: Vec<(usize, u64)> },
     /// Shares of what is found, coalition by coalition.
     Found(Vec<u64>),
 }
@@ -203,8 +205,9 @@ impl BlindServer {
         };
         let units = owners.into_iter().map(unit).collect();
         let found = vec![0; coalitions.len() * words];
+        let overflows = vec![0; if self.session.overflow_bytes() > 0 { coalitions.len() } else { 0 }];
         let (coalitions, samples) = (coalitions.clone(), samples.clone());
-        self.tests.insert(request, ServerTest { round, coalitions, samples, units, found });
+        self.tests.insert(request, ServerTest { round, coalitions, samples, units, found, overflows });
         Ok(())
     }
 
@@ -510,7 +513,13 @@ fn begin_unit<H: BlindHost>(
             }
             unit.evaluator().begin(sum.expose(), &mut out);
         }
-        Ok(move |host: &mut H| send(host, &context, Step::Message(0, out, Arc::default())))
+        Ok(move |host: &mut H| {
+            send(
+                host,
+                &context,
+                Step::Message { stage: 0, out, known: Arc::default(), overflows: Vec::new() },
+            )
+        })
     });
     effects
 }
@@ -647,6 +656,7 @@ fn next<H: BlindHost>(
     let samples = session.hellos[context.owner].samples as usize;
     let mut out = Vec::with_capacity(context.opened_len(stage + 1));
     let (mut found, mut known) = (vec![Vec::new(); context.secure.len()], Vec::new());
+    let mut overflows = Vec::new();
     let nothing = Memory::default();
     let mut later: Option<(usize, Vec<Later<'_>>)> = None;
     let (mut own, mut other) = (&input.own[..], &input.other[MaskedOpening::HEAD..]);
@@ -659,6 +669,8 @@ fn next<H: BlindHost>(
         });
         let opening = session.opening(Disclosure::MaskedFactors)?;
         let opened = opening.told(evaluator.open(stage, parts[0], parts[1]));
+        overflows
+            .extend(evaluator.overflows(stage, &opened).map(|count| (context.secure[unit.place].0, count)));
         if is_last {
             add_found(&unit.shape, &mut found[unit.place], evaluator.outcome(&opened));
             continue;
@@ -690,7 +702,10 @@ fn next<H: BlindHost>(
         known.extend(of_unit);
     }
     let known = if known.is_empty() { input.known.clone() } else { Arc::new(known) };
-    Ok(if is_last { Step::Found(found.concat()) } else { Step::Message(stage + 1, out, known) })
+    Ok(match is_last {
+        true => Step::Found(found.concat()),
+        false => Step::Message { stage: stage + 1, out, known, overflows },
+    })
 }
 
 /// Adds what is found of a chunk to what is found of those before it.
@@ -704,10 +719,16 @@ fn add_found(shape: &Shape, found: &mut Vec<u64>, of_chunk: Vec<u64>) {
 /// Sends the message of a stage, or takes the counts.
 fn send<H: BlindHost>(host: &mut H, context: &UnitContext, step: Step) -> Result<Effects<H>, Error> {
     let (request, owner) = (context.request, context.owner);
-    let (stage, own, known) = match step {
+    let (stage, own, known, overflows) = match step {
         Step::Found(found) => return settle(host, request, owner, &found),
-        Step::Message(stage, own, known) => (stage, Arc::new(own), known),
+        Step::Message { stage, out, known, overflows } => (stage, Arc::new(out), known, overflows),
     };
+    let session = host.server().session.clone();
+    if let Some(test) = host.server().tests.get_mut(&request) {
+        for (number, count) in overflows {
+            test.overflows[number] = session.add_overflows(test.overflows[number], count);
+        }
+    }
     let Some(unit) = host.server().unit(request, owner) else { return Ok(Effects::default()) };
     let to = H::SERVER.other().party();
     let mut effects = Effects::send(Outgoing::of(to, &MaskedOpening { request, owner, stage, masked: &own }));

@@ -48,6 +48,8 @@ impl Widths {
 pub(super) enum Stage {
     /// A hop's outputs, under masks.
     Outputs(usize),
+    /// What a step opens, under masks, that finds whether a hop's outputs are in their range: at the last, which are.
+    RangeComparison(usize, usize),
     /// What a step of the comparisons of a level of a hop's pairs opens, under masks: signs at the last.
     PairComparison(usize, usize, usize),
     /// The larger numbers of a level of a hop's pairs, under masks.
@@ -105,6 +107,9 @@ impl Circuit {
         let mut stages = Vec::new();
         for (index, hop) in hops.all.iter().enumerate() {
             stages.push(Stage::Outputs(index));
+            if hops.is_checked(index) {
+                stages.extend((0..hop.comparison.steps()).map(|step| Stage::RangeComparison(index, step)));
+            }
             for level in 0..hop.levels() {
                 let steps = 0..hop.comparison.steps();
                 stages.extend(steps.map(|step| Stage::PairComparison(index, level, step)));
@@ -209,6 +214,7 @@ impl Circuit {
             Stage::Scores => (self.rows, self.widths.word),
             Stage::Margins => (self.classes, self.widths.word),
             Stage::PairComparison(..)
+            | Stage::RangeComparison(..)
             | Stage::HopComparison(..)
             | Stage::Comparison(_)
             | Stage::Conjunction(_) => (0, 0),
@@ -231,6 +237,18 @@ impl Circuit {
             Outcome::Total => self.widths.count,
             Outcome::Each => size_of::<u64>(),
         }
+    }
+
+    /// Bytes of a count of numbers out of range; none where nothing is checked. All checked numbers of all samples fit.
+    pub(crate) fn overflow_bytes(&self) -> usize {
+        let numbers: usize = self.hops.checked.iter().map(|&hop| self.hops.all[hop].numbers).sum();
+        let bits = usize::BITS - numbers.leading_zeros();
+        if numbers == 0 { 0 } else { (self.widths.count + bits.div_ceil(8) as usize).min(size_of::<u64>()) }
+    }
+
+    /// A sum of shares of a count of numbers out of range.
+    pub(crate) fn overflows(&self, own: u64, other: u64) -> u64 {
+        own.wrapping_add(other) & mask(8 * self.overflow_bytes() as u32)
     }
 
     /// The sum of two servers' shares of a word of what is found.
@@ -282,6 +300,7 @@ impl Shape {
     /// Words of a plane at a stage: of all samples, of all their comparisons, of all numbers of a hop.
     pub(super) fn plane_words(&self, stage: Stage) -> usize {
         match stage {
+            Stage::RangeComparison(hop, _) => blocks(self.hops.all[hop].numbers * self.samples),
             Stage::HopComparison(hop, _) => {
                 let hop = &self.hops.all[hop];
                 hop.gate.signs() * blocks(hop.gated() * self.samples)
@@ -309,9 +328,9 @@ impl Shape {
     /// Words of 64 bits that a stage opens for a coalition: one for each number, or those of its planes.
     pub(super) fn opened(&self, stage: Stage) -> usize {
         let planes = match stage {
-            Stage::HopComparison(hop, step) | Stage::PairComparison(hop, _, step) => {
-                self.hops.all[hop].comparison.opened(step)
-            }
+            Stage::RangeComparison(hop, step)
+            | Stage::HopComparison(hop, step)
+            | Stage::PairComparison(hop, _, step) => self.hops.all[hop].comparison.opened(step),
             Stage::Comparison(step) => self.comparison.opened(step),
             Stage::Conjunction(level) => self.conjunction.left(level),
             _ => return self.numbers(stage).0 * self.samples,
@@ -327,9 +346,9 @@ impl Shape {
     /// Words of the planes that are dealt for a stage.
     pub(super) fn dealt_planes(&self, stage: Stage) -> usize {
         let planes = match stage {
-            Stage::HopComparison(hop, step) | Stage::PairComparison(hop, _, step) => {
-                self.hops.all[hop].comparison.dealt(step)
-            }
+            Stage::RangeComparison(hop, step)
+            | Stage::HopComparison(hop, step)
+            | Stage::PairComparison(hop, _, step) => self.hops.all[hop].comparison.dealt(step),
             Stage::Comparison(step) => self.comparison.dealt(step),
             Stage::Conjunction(level) => self.conjunction.dealt(level),
             _ => 0,
@@ -375,6 +394,10 @@ impl Shape {
                 let (what, bits) = (DealtNumbers::Item(hop, item), item.bits(of_hop));
                 arrays.push(DealtArray { what, count: of_hop.gated() * self.samples, bits });
             }
+            if self.hops.is_checked(hop) {
+                let (what, bits) = (DealtNumbers::OverflowMask(hop), 8 * self.overflow_bytes() as u32);
+                arrays.push(DealtArray { what, count: of_hop.numbers * self.samples, bits });
+            }
         }
         if !self.is_single() {
             let (what, bits) = (DealtNumbers::TrueScore, self.widths.word);
@@ -419,6 +442,8 @@ pub(super) enum DealtNumbers {
     PairSignMask(usize, usize),
     /// For a hop's gate.
     Item(usize, Item),
+    /// For a hop's check: the mask of whether a number is out of range.
+    OverflowMask(usize),
     /// An operator's masks times the masks of its inputs.
     Products(usize),
     /// The mask of the true class's score.

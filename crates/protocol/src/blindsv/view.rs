@@ -7,6 +7,7 @@ use secsv_federation::{Coalition, RoundId};
 
 use super::{
     evaluator::Evaluator,
+    ideal::centred,
     keys::{OwnerKey, Place, Purpose},
     layer::product_words,
     shape::{Chunks, Outcome, Shape, Stage},
@@ -37,6 +38,8 @@ struct BlindReading<'a> {
     dealt: BTreeMap<(RequestId, usize), &'a [u8]>,
     /// The server's shares of what is found, by test, coalition and owner.
     found: BTreeMap<(RequestId, usize, usize), Vec<u64>>,
+    /// Its shares of how many numbers are out of range, by test and coalition.
+    overflows: BTreeMap<(RequestId, usize), u64>,
 }
 
 /// What a server saw. `sent` are its own announcements and openings.
@@ -54,6 +57,7 @@ pub(crate) fn server_view(
         own: BTreeMap::new(),
         dealt: BTreeMap::new(),
         found: BTreeMap::new(),
+        overflows: BTreeMap::new(),
     };
     let blamed = |message: &SeenMessage| {
         let (from, kind) = (message.from, message.kind);
@@ -307,14 +311,7 @@ impl<'a> BlindReading<'a> {
                 let length = shape.opened_len(index);
                 let (of_own, of_other) = (take(&mut own, length), take(&mut other, length));
                 let opened = evaluator.open(index, of_own, of_other);
-                if index + 1 == shape.stages() {
-                    let found = evaluator.outcome(&opened);
-                    let before = self.found.entry((request, number, owner)).or_default();
-                    match (shape.outcome, before.first_mut()) {
-                        (Outcome::Total, Some(sum)) => *sum = shape.found(*sum, found[0]),
-                        _ => before.extend(found),
-                    }
-                }
+                self.count((request, number, owner), &evaluator, index, &opened);
                 let samples = tested[first..first + shape.samples()].to_vec();
                 let mut entry = about(entry, request, (round, coalition)).of_owner(owner, samples);
                 entry.about.step = Some(index);
@@ -332,6 +329,29 @@ impl<'a> BlindReading<'a> {
             }
         }
         Ok(arrays)
+    }
+
+    /// Adds up the server's shares of what a stage finds.
+    fn count(
+        &mut self,
+        (request, number, owner): (RequestId, usize, usize),
+        evaluator: &Evaluator<'_>,
+        stage: usize,
+        opened: &[u64],
+    ) {
+        let shape = evaluator.shape;
+        if let Some(count) = evaluator.overflows(stage, opened) {
+            let sum = self.overflows.entry((request, number)).or_default();
+            *sum = shape.overflows(*sum, count);
+        }
+        if stage + 1 == shape.stages() {
+            let found = evaluator.outcome(opened);
+            let before = self.found.entry((request, number, owner)).or_default();
+            match (shape.outcome, before.first_mut()) {
+                (Outcome::Total, Some(sum)) => *sum = shape.found(*sum, found[0]),
+                _ => before.extend(found),
+            }
+        }
     }
 
     /// Numbers or planes of a stage.
@@ -383,8 +403,9 @@ impl<'a> BlindReading<'a> {
     fn outcomes(&self, number: usize, message: &SeenMessage) -> Result<Vec<Opened>, CodecError> {
         let OutcomeShare { request, found } = OutcomeShare::decode(message.content(), &())?;
         let Some(test) = self.tests.get(&request) else { return Ok(Vec::new()) };
+        let (found, over) = found.split_at(found.len() - self.session.overflows_len(test.coalitions.len()));
         let mut shares = unpack(found, self.session.outcome_bytes());
-        let mut arrays = Vec::new();
+        let mut arrays = self.range_counts(number, message, (request, test), over);
         for (index, &coalition) in test.coalitions.iter().enumerate() {
             let own = self.own_share(test, (index, coalition));
             let other: Vec<u64> = shares.by_ref().take(own.len()).collect();
@@ -417,6 +438,35 @@ impl<'a> BlindReading<'a> {
     }
 }
 
+impl BlindReading<'_> {
+    /// How many numbers are out of range over all owners: the auxiliary's share, and with the principal's the total.
+    fn range_counts(
+        &self,
+        number: usize,
+        message: &SeenMessage,
+        (request, test): (RequestId, &BlindTest),
+        shares: &[u8],
+    ) -> Vec<Opened> {
+        let mut arrays = Vec::new();
+        let bytes = self.session.overflow_bytes();
+        if bytes == 0 {
+            return arrays;
+        }
+        for ((index, &coalition), other) in test.coalitions.iter().enumerate().zip(unpack(shares, bytes)) {
+            let own = self.overflows.get(&(request, index)).copied().unwrap_or(0);
+            let entry = Entry::new(message.kind, "range share", Some(message.from), vec![number]);
+            let entry = about(&entry, request, (test.round, coalition));
+            let mut sum = entry.derived("range-counts", "numbers out of range");
+            sum.disclosure = Some(Disclosure::Overflows);
+            arrays.push(entry.filled((1, 1), Numbers::Signed(vec![other as i64])));
+            arrays.push(
+                sum.filled((1, 1), Numbers::Signed(vec![self.session.add_overflows(own, other) as i64])),
+            );
+        }
+        arrays
+    }
+}
+
 /// What a stage opens, in words.
 fn opened_at(stage: Stage) -> &'static str {
     match stage {
@@ -425,6 +475,7 @@ fn opened_at(stage: Stage) -> &'static str {
         Stage::Margins => "masked margins",
         Stage::Larger(..) => "masked larger outputs",
         Stage::PairComparison(..)
+        | Stage::RangeComparison(..)
         | Stage::HopComparison(..)
         | Stage::Comparison(_)
         | Stage::Conjunction(_) => "masked bits",
@@ -451,10 +502,4 @@ fn take<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
     let (part, rest) = bytes.split_at(length.min(bytes.len()));
     *bytes = rest;
     part
-}
-
-/// The number of smallest magnitude that a word of so many bits stands for.
-fn centred(word: u64, bits: u32) -> i64 {
-    let unused = u64::BITS - bits;
-    (word << unused).cast_signed() >> unused
 }

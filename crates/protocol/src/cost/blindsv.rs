@@ -120,6 +120,6 @@ fn test(tally: &mut Tally<'_>, session: &BlindSession, id: RequestId, request: &
         tally.work.clear_samples += known as u64 * samples;
         tally.work.blind_samples += secure as u64 * samples;
     }
-    let found = OutcomeShare::HEAD + request.coalitions.len() * found;
+    let found = OutcomeShare::HEAD + request.coalitions.len() * (found + session.overflow_bytes());
     tally.send(PartyId::Auxiliary, PartyId::Principal, Kind::OutcomeShare, found);
 }

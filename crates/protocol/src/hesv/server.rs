@@ -159,7 +159,7 @@ impl Engine for HesvPrincipal {
     }
 
     fn nothing_found(_samples: usize) -> TestResult {
-        TestResult { correct: 0, right: None }
+        TestResult { correct: 0, right: None, overflows: None }
     }
 
     fn on_message(

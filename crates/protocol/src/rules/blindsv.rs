@@ -110,8 +110,8 @@ impl ProtocolRules for BlindSv {
         chain.map_or_else(|| wired(architecture), Ok)
     }
 
-    fn disclosures(&self, _: &Program) -> Vec<Line> {
-        vec![
+    fn disclosures(&self, program: &Program) -> Vec<Line> {
+        let mut lines = vec![
             line(
                 D::Counts,
                 "the principal",
@@ -124,7 +124,16 @@ impl ProtocolRules for BlindSv {
                 "which coalitions are tested, and when",
                 "the auxiliary does its half, and owners deal for it",
             ),
-        ]
+        ];
+        if program.operators.len() > 1 {
+            lines.push(line(
+                D::Overflows,
+                "everybody",
+                "how many hidden numbers of all owners' samples together each tested coalition has out of their range: 0 unless a result is in doubt",
+                "nobody reads hidden numbers, so one that leaves a range that is only measured must be counted",
+            ));
+        }
+        lines
     }
 
     fn exposure(&self) -> ServerExposure {

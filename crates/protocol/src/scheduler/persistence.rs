@@ -74,10 +74,13 @@ impl TestResult {
     pub fn encode(found: &[Self]) -> Vec<u8> {
         let mut w = Writer::default();
         w.u64(found.len() as u64);
-        for Self { correct, right } in found {
-            w.u64(*correct as u64).u8(right.is_some().into());
+        for Self { correct, right, overflows } in found {
+            w.u64(*correct as u64).u8(u8::from(right.is_some()) + 2 * u8::from(overflows.is_some()));
             right.iter().for_each(|right| {
                 w.samples(right);
+            });
+            overflows.iter().for_each(|count| {
+                w.u64(*count);
             });
         }
         w.finish()
@@ -88,9 +91,13 @@ impl TestResult {
         let mut r = Reader::new(bytes);
         let mut found = Vec::new();
         for _ in 0..r.count("results", 9)? {
-            let (correct, told) = (r.u64()? as usize, r.u8()? == 1);
-            let right = if told { Some(r.samples()?) } else { None };
-            found.push(Self { correct, right });
+            let (correct, told) = (r.u64()? as usize, r.u8()?);
+            if told > 3 {
+                return Err(CodecError::Value { what: "what is told" });
+            }
+            let right = if told & 1 == 1 { Some(r.samples()?) } else { None };
+            let overflows = if told & 2 == 2 { Some(r.u64()?) } else { None };
+            found.push(Self { correct, right, overflows });
         }
         r.end().map(|()| found)
     }
@@ -176,7 +183,7 @@ mod tests {
         let candidate_samples = SampleSet::all(9);
         let request = TestRequest { round, rounds, coalitions, samples: samples.clone(), candidate_samples };
         assert_eq!(TestRequest::decode(&request.encode()), Ok(request));
-        let found = [TestResult::from(samples), TestResult { correct: 4, right: None }];
+        let found = [TestResult::from(samples), TestResult { correct: 4, right: None, overflows: Some(7) }];
         for found in [&found[..], &found[..1], &[]] {
             assert_eq!(TestResult::decode(&TestResult::encode(found)), Ok(found.to_vec()));
         }

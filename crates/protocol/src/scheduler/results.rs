@@ -51,11 +51,13 @@ pub struct TestResult {
     pub correct: usize,
     /// Which, where the principal learns it: not in HESV.
     pub right: Option<SampleSet>,
+    /// How many hidden numbers were out of range, where that is counted.
+    pub overflows: Option<u64>,
 }
 
 impl From<SampleSet> for TestResult {
     fn from(right: SampleSet) -> Self {
-        Self { correct: right.len(), right: Some(right) }
+        Self { correct: right.len(), right: Some(right), overflows: None }
     }
 }
 

@@ -9,10 +9,13 @@ use super::{Settings, SettingsConflict};
 #[serde(rename_all = "lowercase")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum), clap(rename_all = "lower"))]
 pub enum RangeRule {
-    /// Bounds that follow from published norms: no number can leave its range.
+    /// Proven ones where they leave 64-bit words enough fractional bits, calibrated ones elsewhere.
     #[default]
+    Auto,
+    /// Bounds that follow from published norms: no number can leave its range.
     Proven,
-    /// What owners measured under models they know, and two bits: fewer bits for deep models, and a number may leave its range.
+    /// What owners measured under models they know, and two bits: fewer bits for deep models, and numbers that leave their range are
+    /// counted.
     Calibrated,
 }
 
@@ -20,6 +23,7 @@ impl RangeRule {
     /// Its name on the command line and in files.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::Proven => "proven",
             Self::Calibrated => "calibrated",
         }
@@ -31,18 +35,22 @@ impl RangeRule {
 pub struct HiddenSettings {
     /// Which bounds they are held to.
     pub ranges: RangeRule,
+    /// Whether numbers out of range are counted where none can be, too. They always are where bounds are only measured.
+    pub checks_all: bool,
 }
 
 impl HiddenSettings {
     /// The usual ones.
-    pub const USUAL: Self = Self { ranges: RangeRule::Proven };
+    pub const USUAL: Self = Self { ranges: RangeRule::Auto, checks_all: false };
 
     /// A byte in the encoding that a session's fingerprint is the digest of; 0 for the usual ones.
     pub(super) fn session_byte(self) -> u8 {
-        match self.ranges {
-            RangeRule::Proven => 0,
+        let ranges = match self.ranges {
+            RangeRule::Auto => 0,
             RangeRule::Calibrated => 1,
-        }
+            RangeRule::Proven => 2,
+        };
+        ranges + 4 * u8::from(self.checks_all)
     }
 }
 
@@ -67,13 +75,15 @@ mod tests {
     use crate::decryptors::Protocol;
 
     #[test]
-    fn calibrated_ranges_are_for_numbers_that_nobody_reads() {
-        let hidden = HiddenSettings { ranges: RangeRule::Calibrated };
+    fn ranges_are_for_numbers_that_nobody_reads() {
+        let hidden = HiddenSettings { ranges: RangeRule::Calibrated, ..HiddenSettings::USUAL };
+        let checked = HiddenSettings { checks_all: true, ..hidden };
         for protocol in Protocol::ALL {
             let settings = Settings::new(protocol, Preset::Standard, None, SkipMode::Off, true).unwrap();
             assert_eq!(settings.with_hidden(HiddenSettings::default()), Ok(settings));
             let found = settings.with_hidden(hidden).err().map(|conflict| conflict.setting);
             assert_eq!(found, (protocol != Protocol::BlindSv).then_some("ranges"), "{protocol:?}");
+            assert_eq!(settings.with_hidden(checked).is_ok(), protocol == Protocol::BlindSv);
         }
     }
 }
