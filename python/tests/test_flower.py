@@ -21,6 +21,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: its recorders are n
 import flwr
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import Grid
 from flwr.serverapp import strategy as strategies
 
@@ -261,12 +262,14 @@ def app_of(mods):
 def test_noise_for_privacy_is_inside_and_masks_are_outside(tmp_path):
     """What is uploaded under differential privacy is what counts; what masks hide is what the silo trained."""
     recorder = SiloRecorder(lambda context: task.load(int(context.node_config["hospital"]), "test"))
-    noise = changing(lambda array, node: (array + np.random.default_rng(node).normal(size=array.shape)).astype("f4"))
+    noise = LocalDpMod(clipping_norm=5.0, sensitivity=0.5, epsilon=5.0, delta=1e-5)
     grid = federate(tmp_path / "dp", fed_avg(), rounds=1, app=app_of([recorder, noise]), models=True)
     for node, number, reply in grid.sent:
         name = NAMES[node - 1000]
         kept, _ = _files.read_tensors(tmp_path / "dp" / name / "clients" / name / "round-0001.safetensors")
         assert np.array_equal(kept["weight"], reply.content["arrays"]["weight"].numpy())
+        x, y = task.load(node - 1000, "train")
+        assert not np.allclose(kept["weight"], task.train(task.initial(), x, y)["weight"]), "Flower's mod added noise"
     # Masks that cancel over all five, as secure aggregation has them.
     mask = lambda array, node: (array + np.float32(50 * (node - 1002))).astype("f4")
     grid = federate(tmp_path / "masks", strategies.FedAvg(min_available_nodes=5), rounds=1, app=app_of([changing(mask), recorder]))
