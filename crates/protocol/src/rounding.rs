@@ -17,16 +17,23 @@
 //! the largest entry (the rows of its Jacobian have L1 norm 2 s (1 - s)), a square e (2 |y| + e). Encoding adds half a
 //! unit, 2^-(f_x + 1). A recurrent unit is followed step by step through r, z, n and h. The rounding of doubles is
 //! counted too, generously; it is smaller by orders of magnitude.
+//!
+//! Under BlindSV an output is cut before its activation, which is exact: T differs from the output by less than one unit of what is
+//! left, 2^dropped / (W kappa 2^(f_w + f_x)). A bias is multiplied by a public factor that is rounded to an integer.
+
+use std::sync::Arc;
 
 use secsv_algebra::FixedPoint;
-use secsv_federation::{Activation, TestSet, Weights};
+use secsv_federation::{Activation, Coalition, RoundId, TestSet, Weights};
 
 use crate::{
     Error,
     activation::Values,
+    blindsv::hops::Scales,
     model::{is_cut_off, sample_values},
     precision::Precision,
     program::{DecryptionStep, Input, Operator, Program, Receive, Then},
+    session::{Agreed, Session},
 };
 
 /// A member of a coalition.
@@ -54,9 +61,27 @@ impl ScoreBounds {
         members: &[Member<'_>],
         samples: &TestSet,
     ) -> Result<Self, Error> {
-        let coalition = RoundedCoalition::new(program, precision, members)?;
-        let scores = coalition.follow(sample_values(program, samples));
-        Ok(Self { samples: scores.columns, scores: scores.numbers, bounds: scores.errors })
+        Ok(Self::of_coalition(&RoundedCoalition::new(program, precision, members)?, samples))
+    }
+
+    /// Of a coalition's model of a round on some samples under BlindSV.
+    pub fn masked(
+        session: &Arc<Session>,
+        (round, coalition): (RoundId, Coalition),
+        members: &[Member<'_>],
+        samples: &TestSet,
+    ) -> Result<Self, Error> {
+        let Agreed::BlindSv(session) = session.agreed() else {
+            return Err(Error::Unsupported { what: "masks of another protocol" });
+        };
+        let rounded = RoundedCoalition::new(session.program(), &session.precision, members)?;
+        let scales = session.scales(round, coalition);
+        Ok(Self::of_coalition(&RoundedCoalition { scales: Some(&scales), ..rounded }, samples))
+    }
+
+    fn of_coalition(coalition: &RoundedCoalition<'_>, samples: &TestSet) -> Self {
+        let scores = coalition.follow(sample_values(coalition.program, samples));
+        Self { samples: scores.columns, scores: scores.numbers, bounds: scores.errors }
     }
 
     /// A sample's score for a class, in double precision: above the last class's, where only such are computed.
@@ -172,6 +197,8 @@ struct RoundedCoalition<'a> {
     members: Vec<Member<'a>>,
     /// The members' shares together.
     total: f64,
+    /// Under BlindSV: the coalition's public numbers.
+    scales: Option<&'a Scales>,
 }
 
 impl<'a> RoundedCoalition<'a> {
@@ -180,7 +207,7 @@ impl<'a> RoundedCoalition<'a> {
         if total == 0.0 {
             return Err(Error::Unsupported { what: "the mean of no models" });
         }
-        Ok(Self { program, precision, members: members.to_vec(), total })
+        Ok(Self { program, precision, members: members.to_vec(), total, scales: None })
     }
 
     fn follow(&self, samples: Values) -> Tracked {
@@ -196,12 +223,15 @@ impl<'a> RoundedCoalition<'a> {
             step.receives.iter().map(|receive| self.receive(receive, &data, shared)).collect()
         };
         let encoded = |tracked: Tracked, feeds: usize| tracked.encoded(precision.operators[feeds].input);
-        for step in earlier {
+        for (index, step) in earlier.iter().enumerate() {
             let mut received = receive(step, &shared);
             let second = received.split_off(1);
             let first = received.remove(0);
             shared.push(match &step.then {
-                Then::Activate { activations, feeds } => encoded(first.activated(activations), *feeds),
+                Then::Activate { activations, feeds } => match self.scales {
+                    Some(scales) => self.cut(index, first, scales).activated(activations),
+                    None => encoded(first.activated(activations), *feeds),
+                },
                 Then::FirstState { feeds } => encoded(gates(&first, 0, &second[0]).1, *feeds),
                 Then::State { feeds } => encoded(first, *feeds),
                 Then::Gates { time_step } => {
@@ -245,6 +275,20 @@ impl<'a> RoundedCoalition<'a> {
         }
     }
 
+    /// An operator's outputs without the bits that BlindSV drops.
+    fn cut(&self, operator: usize, mut outputs: Tracked, scales: &Scales) -> Tracked {
+        let bits = scales.dropped[operator] as i32 - self.precision.operators[operator].product_bits() as i32;
+        let unit = f64::powi(2.0, bits) / (self.total * scales.kappas[operator]);
+        outputs.errors.iter_mut().for_each(|error| *error += unit);
+        outputs
+    }
+
+    /// How far the factor of an operator's biases may be off, relatively.
+    fn factor_error(&self, operator: usize) -> f64 {
+        let factor = self.scales.map_or(1, |scales| scales.factors[operator]);
+        if factor == 1 { 0.0 } else { 0.5 / (factor as f64 - 0.5) }
+    }
+
     /// A linear layer at some positions.
     fn outputs(&self, index: usize, input: &Tracked, first: usize, count: usize) -> Tracked {
         let operator = &self.program.operators[index];
@@ -267,7 +311,7 @@ impl<'a> RoundedCoalition<'a> {
                 })
             })
             .collect();
-        let of_each = models.len() as f64;
+        let (of_each, of_factor) = (models.len() as f64, self.factor_error(index));
         let size = d_out * count * input.columns;
         let mut outputs =
             Tracked { columns: input.columns, numbers: vec![0.0; size], errors: vec![0.0; size] };
@@ -283,6 +327,7 @@ impl<'a> RoundedCoalition<'a> {
                     let mut magnitude = 0.0;
                     for (_, weights, biases) in &models {
                         y += biases[j];
+                        error += biases[j].abs() * of_factor;
                         magnitude += biases[j].abs();
                         for &(o, x, e) in &window {
                             let weight = weights[j * d_in + o];

@@ -268,6 +268,8 @@ pub(crate) struct Scales {
     /// What each value of each term of each sum is multiplied by, and each sum; nothing where that is 1 everywhere.
     pub values: Vec<Vec<Vec<u64>>>,
     pub sums: Vec<u64>,
+    /// kappa of each operator's inputs, where each takes what the one before gives.
+    pub kappas: Vec<f64>,
 }
 
 impl Scales {
@@ -420,6 +422,7 @@ impl Hops {
         }
         let mut kappa = 1.0f64;
         for (index, &bits) in self.factors.iter().enumerate() {
+            scales.kappas.push(kappa);
             scales.factors.push((kappa * f64::powi(2.0, bits as i32)).round() as u64);
             let (Some(hop), Some(dropped)) = (self.all.get(index), self.bits.get(index)) else { break };
             let product = share * kappa * factor(hop.before.as_ref());
