@@ -18,7 +18,7 @@
 //! unit, 2^-(f_x + 1). A recurrent unit is followed step by step through r, z, n and h. The rounding of doubles is
 //! counted too, generously; it is smaller by orders of magnitude.
 //!
-//! Under BlindSV an output is cut before its activation, which is exact: T differs from the output by less than one unit of what is
+//! Under BlindSV an output is cut before its activation, which is exact but for rounded slopes: T differs from the output by less than one unit of what is
 //! left, 2^dropped / (W kappa 2^(f_w + f_x)). A bias is multiplied by a public factor that is rounded to an integer.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use secsv_federation::{Activation, Coalition, RoundId, TestSet, Weights};
 use crate::{
     Error,
     activation::Values,
-    blindsv::hops::Scales,
+    blindsv::hops::{Gate, Hops, Scales, factor},
     model::{is_cut_off, sample_values},
     precision::Precision,
     program::{DecryptionStep, Input, Operator, Program, Receive, Then},
@@ -76,7 +76,11 @@ impl ScoreBounds {
         };
         let rounded = RoundedCoalition::new(session.program(), &session.precision, members)?;
         let scales = session.scales(round, coalition);
-        Ok(Self::of_coalition(&RoundedCoalition { scales: Some(&scales), ..rounded }, samples))
+        if scales.kappas.len() < session.program().operators.len() {
+            return Err(Error::Unsupported { what: "bounds of layers that take earlier ones' outputs" });
+        }
+        let masked = Some(Masked { scales: &scales, hops: session.hops() });
+        Ok(Self::of_coalition(&RoundedCoalition { masked, ..rounded }, samples))
     }
 
     fn of_coalition(coalition: &RoundedCoalition<'_>, samples: &TestSet) -> Self {
@@ -197,8 +201,16 @@ struct RoundedCoalition<'a> {
     members: Vec<Member<'a>>,
     /// The members' shares together.
     total: f64,
-    /// Under BlindSV: the coalition's public numbers.
-    scales: Option<&'a Scales>,
+    /// Under BlindSV.
+    masked: Option<Masked<'a>>,
+}
+
+/// What rounds a coalition's hidden numbers under BlindSV.
+#[derive(Clone, Copy)]
+struct Masked<'a> {
+    /// The coalition's public numbers.
+    scales: &'a Scales,
+    hops: &'a Hops,
 }
 
 impl<'a> RoundedCoalition<'a> {
@@ -207,7 +219,7 @@ impl<'a> RoundedCoalition<'a> {
         if total == 0.0 {
             return Err(Error::Unsupported { what: "the mean of no models" });
         }
-        Ok(Self { program, precision, members: members.to_vec(), total, scales: None })
+        Ok(Self { program, precision, members: members.to_vec(), total, masked: None })
     }
 
     fn follow(&self, samples: Values) -> Tracked {
@@ -228,8 +240,8 @@ impl<'a> RoundedCoalition<'a> {
             let second = received.split_off(1);
             let first = received.remove(0);
             shared.push(match &step.then {
-                Then::Activate { activations, feeds } => match self.scales {
-                    Some(scales) => self.cut(index, first, scales).activated(activations),
+                Then::Activate { activations, feeds } => match self.masked {
+                    Some(masked) => self.hidden(index, first, activations, masked),
                     None => encoded(first.activated(activations), *feeds),
                 },
                 Then::FirstState { feeds } => encoded(gates(&first, 0, &second[0]).1, *feeds),
@@ -275,17 +287,31 @@ impl<'a> RoundedCoalition<'a> {
         }
     }
 
-    /// An operator's outputs without the bits that BlindSV drops.
-    fn cut(&self, operator: usize, mut outputs: Tracked, scales: &Scales) -> Tracked {
+    /// Results of an operator's outputs without the bits that BlindSV drops.
+    fn hidden(
+        &self,
+        operator: usize,
+        mut outputs: Tracked,
+        activations: &[Activation],
+        Masked { scales, hops }: Masked<'_>,
+    ) -> Tracked {
         let bits = scales.dropped[operator] as i32 - self.precision.operators[operator].product_bits() as i32;
-        let unit = f64::powi(2.0, bits) / (self.total * scales.kappas[operator]);
+        let hop = &hops.all[operator];
+        // Sums of a pool are cut: that is as if each of the numbers were cut to a part of the unit.
+        let unit =
+            f64::powi(2.0, bits) / (self.total * scales.kappas[operator] * factor(hop.before.as_ref()));
         outputs.errors.iter_mut().for_each(|error| *error += unit);
-        outputs
+        let Gate::Curve(curve) = &hop.gate else { return outputs.activated(activations) };
+        let numbers = outputs.numbers.iter().zip(&outputs.errors);
+        let of_curve: Vec<f64> = numbers.map(|(x, error)| curve.error(x.abs() + error, unit)).collect();
+        let mut found = outputs.activated(activations);
+        found.errors.iter_mut().zip(of_curve).for_each(|(error, of_curve)| *error += of_curve);
+        found
     }
 
     /// How far the factor of an operator's biases may be off, relatively.
     fn factor_error(&self, operator: usize) -> f64 {
-        let factor = self.scales.map_or(1, |scales| scales.factors[operator]);
+        let factor = self.masked.map_or(1, |masked| masked.scales.factors[operator]);
         if factor == 1 { 0.0 } else { 0.5 / (factor as f64 - 0.5) }
     }
 

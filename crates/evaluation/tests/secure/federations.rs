@@ -10,12 +10,12 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use secsv_evaluation::{
-    Error,
+    Error, client_inputs,
     in_process::{Honest, InProcess, Interceptor},
 };
 use secsv_federation::{
     Architecture, ClientId, ClientSpec, Coalition, ConvolutionSpec, FederationSpec, LayerSpec, ModelSpec,
-    PoolSpec, RoundId, SampleSet, Tensor, TestSet, WeightedMean, Weights,
+    PoolSpec, RoundId, RunDirectory, SampleSet, Tensor, TestSet, WeightedMean, Weights,
 };
 use secsv_protocol::{
     ClientInput, Error as RoleError, Preset, Seed, TestRequest,
@@ -431,6 +431,26 @@ fn weights(shapes: &Shapes, around: Option<&Weights>, spread: f32, rng: &mut Cha
 }
 
 impl Fixture {
+    /// A federation that was trained.
+    pub fn of_run(run: &RunDirectory) -> Self {
+        let inputs = client_inputs(run).unwrap();
+        let (global, initial) = (inputs[0].global.clone(), inputs[0].initial.clone());
+        let local = |(client, input): (usize, &ClientInput)| {
+            let models = input.local.iter();
+            models.map(|(round, model)| ((*round, client), model.clone())).collect::<Vec<_>>()
+        };
+        Self {
+            spec: run.spec().clone(),
+            architecture: run.architecture().clone(),
+            participants: run.spec().round_ids().map(|round| (round, run.participants(round))).collect(),
+            local: inputs.iter().enumerate().flat_map(local).collect(),
+            test_sets: inputs.into_iter().map(|input| input.test_set).collect(),
+            global,
+            initial,
+            seed: 0,
+        }
+    }
+
     /// Computes the aggregates of all rounds.
     pub fn aggregate(&mut self) {
         for (&round, present) in &self.participants {

@@ -12,6 +12,7 @@ mod counts;
 mod faults;
 mod federations;
 mod gathered;
+mod near_ties;
 mod nssv;
 mod plan;
 mod ranges;

@@ -169,6 +169,17 @@ impl Curve {
         self.pieces.largest(f64::powi(2.0, bound))
     }
 
+    /// How far the function of whole numbers may be from the exact one, for a number of this magnitude in whole units of `unit`:
+    /// slopes, knots and the value at the first are rounded.
+    pub(crate) fn error(&self, magnitude: f64, unit: f64) -> f64 {
+        let origin = self.pieces.knots.first().map_or(0.0, |knot| knot.abs());
+        let slopes = self.slopes.iter().zip(&self.pieces.slopes);
+        let of_slopes =
+            slopes.map(|(whole, slope)| (*whole as f64 / self.factor - slope).abs()).fold(0.0, f64::max);
+        let changes: i64 = self.slopes.windows(2).map(|pair| (pair[1] - pair[0]).abs()).sum();
+        of_slopes * (magnitude + origin) + (1 + changes) as f64 / self.factor * unit / 2.0
+    }
+
     /// For numbers T that stand for `scale` times the real ones and are at most two to the power of `bits`. Knots that they do not
     /// reach change nothing, and what is below all of them is part of the line.
     pub(crate) fn at_scale(&self, scale: f64, bits: u32) -> Knots {

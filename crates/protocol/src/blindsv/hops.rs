@@ -476,7 +476,7 @@ pub(super) fn factor_bits(sums: Option<&Sums>) -> i32 {
 }
 
 /// Sums are so many times what layers give.
-pub(super) fn factor(sums: Option<&Sums>) -> f64 {
+pub(crate) fn factor(sums: Option<&Sums>) -> f64 {
     sums.map_or(1.0, |sums| sums.factor() as f64)
 }
 
