@@ -61,6 +61,7 @@ fn sent(trained: &Trained, inputs: Vec<ClientInput>) -> Heard {
         always_skips: false,
         whole_rounds: false,
         hidden: Default::default(),
+        by_class: false,
     };
     let run = &trained.run;
     let federation = Federation::new(run.spec(), run.architecture(), |r| run.participants(r), settings);

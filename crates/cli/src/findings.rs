@@ -38,38 +38,52 @@ pub fn cases(result: &EvaluationResult) -> usize {
     result.utilities.iter().map(|utility| utility.total).max().unwrap_or_default()
 }
 
-/// Accuracy of the model before the first round and after the last, if both were tested.
+/// What a point is.
+pub fn point_words(result: &EvaluationResult) -> String {
+    if result.is_of_accuracy() {
+        "right answers per hundred test cases".to_owned()
+    } else {
+        format!("hundredths of {}", result.utility)
+    }
+}
+
+/// What rises and falls, in words.
+pub fn utility_words(result: &EvaluationResult) -> &str {
+    if result.is_of_accuracy() { "right answers" } else { &result.utility }
+}
+
+/// What the model before the first round and after the last are worth, if both were tested.
 pub fn ends(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Option<(f64, f64)> {
     let first = result.ssv.iter().map(|of_round| of_round.round).min()?;
     let last = result.ssv.iter().map(|of_round| of_round.round).max()?;
-    let before = accuracy(result, first, 0)?;
-    Some((before, accuracy(result, last, attendance.count(last))?))
+    let before = worth(result, first, 0)?;
+    Some((before, worth(result, last, attendance.count(last))?))
 }
 
-/// Accuracy after each round, beginning with that before the first; none if one of them was not tested.
-pub fn accuracies(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Option<Vec<f64>> {
+/// What the model is worth after each round, beginning with that before the first; none if one of them was not tested.
+pub fn worths(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Option<Vec<f64>> {
     let first = result.ssv.iter().map(|of_round| of_round.round).min()?;
-    let before = std::iter::once(accuracy(result, first, 0));
-    let after = result.ssv.iter().map(|of| accuracy(result, of.round, attendance.count(of.round)));
+    let before = std::iter::once(worth(result, first, 0));
+    let after = result.ssv.iter().map(|of| worth(result, of.round, attendance.count(of.round)));
     before.chain(after).collect()
 }
 
-/// Accuracy of the coalition of this size that is the only one: nobody, or everybody who took part.
-fn accuracy(result: &EvaluationResult, round: RoundId, size: usize) -> Option<f64> {
+/// What the coalition of this size that is the only one is worth: nobody, or everybody who took part.
+fn worth(result: &EvaluationResult, round: RoundId, size: usize) -> Option<f64> {
     let is_it = |utility: &&UtilityResult| {
         utility.round == round && utility.coalition.len() == size && utility.total > 0
     };
     let tested = result.utilities.iter().find(is_it)?;
-    Some(tested.correct as f64 / tested.total as f64)
+    Some(result.worth(tested))
 }
 
-/// An upper bound of the standard error that other test cases give any value, from counts alone; for exact values.
+/// An upper bound of the standard error that other test cases give any value, from counts alone; for exact values of accuracies.
 ///
 /// Of two models with `a` and `b` of `m` cases right, at most min(a + b, 2m - a - b) cases are right under one of them alone.
 /// So the difference on one case has at most that variance, and a value's error is at most the same weighted sum of errors
 /// as it is of differences.
 pub fn error_bound(result: &EvaluationResult) -> Option<f64> {
-    if result.estimator != "exact" || result.skip {
+    if result.estimator != "exact" || result.skip || !result.is_of_accuracy() {
         return None;
     }
     let attendance = RoundAttendance::of(result);

@@ -116,7 +116,7 @@ fn utilities(result: &EvaluationResult) -> anyhow::Result<Vec<u8>> {
                 utility.total.to_string(),
                 utility.tested.to_string(),
                 cell(utility.wrongly_skipped),
-                (utility.correct as f64 / utility.total.max(1) as f64).to_string(),
+                result.worth(utility).to_string(),
             ])?;
         }
         Ok(())

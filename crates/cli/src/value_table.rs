@@ -7,7 +7,7 @@ use secsv_shapley::Method;
 
 use crate::{
     attendance::RoundAttendance,
-    findings::{SHARE_RULE, cases, ends, models_tested, ranked, shares},
+    findings::{SHARE_RULE, cases, ends, models_tested, point_words, ranked, shares, utility_words},
     output::is_verbose,
 };
 
@@ -16,7 +16,7 @@ pub fn text(result: &EvaluationResult) -> String {
     let mut text = String::new();
     let warning = result.overflows.as_ref().and_then(OverflowResult::warning);
     warning.iter().for_each(|warning| text.push_str(&format!("WARNING: {warning}\n\n")));
-    text.push_str("what each organisation contributed, in points: right answers per hundred test cases\n\n");
+    text.push_str(&format!("what each organisation contributed, in points: {}\n\n", point_words(result)));
     values(&mut text, result);
     text.push('\n');
     gained(&mut text, result);
@@ -71,9 +71,11 @@ fn gained(text: &mut String, result: &EvaluationResult) {
     if let Some((before, after)) = ends(result, &RoundAttendance::of(result)) {
         let _ = writeln!(
             text,
-            "From the first model to the last, right answers went from {:.1} % to {:.1} % of {cases} test cases: {:+.2} points.",
+            "From the first model to the last, {} went from {:.1} % to {:.1} % {} {cases} test cases: {:+.2} points.",
+            utility_words(result),
             100.0 * before,
             100.0 * after,
+            if result.is_of_accuracy() { "of" } else { "on" },
             100.0 * (after - before)
         );
     }
@@ -85,7 +87,11 @@ fn gained(text: &mut String, result: &EvaluationResult) {
     } else {
         "The values are on a scale of their own and do not add up to that (secsv evaluate --help says what each estimator measures)."
     };
-    let _ = writeln!(text, "{told} One test case is {:.2} points. {SHARE_RULE}", 100.0 / cases.max(1) as f64);
+    let one = match result.is_of_accuracy() {
+        true => format!(" One test case is {:.2} points.", 100.0 / cases.max(1) as f64),
+        false => String::new(),
+    };
+    let _ = writeln!(text, "{told}{one} {SHARE_RULE}");
 }
 
 /// What was done, in a line or two.

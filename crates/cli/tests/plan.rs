@@ -115,6 +115,35 @@ fn what_blindsv_costs_and_exposes_is_known_before() -> Outcome<()> {
     Ok(())
 }
 
+/// Counts of classes cost and disclose more, and that is known before; values of class counts are those of the clear.
+#[test]
+fn what_counts_of_classes_cost_and_disclose_is_known_before() -> Outcome<()> {
+    let directory = tempfile::tempdir()?;
+    let run = trained(&directory.path().join("run"))?;
+    let utility = ["--utility", "balanced-accuracy"];
+    let plan = json(&[&["plan", &run], &utility[..]].concat())?;
+    let result = json(&[&["evaluate", &run], &utility[..]].concat())?;
+    for field in ["protocol", "utility", "clients", "operations", "traffic", "messages", "security"] {
+        assert_eq!(plan[field], result[field], "{field}");
+    }
+    let learned = plan["security"]["disclosures"].as_array().ok_or("disclosures")?;
+    let says = |line: &&Value| line["what"].as_str().is_some_and(|what| what.contains("each true class has"));
+    assert_eq!(learned.iter().filter(says).count(), 1, "{learned:?}");
+    let rows = plan["security"]["exposure"]["rows"].as_array().ok_or("rows")?;
+    let principal = rows.iter().find(|row| row["who"] == "the principal").ok_or("the principal")?;
+    assert!(
+        principal["sentence"].as_str().is_some_and(|said| said.contains("each true class")),
+        "{principal}"
+    );
+    let accuracy = json(&["plan", &run])?;
+    assert!(!accuracy["security"].to_string().contains("true class") && accuracy["utility"].is_null());
+    let clear = json(&[&["evaluate", &run, "--protocol", "nssv"], &utility[..]].concat())?;
+    for field in ["utilities", "class_samples", "fsv"] {
+        assert_eq!(clear[field], result[field], "{field}");
+    }
+    Ok(())
+}
+
 #[test]
 fn settings_that_evaluate_refuses_are_not_planned() -> Outcome<()> {
     let directory = tempfile::tempdir()?;
@@ -124,6 +153,11 @@ fn settings_that_evaluate_refuses_are_not_planned() -> Outcome<()> {
         (&["--protocol", "hesv", "--skip", "on"], "--skip"),
         (&["--protocol", "hesv", "--matmul", "packed"], "--matmul"),
         (&["--protocol", "secsv", "--matmul", "squaring"], "--matmul"),
+        (&["--protocol", "secsv", "--utility", "f1"], "utility f1: expected accuracy, because under secsv"),
+        (&["--protocol", "hesv", "--utility", "recall=1"], "blindsv and nssv can"),
+        (&["--protocol", "secretsv", "--utility", "balanced-accuracy"], "blindsv and nssv can"),
+        (&["--utility", "f1", "--skip", "on"], "skip: expected off with utility f1, because under blindsv"),
+        (&["--utility", "recall=2"], "a class from 0 to 1"),
     ] {
         let output = secsv(&[&["plan", &run], arguments].concat())?;
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         always_skips: false,
         whole_rounds: false,
         hidden: Default::default(),
+        by_class: false,
     };
     let participants = |round| run.participants(round);
     let federation = Arc::new(Federation::new(run.spec(), run.architecture(), participants, settings)?);

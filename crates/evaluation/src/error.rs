@@ -62,13 +62,34 @@ pub enum Error {
     /// A utility that asks for more than the protocol tells.
     #[error(
         "utility {utility}: expected accuracy, because under {protocol} nobody learns of which class the samples are that a model \
-         predicts right; nssv can"
+         predicts right; blindsv and nssv can"
     )]
     HiddenClasses {
         /// The utility.
         utility: Utility,
         /// The protocol.
         protocol: &'static str,
+    },
+    /// A utility that asks for classes where it is learned which samples are right and not of which class.
+    #[error(
+        "skip: expected off with utility {utility}, because under {protocol} skipping learns which samples are right and not of which \
+         class they are"
+    )]
+    SkipsClasses {
+        /// The utility.
+        utility: Utility,
+        /// The protocol.
+        protocol: &'static str,
+    },
+    /// Counts of classes that do not fit together: somebody has dealt wrongly.
+    #[error(
+        "counts of classes: expected {expected}, found {found}: a silo has dealt for other samples than before"
+    )]
+    ClassCounts {
+        /// What there should be.
+        expected: String,
+        /// What there is.
+        found: String,
     },
     /// What parties saw cannot be read or written.
     #[error(transparent)]
@@ -129,13 +150,17 @@ impl Error {
                     | Values::NeedsCumulativeModels { .. }
             ),
             Self::Role(error) => error.is_bad_input(),
-            Self::CannotSkip { .. } | Self::Utility { .. } | Self::HiddenClasses { .. } => true,
+            Self::CannotSkip { .. }
+            | Self::Utility { .. }
+            | Self::HiddenClasses { .. }
+            | Self::SkipsClasses { .. } => true,
             Self::Views(error) => error.is_bad_input(),
             Self::Recount { .. } | Self::Disputed { .. } => false,
             Self::Stopped
             | Self::UnknownRound { .. }
             | Self::Answers { .. }
             | Self::Stalled { .. }
+            | Self::ClassCounts { .. }
             | Self::Damaged { .. } => false,
         }
     }

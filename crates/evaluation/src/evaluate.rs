@@ -55,6 +55,7 @@ pub fn evaluate<E: Evaluator>(
     let mut outcomes = Outcomes::new(&rounds, evaluator.samples(), settings, evaluator.gathers());
     outcomes.inherits_empty = !evaluator.tests_empty_each_round();
     outcomes.count_classes(classes.as_ref());
+    outcomes.classes = classes.clone();
     let is_plain = settings.method == Method::Exact
         && settings.skip == SkipMode::Off
         && settings.utility == Utility::Accuracy
@@ -85,8 +86,16 @@ pub fn evaluate<E: Evaluator>(
     let mut result = outcomes.into_result(spec, evaluator, settings, &values);
     if let Some(classes) = classes {
         result.utility = settings.utility.to_string();
-        result.class_samples = classes.sizes.clone();
+        result.class_samples = classes.sizes().to_vec();
         result.notes.push(format!("utilities are {}, not accuracy", settings.utility));
+        let few = (0..).zip(classes.sizes()).filter(|(_, size)| (1..FEW_OF_A_CLASS).contains(*size));
+        let few = few.map(|(class, size): (usize, _)| format!("{size} of class {class}")).collect::<Vec<_>>();
+        if evaluator.counted_classes().is_some() && !few.is_empty() {
+            let few = few.join(", ");
+            result.notes.push(format!(
+                "of classes with few samples ({few}) counts say much about each sample: treat this result as the samples are treated"
+            ));
+        }
     }
     result.timing.wall_s = start.elapsed().as_secs_f64();
     Ok(result)
@@ -98,8 +107,11 @@ fn classes<E: Evaluator>(evaluator: &E, utility: Utility) -> Result<Option<Class
         return Ok(None);
     }
     let protocol = evaluator.protocol();
-    let (labels, classes) = evaluator.labels().ok_or(Error::HiddenClasses { utility, protocol })?;
-    Classes::new(utility, labels, classes).map(Some)
+    match (evaluator.labels(), evaluator.counted_classes()) {
+        (Some((labels, classes)), _) => Classes::new(utility, labels, classes).map(Some),
+        (None, Some(classes)) => Classes::hidden(utility, classes).map(Some),
+        (None, None) => Err(Error::HiddenClasses { utility, protocol }),
+    }
 }
 
 /// The coalitions that an exact evaluation without SampleSkip tests, in the order it asks for them.
@@ -121,6 +133,8 @@ struct Outcomes {
     asked: usize,
     /// Values of single cases, where it is known which are right.
     cases: Option<CaseValues>,
+    /// What samples are of, where the utility asks for it.
+    classes: Option<Arc<Classes>>,
     /// Whether the empty coalition's model is that of everybody in the round before.
     inherits_empty: bool,
 }
@@ -136,7 +150,8 @@ impl Outcomes {
         let start = |&(round, participants): &(RoundId, Coalition)| {
             (round, RoundOutcomes::new(participants, &all, settings, gathers))
         };
-        Self { rounds: rounds.iter().map(start).collect(), asked: 0, inherits_empty: true, cases: None }
+        let rounds = rounds.iter().map(start).collect();
+        Self { rounds, asked: 0, inherits_empty: true, cases: None, classes: None }
     }
 
     fn count_classes(&mut self, classes: Option<&Arc<Classes>>) {
@@ -178,6 +193,9 @@ impl Outcomes {
             let outcomes = self.rounds.get_mut(&round).ok_or(Error::UnknownRound { found: round })?;
             if let (Some(cases), Some(right)) = (&mut self.cases, &result.right) {
                 cases.take(round, test.coalition, right);
+            }
+            if let Some(classes) = &self.classes {
+                classes.learn(&result, test.samples.len())?;
             }
             let more = outcomes.complete(test, result, &cost);
             observe(&self.rounds, round, self.asked);
@@ -334,6 +352,9 @@ fn notes(settings: &EvaluationSettings, has_errors: bool, share_tested: f64) -> 
     }
     notes
 }
+
+/// Fewer samples of a class are few: what is counted of them is nearly what is right or wrong of each.
+const FEW_OF_A_CLASS: usize = 30;
 
 /// From this share of all coalitions on sampling is no use.
 const SAVES_NOTHING: f64 = 0.9;

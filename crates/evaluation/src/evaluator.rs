@@ -63,6 +63,11 @@ pub trait Evaluator {
         false
     }
 
+    /// How many classes there are, where tests count right predictions for each and nobody knows single labels.
+    fn counted_classes(&self) -> Option<usize> {
+        None
+    }
+
     /// The true class of every sample and the number of classes, where whoever evaluates may know them.
     fn labels(&self) -> Option<(&[i64], usize)> {
         None

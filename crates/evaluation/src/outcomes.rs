@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use rayon::prelude::*;
@@ -32,9 +32,10 @@ pub(crate) struct TestOutcome {
 /// What samples are of, where the utility asks for it.
 pub(crate) struct Classes {
     utility: Utility,
+    /// Of every sample; nothing where that is hidden.
     labels: Vec<usize>,
-    /// Samples of each class.
-    pub(crate) sizes: Vec<usize>,
+    /// Samples of each class; not known before the first test where they are hidden.
+    sizes: OnceLock<Vec<usize>>,
 }
 
 impl Classes {
@@ -44,11 +45,40 @@ impl Classes {
         let mut sizes = vec![0; classes];
         labels.iter().for_each(|&label| sizes[label] += 1);
         utility.check(&sizes)?;
-        Ok(Self { utility, labels, sizes })
+        Ok(Self { utility, labels, sizes: sizes.into() })
+    }
+
+    /// So many classes, of hidden labels; refused where the utility does not fit them.
+    pub(crate) fn hidden(utility: Utility, classes: usize) -> Result<Self, Error> {
+        utility.check_classes(classes)?;
+        Ok(Self { utility, labels: Vec::new(), sizes: OnceLock::new() })
+    }
+
+    /// Samples of each class; nothing before that is known.
+    pub(crate) fn sizes(&self) -> &[usize] {
+        self.sizes.get().map_or(&[], |sizes| sizes)
+    }
+
+    /// Takes what a test of `tested` samples counted: every test must find the same samples.
+    pub(crate) fn learn(&self, found: &TestResult, tested: usize) -> Result<(), Error> {
+        if found.of_classes.is_empty() {
+            return Ok(());
+        }
+        let sizes: Vec<usize> = found.of_classes.iter().map(|class| class.samples).collect();
+        let known = self.sizes.get_or_init(|| sizes.clone());
+        let wrong = |expected: String| Err(Error::ClassCounts { expected, found: format!("{sizes:?}") });
+        if *known != sizes {
+            return wrong(format!("{known:?} samples of each class, as before"));
+        }
+        let total = sizes.iter().try_fold(0usize, |sum, &size| sum.checked_add(size));
+        if total != Some(tested) || found.of_classes.iter().any(|class| class.right > class.samples) {
+            return wrong(format!("{tested} samples in all"));
+        }
+        self.utility.check(known)
     }
 
     fn count(&self, right: &SampleSet) -> Vec<usize> {
-        let mut counts = vec![0; self.sizes.len()];
+        let mut counts = vec![0; self.sizes().len()];
         right.iter().for_each(|sample| counts[self.labels[sample]] += 1);
         counts
     }
@@ -59,7 +89,7 @@ impl TestOutcome {
     pub(crate) fn utility(&self, total: usize, classes: Option<&Classes>) -> f64 {
         match classes {
             None => self.correct as f64 / total as f64,
-            Some(classes) => classes.utility.value(&self.of_classes, &classes.sizes),
+            Some(classes) => classes.utility.value(&self.of_classes, classes.sizes()),
         }
     }
 }
@@ -186,6 +216,9 @@ impl RoundOutcomes {
     }
 
     fn of_classes(&self, found: &TestResult, skipped: Option<&SampleSet>) -> Vec<usize> {
+        if !found.of_classes.is_empty() {
+            return found.of_classes.iter().map(|class| class.right).collect();
+        }
         let (Some(classes), Some(right)) = (&self.classes, &found.right) else { return Vec::new() };
         let mut right = right.clone();
         skipped.into_iter().for_each(|skipped| right.union_with(skipped));

@@ -39,6 +39,9 @@ pub struct PlanResult {
     pub protocol: String,
     /// How values will be computed from utilities.
     pub estimator: String,
+    /// What utilities will be, if not `accuracy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utility: Option<String>,
     /// Whether samples may be skipped: then costs are upper bounds.
     pub skip: bool,
     /// All clients, in the order of `federation.toml`.
@@ -147,6 +150,7 @@ impl Plan {
         PlanResult {
             protocol: self.session.federation.settings.protocol.name().to_owned(),
             estimator: "exact".to_owned(),
+            utility: None,
             skip: skips,
             clients: run.spec().ids().cloned().collect(),
             samples: self.session.samples(),

@@ -131,6 +131,7 @@ mod tests {
             always_skips: false,
             whole_rounds: false,
             hidden: Default::default(),
+            by_class: false,
         };
         let federation = Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap();
         (spec, federation)

@@ -107,6 +107,21 @@ fn first_version() -> u32 {
 }
 
 impl EvaluationResult {
+    /// What a tested coalition's model is worth.
+    pub fn worth(&self, tested: &UtilityResult) -> f64 {
+        match self.utility.parse::<Utility>() {
+            Ok(utility) if utility.needs_classes() => {
+                utility.value(&tested.correct_of_classes, &self.class_samples)
+            }
+            _ => tested.correct as f64 / tested.total.max(1) as f64,
+        }
+    }
+
+    /// Whether utilities are accuracies.
+    pub fn is_of_accuracy(&self) -> bool {
+        is_accuracy(&self.utility)
+    }
+
     /// What people call a client: its label, or its id.
     pub fn label<'a>(&'a self, id: &'a ClientId) -> &'a str {
         let known = self.federation.iter().flat_map(|facts| &facts.organisations);

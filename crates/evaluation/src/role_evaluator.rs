@@ -47,6 +47,11 @@ impl<E: RoleEvaluator> Evaluator for E {
         protocol.rules().learns_each_prediction(always_skips)
     }
 
+    fn counted_classes(&self) -> Option<usize> {
+        let federation = self.federation();
+        federation.settings.counts_classes().then(|| federation.architecture.classes())
+    }
+
     fn gathers(&self) -> bool {
         self.federation().settings.protocol.rules().batching().gathers
     }

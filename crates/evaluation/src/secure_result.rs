@@ -122,7 +122,7 @@ pub(crate) fn security(
     skips: bool,
 ) -> SecurityResult {
     let settings = session.federation.settings;
-    let lines = settings.protocol.disclosures(session.program(), skips);
+    let lines = settings.protocol.disclosures(session.program(), skips, settings.counts_classes());
     // What cannot be planned is refused long before; a result without rows would say so.
     let exposure = Exposure::new(&session.federation).map(|exposure| match planner {
         Some(planner) => exposure.with(planner),

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use secsv_protocol::session::Settings;
+
 use crate::Error;
 
 /// A utility function (the paper's v).
@@ -25,16 +27,36 @@ impl Utility {
         self != Self::Accuracy
     }
 
-    /// Refuses a utility that samples of these classes do not have.
-    pub fn check(self, samples: &[usize]) -> Result<(), Error> {
-        let classes = samples.len();
+    /// The same settings of a protocol with what this utility has to learn; refused where the protocol does not tell it.
+    pub fn settings(self, settings: Settings) -> Result<Settings, Error> {
+        let (utility, protocol) = (self, settings.protocol.name());
+        match settings.protocol.rules().class_counts() {
+            _ if !self.needs_classes() => Ok(settings),
+            None => Err(Error::HiddenClasses { utility, protocol }),
+            Some(_) if settings.always_skips => Err(Error::SkipsClasses { utility, protocol }),
+            Some(_) => Ok(Settings { by_class: true, ..settings }),
+        }
+    }
+
+    /// Refuses a utility that a model of so many classes does not have.
+    pub fn check_classes(self, classes: usize) -> Result<(), Error> {
         let refuse = |expected: String| Err(Error::Utility { utility: self, expected });
         match self {
             Self::Recall(class) if class >= classes => {
                 refuse(format!("a class from 0 to {}", classes.saturating_sub(1)))
             }
-            Self::Recall(class) if samples[class] == 0 => refuse("a class with test samples".to_owned()),
             Self::F1 if classes != 2 => refuse(format!("two classes where the model has {classes}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a utility that samples of these classes do not have.
+    pub fn check(self, samples: &[usize]) -> Result<(), Error> {
+        self.check_classes(samples.len())?;
+        match self {
+            Self::Recall(class) if samples[class] == 0 => {
+                Err(Error::Utility { utility: self, expected: "a class with test samples".to_owned() })
+            }
             _ => Ok(()),
         }
     }
@@ -56,9 +78,11 @@ impl Utility {
             Self::Recall(class) => part(class),
             Self::F1 => {
                 let (&[negative, positive], &[negatives, positives]) = (right, samples) else { return 0.0 };
-                let (missed, false_alarms) = (positives - positive, negatives - negative);
-                let all = 2 * positive + missed + false_alarms;
-                if all == 0 { 0.0 } else { (2 * positive) as f64 / all as f64 }
+                let missed = positives.saturating_sub(positive) as f64;
+                let false_alarms = negatives.saturating_sub(negative) as f64;
+                let twice = 2.0 * positive as f64;
+                let all = twice + missed + false_alarms;
+                if all == 0.0 { 0.0 } else { twice / all }
             }
         }
     }

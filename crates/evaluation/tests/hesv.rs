@@ -126,6 +126,7 @@ fn case(
         always_skips: false,
         whole_rounds: false,
         hidden: Default::default(),
+        by_class: false,
     };
     let present: Coalition = (0..samples.len()).filter(|i| Some(*i) != absent).collect();
     let federation = Arc::new(Federation::new(&spec, &architecture, |_| present, settings)?);

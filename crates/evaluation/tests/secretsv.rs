@@ -33,6 +33,7 @@ const SETTINGS: Settings = Settings {
     always_skips: false,
     whole_rounds: false,
     hidden: HiddenSettings::USUAL,
+    by_class: false,
 };
 
 /// A model and the shapes of its tensors.

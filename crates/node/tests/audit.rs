@@ -81,6 +81,7 @@ fn provision(run: &RunDirectory, estimator: &str, out: &Path) -> Vec<Kit> {
         ranges: None,
         check_ranges: false,
         estimator: estimator.into(),
+        utility: "accuracy".into(),
         seed: 3,
         epsilon: 0.25,
         delta: 0.1,

@@ -17,6 +17,8 @@ pub enum Disclosure {
     Counts,
     /// How many hidden numbers of each tested coalition are out of their range.
     Overflows,
+    /// How many samples each true class has, and how many of them each tested coalition predicts right.
+    ClassCounts,
     /// Right or wrong, for each slot of a batch that is not one's own.
     SlotsRightOrWrong,
     /// A layer's outputs for the samples of others.
@@ -37,11 +39,12 @@ pub enum Disclosure {
 
 impl Disclosure {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Published,
         Self::RightOrWrong,
         Self::Counts,
         Self::Overflows,
+        Self::ClassCounts,
         Self::SlotsRightOrWrong,
         Self::LayerOutputs,
         Self::Gates,

@@ -22,7 +22,7 @@ use crate::{
     Error,
     decryptors::{OwnerGroups, PlanError, Planner, Protocol, Reading, Unit},
     program::Program,
-    session::{Federation, network},
+    session::{Federation, Settings, network},
 };
 
 pub use crate::rules::Can;
@@ -45,6 +45,8 @@ pub struct PartyExposure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exposure {
     protocol: Protocol,
+    /// Whether right predictions are counted for each true class.
+    by_class: bool,
     /// What a sample is.
     samples_are: &'static str,
     /// Linear layers outside a recurrent unit, and whether there is one.
@@ -71,7 +73,7 @@ impl Exposure {
     pub fn new(federation: &Federation) -> Result<Self, Error> {
         let (clients, program) = (federation.clients, &federation.program);
         if !federation.settings.protocol.rules().has_decryptors() {
-            return Ok(Self::empty(federation.settings.protocol, program, clients));
+            return Ok(Self::empty(&federation.settings, program, clients));
         }
         let network = network(program)?;
         let groups = OwnerGroups::of_blocks(clients, network)?;
@@ -89,7 +91,7 @@ impl Exposure {
                 }
             }
         }
-        let empty = Self::empty(federation.settings.protocol, program, clients);
+        let empty = Self::empty(&federation.settings, program, clients);
         Ok(empty.with(&planner))
     }
 
@@ -132,9 +134,10 @@ impl Exposure {
             > Some(Can::Nothing)
     }
 
-    fn empty(protocol: Protocol, program: &Program, clients: usize) -> Self {
+    fn empty(settings: &Settings, program: &Program, clients: usize) -> Self {
         Self {
-            protocol,
+            protocol: settings.protocol,
+            by_class: settings.counts_classes(),
             samples_are: program.samples_are(),
             layers: program.chain(),
             has_gru: program.gru.is_some(),

@@ -12,7 +12,7 @@ use crate::{
     MAX_EARLY_BYTES, PartyId,
     blindsv::{
         principal::{max_ahead_bytes, max_tests as blind_tests},
-        shape::{Chunks, Circuit, Outcome},
+        shape::{Chunks, Circuit},
     },
     codec::packed_len,
     hesv::rotation_steps,
@@ -149,10 +149,8 @@ impl Session {
                 let of_owner =
                     |hello: &ClientHello| Chunks::new(circuit.clone(), hello.samples as usize).outcome_len();
                 let of_owners = self.hellos.iter().map(of_owner);
-                let found = match self.blind_outcome() {
-                    Outcome::Total => of_owners.max(),
-                    Outcome::Each => Some(of_owners.sum()),
-                };
+                let is_sum = self.blind_outcome().is_sum();
+                let found = if is_sum { of_owners.max() } else { Some(of_owners.sum()) };
                 OutcomeShare::HEAD
                     + self.coalitions_together() * (found.unwrap_or(0) + circuit.overflow_bytes())
             }
@@ -162,10 +160,7 @@ impl Session {
 
     /// Bytes that say which samples are tested, at most.
     fn skip_len(&self) -> usize {
-        match self.blind_outcome() {
-            Outcome::Total => 0,
-            Outcome::Each => 8 + self.samples().div_ceil(8),
-        }
+        if self.blind_outcome().is_sum() { 0 } else { 8 + self.samples().div_ceil(8) }
     }
 
     /// Coalitions of one test, at most.

@@ -78,7 +78,7 @@ pub use participant::{ClientInput, model_digest, own_right, test_set_digest};
 pub use party::PartyId;
 pub use principal::Principal;
 pub use program::Program;
-pub use scheduler::{Assignment, TestRequest, TestResult};
+pub use scheduler::{Assignment, ClassCount, TestRequest, TestResult};
 pub use scope::Scope;
 pub use sealed::EnvelopeKeys;
 pub use test_id::{RequestId, TestId};

@@ -63,17 +63,21 @@ mod tests {
     use crate::{
         disclosure::Disclosure,
         rules::Protocol,
-        session::{Matmul, tests::session},
+        session::{
+            Matmul,
+            tests::{session, session_by_class},
+        },
     };
 
     /// Every disclosure on a protocol's list can be opened, and no other.
     #[test]
     fn a_session_opens_what_its_protocol_lists() {
-        for protocol in Protocol::ALL {
+        for (protocol, by_class) in Protocol::ALL.into_iter().flat_map(|p| [(p, false), (p, true)]) {
             let matmul = if protocol == Protocol::Hesv { Matmul::Squaring } else { Matmul::Packed };
-            let session = session(protocol, matmul);
+            let session =
+                if by_class { session_by_class(protocol, matmul) } else { session(protocol, matmul) };
             let skips = protocol.rules().learns_each_prediction(false);
-            let listed = protocol.disclosures(session.program(), skips);
+            let listed = protocol.disclosures(session.program(), skips, by_class);
             for disclosure in Disclosure::ALL {
                 let is_listed = listed.iter().any(|line| line.disclosure == disclosure);
                 assert_eq!(session.opening(disclosure).is_ok(), is_listed, "{protocol:?}: {disclosure:?}");

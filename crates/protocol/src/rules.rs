@@ -57,8 +57,9 @@ impl Protocol {
         self.rules().name()
     }
 
-    /// Everything that is learned under it. `skips` says whether samples may be skipped.
-    pub fn disclosures(self, program: &Program, skips: bool) -> Vec<Line> {
+    /// Everything that is learned under it. `skips` says whether samples may be skipped, `by_class` whether right predictions are
+    /// counted for each true class.
+    pub fn disclosures(self, program: &Program, skips: bool, by_class: bool) -> Vec<Line> {
         let rules = self.rules();
         let mut lines = vec![line(
             Disclosure::Published,
@@ -91,6 +92,7 @@ impl Protocol {
             ));
         }
         lines.extend(rules.skip_disclosure().filter(|_| skips));
+        lines.extend(rules.class_counts().filter(|_| by_class).map(|counts| counts.line));
         if skips && rules.learns_each_prediction(true) {
             lines.push(line(Disclosure::Schedule, "owners, decryptors and the auxiliary", "how many samples, and which, are tested on a coalition or may still be on larger ones: it depends on which smaller coalitions were right", "SampleSkip saves their tests"));
         }
@@ -113,6 +115,15 @@ pub struct FewSamples {
     pub owners: usize,
     /// What is said to whoever has not accepted it.
     pub refusal: &'static str,
+}
+
+/// What counting right predictions for each true class discloses.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassCounts {
+    /// Who learns what.
+    pub line: Line,
+    /// What the principal alone learns, in a sentence.
+    pub alone: &'static str,
 }
 
 /// How encrypted matrices are multiplied.
@@ -184,6 +195,11 @@ pub trait ProtocolRules: Sync {
 
     /// What is learned in addition where samples are skipped, if it is not learned anyway.
     fn skip_disclosure(&self) -> Option<Line> {
+        None
+    }
+
+    /// What is learned where right predictions are counted for each true class; none where the protocol cannot.
+    fn class_counts(&self) -> Option<ClassCounts> {
         None
     }
 

@@ -10,7 +10,7 @@ pub(crate) mod split;
 pub(crate) use attempts::plan_of;
 pub(crate) use engine::{Engine, PrincipalUnit};
 pub use persistence::Assignment;
-pub use results::{TestRequest, TestResult};
+pub use results::{ClassCount, TestRequest, TestResult};
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},

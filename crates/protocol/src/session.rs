@@ -208,6 +208,11 @@ impl BlindSession {
         self.circuit.overflows(own, other)
     }
 
+    /// Words of what is found for a coalition, where owners' parts are added up.
+    pub(crate) fn summed_words(&self) -> usize {
+        self.circuit.outcome_words_of(0)
+    }
+
     /// Where an operator's weights and biases stand in a model's mask, in words, and in a masked model, in bytes.
     pub(crate) fn model_part(&self, operator: usize) -> (Range<usize>, Range<usize>) {
         let size = |index: usize| {
@@ -407,7 +412,7 @@ impl Session {
         let round_batches = federation.round_batches(rounds);
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
         let samples = hellos.iter().fold(0u64, |sum, hello| sum.saturating_add(hello.samples));
-        let outcome = if federation.settings.always_skips { Outcome::Each } else { Outcome::Total };
+        let outcome = blind_outcome(&federation.settings);
         let widths = Widths::new(hops.score_word, samples);
         let rows = hops.scores.as_ref().map_or(program.outputs(), Sums::count);
         let sizes = (rows, federation.architecture.classes());
@@ -429,7 +434,7 @@ impl Session {
         let shares = federation.rounds.iter().map(|(&round, sizes)| (round, shares(sizes))).collect();
         let Settings { protocol, always_skips, .. } = federation.settings;
         let skips = always_skips || protocol.rules().learns_each_prediction(false);
-        let listed = protocol.disclosures(program, skips);
+        let listed = protocol.disclosures(program, skips, federation.settings.counts_classes());
         let disclosures = listed.iter().map(|line| line.disclosure).collect();
         let federation = federation.clone();
         Ok(Self {
@@ -482,7 +487,7 @@ impl Session {
 
     /// What is found of a test under masks: which predictions are right is opened only where samples are skipped.
     pub(crate) fn blind_outcome(&self) -> Outcome {
-        if self.federation.settings.always_skips { Outcome::Each } else { Outcome::Total }
+        blind_outcome(&self.federation.settings)
     }
 
     /// So many samples in chunks.
@@ -633,6 +638,15 @@ impl Session {
             seed = words.into_iter().fold(seed, |seed, word| seed.derive("label mask of model", word));
         }
         labels::expand(&seed, field.packed_len(self.hellos[owner].samples as usize))
+    }
+}
+
+/// What is found of a test under masks.
+fn blind_outcome(settings: &Settings) -> Outcome {
+    match (settings.always_skips, settings.counts_classes()) {
+        (true, _) => Outcome::Each,
+        (false, true) => Outcome::Classes,
+        (false, false) => Outcome::Total,
     }
 }
 

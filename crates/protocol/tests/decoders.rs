@@ -137,6 +137,7 @@ mod tests {
             always_skips: false,
             whole_rounds: false,
             hidden: Default::default(),
+            by_class: false,
         };
         Arc::new(Federation::new(&spec, &architecture, |_| Coalition::first(4), settings).unwrap())
     }

@@ -70,6 +70,7 @@ mod tests {
             always_skips: false,
             whole_rounds: false,
             hidden: Default::default(),
+            by_class: false,
         };
         Arc::new(Federation::new(&spec, &architecture, |_| Coalition::first(CLIENTS), settings).unwrap())
     }

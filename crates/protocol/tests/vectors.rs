@@ -132,6 +132,7 @@ mod tests {
             always_skips: false,
             whole_rounds: true,
             hidden: Default::default(),
+            by_class: false,
         };
         let secsv = federation(&deep, &shapes, settings);
         frozen(&file("session", "secsv two layers"), &format!("digest {}\n", hex(&secsv.digest())));
@@ -143,6 +144,7 @@ mod tests {
             always_skips: true,
             whole_rounds: false,
             hidden: Default::default(),
+            by_class: false,
         };
         let hesv = federation(&flat, &[("a", &[2, 3])], settings).with_identities(vec![[7; 32]; 4], &[9; 32]);
         frozen(&file("session", "hesv known parties"), &format!("digest {}\n", hex(&hesv.unwrap().digest())));

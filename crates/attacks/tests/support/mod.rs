@@ -36,6 +36,7 @@ fn settings(protocol: Protocol, together: bool) -> Settings {
         always_skips: !together,
         whole_rounds: together,
         hidden: Default::default(),
+        by_class: false,
     }
 }
 

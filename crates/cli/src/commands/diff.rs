@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{
     failure::BadInput,
-    findings::{cases, ranked},
+    findings::{cases, point_words, ranked},
     output::Format,
     output_file,
     report::{Compared, render_comparison},
@@ -83,7 +83,7 @@ pub fn run(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
         let title = format!("{} and {}", columns[0].name, columns[1].name);
         output_file::write(report, render_comparison(&columns, &title, &difference.unlike).as_bytes())?;
     }
-    format.show(&difference, || text(&difference))
+    format.show(&difference, || text(&difference, &point_words(&one)))
 }
 
 /// What the two were not computed alike by.
@@ -102,6 +102,7 @@ fn unlike(one: &EvaluationResult, other: &EvaluationResult) -> Vec<String> {
     };
     compare("Protocols", one.protocol.clone(), other.protocol.clone());
     compare("Estimators", one.estimator.clone(), other.estimator.clone());
+    compare("Utilities", one.utility.clone(), other.utility.clone());
     compare("Rounds", one.ssv.len().to_string(), other.ssv.len().to_string());
     compare("Test cases", cases(one).to_string(), cases(other).to_string());
     let ids = |result: &EvaluationResult| result.clients.iter().cloned().collect::<BTreeSet<ClientId>>();
@@ -138,11 +139,11 @@ fn organisations(one: &EvaluationResult, other: &EvaluationResult) -> Vec<Organi
     all
 }
 
-fn text(difference: &Difference) -> String {
+fn text(difference: &Difference, point_words: &str) -> String {
     let mut text = String::new();
     let all = &difference.organisations;
     let width = all.iter().map(|of| of.id.as_str().len()).max().unwrap_or(0).max(12);
-    let _ = writeln!(text, "in points, right answers per hundred test cases");
+    let _ = writeln!(text, "in points, {point_words}");
     let (first, second, apart) = ("first", "second", "difference");
     let _ = writeln!(text, "{:width$}  {first:>9}  {second:>9}  {apart:>10}  rank", "organisation");
     let points = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{:+.2}", 100.0 * value));

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use secsv_evaluation::{EvaluationResult, EvaluationSettings, Progress, Utility, views::check_target};
+use secsv_evaluation::{EvaluationResult, EvaluationSettings, Progress, views::check_target};
 use secsv_federation::{RunDirectory, skip::SkipMode};
 
 use super::{
@@ -31,10 +31,6 @@ pub struct EvaluateArgs {
     protocol: ProtocolArg,
     #[command(flatten)]
     valuation: ValuationArgs,
-    /// What a coalition's model is worth: accuracy, balanced-accuracy, recall=CLASS or f1 (two classes; class 1 counts). All but
-    /// accuracy need to know of which class right samples are, which nssv does.
-    #[arg(long, default_value_t = Utility::Accuracy)]
-    utility: Utility,
     /// Test skipped samples after all, and count those that should not have been skipped.
     #[arg(long)]
     verify_skip: bool,
@@ -115,5 +111,5 @@ fn settings(args: &EvaluateArgs) -> anyhow::Result<EvaluationSettings> {
         let expected = "--skip on or auto beside it: nothing is skipped otherwise";
         return Err(BadInput::new("--verify-skip", expected, "--skip off").into());
     }
-    Ok(EvaluationSettings { verify_skip: args.verify_skip, utility: args.utility, ..settings })
+    Ok(EvaluationSettings { verify_skip: args.verify_skip, ..settings })
 }

@@ -10,7 +10,7 @@ use clap::{
     Args,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use secsv_evaluation::{Plan, PlanResult};
+use secsv_evaluation::{Plan, PlanResult, Utility};
 use secsv_federation::{RunDirectory, skip::SkipMode};
 use secsv_shapley::Method;
 
@@ -44,6 +44,9 @@ pub struct PlanArgs {
     skip: SkipMode,
     #[command(flatten)]
     encryption: EncryptionArgs,
+    /// What a coalition's model will be worth: accuracy, balanced-accuracy, recall=CLASS or f1.
+    #[arg(long, default_value_t = Utility::Accuracy)]
+    utility: Utility,
     /// Measure this machine again, whatever is remembered of it.
     #[arg(long)]
     measure: bool,
@@ -70,9 +73,13 @@ pub fn planned(args: &PlanArgs) -> anyhow::Result<PlanResult> {
     let protocol = args.protocol.of(&run)?;
     args.encryption.check_used(&[ProtocolName::Secure(protocol)])?;
     let settings = args.encryption.settings(protocol, args.skip, Method::Exact)?;
+    let settings = args.utility.settings(settings)?;
+    args.utility.check_classes(run.spec().model.classes)?;
     run.check()?;
     let plan = Plan::new(&run, settings, args.skip == SkipMode::On)?;
     let reading = begun();
     let rates = Rates::known_or_measured(&plan, reading, args.measure)?;
-    Ok(plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work)))
+    let mut result = plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work));
+    result.utility = args.utility.needs_classes().then(|| args.utility.to_string());
+    Ok(result)
 }

@@ -137,6 +137,7 @@ pub fn evaluate_watched(
         Some(protocol) => {
             check_estimator(settings)?;
             let chosen = encryption.settings(protocol, settings.skip, settings.method)?;
+            let chosen = settings.utility.settings(chosen)?;
             let costs = Some(typical_costs(chosen.preset));
             let mut evaluator = match views {
                 None => SecureEvaluator::new(run, chosen, costs, &fresh_seed()?, Box::new(Honest))?,

@@ -74,10 +74,9 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     }
     let evaluation = args.valuation.settings(None)?;
     check_estimator(&evaluation)?;
-    let session = SessionSpec::new(
-        args.encryption.settings(protocol, evaluation.skip, evaluation.method)?,
-        &evaluation,
-    );
+    let settings = args.encryption.settings(protocol, evaluation.skip, evaluation.method)?;
+    evaluation.utility.check_classes(run.spec().model.classes)?;
+    let session = SessionSpec::new(evaluation.utility.settings(settings)?, &evaluation);
     let servers = Servers { principal: args.principal.clone(), auxiliary: args.auxiliary.clone() };
     let provision = Provision::of_run(&run, servers, session, Validity::days(SystemTime::now(), args.days));
     let made = match &args.requests {

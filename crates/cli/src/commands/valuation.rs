@@ -6,7 +6,7 @@ use clap::{
     Args,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use secsv_evaluation::EvaluationSettings;
+use secsv_evaluation::{EvaluationSettings, Utility};
 use secsv_federation::skip::SkipMode;
 use secsv_shapley::{Error, EstimatorSettings, Method, StopRule};
 
@@ -21,6 +21,10 @@ pub struct ValuationArgs {
     /// How values are computed from utilities.
     #[arg(long, default_value = Method::Exact.name(), value_parser = methods())]
     estimator: Method,
+    /// What a coalition's model is worth: accuracy, balanced-accuracy, recall=CLASS or f1 (two classes; class 1 counts). All but
+    /// accuracy ask how many right samples are of each class, which blindsv (without SampleSkip) and nssv can tell.
+    #[arg(long, default_value_t = Utility::Accuracy)]
+    utility: Utility,
     /// What everything random follows from.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
@@ -59,6 +63,7 @@ impl ValuationArgs {
         Ok(EvaluationSettings {
             method: self.estimator,
             estimator,
+            utility: self.utility,
             skip: self.skip,
             ..EvaluationSettings::default()
         })

@@ -46,7 +46,7 @@ fn rows(result: &EvaluationResult, attendance: &RoundAttendance<'_>, chosen: &[&
                 tr {
                     th scope="col" class="amount" { "Round" }
                     th scope="col" { "Clients" }
-                    th scope="col" class="amount" { "Right" }
+                    th scope="col" class="amount" { (if result.is_of_accuracy() { "Right" } else { &result.utility }) }
                     th scope="col" class="amount" { "Correct" }
                     th scope="col" class="amount" { "Total" }
                     th scope="col" class="amount" { "Tested" }
@@ -58,7 +58,7 @@ fn rows(result: &EvaluationResult, attendance: &RoundAttendance<'_>, chosen: &[&
                     tr {
                         td class="amount" { (utility.round) }
                         td class="members" { (members(result, utility, attendance.count(utility.round))) }
-                        td class="amount" { (percent(utility.correct as f64 / utility.total.max(1) as f64)) }
+                        td class="amount" { (percent(result.worth(utility))) }
                         td class="amount" { (count(utility.correct as u64)) }
                         td class="amount" { (count(utility.total as u64)) }
                         td class="amount" { (count(utility.tested as u64)) }

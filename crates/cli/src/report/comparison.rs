@@ -11,7 +11,7 @@ use super::{
     framed, page, section,
 };
 use crate::{
-    findings::{cases, models_tested, ranked},
+    findings::{cases, models_tested, point_words, ranked},
     value_table::exposure_sentences,
 };
 
@@ -49,7 +49,7 @@ fn values(columns: &[Compared<'_>], notes: &[String]) -> Markup {
         "values",
         "Contributions",
         html! {
-            p class="note" { "In points, right answers per hundred test cases, in the order of the first column." }
+            p class="note" { "In points, " (point_words(first.result)) ", in the order of the first column." }
             @for note in notes { p { (note) } }
             (framed("Contributions", html! {
                 table {

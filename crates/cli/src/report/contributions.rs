@@ -10,7 +10,7 @@ use super::{
     amounts::{aligned_points, count, plus_minus, points},
     section,
 };
-use crate::findings::{SHARE_RULE, ranked, shares};
+use crate::findings::{SHARE_RULE, point_words, ranked, shares};
 
 /// The width of a bar's drawing, in its own units; it stretches to the page.
 const WIDTH: f64 = 1000.0;
@@ -36,7 +36,7 @@ pub fn bars(result: &EvaluationResult) -> Markup {
         "Contributions",
         html! {
             p class="note" {
-                "In points, right answers per hundred test cases, over all rounds. " (SHARE_RULE) " " (reach.words())
+                "In points, " (point_words(result)) ", over all rounds. " (SHARE_RULE) " " (reach.words())
             }
             ol class="bars" {
                 @for row in &rows {

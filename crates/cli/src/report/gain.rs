@@ -1,4 +1,4 @@
-//! Where in training the gain arises: accuracy after each round.
+//! Where in training the gain arises: what the model is worth after each round.
 
 use std::fmt::Write as _;
 
@@ -10,33 +10,36 @@ use super::{
     contributions::BarScale,
     section,
 };
-use crate::{attendance::RoundAttendance, findings::accuracies};
+use crate::{
+    attendance::RoundAttendance,
+    findings::{utility_words, worths},
+};
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 160.0;
 const MARGIN: f64 = 8.0;
 
-/// A sentence and a drawing; nothing for a single round, or where accuracies were not tested.
+/// A sentence and a drawing; nothing for a single round, or where the models were not tested.
 pub fn by_round(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
-    let Some(accuracies) = accuracies(result, attendance).filter(|all| all.len() > 2) else {
+    let Some(worths) = worths(result, attendance).filter(|all| all.len() > 2) else {
         return html! {};
     };
     section(
         "gain",
         "Where in training it was gained",
         html! {
-            @for sentence in sentences(&accuracies) { p { (sentence) } }
-            figure class="wide" { (curve(&accuracies)) figcaption {
-                "Right answers of the shared model before round 1 and after each round, from 0 % (bottom) to 100 % (top)."
+            @for sentence in sentences(&worths) { p { (sentence) } }
+            figure class="wide" { (curve(&worths)) figcaption {
+                "The shared model's " (utility_words(result)) " before round 1 and after each round, from 0 % (bottom) to 100 % (top)."
             } }
         },
     )
 }
 
-fn sentences(accuracies: &[f64]) -> Vec<String> {
-    let (Some(first), Some(last)) = (accuracies.first(), accuracies.last()) else { return Vec::new() };
+fn sentences(worths: &[f64]) -> Vec<String> {
+    let (Some(first), Some(last)) = (worths.first(), worths.last()) else { return Vec::new() };
     let gain = last - first;
-    let steps = accuracies.windows(2).map(|pair| pair[1] - pair[0]);
+    let steps = worths.windows(2).map(|pair| pair[1] - pair[0]);
     let largest = steps.enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
     let mut sentences = Vec::new();
     if let Some((place, step)) = largest.filter(|(_, step)| *step > 0.0 && gain > 0.0) {
@@ -58,20 +61,20 @@ fn sentences(accuracies: &[f64]) -> Vec<String> {
     sentences
 }
 
-fn curve(accuracies: &[f64]) -> Markup {
+fn curve(worths: &[f64]) -> Markup {
     let scale = BarScale::over([1.0].into_iter());
-    let step = (WIDTH - 2.0 * MARGIN) / (accuracies.len() - 1) as f64;
+    let step = (WIDTH - 2.0 * MARGIN) / (worths.len() - 1) as f64;
     let (mut path, mut dots, mut spoken) = (String::new(), String::new(), Vec::new());
-    for (place, accuracy) in accuracies.iter().enumerate() {
+    for (place, worth) in worths.iter().enumerate() {
         let (x, y) =
-            (MARGIN + step * place as f64, HEIGHT - MARGIN - scale.at(*accuracy, HEIGHT - 2.0 * MARGIN));
+            (MARGIN + step * place as f64, HEIGHT - MARGIN - scale.at(*worth, HEIGHT - 2.0 * MARGIN));
         let _ = write!(path, "{}{x:.1} {y:.1}", if place == 0 { 'M' } else { 'L' });
         let _ = write!(dots, "M{x:.1} {y:.1}h0");
-        spoken.push(format!("after round {place}: {}", percent(*accuracy)));
+        spoken.push(format!("after round {place}: {}", percent(*worth)));
     }
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" {
-            title { "Right answers by round" }
+            title { "By round" }
             desc { (spoken.join("; ")) }
             path class="line" d=(path) {}
             path class="dots" d=(dots) {}

@@ -20,7 +20,10 @@ const WORDS: [(&str, &str); 11] = [
         "One step of training: everybody improves the shared model on its own data, and the results are averaged.",
     ),
     ("combination, coalition", "Some of the organisations. Its model is the average of theirs alone."),
-    ("points", "Right answers per hundred test cases."),
+    (
+        "points",
+        "Hundredths of what is measured: where that is accuracy, right answers per hundred test cases.",
+    ),
     (
         "contribution",
         "How much accuracy rises when an organisation joins, on average, by the method named above.",

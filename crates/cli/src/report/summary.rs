@@ -12,7 +12,7 @@ use super::{
 };
 use crate::attendance::RoundAttendance;
 use crate::{
-    findings::{cases, ends, models_tested},
+    findings::{cases, ends, models_tested, utility_words},
     protocol_name::ProtocolName,
 };
 
@@ -195,7 +195,8 @@ fn findings(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Vec<
         let adds_up =
             if (total - gain).abs() < 1e-9 { " The contributions add up to exactly that." } else { "" };
         sentences.push(format!(
-            "From the first model to the last, right answers went from {} to {}: {} points.{adds_up}",
+            "From the first model to the last, {} went from {} to {}: {} points.{adds_up}",
+            utility_words(result),
             percent(before),
             percent(after),
             points(gain),

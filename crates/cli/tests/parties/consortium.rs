@@ -92,6 +92,7 @@ impl Consortium {
             always_skips: false,
             whole_rounds: true,
             hidden: Default::default(),
+            by_class: false,
         };
         let evaluation = EvaluationSettings { skip, ..EvaluationSettings::default() };
         let session = SessionSpec::new(settings, &evaluation);

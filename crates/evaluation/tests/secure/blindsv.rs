@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use secsv_evaluation::{Envelope, in_process::Interceptor};
 use secsv_federation::{Coalition, RoundId, SampleSet, Tensor, TestSet, Weights};
 use secsv_protocol::{
-    PartyId, Preset, Ring64, Seed, TestRequest, TestResult,
+    ClassCount, PartyId, Preset, Ring64, Seed, TestRequest, TestResult,
     cost::predict,
     decryptors::{Protocol, knows},
     ideal::Ideal,
@@ -149,12 +149,28 @@ fn scaled(mut fixture: Fixture, factor: f32) -> Fixture {
     fixture
 }
 
-/// Runs all tests; every count is the expected one, and traffic is what was planned.
+/// How many samples of each class are right, if that is counted.
+fn of_classes(fixture: &Fixture, settings: Settings, right: &SampleSet) -> Vec<ClassCount> {
+    let classes = if settings.by_class { fixture.architecture.classes() } else { 0 };
+    let samples = fixture.all_samples();
+    let of_class = |class: usize| -> Vec<usize> {
+        (0..samples.len()).filter(|&sample| samples.labels()[sample] == class as i64).collect()
+    };
+    let count = |samples: Vec<usize>| ClassCount {
+        right: samples.iter().filter(|&&sample| right.contains(sample)).count(),
+        samples: samples.len(),
+    };
+    (0..classes).map(|class| count(of_class(class))).collect()
+}
+
+/// Runs all tests, with counts of all samples and with counts of each class.
 fn check(fixture: &Fixture) -> Arc<Session> {
+    check_under(fixture, Settings { by_class: true, ..blind() });
     check_under(fixture, blind()).0
 }
 
-/// The same under some settings, and how many hidden numbers of each model are out of range; none where nobody counts them.
+/// Runs all tests; every count is the expected one, and traffic is what was planned. Says how many hidden numbers of each model are
+/// out of range; none where nobody counts them.
 fn check_under(fixture: &Fixture, settings: Settings) -> (Arc<Session>, BTreeMap<(RoundId, Coalition), u64>) {
     let seeds = Seeds::default();
     let mut world = fixture.world(settings, Box::new(seeds.clone())).unwrap();
@@ -164,7 +180,8 @@ fn check_under(fixture: &Fixture, settings: Settings) -> (Arc<Session>, BTreeMap
         .run(requests.clone(), |request, results| {
             assert!(results.iter().all(|result| result.right.is_none()), "nobody learns which");
             let models = request.coalitions.iter().map(|&coalition| (request.round, coalition));
-            let results = results.into_iter().map(|result| (result.correct, result.overflows));
+            let results =
+                results.into_iter().map(|result| (result.correct, result.of_classes, result.overflows));
             found.extend(models.zip(results));
             Ok(Vec::new())
         })
@@ -172,9 +189,11 @@ fn check_under(fixture: &Fixture, settings: Settings) -> (Arc<Session>, BTreeMap
     let session = world.with_principal(|principal| principal.session().cloned()).flatten().unwrap();
     let is_checked = settings.hidden.checks_all && session.program().operators.len() > 1
         || session.ranges().iter().any(|range| range.is_calibrated());
-    let expected = expected(fixture, &session, &seeds, &Tested::new())
-        .into_iter()
-        .map(|(model, (right, overflows))| (model, (right.len(), is_checked.then_some(overflows))));
+    let expected =
+        expected(fixture, &session, &seeds, &Tested::new()).into_iter().map(|(model, (right, overflows))| {
+            let of_classes = of_classes(fixture, settings, &right);
+            (model, (right.len(), of_classes, is_checked.then_some(overflows)))
+        });
     assert_eq!(found, expected.collect());
     let planned = predict(&session, &requests, 0).unwrap();
     let traffic = world.accounts().traffic;
@@ -195,7 +214,7 @@ fn check_under(fixture: &Fixture, settings: Settings) -> (Arc<Session>, BTreeMap
             assert_eq!(planned.traffic.get(link), Some(counted), "{kind} from {from} to {to}");
         }
     }
-    let overflows = found.into_iter().filter_map(|(model, (_, overflows))| Some((model, overflows?)));
+    let overflows = found.into_iter().filter_map(|(model, (_, _, overflows))| Some((model, overflows?)));
     (session, overflows.collect())
 }
 

@@ -658,6 +658,7 @@ pub fn settings(protocol: Protocol, preset: Preset, matmul: Matmul) -> Settings 
         always_skips: false,
         whole_rounds: false,
         hidden: Default::default(),
+        by_class: false,
     }
 }
 

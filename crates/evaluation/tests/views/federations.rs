@@ -165,6 +165,7 @@ impl Case {
             always_skips,
             whole_rounds,
             hidden: Default::default(),
+            by_class: false,
         }
     }
 

@@ -8,7 +8,7 @@ use serde::{
     de::{DeserializeOwned, value::StrDeserializer},
 };
 
-use secsv_evaluation::EvaluationSettings;
+use secsv_evaluation::{EvaluationSettings, Utility};
 
 /// The settings of a run, by the names the command line has for them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct SessionSpec {
     pub check_ranges: bool,
     /// How values are computed from utilities.
     pub estimator: String,
+    /// What a coalition's model is worth: `accuracy`, `balanced-accuracy`, `recall=CLASS` or `f1`.
+    #[serde(default = "accuracy", skip_serializing_if = "is_accuracy")]
+    pub utility: String,
     /// What the estimator's draws follow from.
     pub seed: u64,
     /// Error that permutation sampling and group testing aim for ...
@@ -47,6 +50,14 @@ pub struct SessionSpec {
     pub max_tests: Option<usize>,
 }
 
+fn accuracy() -> String {
+    Utility::Accuracy.to_string()
+}
+
+fn is_accuracy(utility: &str) -> bool {
+    utility == accuracy()
+}
+
 /// A setting that does not fit: its name, what was expected, what was found.
 pub(super) type Misfit = (&'static str, &'static str, String);
 
@@ -62,6 +73,7 @@ impl SessionSpec {
             ranges: (ranges != RangeRule::default()).then(|| ranges.name().to_owned()),
             check_ranges: settings.hidden.checks_all,
             estimator: evaluation.method.name().to_owned(),
+            utility: evaluation.utility.to_string(),
             seed: estimator.seed,
             epsilon: estimator.epsilon,
             delta: estimator.delta,
@@ -80,9 +92,17 @@ impl SessionSpec {
         let ranges = self.ranges.as_ref().map(|text| named("ranges", "auto, proven or calibrated", text));
         let hidden =
             HiddenSettings { ranges: ranges.transpose()?.unwrap_or_default(), checks_all: self.check_ranges };
-        Settings::new(protocol, preset, Some(matmul), self.skip()?, whole_rounds)
+        let settings = Settings::new(protocol, preset, Some(matmul), self.skip()?, whole_rounds)
             .and_then(|settings| settings.with_hidden(hidden))
-            .map_err(|conflict| (conflict.setting, conflict.expected, conflict.found.to_owned()))
+            .map_err(|conflict| (conflict.setting, conflict.expected, conflict.found.to_owned()))?;
+        self.utility()?
+            .settings(settings)
+            .map_err(|error| ("utility", "accuracy, or blindsv without skipped samples", error.to_string()))
+    }
+
+    fn utility(&self) -> Result<Utility, Misfit> {
+        let expected = "accuracy, balanced-accuracy, recall=CLASS or f1";
+        self.utility.parse().map_err(|_| ("utility", expected, self.utility.clone()))
     }
 
     /// Whether clients test models that they know from training on their own samples, and so need the aggregates.
@@ -109,7 +129,8 @@ impl SessionSpec {
             ..EstimatorSettings::default()
         };
         estimator.check().map_err(|error| ("estimator", "settings in their ranges", error.to_string()))?;
-        Ok(EvaluationSettings { method, estimator, skip: self.skip()?, ..EvaluationSettings::default() })
+        let (utility, skip) = (self.utility()?, self.skip()?);
+        Ok(EvaluationSettings { method, estimator, utility, skip, ..EvaluationSettings::default() })
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn provision() -> Provision {
         check_ranges: false,
         skip: "off".into(),
         estimator: "exact".into(),
+        utility: "accuracy".into(),
         seed: 0,
         epsilon: 0.25,
         delta: 0.1,

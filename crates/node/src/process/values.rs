@@ -19,6 +19,12 @@ pub struct PublishedValues {
     pub protocol: String,
     /// How values were computed from utilities.
     pub estimator: String,
+    /// What utilities are.
+    #[serde(default = "accuracy", skip_serializing_if = "is_accuracy")]
+    pub utility: String,
+    /// Samples of each class, where utilities ask for classes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_samples: Vec<usize>,
     /// Whether any sample was skipped.
     pub skip: bool,
     /// All clients, in the order of `federation.toml`.
@@ -37,6 +43,14 @@ pub struct PublishedValues {
     /// Hidden numbers that left their ranges, where they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overflows: Option<OverflowResult>,
+}
+
+fn accuracy() -> String {
+    Utility::Accuracy.to_string()
+}
+
+fn is_accuracy(utility: &str) -> bool {
+    utility == accuracy()
 }
 
 /// What a kit says of the run that its values belong to.
@@ -78,8 +92,8 @@ impl PublishedValues {
             federation: Some(facts.federation),
             protocol: self.protocol,
             estimator: self.estimator,
-            utility: Utility::Accuracy.to_string(),
-            class_samples: Vec::new(),
+            utility: self.utility,
+            class_samples: self.class_samples,
             skip: self.skip,
             clients: self.clients,
             fsv: self.fsv,
@@ -106,6 +120,8 @@ impl PublishedValues {
         Self {
             protocol: result.protocol.clone(),
             estimator: result.estimator.clone(),
+            utility: result.utility.clone(),
+            class_samples: result.class_samples.clone(),
             skip: result.skip,
             clients: result.clients.clone(),
             fsv: result.fsv.clone(),

@@ -28,6 +28,7 @@ pub(super) fn check(
     let said = [
         ("protocol", &session.protocol, &result.protocol),
         ("estimator", &session.estimator, &result.estimator),
+        ("utility", &session.utility, &result.utility),
         ("seed", &session.seed.to_string(), &result.seed.to_string()),
     ];
     for (field, expected, found) in said {
@@ -43,7 +44,7 @@ pub(super) fn check(
         Ok(table) => table,
         Err(problems) => return problems.into_iter().for_each(wrong),
     };
-    match recompute(&table, federation) {
+    match recompute(&table, &result.class_samples, federation) {
         Ok((values, asked)) => {
             for (round, coalition) in table.keys().filter(|key| !asked.contains(*key)) {
                 let names = names(&clients, *coalition);
@@ -82,6 +83,9 @@ fn table<'a>(
         if utility.correct > utility.total {
             wrong(format!("correct: expected at most {}, found {}", utility.total, utility.correct));
         }
+        if let Some(expected) = misfit(result, utility) {
+            wrong(format!("correct_of_classes: expected {expected}, found {:?}", utility.correct_of_classes));
+        }
         if utility.tested > utility.total
             || utility.total - utility.tested.min(utility.total) > utility.correct
         {
@@ -97,9 +101,22 @@ fn table<'a>(
     if problems.is_empty() { Ok(table) } else { Err(problems) }
 }
 
+/// What counts of classes should be, where they are not.
+fn misfit(result: &EvaluationResult, utility: &UtilityResult) -> Option<String> {
+    let (sizes, right) = (&result.class_samples, &utility.correct_of_classes);
+    let fits = right.len() == sizes.len() && right.iter().zip(sizes).all(|(right, size)| right <= size);
+    let sum = |counts: &[usize]| counts.iter().try_fold(0usize, |sum, &count| sum.checked_add(count));
+    let is_whole =
+        sizes.is_empty() || (sum(sizes) == Some(utility.total) && sum(right) == Some(utility.correct));
+    (!fits || !is_whole).then(|| {
+        format!("{} in all, of classes of {sizes:?} samples, {} in all", utility.correct, utility.total)
+    })
+}
+
 /// Asks the estimator what it asked then.
 fn recompute(
     table: &Table<'_>,
+    class_samples: &[usize],
     federation: &FederationFile,
 ) -> Result<(FederatedValues, BTreeSet<(RoundId, Coalition)>), String> {
     let clients: Vec<ClientId> = federation.federation.ids().cloned().collect();
@@ -133,7 +150,11 @@ fn recompute(
                 asked.insert((before, everybody));
             }
             asked.insert((round, coalition));
-            plan.absorb(round, coalition, utility.correct as f64 / utility.total as f64).map_err(failed)?;
+            let value = match settings.utility.needs_classes() {
+                true => settings.utility.value(&utility.correct_of_classes, class_samples),
+                false => utility.correct as f64 / utility.total as f64,
+            };
+            plan.absorb(round, coalition, value).map_err(failed)?;
         }
     }
     plan.finish().map(|values| (values, asked)).map_err(failed)

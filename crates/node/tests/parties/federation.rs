@@ -8,7 +8,7 @@ use std::{
 };
 
 use secsv_evaluation::{
-    EvaluationResult, EvaluationSettings, Plan, SecureEvaluator, evaluate, in_process::Honest,
+    EvaluationResult, EvaluationSettings, Plan, SecureEvaluator, Utility, evaluate, in_process::Honest,
 };
 use secsv_federation::{
     ClientId, ClientSpec, FederationSpec, LayerSpec, ModelSpec, RunDirectory, RunWriter, Tensor, TestSet,
@@ -55,6 +55,7 @@ pub struct Recipe {
     /// Whether the first of two layers is a recurrent unit.
     pub recurrent: bool,
     pub skip: SkipMode,
+    pub utility: Utility,
     /// How many clients bring samples: the first ones.
     pub owners: usize,
     /// Where the servers are said to be, if something stands before them.
@@ -70,6 +71,7 @@ impl Default for Recipe {
             hidden: None,
             recurrent: false,
             skip: SkipMode::Off,
+            utility: Utility::Accuracy,
             owners: CLIENTS.len(),
             addresses: None,
         }
@@ -167,8 +169,11 @@ impl Fixture {
             always_skips,
             whole_rounds: true,
             hidden: Default::default(),
+            by_class: recipe.utility.needs_classes(),
         };
-        let evaluation = EvaluationSettings { skip: recipe.skip, ..EvaluationSettings::default() };
+        let EvaluationSettings { method, estimator, verify_skip, .. } = EvaluationSettings::default();
+        let Recipe { skip, utility, .. } = *recipe;
+        let evaluation = EvaluationSettings { method, estimator, utility, skip, verify_skip };
         let [principal, auxiliary] =
             recipe.addresses.clone().unwrap_or_else(|| [free_address(), free_address()]);
         let fixture = Self { directory, principal: principal.clone(), settings, evaluation };

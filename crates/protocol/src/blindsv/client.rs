@@ -235,7 +235,8 @@ impl BlindTesting {
             for coalition in known {
                 let right = own_right(&session.federation, owner, &identity.input, round, coalition, &asked)?;
                 let right = tested.iter().map(|&sample| right.contains(sample));
-                deal_known(&chunks, &keys[0], Place::of_model(round, coalition), right, &mut dealt);
+                let place = Place::of_model(round, coalition);
+                deal_known(&chunks, &keys[0], place, (right, &labels), &mut dealt);
             }
             let message = Outgoing::new(PartyId::Auxiliary, Kind::Dealing, dealt);
             Ok(move |testing: &mut Self| testing.sends(message))

@@ -62,10 +62,12 @@ impl Dealer<'_> {
             let mask = masks.expose()[sample / LANES] >> (sample % LANES) & 1;
             if shape.is_single() { mask ^ *label as u64 } else { mask }
         });
-        let mut words = Secret::new(bits.collect::<Vec<u64>>());
-        if shape.outcome == Outcome::Each {
-            words = Secret::new(plane(words.expose()));
-        }
+        let bits = Secret::new(bits.collect::<Vec<u64>>());
+        let words = match shape.outcome {
+            Outcome::Total => bits,
+            Outcome::Classes => Secret::new(of_classes(shape.classes, bits.expose(), self.labels)),
+            Outcome::Each => Secret::new(plane(bits.expose())),
+        };
         let own = self.keys[0].words(self.place, Purpose::DealtOutcomes, shape.dealt_outcomes());
         let rest = words.expose().iter().zip(own.expose()).map(|(word, own)| shape.rest(*word, *own));
         pack(rest, shape.outcome_bytes(), out);
@@ -298,17 +300,32 @@ fn plane(bits: &[u64]) -> Vec<u64> {
     bits.chunks(LANES).map(block).collect()
 }
 
+/// For every class each sample's bit if it is of that class, otherwise 0; then for every class the same of the bits' opposites.
+fn of_classes(classes: usize, bits: &[u64], labels: &[usize]) -> Vec<u64> {
+    let (all, samples) = (classes * labels.len(), labels.len());
+    let mut words = vec![0; 2 * all];
+    for (sample, (&label, bit)) in labels.iter().zip(bits).enumerate() {
+        words[label * samples + sample] = *bit;
+        words[all + label * samples + sample] = 1 - bit;
+    }
+    words
+}
+
 /// Appends what the owner sends the auxiliary for a coalition that it knows: which of its samples are right, or how many.
 pub(crate) fn deal_known(
     shape: &Chunks,
     key: &OwnerKey,
     place: Place,
-    right: impl Iterator<Item = bool>,
+    (right, labels): (impl Iterator<Item = bool>, &[usize]),
     out: &mut Vec<u8>,
 ) {
     let bits = Secret::new(right.map(u64::from).collect::<Vec<u64>>());
     let found = Secret::new(match shape.outcome {
         Outcome::Total => vec![bits.expose().iter().sum()],
+        Outcome::Classes => {
+            let words = of_classes(shape.classes, bits.expose(), labels);
+            words.chunks(labels.len().max(1)).map(|of_class| of_class.iter().sum()).collect()
+        }
         Outcome::Each => plane(bits.expose()),
     });
     let own = key.words(place, Purpose::OwnOutcome, shape.outcome_words());

@@ -46,6 +46,8 @@ pub(super) enum Mutation {
     CountsRound,
     /// Dealt numbers and counts have one stream.
     NumbersAsCounts,
+    /// What is dealt to count has no mask.
+    CountsMask,
 }
 
 thread_local! {
@@ -129,8 +131,11 @@ pub(super) fn words(shape: &Shape, stage: usize, message: &[u8]) -> (Vec<u64>, b
 }
 
 pub(super) fn choose(key: &OwnerKey, place: Place, purpose: Purpose, words: Vec<u64>) {
-    if MUTATION.get() == Mutation::OpeningMask && matches!(purpose, Purpose::Opening(_)) {
-        return;
+    match (MUTATION.get(), purpose) {
+        (Mutation::OpeningMask, Purpose::Opening(_)) | (Mutation::CountsMask, Purpose::DealtOutcomes) => {
+            return;
+        }
+        _ => {}
     }
     let seed = *key.stream(place, purpose).expose();
     CHOSEN.with_borrow_mut(|chosen| drop(chosen.insert(seed, words)));
@@ -149,7 +154,7 @@ pub(super) fn choose_dealt(
     let numbers =
         arrays.map(|(k, array)| (Purpose::DealtNumbers(k), array.count, array.bytes(), mask(array.bits)));
     let planes = (Purpose::DealtPlanes, shape.all_dealt_planes(), 8, u64::MAX);
-    let counts = (Purpose::DealtOutcomes, shape.samples, widths.count, widths.count_mask());
+    let counts = (Purpose::DealtOutcomes, shape.dealt_outcomes(), widths.count, widths.count_mask());
     let mut first = 0;
     for (purpose, count, bytes, mask) in numbers.chain([planes, counts]) {
         choose(&keys[0], place, purpose, vec![0; count]);
@@ -233,14 +238,16 @@ fn is_equivalent(shape: &Shape, party: usize, mutation: Mutation) -> bool {
     MUTATION.set(mutation);
     CHOSEN.with_borrow_mut(BTreeMap::clear);
     let keys: OwnerKeys = [0, 1].map(|server| OwnerKey::new(Seed::from_bytes([8; 32]).derive("key", server)));
-    if mutation == Mutation::OpeningMask {
-        for case in cases(shape, party, 1) {
-            for stage in 0..shape.stages() {
-                for key in &keys {
-                    let seed = *key.stream(case.place, Purpose::Opening(stage)).expose();
-                    CHOSEN.with_borrow_mut(|chosen| drop(chosen.insert(seed, Vec::new())));
-                }
-            }
+    let unmasked: Vec<Purpose> = match mutation {
+        Mutation::OpeningMask => (0..shape.stages()).map(Purpose::Opening).collect(),
+        Mutation::CountsMask => vec![Purpose::DealtOutcomes],
+        _ => Vec::new(),
+    };
+    for case in cases(shape, party, 1) {
+        for (purpose, key) in unmasked.iter().flat_map(|&purpose| keys.iter().map(move |key| (purpose, key)))
+        {
+            let seed = *key.stream(case.place, purpose).expose();
+            CHOSEN.with_borrow_mut(|chosen| drop(chosen.insert(seed, Vec::new())));
         }
     }
     let recorded: Vec<Transcript> =
@@ -253,10 +260,9 @@ fn is_equivalent(shape: &Shape, party: usize, mutation: Mutation) -> bool {
     let mut is_same = true;
     for ((case, other), recorded) in cases(shape, party, 1).iter().zip(&others).zip(&recorded) {
         let found = run(shape, &keys, other);
-        let expected =
-            right(shape, &other.plain, &other.labels).iter().filter(|right| **right).count() as u64;
-        let count = shape.found(found.found[0][0], found.found[1][0]);
-        is_same &= read(&found, party) == read(recorded, party) && count == expected;
+        let pairs = found.found[0].iter().zip(&found.found[1]);
+        let counts: Vec<u64> = pairs.map(|(own, other)| shape.found(*own, *other)).collect();
+        is_same &= read(&found, party) == read(recorded, party) && counts == expected(shape, other);
         assert_ne!(case.plain, other.plain);
         assert_ne!(case.labels, other.labels);
     }
@@ -265,13 +271,28 @@ fn is_equivalent(shape: &Shape, party: usize, mutation: Mutation) -> bool {
     is_same
 }
 
+/// What is found of a case in plain integers.
+fn expected(shape: &Shape, case: &Case) -> Vec<u64> {
+    let right = right(shape, &case.plain, &case.labels);
+    if shape.outcome == Outcome::Total {
+        return vec![right.iter().filter(|right| **right).count() as u64];
+    }
+    let mut counts = vec![0; 2 * shape.classes];
+    for (&label, right) in case.labels.iter().zip(right) {
+        counts[if right { label } else { shape.classes + label }] += 1;
+    }
+    counts
+}
+
 fn shapes() -> Vec<Shape> {
-    let widths = |word| Widths::new(word, 70);
+    let shape = |word, sizes, outcome| of_layer(Widths::new(word, 70), sizes, 70, outcome);
     vec![
-        of_layer(widths(40), (1, 2), 70, Outcome::Total),
-        of_layer(widths(64), (1, 2), 70, Outcome::Total),
-        of_layer(widths(40), (3, 4), 70, Outcome::Total),
-        of_layer(widths(48), (5, 6), 70, Outcome::Total),
+        shape(40, (1, 2), Outcome::Total),
+        shape(64, (1, 2), Outcome::Total),
+        shape(40, (3, 4), Outcome::Total),
+        shape(48, (5, 6), Outcome::Total),
+        shape(40, (1, 2), Outcome::Classes),
+        shape(40, (3, 4), Outcome::Classes),
     ]
 }
 
@@ -295,10 +316,26 @@ fn without_a_protection_the_same_test_fails() {
         Mutation::CountsCoalition,
         Mutation::CountsRound,
         Mutation::NumbersAsCounts,
+        Mutation::CountsMask,
     ];
     let shape = &shapes()[2];
     let at_both = [0, 1].into_iter().flat_map(|party| both.map(|mutation| (party, mutation)));
     for (party, mutation) in at_both.chain(dealt.map(|mutation| (1, mutation))) {
         assert!(!is_equivalent(shape, party, mutation), "server {party}: {mutation:?}");
+    }
+}
+
+/// Counts of classes stand on masks of what is dealt to count: without them the auxiliary reads labels.
+#[test]
+fn without_a_protection_of_counts_of_classes_the_same_test_fails() {
+    let mutations = [
+        Mutation::CountsCoalition,
+        Mutation::CountsRound,
+        Mutation::NumbersAsCounts,
+        Mutation::CountsMask,
+        Mutation::OpeningMask,
+    ];
+    for mutation in mutations {
+        assert!(!is_equivalent(&shapes()[5], 1, mutation), "{mutation:?}");
     }
 }

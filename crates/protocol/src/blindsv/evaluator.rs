@@ -439,15 +439,39 @@ impl Evaluator<'_> {
     pub(crate) fn outcome(&self, opened: &[u64]) -> Vec<u64> {
         let dealt = self.dealt_outcomes();
         let one = u64::from(self.is_principal());
-        if self.shape.outcome == Outcome::Each {
-            let planes = dealt.expose().iter().zip(opened);
-            return planes.map(|(share, opened)| share ^ (opened & self.one())).collect();
+        match self.shape.outcome {
+            Outcome::Each => {
+                let planes = dealt.expose().iter().zip(opened);
+                planes.map(|(share, opened)| share ^ (opened & self.one())).collect()
+            }
+            Outcome::Classes => self.of_classes(dealt.expose(), opened),
+            Outcome::Total => {
+                let sum = dealt.expose().iter().enumerate().fold(0u64, |sum, (sample, share)| {
+                    let bit = opened[sample / LANES] >> (sample % LANES) & 1;
+                    let signed = if bit == 1 { share.wrapping_neg() } else { *share };
+                    sum.wrapping_add(signed).wrapping_add(bit * one)
+                });
+                vec![sum & self.shape.widths.count_mask()]
+            }
         }
-        let sum = dealt.expose().iter().enumerate().fold(0u64, |sum, (sample, share)| {
-            let bit = opened[sample / LANES] >> (sample % LANES) & 1;
-            let signed = if bit == 1 { share.wrapping_neg() } else { *share };
-            sum.wrapping_add(signed).wrapping_add(bit * one)
-        });
-        vec![sum & self.shape.widths.count_mask()]
+    }
+
+    /// The server's shares of how many samples of each class are right, then of how many are wrong. Every sum runs over all
+    /// samples, whatever their class: where an opened bit is 1, what was dealt of right and of wrong ones changes places.
+    fn of_classes(&self, dealt: &[u64], opened: &[u64]) -> Vec<u64> {
+        let (samples, classes) = (self.shape.samples, self.shape.classes);
+        let (mut right, mut wrong) = (vec![0u64; classes], vec![0u64; classes]);
+        let (of_mask, of_opposite) = dealt.split_at(classes * samples);
+        let rows = of_mask.chunks_exact(samples.max(1)).zip(of_opposite.chunks_exact(samples.max(1)));
+        for ((right, wrong), (of_mask, of_opposite)) in right.iter_mut().zip(&mut wrong).zip(rows) {
+            for (sample, (a, b)) in of_mask.iter().zip(of_opposite).enumerate() {
+                let changes = (opened[sample / LANES] >> (sample % LANES) & 1).wrapping_neg();
+                let difference = (a ^ b) & changes;
+                *right = right.wrapping_add(a ^ difference);
+                *wrong = wrong.wrapping_add(b ^ difference);
+            }
+        }
+        let mask = self.shape.widths.count_mask();
+        right.into_iter().chain(wrong).map(|sum| sum & mask).collect()
     }
 }

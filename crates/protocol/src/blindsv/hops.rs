@@ -574,6 +574,7 @@ mod tests {
             always_skips: false,
             whole_rounds: true,
             hidden: Default::default(),
+            by_class: false,
         };
         let shapes: [(&str, &[usize]); 3] = [("a", &[5, 3]), ("b", &[2, 5]), ("c", &[4, 2])];
         of_model(3, 1, &model, &shapes, settings).program.clone()

@@ -18,7 +18,7 @@ use crate::{
         TestFinished,
     },
     role::{Effects, Incoming, Outgoing, waits_for},
-    scheduler::{TestRequest, TestResult},
+    scheduler::{ClassCount, TestRequest, TestResult},
     scope::Scope,
     session::BlindSession,
     test_id::{RequestId, TestId},
@@ -307,9 +307,15 @@ impl BlindPrincipal {
                 let opening = session.opening(Disclosure::Counts)?;
                 let mask = session.widths().count_mask();
                 let totals = shares.map(|(own, other)| own.wrapping_add(other) & mask).collect::<Vec<_>>();
-                let result =
-                    |total: u64| TestResult { correct: total as usize, right: None, overflows: None };
+                let result = |total: u64| TestResult::of_count(total as usize);
                 opening.told(totals).into_iter().map(result).collect()
+            }
+            Outcome::Classes => {
+                let opening = session.opening(Disclosure::ClassCounts)?;
+                let mask = session.widths().count_mask();
+                let totals = shares.map(|(own, other)| own.wrapping_add(other) & mask).collect::<Vec<_>>();
+                let totals = opening.told(totals);
+                totals.chunks_exact(session.summed_words()).map(of_classes).collect()
             }
             Outcome::Each => {
                 let opening = session.opening(Disclosure::RightOrWrong)?;
@@ -353,6 +359,16 @@ fn open_overflows(session: &BlindSession, test: &ServerTest, other: &[u8]) -> Re
     let opening = session.opening(Disclosure::Overflows)?;
     let shares = test.overflows.iter().zip(unpack(other, session.overflow_bytes()));
     Ok(opening.told(shares.map(|(own, other)| session.add_overflows(*own, other)).collect()))
+}
+
+/// A coalition's result from how many samples of each class are right, then how many are wrong.
+fn of_classes(totals: &[u64]) -> TestResult {
+    let (right, wrong) = totals.split_at(totals.len() / 2);
+    let count = |(&right, &wrong): (&u64, &u64)| ClassCount {
+        right: right as usize,
+        samples: right.wrapping_add(wrong) as usize,
+    };
+    TestResult::of_class_counts(right.iter().zip(wrong).map(count).collect())
 }
 
 /// A test as it is announced.

@@ -236,6 +236,7 @@ impl Recipe {
             always_skips: false,
             whole_rounds: true,
             hidden: self.hidden,
+            by_class: false,
         };
         let shapes: Vec<(&str, &[usize])> =
             self.shapes.iter().map(|(name, shape)| (&name[..], &shape[..])).collect();
@@ -831,6 +832,7 @@ fn a_model_with_another_activation_is_refused_by_name() {
         always_skips: false,
         whole_rounds: true,
         hidden: Default::default(),
+        by_class: false,
     };
     let architecture = &of_model(4, 1, &model, &shapes, settings).architecture;
     let refused = Protocol::BlindSv.rules().program(architecture);

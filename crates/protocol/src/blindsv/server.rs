@@ -176,13 +176,14 @@ impl BlindServer {
         }
         self.used.extend(coalitions.iter().map(|&coalition| (round, coalition)));
         let owners: Vec<(usize, Option<Vec<usize>>, Chunks)> = self.session.parts(samples.as_ref()).collect();
-        let words = match self.session.outcome() {
-            Outcome::Total => 1,
-            Outcome::Each => owners.iter().map(|(_, _, chunks)| chunks.outcome_words()).sum(),
+        let is_sum = self.session.outcome().is_sum();
+        let words = match is_sum {
+            true => self.session.summed_words(),
+            false => owners.iter().map(|(_, _, chunks)| chunks.outcome_words()).sum(),
         };
         let mut first = 0;
         let unit = |(owner, tested, chunks): (usize, Option<Vec<usize>>, Chunks)| {
-            let begin = if self.session.outcome() == Outcome::Total { 0 } else { first };
+            let begin = if is_sum { 0 } else { first };
             first += chunks.outcome_words();
             let numbered = || coalitions.iter().copied().enumerate();
             let knows = |&(_, coalition): &(usize, Coalition)| self.session.knows(owner, round, coalition);
@@ -709,10 +710,11 @@ fn next<H: BlindHost>(
 }
 
 /// Adds what is found of a chunk to what is found of those before it.
-fn add_found(shape: &Shape, found: &mut Vec<u64>, of_chunk: Vec<u64>) {
-    match (shape.outcome(), found.first_mut(), of_chunk.first()) {
-        (Outcome::Total, Some(sum), Some(own)) => *sum = shape.found(*sum, *own),
-        _ => found.extend(of_chunk),
+pub(super) fn add_found(shape: &Shape, found: &mut Vec<u64>, of_chunk: Vec<u64>) {
+    if !shape.outcome().is_sum() || found.is_empty() {
+        found.extend(of_chunk);
+    } else {
+        found.iter_mut().zip(of_chunk).for_each(|(sum, own)| *sum = shape.found(*sum, own));
     }
 }
 

@@ -80,8 +80,17 @@ impl Stage {
 pub(crate) enum Outcome {
     /// How many predictions of all owners' samples are right.
     Total,
+    /// How many are right, true class by true class, then how many are wrong.
+    Classes,
     /// Which are: where samples are skipped.
     Each,
+}
+
+impl Outcome {
+    /// Whether what is found of owners is added up.
+    pub(crate) fn is_sum(self) -> bool {
+        self != Self::Each
+    }
 }
 
 /// A model, from its first operator's outputs to right or wrong.
@@ -233,9 +242,15 @@ impl Circuit {
 
     /// Bytes of a word of what is found.
     pub(crate) fn outcome_bytes(&self) -> usize {
+        if self.outcome.is_sum() { self.widths.count } else { size_of::<u64>() }
+    }
+
+    /// Words of what is found of so many samples of one owner; of sums, of those of all owners.
+    pub(crate) fn outcome_words_of(&self, samples: usize) -> usize {
         match self.outcome {
-            Outcome::Total => self.widths.count,
-            Outcome::Each => size_of::<u64>(),
+            Outcome::Total => 1,
+            Outcome::Classes => 2 * self.classes,
+            Outcome::Each => blocks(samples),
         }
     }
 
@@ -254,7 +269,7 @@ impl Circuit {
     /// The sum of two servers' shares of a word of what is found.
     pub(super) fn found(&self, own: u64, other: u64) -> u64 {
         match self.outcome {
-            Outcome::Total => own.wrapping_add(other) & self.widths.count_mask(),
+            Outcome::Total | Outcome::Classes => own.wrapping_add(other) & self.widths.count_mask(),
             Outcome::Each => own ^ other,
         }
     }
@@ -262,7 +277,7 @@ impl Circuit {
     /// What hides a word of what is found: the auxiliary's share of it, if the principal's is this word of a stream.
     pub(super) fn rest(&self, found: u64, own: u64) -> u64 {
         match self.outcome {
-            Outcome::Total => found.wrapping_sub(own) & self.widths.count_mask(),
+            Outcome::Total | Outcome::Classes => found.wrapping_sub(own) & self.widths.count_mask(),
             Outcome::Each => found ^ own,
         }
     }
@@ -423,10 +438,12 @@ impl Shape {
             + self.dealt_outcomes() * self.outcome_bytes()
     }
 
-    /// Words that are dealt of what is found: one for each sample to add up, or a plane for each block.
+    /// Words that are dealt of what is found: one for each sample to add up, two for each sample and class, or a plane for each
+    /// block.
     pub(super) fn dealt_outcomes(&self) -> usize {
         match self.outcome {
             Outcome::Total => self.samples,
+            Outcome::Classes => 2 * self.classes * self.samples,
             Outcome::Each => self.blocks(),
         }
     }
@@ -529,10 +546,7 @@ impl Chunks {
 
     /// Words of a server's share of what is found for a coalition.
     pub(crate) fn outcome_words(&self) -> usize {
-        match self.outcome {
-            Outcome::Total => 1,
-            Outcome::Each => blocks(self.samples),
-        }
+        self.circuit.outcome_words_of(self.samples)
     }
 
     /// Bytes of a server's share of what is found for a coalition.

@@ -37,8 +37,13 @@ fn count(shape: &Shape, scores: &[i64], labels: &[usize], keys: &[OwnerKey; 2], 
     };
     let each = share(Outcome::Each);
     let total = share(Outcome::Total)[0];
-    let right = (0..labels.len()).filter(|sample| each[sample / 64] >> (sample % 64) & 1 == 1).count();
-    assert_eq!(total, right as u64, "right ones");
+    let right = |sample: &usize| each[sample / 64] >> (sample % 64) & 1 == 1;
+    assert_eq!(total, (0..labels.len()).filter(right).count() as u64, "right ones");
+    let mut of_classes = vec![0; 2 * shape.classes];
+    for (sample, label) in labels.iter().enumerate() {
+        of_classes[if right(&sample) { *label } else { shape.classes + label }] += 1;
+    }
+    assert_eq!(share(Outcome::Classes), of_classes, "right and wrong ones of each class");
     total
 }
 

@@ -272,7 +272,9 @@ impl<'a> BlindReading<'a> {
         let outcomes = unpack(outcomes, shape.outcome_bytes());
         let size = (1, shape.dealt_outcomes());
         arrays.push(match shape.outcome {
-            Outcome::Total => entry.filled(size, Numbers::Signed(outcomes.map(|word| word as i64).collect())),
+            Outcome::Total | Outcome::Classes => {
+                entry.filled(size, Numbers::Signed(outcomes.map(|word| word as i64).collect()))
+            }
             Outcome::Each => entry.filled(size, Numbers::Ring(outcomes.collect())),
         });
         arrays
@@ -347,10 +349,7 @@ impl<'a> BlindReading<'a> {
         if stage + 1 == shape.stages() {
             let found = evaluator.outcome(opened);
             let before = self.found.entry((request, number, owner)).or_default();
-            match (shape.outcome, before.first_mut()) {
-                (Outcome::Total, Some(sum)) => *sum = shape.found(*sum, found[0]),
-                _ => before.extend(found),
-            }
+            super::server::add_found(shape, before, found);
         }
     }
 
@@ -389,9 +388,12 @@ impl<'a> BlindReading<'a> {
                 _ => self.found.get(&(test.request, index, owner)).cloned().unwrap_or_default(),
             };
             match self.session.outcome() {
-                Outcome::Total => {
-                    let sum = found.first().copied().unwrap_or(0);
-                    found = vec![share.iter().fold(sum, |sum, share| shape.found(sum, *share))];
+                Outcome::Total | Outcome::Classes => {
+                    found.resize(shape.outcome_words(), 0);
+                    for shares in share.chunks_exact(found.len()) {
+                        let pairs = found.iter_mut().zip(shares);
+                        pairs.for_each(|(sum, share)| *sum = shape.found(*sum, *share));
+                    }
                 }
                 Outcome::Each => found.extend(share),
             }
@@ -413,12 +415,14 @@ impl<'a> BlindReading<'a> {
             let entry = about(&entry, request, (test.round, coalition));
             let pairs = own.iter().zip(&other);
             match self.session.outcome() {
-                Outcome::Total => {
+                outcome @ (Outcome::Total | Outcome::Classes) => {
                     let mask = self.session.widths().count_mask();
                     let totals = pairs.map(|(own, other)| (own.wrapping_add(*other) & mask) as i64).collect();
                     let other = other.iter().map(|share| *share as i64).collect();
                     let mut sum = entry.derived("counts", "count");
-                    sum.disclosure = Some(Disclosure::Counts);
+                    let is_total = outcome == Outcome::Total;
+                    sum.disclosure =
+                        Some(if is_total { Disclosure::Counts } else { Disclosure::ClassCounts });
                     arrays.push(entry.filled((1, own.len()), Numbers::Signed(other)));
                     arrays.push(sum.filled((1, own.len()), Numbers::Signed(totals)));
                 }

@@ -10,7 +10,6 @@ use crate::{
     blindsv::{
         layer::{OwnerData, product_words},
         principal::{announcement, max_rounds, max_tests, round_memory, test_memory},
-        shape::Outcome,
     },
     message::{
         Dealing, DealtProduct, Kind, MaskedModel, MaskedOpening, OutcomeShare, RoundFinished, RoundStart,
@@ -98,12 +97,10 @@ fn test(tally: &mut Tally<'_>, session: &BlindSession, id: RequestId, request: &
         tally.message(PartyId::Principal, to, &announced);
     }
     // One total for all owners, even if there is none.
-    let mut found = match session.outcome() {
-        Outcome::Total => session.outcome_bytes(),
-        Outcome::Each => 0,
-    };
+    let is_sum = session.outcome().is_sum();
+    let mut found = if is_sum { session.summed_words() * session.outcome_bytes() } else { 0 };
     for (owner, _, chunks) in session.parts(announced.samples.as_ref()) {
-        if session.outcome() == Outcome::Each {
+        if !is_sum {
             found += chunks.outcome_len();
         }
         let is_secure = |coalition: &&_| !session.knows(owner, request.round, **coalition);

@@ -108,6 +108,8 @@ impl Exposure {
         let ServerExposure { alone: [principal, auxiliary], aggregator, .. } =
             self.protocol.rules().exposure();
         let (samples, models, sentence) = aggregator;
+        let by_class = self.protocol.rules().class_counts().filter(|_| self.by_class);
+        let principal = by_class.map_or(principal, |counts| counts.alone);
         [
             row("the principal", Nothing, Nothing, principal),
             row("the auxiliary", Nothing, Nothing, auxiliary),

@@ -18,6 +18,7 @@ fn settings(protocol: Protocol) -> Settings {
         always_skips: false,
         whole_rounds: true,
         hidden: Default::default(),
+        by_class: false,
     }
 }
 

@@ -159,7 +159,7 @@ impl Engine for HesvPrincipal {
     }
 
     fn nothing_found(_samples: usize) -> TestResult {
-        TestResult { correct: 0, right: None, overflows: None }
+        TestResult::of_count(0)
     }
 
     fn on_message(

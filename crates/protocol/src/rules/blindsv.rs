@@ -2,7 +2,7 @@
 
 use secsv_federation::{Architecture, skip::SkipMode};
 
-use super::{Batching, Can, FewSamples, Matmuls, ProtocolRules, ServerExposure, two_servers};
+use super::{Batching, Can, ClassCounts, FewSamples, Matmuls, ProtocolRules, ServerExposure, two_servers};
 use crate::{
     Error, PartyId, Program,
     blindsv::{
@@ -73,6 +73,17 @@ impl ProtocolRules for BlindSv {
             "which samples each tested coalition predicts right",
             "SampleSkip was asked for: it leaves out samples that smaller coalitions predict right",
         ))
+    }
+
+    fn class_counts(&self) -> Option<ClassCounts> {
+        let line = line(
+            D::ClassCounts,
+            "the principal, and with the result everybody",
+            "how many samples of all owners together each true class has, and how many of them each tested coalition predicts right: of a class with few samples that says much about each",
+            "the utility is computed from them",
+        );
+        let alone = "The principal alone learns how many samples of all owners together each true class has and how many of them each tested coalition predicts right: what utilities are computed from, which everybody is told. Of a class with few samples that says much about each. Samples, single labels, models and scores it sees under masks that it does not know.";
+        Some(ClassCounts { line, alone })
     }
 
     fn few_samples(&self) -> Option<FewSamples> {

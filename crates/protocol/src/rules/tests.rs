@@ -90,7 +90,7 @@ fn every_protocol_lists_what_its_server_learns() {
         wiring: None,
     };
     for protocol in Protocol::ALL {
-        let lines = protocol.disclosures(&program, false);
+        let lines = protocol.disclosures(&program, false, false);
         assert!(lines.iter().any(|line| line.disclosure == Disclosure::Values));
         let has = |disclosure| lines.iter().any(|line| line.disclosure == disclosure);
         let learns_each = protocol.rules().learns_each_prediction(false);

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use secsv_federation::{Coalition, RoundId};
 
 use super::{
-    Engine, Scheduler, TestRequest, TestResult,
+    ClassCount, Engine, Scheduler, TestRequest, TestResult,
     attempts::{Roles, plan_of},
 };
 use crate::{
@@ -74,14 +74,22 @@ impl TestResult {
     pub fn encode(found: &[Self]) -> Vec<u8> {
         let mut w = Writer::default();
         w.u64(found.len() as u64);
-        for Self { correct, right, overflows } in found {
-            w.u64(*correct as u64).u8(u8::from(right.is_some()) + 2 * u8::from(overflows.is_some()));
+        for Self { correct, right, of_classes, overflows } in found {
+            let told = [right.is_some(), overflows.is_some(), !of_classes.is_empty()];
+            let told = told.iter().zip([1, 2, 4]).filter(|(is_told, _)| **is_told).map(|(_, bit)| bit).sum();
+            w.u64(*correct as u64).u8(told);
             right.iter().for_each(|right| {
                 w.samples(right);
             });
             overflows.iter().for_each(|count| {
                 w.u64(*count);
             });
+            if !of_classes.is_empty() {
+                w.u64(of_classes.len() as u64);
+            }
+            for ClassCount { right, samples } in of_classes {
+                w.u64(*right as u64).u64(*samples as u64);
+            }
         }
         w.finish()
     }
@@ -92,12 +100,16 @@ impl TestResult {
         let mut found = Vec::new();
         for _ in 0..r.count("results", 9)? {
             let (correct, told) = (r.u64()? as usize, r.u8()?);
-            if told > 3 {
+            if told > 7 {
                 return Err(CodecError::Value { what: "what is told" });
             }
             let right = if told & 1 == 1 { Some(r.samples()?) } else { None };
             let overflows = if told & 2 == 2 { Some(r.u64()?) } else { None };
-            found.push(Self { correct, right, overflows });
+            let mut of_classes = Vec::new();
+            for _ in 0..if told & 4 == 4 { r.count("classes", 16)? } else { 0 } {
+                of_classes.push(ClassCount { right: r.u64()? as usize, samples: r.u64()? as usize });
+            }
+            found.push(Self { correct, right, of_classes, overflows });
         }
         r.end().map(|()| found)
     }
@@ -183,7 +195,11 @@ mod tests {
         let candidate_samples = SampleSet::all(9);
         let request = TestRequest { round, rounds, coalitions, samples: samples.clone(), candidate_samples };
         assert_eq!(TestRequest::decode(&request.encode()), Ok(request));
-        let found = [TestResult::from(samples), TestResult { correct: 4, right: None, overflows: Some(7) }];
+        let of_classes = [(3, 5), (1, 2)].map(|(right, samples)| ClassCount { right, samples }).to_vec();
+        let by_class = TestResult::of_class_counts(of_classes);
+        assert_eq!(by_class.correct, 4);
+        let counted = TestResult { overflows: Some(7), ..TestResult::of_count(4) };
+        let found = [TestResult::from(samples), counted, by_class];
         for found in [&found[..], &found[..1], &[]] {
             assert_eq!(TestResult::decode(&TestResult::encode(found)), Ok(found.to_vec()));
         }

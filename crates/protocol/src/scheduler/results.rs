@@ -53,15 +53,37 @@ pub struct TestResult {
     pub right: Option<SampleSet>,
     /// How many hidden numbers were out of range, where that is counted.
     pub overflows: Option<u64>,
+    /// The same for each true class, where that is counted; otherwise nothing.
+    pub of_classes: Vec<ClassCount>,
+}
+
+/// How many samples of one class were predicted right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassCount {
+    /// So many,
+    pub right: usize,
+    /// of so many.
+    pub samples: usize,
 }
 
 impl From<SampleSet> for TestResult {
     fn from(right: SampleSet) -> Self {
-        Self { correct: right.len(), right: Some(right), overflows: None }
+        Self { correct: right.len(), right: Some(right), of_classes: Vec::new(), overflows: None }
     }
 }
 
 impl TestResult {
+    /// So many right predictions, of nobody knows which samples.
+    pub fn of_count(correct: usize) -> Self {
+        Self { correct, right: None, of_classes: Vec::new(), overflows: None }
+    }
+
+    /// From how many samples of each class were predicted right.
+    pub fn of_class_counts(of_classes: Vec<ClassCount>) -> Self {
+        let correct = of_classes.iter().fold(0, |sum: usize, class| sum.wrapping_add(class.right));
+        Self { correct, right: None, of_classes, overflows: None }
+    }
+
     /// Adds samples that are predicted right.
     fn add(&mut self, found: &SampleSet) {
         match &mut self.right {

@@ -14,7 +14,7 @@
 //! | layers | list of: kind (1 byte, below), then names of tensors (texts; biases optional) and sizes (8 bytes) |
 //! | tensors | list in the order of their names: name (text), list of sizes |
 //! | weights that count | list of: round (4 bytes), list of weights by client, 0 for those who took no part |
-//! | settings | protocol, preset, matrix method, whether samples are always skipped, whether rounds are asked for as a whole: 1 byte each |
+//! | settings | protocol, preset, matrix method, whether samples are always skipped (2: not, and right predictions are counted by class), whether rounds are asked for as a whole: 1 byte each |
 //! | extras | layout of files (0 PyTorch's, 1 Keras's), aggregation (0 means, 1 other): 1 byte each; nothing if both are 0 |
 //! | hidden numbers | ranges (0 auto, 1 calibrated, 2 proven), 4 more where all are checked: 1 byte; nothing for 0 |
 //!
@@ -229,7 +229,8 @@ fn layer_without_tensors(w: &mut Writer, layer: &LayerSpec) {
 }
 
 fn settings(w: &mut Writer, settings: &Settings) {
-    let Settings { protocol, preset, matmul, always_skips, whole_rounds, hidden: _ } = *settings;
+    let Settings { protocol, preset, matmul, always_skips, whole_rounds, .. } = *settings;
+    let found = if settings.counts_classes() { 2 } else { always_skips.into() };
     let preset = match preset {
         Preset::Standard => 0,
         Preset::Compact => 1,
@@ -239,9 +240,5 @@ fn settings(w: &mut Writer, settings: &Settings) {
         Matmul::Reducing => 1,
         Matmul::Squaring => 2,
     };
-    w.u8(protocol.rules().session_byte())
-        .u8(preset)
-        .u8(matmul)
-        .u8(always_skips.into())
-        .u8(whole_rounds.into());
+    w.u8(protocol.rules().session_byte()).u8(preset).u8(matmul).u8(found).u8(whole_rounds.into());
 }

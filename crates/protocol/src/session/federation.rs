@@ -54,6 +54,16 @@ pub struct Settings {
     pub whole_rounds: bool,
     /// How numbers that nobody reads are held in their ranges.
     pub hidden: HiddenSettings,
+    /// Whether right predictions are counted for each true class, where the protocol can.
+    pub by_class: bool,
+}
+
+impl Settings {
+    /// Whether right predictions are counted for each true class. Where samples are skipped they are not: it is learned which are
+    /// right, and not of which class.
+    pub fn counts_classes(&self) -> bool {
+        self.by_class && !self.always_skips && self.protocol.rules().class_counts().is_some()
+    }
 }
 
 impl Federation {

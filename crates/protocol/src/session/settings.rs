@@ -42,6 +42,7 @@ impl Settings {
                 always_skips: skip == SkipMode::On,
                 whole_rounds,
                 hidden: HiddenSettings::default(),
+                by_class: false,
             }),
         }
     }

@@ -18,13 +18,24 @@ pub(crate) fn federation(protocol: Protocol, matmul: Matmul) -> Federation {
         always_skips: false,
         whole_rounds: false,
         hidden: Default::default(),
+        by_class: false,
     };
     one_layer(4, 1, 3, settings)
 }
 
 /// A session of four clients with two samples each.
 pub(crate) fn session(protocol: Protocol, matmul: Matmul) -> Session {
-    let federation = Arc::new(federation(protocol, matmul));
+    session_of(federation(protocol, matmul))
+}
+
+/// The same, in which right predictions are counted for each class.
+pub(crate) fn session_by_class(protocol: Protocol, matmul: Matmul) -> Session {
+    let settings = Settings { by_class: true, ..federation(protocol, matmul).settings };
+    session_of(one_layer(4, 1, 3, settings))
+}
+
+fn session_of(federation: Federation) -> Session {
+    let federation = Arc::new(federation);
     let ranges = Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] };
     let hello = ClientHello { samples: 2, ranges, public_key: vec![1; 32], accepts_few: true };
     let costs = typical_costs(Preset::Standard);
@@ -85,6 +96,7 @@ fn rounds_are_tested_together_where_models_have_one_layer_and_all_is_asked_for()
         always_skips: false,
         whole_rounds: true,
         hidden: Default::default(),
+        by_class: false,
     };
     let most = |settings| one_layer(5, 10, 3, settings).most_rounds();
     assert_eq!(most(settings), 16);
