@@ -89,11 +89,12 @@ def read_header(path: Path) -> tuple[dict[str, Any], dict[str, str], int]:
             raise wrong("header", "a safetensors file", f"a header of {length} bytes", path)
         try:
             header = json.loads(file.read(length))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise wrong("header", "a safetensors file", error, path) from error
-    if not isinstance(header, dict):
+    notes = header.pop("__metadata__", None) or {} if isinstance(header, dict) else None
+    if not isinstance(header, dict) or not isinstance(notes, dict):
         raise wrong("header", "a safetensors file", "a header that names nothing", path)
-    return header, header.pop("__metadata__", None) or {}, 8 + length
+    return header, notes, 8 + length
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -102,10 +103,15 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     data = path.read_bytes()[start:]
     arrays = {}
     for name, info in header.items():
-        kind, (begin, end) = info["dtype"], info["data_offsets"]
-        if kind not in TYPES:
-            raise wrong(name, f"elements of one of the types {', '.join(TYPES)}", kind, path)
-        arrays[name] = np.frombuffer(data[begin:end], TYPES[kind]).reshape(info["shape"])
+        try:
+            kind, (begin, end) = info["dtype"], info["data_offsets"]
+            if kind not in TYPES:
+                raise wrong(name, f"elements of one of the types {', '.join(TYPES)}", kind, path)
+            arrays[name] = np.frombuffer(data[begin:end], TYPES[kind]).reshape(info["shape"])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise wrong(name, "type, shape and place of a tensor", error, path) from error
     return arrays, notes
 
 

@@ -33,7 +33,7 @@ def join(silos: Sequence[str | Path], out: str | Path, *, federation: str | Path
         if len(holders) != 1:
             found = ", ".join(map(str, holders)) or "none"
             raise wrong(f"clients/{silo}", "one directory with the silo's files", found)
-        shutil.copytree(holders[0] / "clients" / silo, target / "clients" / silo)
+        copy_own(holders[0] / "clients" / silo, target / "clients" / silo)
         check_weights(run, silo)
     known = set(run.silos)
     for directory in directories:
@@ -67,6 +67,21 @@ def spec_text(directories: Sequence[Path], federation: str | Path | None) -> byt
     return text
 
 
+def copy_own(directory: Path, target: Path) -> None:
+    """Copies a silo's models and test samples: nothing else that lies there, and no links, which could lead anywhere."""
+    target.mkdir(parents=True)
+    for path in sorted(directory.iterdir()):
+        if round_of(path.name) is not None or path.name in ("test.safetensors", "test.npz"):
+            shutil.copyfile(no_link(path), target / path.name)
+
+
+def no_link(path: Path) -> Path:
+    """The path of a file that is none but itself."""
+    if path.is_symlink() or not path.is_file():
+        raise wrong("file", "a file", "a link or something else", path)
+    return path
+
+
 def copy_shared(directory: Path, target: Path) -> None:
     """Copies what all silos may have: initial and global models. Copies must be the same."""
     shared = [directory / "initial.safetensors", *sorted((directory / "global").glob("round-*.safetensors"))]
@@ -76,8 +91,8 @@ def copy_shared(directory: Path, target: Path) -> None:
         copied = target / path.relative_to(directory)
         if not copied.exists():
             copied.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copied)
-        elif copied.read_bytes() != path.read_bytes():
+            shutil.copyfile(no_link(path), copied)
+        elif copied.read_bytes() != no_link(path).read_bytes():
             raise wrong("model", "the same that the other silos received", "another", path)
 
 

@@ -257,5 +257,8 @@ def recorded_weights(directory: Path) -> dict[int, float | None]:
         number = round_of(path.name)
         if number is not None:
             said = read_header(path)[1].get(WEIGHT)
-            found[number] = None if said is None else float(said)
+            try:
+                found[number] = None if said is None else float(said)
+            except (TypeError, ValueError) as error:
+                raise wrong(WEIGHT, "a number", said, path) from error
     return found

@@ -1,12 +1,14 @@
 """Run directories are written as other programs read them, and refused where they would be."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 import secsv
 from secsv import _files
+from secsv._join import join
 from conftest import LINEAR, SILOS
 
 
@@ -109,3 +111,60 @@ def test_predictions_are_those_of_the_network(federation):
     assert np.array_equal(LINEAR.predict(federation.initial, x), expected.argmax(axis=0))
     with pytest.raises(secsv.InputError, match="expected shape"):
         LINEAR.predict({**federation.initial, "b": np.zeros(4)}, x)
+
+
+@pytest.mark.parametrize("header", [b"[]", b'{"w": 3}', b'{"w": {"dtype": "F32"}}', b'{"w": {"dtype": "F32", "shape": [9], "data_offsets": [0, 4]}}', b'{"w": {"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}}', b'{"__metadata__": 3}', b"{"])
+def test_headers_of_others_end_in_refusals(tmp_path, header):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(secsv.InputError):
+        _files.read_tensors(path)
+    path.write_bytes((1 << 62).to_bytes(8, "little") + header)
+    with pytest.raises(secsv.InputError, match="bytes"):
+        _files.read_tensors(path)
+
+
+def parts(run, parent):
+    """A run as its silos hold it."""
+    places = []
+    for silo in run.silos:
+        place = parent / silo
+        (place / "clients").mkdir(parents=True)
+        for name in ("federation.toml", "initial.safetensors"):
+            shutil.copy(run.path / name, place)
+        shutil.copytree(run.path / "clients" / silo, place / "clients" / silo)
+        places.append(place)
+    return places
+
+
+def test_silos_that_are_joined_are_the_run(run, tmp_path):
+    places = parts(run, tmp_path / "silos")
+    (places[0] / "clients" / "north" / "sessions.jsonl").write_text("of its owner")
+    joined = join(places, tmp_path / "joined")
+    assert secsv.evaluate(joined, protocol="nssv").values == secsv.evaluate(run, protocol="nssv").values
+    assert not (joined.path / "clients" / "north" / "sessions.jsonl").exists()
+
+
+def test_links_in_a_silos_directory_are_refused(run, tmp_path):
+    """Attack: a directory that was handed over has a link to a file of whoever joins, which would be copied for all to see."""
+    places = parts(run, tmp_path / "silos")
+    secret = tmp_path / "secret"
+    secret.write_text("a key")
+    for name in ("clients/east/test.safetensors", "initial.safetensors"):
+        link = places[2] / name
+        kept = link.read_bytes()
+        link.unlink()
+        link.symlink_to(secret)
+        with pytest.raises(secsv.InputError, match="a link"):
+            join(places, tmp_path / f"joined-{link.stem}")
+        link.unlink()
+        link.write_bytes(kept)
+
+
+def test_weights_that_are_no_numbers_are_refused(run, tmp_path):
+    places = parts(run, tmp_path / "silos")
+    path = places[1] / "clients" / "south" / "round-0001.safetensors"
+    arrays, _ = _files.read_tensors(path)
+    _files.write_tensors(path, arrays, {"secsv.weight": "much"})
+    with pytest.raises(secsv.InputError, match="secsv.weight: expected a number, found much"):
+        join(places, tmp_path / "joined")
