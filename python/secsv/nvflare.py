@@ -23,7 +23,7 @@ try:
     from nvflare.apis.shareable import Shareable
     from nvflare.app_common.app_constant import AppConstants
 except ImportError as error:
-    raise SecsvError(f"expected NVIDIA FLARE 2.7 or newer to be installed, found none: pip install secsv[nvflare] ({error})") from error
+    raise SecsvError(f"expected NVIDIA FLARE 2.9 or newer to be installed, found none: pip install secsv[nvflare] ({error})") from error
 
 __all__ = ["DIRECTORY", "SIMULATION", "FederationRecorder", "SiloRecorder", "add_contribution", "keep_test"]
 

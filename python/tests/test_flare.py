@@ -67,6 +67,28 @@ def test_only_the_site_says_where(tmp_path, monkeypatch):
     assert (tmp_path / "configured" / "global" / "round-0001.safetensors").exists()
 
 
+def test_the_sites_own_configuration_is_that_of_the_document(tmp_path):
+    """FLARE's own loader reads the JSON of docs/FLARE.md; what comes and what goes passes the filters that it makes."""
+    from nvflare.apis.fl_constant import FilterKey
+    from nvflare.private.fed.app.fl_conf import create_privacy_manager
+
+    text = (EXAMPLE.parents[1] / "docs" / "FLARE.md").read_text()
+    file = tmp_path / "privacy.json"
+    file.write_text(text.split("```json\n")[1].split("```")[0].replace("/srv/secsv", str(tmp_path / "own")))
+
+    class Site:
+        def get_site_privacy_file_path(self):
+            return str(file)
+
+    scope = create_privacy_manager(Site(), names_only=False).get_scope(None)
+    [came], [went] = scope.task_data_filters[FilterKey.IN], scope.task_result_filters[FilterKey.OUT]
+    came.process(message(1, model()), context("north"))
+    sent = model()
+    went.process(message(1, sent), context("north"))
+    kept, _ = _files.read_tensors(tmp_path / "own" / "clients" / "north" / "round-0001.safetensors")
+    assert np.array_equal(kept["w"], sent["w"]) and (tmp_path / "own" / "initial.safetensors").exists()
+
+
 def test_differences_are_added_to_what_came(tmp_path, monkeypatch):
     monkeypatch.setenv("SECSV_DIR", str(tmp_path))
     begun, difference = model(), model()
