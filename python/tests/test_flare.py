@@ -99,6 +99,23 @@ def test_differences_are_added_to_what_came(tmp_path, monkeypatch):
     assert np.array_equal(kept["w"], begun["w"] + difference["w"]) and notes == {"secsv.weight": "7.0"}
 
 
+def test_what_a_privacy_filter_lets_out_is_what_counts(tmp_path, monkeypatch):
+    """FLARE's own filter before the recorder: kept is what is uploaded, not what was trained."""
+    from nvflare.apis.dxo import from_shareable
+    from nvflare.app_common.filters.percentile_privacy import PercentilePrivacy
+
+    monkeypatch.setenv("SECSV_DIR", str(tmp_path))
+    begun, trained = model(), model()
+    recorder(FilterChainType.TASK_DATA_CHAIN).process(message(1, begun), context("north"))
+    went = message(1, dict(trained), DataKind.WEIGHT_DIFF, **{MetaKey.NUM_STEPS_CURRENT_ROUND: 1})
+    for passed in (PercentilePrivacy(percentile=50, gamma=0.1), recorder(FilterChainType.TASK_RESULT_CHAIN)):
+        went = passed.process(went, context("north"))
+    uploaded = from_shareable(went).data["w"]
+    assert np.abs(uploaded).max() <= 0.1 + 1e-6 < np.abs(trained["w"]).max()
+    kept, _ = _files.read_tensors(tmp_path / "clients" / "north" / "round-0001.safetensors")
+    assert np.allclose(kept["w"], begun["w"] + uploaded)
+
+
 def test_ciphertexts_are_refused(tmp_path, monkeypatch):
     """Attack: the filter that encrypts comes first, and the recorder would keep ciphertexts as models."""
     monkeypatch.setenv("SECSV_DIR", str(tmp_path))
