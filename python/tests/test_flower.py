@@ -1,6 +1,7 @@
 """Recorders in real apps and strategies of Flower, in one process: what is recorded is what travelled, and values follow from it."""
 
 import contextlib
+import importlib
 import itertools
 import logging
 import math
@@ -342,6 +343,36 @@ def test_the_doctor_says_what_is_missing(tmp_path):
     (run.path / "clients" / "west" / "round-0002.safetensors").unlink()
     found = "\n".join(findings(run.path))
     assert "-> west counts 180 but has no model in round 2" in found and "each silo writes its own test samples" in found
+
+
+def translation():
+    """What translates messages of the older interface; versions of Flower have it in different places."""
+    for name in ("flwr.compat.common.recorddict_compat", "flwr.common.recorddict_compat"):
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
+    return pytest.skip("this Flower has no translation of the older interface")
+
+
+def test_clients_of_the_older_interface_are_recorded(tmp_path):
+    compat = translation()
+    from flwr.client import NumPyClient
+    from flwr.common import FitIns, ndarrays_to_parameters
+
+    class Client(NumPyClient):
+        def fit(self, parameters, config):
+            return [parameter + 1 for parameter in parameters], 17, {}
+
+    app = ClientApp(client_fn=lambda context: Client().to_client(), mods=[SiloRecorder()])
+    sent = [np.zeros((3, 12), "f4"), np.zeros(3, "f4")]
+    content = compat.fitins_to_recorddict(FitIns(ndarrays_to_parameters(sent), {}), keep_input=True)
+    grid = LocalGrid(app, configs(tmp_path))
+    message = Message(content, 1000, "train", group_id="2")
+    message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
+    reply = app(message, grid.contexts[1000])
+    assert not reply.has_error()
+    kept, notes = _files.read_tensors(tmp_path / "north" / "clients" / "north" / "round-0002.safetensors")
+    assert sorted(kept) == ["0", "1"] and np.array_equal(kept["0"], np.ones((3, 12))) and notes == {"secsv.weight": "17.0"}
+    assert (tmp_path / "north" / "global" / "round-0001.safetensors").exists()
 
 
 def samples():
