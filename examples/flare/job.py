@@ -28,4 +28,5 @@ recipe = NumpyFedAvgRecipe(
 )
 recipe.add_client_file(str(here / "task.py"))
 add_contribution(recipe, model=task.MODEL, directory=options.recorded, name="four sites")
-recipe.execute(SimEnv(num_clients=task.SITES, num_threads=task.SITES, workspace_root=options.workspace))
+# One worker for all sites: several look for free ports at the same time and may take the same.
+recipe.execute(SimEnv(num_clients=task.SITES, num_threads=1, workspace_root=options.workspace))
