@@ -161,7 +161,7 @@ fn the_default_exposes_nobody_or_is_refused_with_the_choices() {
         "--protocol: expected secsv, hesv or secretsv by name",
         "can rebuild",
         "secsv plan",
-        "piecewise-linear functions and squares",
+        "the protocol cannot compute",
     ] {
         assert!(complaint.contains(said), "{said}: {complaint}");
     }

@@ -45,13 +45,15 @@ enum Columns {
     Vectors,
     /// The windows of a convolution; outputs lie channel by channel.
     Windows(Conv2d),
+    /// Nothing of the sample: outputs are this many times the biases, plus a number.
+    Constants { times: f64, plus: f64 },
 }
 
 impl Operator {
     /// Numbers of one sample that come in.
     pub fn input_size(&self) -> usize {
         match &self.columns {
-            Columns::Vectors => self.positions * self.shape.d_in,
+            Columns::Vectors | Columns::Constants { .. } => self.positions * self.shape.d_in,
             Columns::Windows(conv) => conv.input.iter().product(),
         }
     }
@@ -108,6 +110,9 @@ impl Operator {
             _ => tensor(model, Some(&self.weight), rows * d_in),
         };
         let mut biases = tensor(model, self.bias.as_ref(), rows);
+        if let Columns::Constants { times, plus } = self.columns {
+            biases.iter_mut().for_each(|bias| *bias = *bias * times + plus);
+        }
         match self.rows {
             Rows::All => {}
             Rows::AboveLast => {
@@ -125,7 +130,7 @@ impl Operator {
     /// The number of the sample that is input `o` at a position; `None` where a convolution is padded.
     pub(crate) fn source(&self, o: usize, position: usize) -> Option<usize> {
         match &self.columns {
-            Columns::Vectors => Some(position * self.shape.d_in + o),
+            Columns::Vectors | Columns::Constants { .. } => Some(position * self.shape.d_in + o),
             Columns::Windows(conv) => {
                 let [_, height, width] = conv.input;
                 let [kernel_height, kernel_width] = conv.kernel;
@@ -142,7 +147,7 @@ impl Operator {
     /// Where output `j` at a position stands among the sample's outputs.
     pub fn target(&self, j: usize, position: usize) -> usize {
         match self.columns {
-            Columns::Vectors => position * self.shape.d_out + j,
+            Columns::Vectors | Columns::Constants { .. } => position * self.shape.d_out + j,
             Columns::Windows(_) => j * self.positions + position,
         }
     }
@@ -526,6 +531,18 @@ impl Operator {
     pub(crate) fn vectors(shape: LayerShape, weight: &str, bias: &Option<String>, positions: usize) -> Self {
         let (weight, bias) = (weight.to_owned(), bias.clone());
         Self { shape, weight, bias, positions, rows: Rows::All, columns: Columns::Vectors }
+    }
+
+    /// A tensor of so many numbers, each so many times what it is, plus a number. Its weights are zeros that nothing is multiplied with.
+    pub(crate) fn constants(tensor: &str, count: usize, (times, plus): (f64, f64)) -> Self {
+        Self {
+            shape: LayerShape { d_out: count, d_in: 1 },
+            weight: String::new(),
+            bias: Some(tensor.to_owned()),
+            positions: 1,
+            rows: Rows::All,
+            columns: Columns::Constants { times, plus },
+        }
     }
 
     pub(crate) fn windows(conv: &Conv2d) -> Self {

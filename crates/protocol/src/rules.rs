@@ -33,8 +33,8 @@ pub enum Protocol {
     /// The paper's, the fastest for deeper models: models and samples shared by two servers; clients read outputs, and
     /// can rebuild.
     SecretSv,
-    /// For linear layers and convolutions with pools, piecewise-linear functions or squares between them: two servers compute under owners' masks, and
-    /// nobody reads samples, models, activations or scores.
+    /// For linear layers and convolutions with pools, batch norm, piecewise-linear functions or squares between them, residual and
+    /// dense nets among them: two servers compute under owners' masks, and nobody reads samples, models, activations or scores.
     BlindSv,
 }
 

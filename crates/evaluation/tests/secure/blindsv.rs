@@ -378,6 +378,7 @@ fn pools_and_joined_layers() {
     check(&deep(Shape::Means { act: Act::HardSigmoid }).build());
     check(&deep(Shape::Positions { positions: 3, features: 2, act: Act::Relu6 }).build());
     check(&deep(Shape::Residual { act: Act::Relu }).build());
+    check(&deep(Shape::Normalised { act: Act::Relu }).build());
     check_each(&deep(Shape::Residual { act: Act::LeakyRelu }).build(), 2);
 }
 

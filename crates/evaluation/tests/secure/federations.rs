@@ -14,8 +14,8 @@ use secsv_evaluation::{
     in_process::{Honest, InProcess, Interceptor},
 };
 use secsv_federation::{
-    Architecture, ClientId, ClientSpec, Coalition, ConvolutionSpec, FederationSpec, LayerSpec, ModelSpec,
-    PoolSpec, RoundId, RunDirectory, SampleSet, Tensor, TestSet, WeightedMean, Weights,
+    Architecture, BatchNormSpec, ClientId, ClientSpec, Coalition, ConvolutionSpec, FederationSpec, LayerSpec,
+    ModelSpec, PoolSpec, RoundId, RunDirectory, SampleSet, Tensor, TestSet, WeightedMean, Weights,
 };
 use secsv_protocol::{
     ClientInput, Error as RoleError, Preset, Seed, TestRequest,
@@ -69,6 +69,8 @@ pub enum Shape {
     OneScore { features: usize },
     /// A block of one convolution whose input is added to its outputs, both beside each other, and a pool.
     Residual { act: Act },
+    /// A convolution and batch norm.
+    Normalised { act: Act },
 }
 
 impl Shape {
@@ -351,6 +353,18 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             linear(&mut layers, &mut shapes, classes, 16);
             vec![1, 4, 4]
         }
+        Shape::Normalised { act } => {
+            layers.push(LayerSpec::conv2d("conv.weight".into(), None, 1, 0));
+            shapes.push(("conv.weight".into(), vec![2, 1, 2, 2]));
+            let [weight, bias, mean, variance] =
+                ["weight", "bias", "mean", "variance"].map(|part| format!("norm.{part}"));
+            shapes.extend([&weight, &bias, &mean, &variance].map(|name| (name.clone(), vec![2])));
+            let (weight, bias) = (Some(weight), Some(bias));
+            layers.push(LayerSpec::BatchNorm(BatchNormSpec { weight, bias, mean, variance, epsilon: None }));
+            layers.extend([act.layer(), LayerSpec::Flatten {}]);
+            linear(&mut layers, &mut shapes, classes, 8);
+            vec![1, 3, 3]
+        }
     };
     let mut model = ModelSpec::new(input, classes, layers);
     if let Shape::Residual { .. } = shape {
@@ -422,8 +436,11 @@ fn weights(shapes: &Shapes, around: Option<&Weights>, spread: f32, rng: &mut Cha
         let inputs: usize = shape[1..].iter().product::<usize>().max(1);
         let most = 2.0 * spread / (inputs as f32).sqrt();
         let centre = around.and_then(|weights| weights.get(name));
+        // Variances are above zero.
+        let value = |number: f32| if name == "norm.variance" { number.abs() + 0.25 } else { number };
         let values = (0..shape.iter().product::<usize>())
             .map(|i| centre.map_or(0.0, |centre| centre.singles()[i]) + rng.random_range(-most..most))
+            .map(value)
             .collect();
         weights.insert(name.clone(), Tensor::new(shape.clone(), values).unwrap());
     }

@@ -5,6 +5,8 @@ use secsv_federation::Activation;
 
 /// Fractional bits of slopes, at most.
 const SLOPE_BITS: u32 = 12;
+/// Pieces of one over a root between a number and twice it: 2 to the power of one over this is their ratio.
+const PER_OCTAVE: i32 = 8;
 /// Slopes are off by this much at most.
 const SLOPE_ERROR: f64 = 1.0 / 4096.0;
 
@@ -127,6 +129,32 @@ impl Curve {
         let factor = f64::powi(2.0, bits as i32) / steepest;
         let slopes = pieces.slopes.iter().map(|slope| (slope * factor).round() as i64).collect();
         Some(Self { pieces, slopes, factor })
+    }
+
+    /// One over the root of numbers between two to the powers of `low` and `high`: pieces so short that it is off by 2^-11 of itself.
+    pub(crate) fn of_root(low: i32, high: i32) -> Self {
+        let octaves = (high - low).max(1);
+        // Roots and products are the same on every machine.
+        let ratio = 2f64.sqrt().sqrt().sqrt();
+        let places = (0..=octaves * PER_OCTAVE).scan(f64::powi(2.0, low), |next, _| {
+            let place = *next;
+            *next *= ratio;
+            Some(place)
+        });
+        let knots: Vec<f64> = places.collect();
+        // Between two knots a chord is above by this factor at most: half of that is taken off everywhere.
+        let root = ratio.sqrt();
+        let sum = ratio + root + 1.0;
+        let above = 2.0 / 3.0 * sum / (ratio + root) * (sum / 3.0).sqrt();
+        let value = |x: f64| 2.0 / (1.0 + above) / x.sqrt();
+        let between = knots.windows(2).map(|pair| (value(pair[1]) - value(pair[0])) / (pair[1] - pair[0]));
+        let slopes: Vec<f64> = [0.0].into_iter().chain(between).chain([0.0]).collect();
+        // What rounded slopes leave at the far end is small beside the smallest value.
+        let bits = 12 + (3 * (low + octaves) + 1).div_euclid(2);
+        let factor = f64::powi(2.0, bits);
+        let rounded = slopes.iter().map(|slope| (slope * factor).round() as i64).collect();
+        let pieces = Pieces { value: value(knots[0]), knots, slopes };
+        Self { pieces, slopes: rounded, factor }
     }
 
     /// Bits that numbers may have less than what comes of them: the function is flatter than a line by so many, or steeper.
@@ -264,6 +292,22 @@ mod tests {
                 prop_assert!((found - expected[0]).abs() <= slack, "{number}: {found} is not {}", expected[0]);
                 prop_assert!(expected[0].abs() <= curve.largest(4) + 1e-9);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn one_over_a_root_is_close(low in -10i32..2, octaves in 1i32..11, at in 0.0f64..=1.0) {
+            let curve = Curve::of_root(low, low + octaves);
+            let fraction = 13 - low;
+            let knots = curve.at_scale(f64::powi(2.0, fraction), (fraction + low + octaves + 1) as u32);
+            let number = f64::powf(2.0, f64::from(low) + at * f64::from(octaves));
+            let (bits, factor) = curve.factor();
+            prop_assert_eq!(factor, 1.0);
+            let found = knots.at((number * f64::powi(2.0, fraction)).round() as i64) as f64;
+            let found = found / f64::powi(2.0, fraction + bits);
+            let error = found * number.sqrt() - 1.0;
+            prop_assert!(error.abs() < f64::powi(0.5, 11), "{number}: {found}, off by {error}");
         }
     }
 

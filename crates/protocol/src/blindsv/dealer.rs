@@ -12,7 +12,8 @@ use super::{
     lanes::{LANES, blocks, planes},
     later::LaterMasks,
     range_check::masks_of_overflows,
-    shape::{Chunks, DealtNumbers, Outcome, Shape, Stage},
+    shape::{Chunks, DealtArray, DealtNumbers, Outcome, Shape, Stage},
+    wiring::{Term, spread},
     words::pack,
 };
 use crate::Error;
@@ -110,16 +111,9 @@ impl Dealer<'_> {
                     let both = pairs.masks.expose().iter().zip(of_knot(&pairs, 0)).zip(own.expose());
                     pack(both.map(|((v, sign), own)| rest(v.wrapping_mul(*sign), own)), array.bytes(), out);
                 }
-                DealtNumbers::OverflowMask(hop) => {
-                    let last = self.shape.hops.all[hop].comparison.steps() - 1;
-                    let planes = self.masks(Stage::RangeComparison(hop, last));
-                    let values = masks_of_overflows(planes.expose(), array.count);
+                DealtNumbers::OverflowMask(_) | DealtNumbers::Scaled(..) | DealtNumbers::Products(_) => {
+                    let values = self.dealt(array)?;
                     let pairs = values.expose().iter().zip(own.expose());
-                    pack(pairs.map(|(value, own)| rest(*value, own)), array.bytes(), out);
-                }
-                DealtNumbers::Products(operator) => {
-                    let product = self.later[operator - 1].product(self.input_masks(operator))?;
-                    let pairs = product.expose().iter().zip(own.expose());
                     pack(pairs.map(|(value, own)| rest(*value, own)), array.bytes(), out);
                 }
                 DealtNumbers::TrueScore => {
@@ -136,11 +130,39 @@ impl Dealer<'_> {
         Ok(())
     }
 
+    /// What follows from masks of openings alone: of range checks, of products of values, of operators.
+    fn dealt(&self, array: DealtArray) -> Result<Secret<Vec<u64>>, Error> {
+        match array.what {
+            DealtNumbers::OverflowMask(hop) => {
+                let last = self.shape.hops.all[hop].comparison.steps() - 1;
+                let planes = self.masks(Stage::RangeComparison(hop, last));
+                Ok(masks_of_overflows(planes.expose(), array.count))
+            }
+            DealtNumbers::Scaled(node, term) => Ok(self.scaled_masks(node, term)),
+            DealtNumbers::Products(operator) => self.later[operator - 1].product(self.input_masks(operator)),
+            _ => Ok(Secret::new(Vec::new())),
+        }
+    }
+
+    /// Masks of a value, for each channel, times masks of another one.
+    fn scaled_masks(&self, index: usize, term: usize) -> Secret<Vec<u64>> {
+        let node = &self.shape.hops.wiring.nodes[index];
+        let Term::Scaled { of: [factors, numbers], positions } = node.terms[term] else {
+            return Secret::new(Vec::new());
+        };
+        let [factors, mut numbers] = [factors, numbers].map(|value| self.masks(Stage::Inputs(value - 1)));
+        let columns = numbers.expose().len().checked_div(node.size).unwrap_or(0);
+        let factors = Secret::new(spread(factors.expose(), (node.size / positions, positions), columns));
+        let pairs = numbers.expose_mut().iter_mut().zip(factors.expose());
+        pairs.for_each(|(number, factor)| *number = number.wrapping_mul(*factor));
+        numbers
+    }
+
     /// Masks of what an operator takes.
     fn input_masks(&self, operator: usize) -> Secret<Vec<u64>> {
         let mut masks = Secret::new(Vec::new());
         for (index, node) in self.shape.hops.wiring.nodes.iter().enumerate() {
-            let terms = node.terms.iter().enumerate().filter(|(_, term)| term.operator() == Some(operator));
+            let terms = node.terms.iter().enumerate().filter(|(_, term)| term.product() == Some(operator));
             for (term, taken) in terms {
                 for (place, value) in taken.values().iter().enumerate() {
                     let factor = self.scales.value((index, term, place));

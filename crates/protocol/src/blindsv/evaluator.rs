@@ -17,6 +17,7 @@ use super::{
     range_check::{checked_planes, overflows},
     shape::{DealtNumbers, Outcome, Shape, Stage},
     sums::Sums,
+    wiring::{Term, spread},
     words::{pack, unpack},
 };
 use crate::{Error, message::Server};
@@ -297,47 +298,102 @@ impl Evaluator<'_> {
 
     /// Shares of what a stage opens: outputs of operators and values, added up.
     fn sum(&self, stage: Stage, known: &Memory, held: Held<'_>) -> Result<Secret<Vec<u64>>, Error> {
-        let (samples, one) = (self.shape.samples, u64::from(self.is_principal()));
         let Some((index, node)) = self.shape.node_of(stage) else { return Ok(Secret::new(Vec::new())) };
         let mut sum = Secret::new(Vec::<u64>::new());
-        for (term, taken) in node.terms.iter().enumerate() {
-            let (mut public, mut masks) = (Vec::new(), Secret::new(Vec::new()));
-            for (place, &value) in taken.values().iter().enumerate() {
-                let factor = self.scales.value((index, term, place));
-                let scaled =
-                    |words: &[u64]| words.iter().map(|word| word.wrapping_mul(factor)).collect::<Vec<_>>();
-                let Some(hop) = value.checked_sub(1) else {
-                    // A server's share of a sample is less no mask.
-                    let own = held.samples.iter().map(|word| word.wrapping_neg().wrapping_mul(factor));
-                    masks.expose_mut().extend(own);
-                    public.resize(masks.expose().len(), 0);
-                    continue;
-                };
-                public.extend(scaled(known.value(value)));
-                masks.expose_mut().extend(scaled(self.masks(Stage::Inputs(hop)).expose()));
-            }
-            let shares = match taken.operator() {
-                Some(operator) => {
-                    let later = held.later.iter().find(|later| later.operator == operator);
-                    let later = later.ok_or(Error::Local { what: "an operator's models" })?;
-                    let dealt = self.dealt_numbers(DealtNumbers::Products(operator));
-                    let outputs = later.outputs(&public, masks, dealt)?;
-                    // In a chain of operators sums put them in order.
-                    match later.order().filter(|_| !self.shape.hops.nodes.is_empty()) {
-                        Some(order) => Secret::new(Sums::order(order).words(outputs.expose(), samples)),
-                        None => outputs,
-                    }
-                }
-                None => {
-                    let pairs = public.iter().zip(masks.expose());
-                    Secret::new(pairs.map(|(opened, mask)| (opened * one).wrapping_sub(*mask)).collect())
-                }
-            };
+        for term in 0..node.terms.len() {
+            let shares = self.term((index, term), stage, known, held)?;
             sum.expose_mut().resize(shares.expose().len(), 0);
             let pairs = sum.expose_mut().iter_mut().zip(shares.expose());
             pairs.for_each(|(sum, share)| *sum = sum.wrapping_add(*share));
         }
         Ok(sum)
+    }
+
+    /// Shares of one term of a sum.
+    fn term(
+        &self,
+        (index, term): (usize, usize),
+        stage: Stage,
+        known: &Memory,
+        held: Held<'_>,
+    ) -> Result<Secret<Vec<u64>>, Error> {
+        let (one, columns) = (u64::from(self.is_principal()), self.shape.columns_at(stage));
+        let node = &self.shape.hops.wiring.nodes[index];
+        let taken = &node.terms[term];
+        let factor = |place: usize| self.scales.value((index, term, place));
+        let part = |operator: usize| {
+            let later = held.later.iter().find(|later| later.operator == operator);
+            later.ok_or(Error::Local { what: "an operator's models" })
+        };
+        match taken {
+            Term::Constants(operator) => {
+                Ok(Secret::new(spread(part(*operator)?.biases(), (node.size, 1), columns)))
+            }
+            Term::Product { operator, .. } => {
+                let (public, masks) = self.taken(taken, known, held, factor);
+                let later = part(*operator)?;
+                let outputs =
+                    later.outputs(&public, masks, self.dealt_numbers(DealtNumbers::Products(*operator)))?;
+                // In a chain of operators sums put them in order.
+                Ok(match later.order().filter(|_| !self.shape.hops.nodes.is_empty()) {
+                    Some(order) => Secret::new(Sums::order(order).words(outputs.expose(), columns)),
+                    None => outputs,
+                })
+            }
+            Term::Scaled { positions, .. } => {
+                let (public, masks) = self.taken(taken, known, held, |_| 1);
+                let channels = node.size / positions;
+                let of_factors = public.len() - node.size * columns;
+                let spread = |words: &[u64]| spread(&words[..of_factors], (channels, *positions), columns);
+                let (g, u) = (spread(&public), Secret::new(spread(masks.expose())));
+                let (x, v) = (&public[of_factors..], &masks.expose()[of_factors..]);
+                let dealt = self.dealt_numbers(DealtNumbers::Scaled(index, term));
+                let numbers = g.iter().zip(u.expose()).zip(x.iter().zip(v)).zip(dealt.expose());
+                // (g - u) (x - v), where both servers see g and x.
+                let shares = numbers.map(|(((g, u), (x, v)), uv)| {
+                    let crossed = g.wrapping_mul(*v).wrapping_add(u.wrapping_mul(*x));
+                    (g.wrapping_mul(*x) * one).wrapping_sub(crossed).wrapping_add(*uv).wrapping_mul(factor(0))
+                });
+                Ok(Secret::new(shares.collect()))
+            }
+            Term::Values(_) | Term::Spread { .. } => {
+                let (public, masks) = self.taken(taken, known, held, factor);
+                let pairs = public.iter().zip(masks.expose());
+                let shares = Secret::new(pairs.map(|(x, v)| (x * one).wrapping_sub(*v)).collect::<Vec<_>>());
+                Ok(match taken {
+                    Term::Spread { positions, .. } => {
+                        Secret::new(spread(shares.expose(), (node.size / positions, *positions), columns))
+                    }
+                    _ => shares,
+                })
+            }
+        }
+    }
+
+    /// What was opened of the values that a term takes, and the server's masks of it, each times its factor.
+    fn taken(
+        &self,
+        term: &Term,
+        known: &Memory,
+        held: Held<'_>,
+        factor: impl Fn(usize) -> u64,
+    ) -> (Vec<u64>, Secret<Vec<u64>>) {
+        let (mut public, mut masks) = (Vec::new(), Secret::new(Vec::new()));
+        for (place, &value) in term.values().iter().enumerate() {
+            let scaled = |word: &u64| word.wrapping_mul(factor(place));
+            match value.checked_sub(1) {
+                Some(hop) => {
+                    public.extend(known.value(value).iter().map(scaled));
+                    masks.expose_mut().extend(self.masks(Stage::Inputs(hop)).expose().iter().map(scaled));
+                }
+                // A server's share of a sample is less no mask.
+                None => {
+                    public.resize(public.len() + held.samples.len(), 0);
+                    masks.expose_mut().extend(held.samples.iter().map(|word| scaled(&word.wrapping_neg())));
+                }
+            }
+        }
+        (public, masks)
     }
 
     /// Shares of the next operator's inputs, under their masks.
@@ -346,7 +402,7 @@ impl Evaluator<'_> {
         let dealt = items(&hop.gate).into_iter();
         let dealt: Vec<_> = dealt.map(|item| self.dealt_numbers(DealtNumbers::Item(index, item))).collect();
         let input = GateInput {
-            public: &known.numbers[..hop.gated() * shape.samples],
+            public: &known.numbers[..hop.gated() * shape.columns(index)],
             // Signs were opened at the stage before, if there are any.
             signs: opened,
             knots: self.knots(index),
@@ -410,7 +466,7 @@ impl Evaluator<'_> {
             }
             Stage::HopComparison(index, step) => {
                 let hop = &shape.hops.all[index];
-                let public = &known[hop.gated() * shape.samples..];
+                let public = &known[hop.gated() * shape.columns(index)..];
                 hop.comparison.step(step, public, before, dealt, words, out);
             }
             Stage::PairComparison(index, level, step) => {

@@ -240,7 +240,8 @@ mod tests {
     fn hop(gate: Gate, word: u32, kept: u32, dropped: u32) -> Hop {
         let comparison = Comparison::new(kept as usize);
         let (before, largest, after) = (None, None, None);
-        Hop { before, largest, gate, after, numbers: 1, word, kept, dropped, comparison }
+        let is_of_model = false;
+        Hop { before, largest, gate, after, numbers: 1, is_of_model, word, kept, dropped, comparison }
     }
 
     fn gate() -> impl Strategy<Value = Gate> {

@@ -11,6 +11,7 @@ use super::{
     range_check::{gated, is_out_of_range},
     shape::{Shape, Stage},
     sums::Sums,
+    wiring::{Term, spread},
 };
 use crate::{Error, Program, model::EncodedOperator, program::Operator};
 
@@ -86,25 +87,8 @@ pub(crate) fn computed(
     };
     let mut values = vec![samples.elements().to_vec()];
     let mut computed = Computed { hidden: Vec::new(), scores: Vec::new(), overflows: 0 };
-    for (index, node) in shape.hops.wiring.nodes.iter().enumerate() {
-        let mut sum = Vec::new();
-        for (term, taken) in node.terms.iter().enumerate() {
-            let inputs = taken.values().iter().enumerate().flat_map(|(place, &value)| {
-                let factor = scales.value((index, term, place));
-                values[value].iter().map(move |word| word.wrapping_mul(factor)).collect::<Vec<_>>()
-            });
-            let mut words: Vec<u64> = inputs.collect();
-            if let Some(operator) = taken.operator() {
-                let of_program = &program.operators[operator];
-                let inputs = Matrix::new(Ring64, of_program.input_size(), count, words)?;
-                words = outputs(of_program, &operators[operator], scales.factors[operator], &inputs)?;
-                if let Some(order) = of_program.order().filter(|_| index > 0 && !scales.sums.is_empty()) {
-                    words = Sums::order(order).words(&words, count);
-                }
-            }
-            sum.resize(words.len(), 0u64);
-            sum.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
-        }
+    for index in 0..shape.hops.wiring.nodes.len() {
+        let sum = sum((program, shape), index, (scales, operators), &values)?;
         let Some(hop) = shape.hops.all.get(index) else {
             computed.scores = sums(&shape.hops.scores, sum).into_iter().map(u64::cast_signed).collect();
             break;
@@ -133,6 +117,57 @@ pub(crate) fn computed(
         values.push(value);
     }
     Ok(computed)
+}
+
+/// The sum of a node's terms, from all values before, for so many samples.
+fn sum(
+    (program, shape): (&Program, &Shape),
+    index: usize,
+    (scales, operators): (&Scales, &[EncodedOperator<Ring64>]),
+    values: &[Vec<u64>],
+) -> Result<Vec<u64>, Error> {
+    let (node, count) = (&shape.hops.wiring.nodes[index], shape.samples);
+    let columns = match shape.hops.all.get(index) {
+        Some(hop) if hop.is_of_model => count.min(1),
+        _ => count,
+    };
+    let mut sum = Vec::new();
+    for (term, taken) in node.terms.iter().enumerate() {
+        let factor = |place| scales.value((index, term, place));
+        let scaled = |(place, &value): (usize, &usize)| {
+            let factor = if taken.is_scaled() { 1 } else { factor(place) };
+            values[value].iter().map(|word| word.wrapping_mul(factor)).collect::<Vec<u64>>()
+        };
+        let mut words: Vec<u64> = taken.values().iter().enumerate().flat_map(scaled).collect();
+        match taken {
+            Term::Product { operator, .. } => {
+                let (of_program, bias) = (&program.operators[*operator], scales.factors[*operator]);
+                let inputs = Matrix::new(Ring64, of_program.input_size(), count, words)?;
+                words = outputs(of_program, &operators[*operator], bias, &inputs)?;
+                if let Some(order) = of_program.order().filter(|_| index > 0 && !scales.sums.is_empty()) {
+                    words = Sums::order(order).words(&words, count);
+                }
+            }
+            Term::Constants(operator) => {
+                let bias = operators[*operator].bias.iter();
+                let bias = bias.map(|bias| bias.wrapping_mul(scales.factors[*operator]));
+                words = spread(&bias.collect::<Vec<u64>>(), (node.size, 1), columns);
+            }
+            Term::Spread { positions, .. } => {
+                words = spread(&words, (node.size / positions, *positions), columns);
+            }
+            Term::Scaled { positions, .. } => {
+                let of_factors = words.len() - node.size * columns;
+                let factors = spread(&words[..of_factors], (node.size / positions, *positions), columns);
+                let products = factors.iter().zip(&words[of_factors..]);
+                words = products.map(|(g, x)| g.wrapping_mul(*x).wrapping_mul(factor(0))).collect();
+            }
+            Term::Values(_) => {}
+        }
+        sum.resize(words.len(), 0u64);
+        sum.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+    }
+    Ok(sum)
 }
 
 /// An operator's outputs, row by row.

@@ -6,12 +6,13 @@ use secsv_algebra::FixedPoint;
 
 use super::{
     between::Between,
+    curve::Curve,
     hops::{
-        FEWER_BITS, Hop, HopRange, Hops, MAX_BITS, MIN_BITS, MIN_SAMPLE_BITS, SPARE, Scales, WORD_WIDTHS,
-        clients_bits, factor, factor_bits, fraction, number_bits, weight_bits,
+        FEWER_BITS, Gate, Hop, HopRange, Hops, MAX_BITS, MIN_BITS, MIN_SAMPLE_BITS, SPARE, Scales,
+        WORD_WIDTHS, clients_bits, factor, factor_bits, fraction, number_bits, weight_bits,
     },
     sums::Sums,
-    wiring::{Node, Term, Wiring},
+    wiring::{Node, NodeKind, Term, Wiring},
 };
 use crate::{
     Error, Program,
@@ -20,6 +21,12 @@ use crate::{
     session::RangeRule,
 };
 
+/// Fractional bits of constants, at most: there are few, so width costs little.
+const CONSTANT_BITS: i32 = 38;
+/// Fractional bits that what follows from the model alone has more than other values.
+const MODEL_BITS: i32 = 4;
+/// Powers of two between the smallest and the largest variance of a layer, at most.
+const MOST_OCTAVES: i32 = 16;
 /// Bits of public factors, at least: what numbers stand for is off by no more than one half of the last.
 const SCALE_BITS: i32 = 12;
 
@@ -58,6 +65,10 @@ impl NodeScales {
         let factors = |(term, (stands_for, target)): (&Term, &(Vec<f64>, i32))| {
             let share = if term.operator().is_some() { 1.0 } else { of_sum };
             let target = share * f64::powi(2.0, *target);
+            if term.is_scaled() {
+                let scale: f64 = stands_for.iter().product();
+                return vec![(target / scale).round().max(1.0) as u64];
+            }
             stands_for.iter().map(|scale| (target / scale).round().max(1.0) as u64).collect::<Vec<u64>>()
         };
         scales.values.push(node.terms.iter().zip(&self.terms).map(factors).collect());
@@ -85,16 +96,19 @@ impl<'a> Plan<'a> {
         let has_products = node.operators().next().is_some();
         let inputs = node.terms.iter().map(|term| {
             let own = || term.values().iter().map(|&value| known[value]);
-            let most = own().map(|known| known.bits).max().unwrap_or(0);
+            let bits = own().map(|known| known.bits);
+            let most = if term.is_scaled() { bits.sum() } else { bits.max().unwrap_or(0) };
             let is_exact = own().all(|known| known.kappa == 1.0);
             match term.operator() {
                 None if has_products => most + SCALE_BITS + clients_bits(clients),
+                Some(_) if term.product().is_none() => 0,
                 _ if is_exact => most,
                 _ => most + SCALE_BITS,
             }
         });
         let of_term = |term: &Term| {
-            let largest = term.values().iter().map(|&value| known[value].largest).max().unwrap_or(0);
+            let largest = term.values().iter().map(|&value| known[value].largest);
+            let largest = if term.is_scaled() { largest.sum() } else { largest.max().unwrap_or(0) };
             term.operator().map_or(largest, |operator| norms[operator] + largest.max(0)).max(0)
         };
         let most = node.terms.iter().map(of_term).max().unwrap_or(0);
@@ -112,18 +126,24 @@ impl<'a> Plan<'a> {
         let wanted = of_terms().map(|(term, &input)| match term.operator() {
             Some(operator) => {
                 let d_in = program.operators[operator].shape.d_in;
-                input + weight_bits(ranges.norms[operator], d_in, clients)
+                match term.product() {
+                    Some(_) => input + weight_bits(ranges.norms[operator], d_in, clients),
+                    None => CONSTANT_BITS,
+                }
             }
             None => input,
         });
         let wanted = wanted.max().unwrap_or(0);
         let wide = |word: &&u32| **word as i32 >= needed + wanted;
         let word = word.unwrap_or_else(|| *WORD_WIDTHS.iter().find(wide).unwrap_or(&u64::BITS));
-        // Weights have as many bits as a double's bits allow.
+        // Weights have as many bits as a double's bits allow; values alone need no more than they have.
         let most = of_terms().filter_map(|(term, &input)| {
-            term.operator().map(|operator| input + MAX_BITS.min(50 - ranges.norms[operator].max(0)))
+            let most = if term.product().is_some() { MAX_BITS } else { CONSTANT_BITS };
+            term.operator().map(|operator| input + most.min(50 - ranges.norms[operator].max(0)))
         });
-        (most.chain([word as i32 - needed]).min().unwrap_or(0), word)
+        let fits = word as i32 - needed;
+        let most = most.min().unwrap_or_else(|| self.inputs.iter().copied().max().unwrap_or(0));
+        (most.min(fits), word)
     }
 }
 
@@ -143,9 +163,10 @@ impl Joining<'_> {
     /// Plans the next node: its sum, what brings it to scale, and its range where it is cut.
     fn node(&mut self, node: &Node, rule: Option<RangeRule>) -> Result<(), Error> {
         let (index, ranges) = (self.words.len(), self.ranges);
-        let between = between_of(self.program, node);
+        let between = self.between(node)?;
         let mut plan = Plan::new(node, &between, &self.known, &ranges.norms, self.clients);
-        let range = HopRange::new(rule.unwrap_or(RangeRule::Proven), plan.bound, ranges.outputs[index]);
+        let of_sample = rule.filter(|_| node.kind == NodeKind::Sample);
+        let range = HopRange::new(of_sample.unwrap_or(RangeRule::Proven), plan.bound, ranges.outputs[index]);
         plan.bound = range.bound;
         // The sample is shared in the first operator's words.
         let is_sample = node.terms.contains(&Term::Values(vec![0]));
@@ -176,7 +197,14 @@ impl Joining<'_> {
             return Ok(());
         }
         let most = sum - clients_bits(self.clients) - 1;
-        let fraction = fraction(&between.gate, ranges.inputs[index + 1]).min(most);
+        let next = ranges.inputs[index + 1];
+        let fraction = match node.kind {
+            NodeKind::Sample => fraction(&between.gate, next),
+            NodeKind::Model => number_bits(next) + MODEL_BITS,
+            // Two to this power times the smallest number is enough.
+            NodeKind::Root => (2 * next + SCALE_BITS + 1).max(MIN_BITS),
+        };
+        let fraction = fraction.min(most);
         let (kept, dropped) = (fraction + range.bound + SPARE, sum + plan.summed + plan.bits - fraction);
         if fraction < MIN_BITS || kept > u64::BITS as i32 - 2 {
             return Err(refused((MIN_BITS - fraction).max(1)));
@@ -188,8 +216,27 @@ impl Joining<'_> {
         let after = between.after.as_ref();
         let kappa = between.gate.factor(1.0) * factor(after) * f64::powi(0.5, factor_bits(after));
         self.known.push(Known { bits: bits + factor_bits(after), kappa, largest });
-        self.hops.all.push(Hop::new(&between, node.size, (kept as u32, dropped as u32)));
+        let is_of_model = node.kind != NodeKind::Sample;
+        let hop = Hop::new(&between, node.size, (kept as u32, dropped as u32));
+        self.hops.all.push(Hop { is_of_model, ..hop });
         Ok(())
+    }
+
+    /// What becomes of the next node's sum.
+    fn between(&self, node: &Node) -> Result<Between, Error> {
+        let (index, ranges) = (self.words.len(), self.ranges);
+        let mut between = between_of(self.program, node);
+        if let (NodeKind::Root, Some(&Term::Constants(operator))) = (node.kind, node.terms.first()) {
+            // No member's number is below that, so no mean of theirs.
+            let low = -2 * ranges.inputs[index + 1];
+            let high = ranges.norms[operator].max(low + 1);
+            if high - low > MOST_OCTAVES {
+                let (needed, available) = (high - low, MOST_OCTAVES);
+                return Err(Error::Precision { layer: index + 1, needed, available });
+            }
+            between.gate = Gate::Curve(Curve::of_root(low, high));
+        }
+        Ok(between)
     }
 
     /// Formats of a node's operators.
@@ -200,8 +247,13 @@ impl Joining<'_> {
             let wanted = weight_bits(norm, self.program.operators[operator].shape.d_in, self.clients);
             self.hops.is_precise &= weight >= wanted - FEWER_BITS;
             let largest = term.values().iter().map(|&value| self.known[value].largest).max().unwrap_or(0);
-            // The first operator's biases are encoded at the scale of its products.
-            let bias = if operator == 0 { sum } else { weight };
+            // The first operator's biases are encoded at the scale of its products, and constants, as far as doubles reach.
+            let bias = match term {
+                Term::Constants(_) => sum.min(50 - norm.max(0)),
+                _ if operator == 0 => sum,
+                _ => weight,
+            };
+            let weight = weight.min(bias);
             let [weights, inputs, biases] = [(weight, norm), (input, largest), (bias, norm)]
                 .map(|(bits, exponent)| FixedPoint::new(bits as u32, exponent));
             self.formats[operator] = OperatorFormat { weight: weights, input: inputs, bias: biases };
@@ -235,6 +287,7 @@ impl Hops {
         }
         let Joining { mut hops, formats, words, .. } = joining;
         hops.score_word = words.last().copied().unwrap_or(u64::BITS);
+        hops.node_words = words.clone();
         hops.widen(&words);
         Ok((hops, Precision { operators: formats, gate: unused, update: unused }))
     }

@@ -74,6 +74,11 @@ impl<'a> Later<'a> {
         })
     }
 
+    /// The server's share of the biases, times their public factor.
+    pub(crate) fn biases(&self) -> &[u64] {
+        self.biases.expose()
+    }
+
     /// Where each output of a sample stands among its rows; none if they stand so.
     pub(crate) fn order(&self) -> Option<impl Iterator<Item = usize> + use<>> {
         self.of_program.order()

@@ -8,7 +8,8 @@ use std::{cell::Cell, sync::Arc};
 use proptest::prelude::*;
 use secsv_algebra::{Matrix, Prg, Ring64, Seed, Share};
 use secsv_federation::{
-    Coalition, ConvolutionSpec, LayerSpec, ModelSpec, NamedLayer, RoundId, Tensor, TestSet, Weights,
+    Coalition, ConvolutionSpec, LayerSpec, ModelSpec, NamedLayer, RoundId, Tensor, TestSet, WeightedMean,
+    Weights, clear,
 };
 use secsv_he::Preset;
 
@@ -211,7 +212,9 @@ impl Recipe {
         for (name, shape) in &self.shapes {
             let count = shape.iter().product();
             let scale = self.scale / (count as f32 / shape[0] as f32).sqrt();
-            let values = self.draw((name, index), world, count).iter().map(|value| value * scale).collect();
+            let is_variance = name.starts_with("variance");
+            let value = |value: &f32| if is_variance { value.abs() + 0.25 } else { value * scale };
+            let values = self.draw((name, index), world, count).iter().map(value).collect();
             weights.insert(name, Tensor::new(shape.clone(), values).unwrap());
         }
         weights
@@ -444,6 +447,12 @@ impl World {
 
     /// The same, and how many numbers are out of range.
     fn ideal_with_overflows(&self, case: &Case<'_>) -> (Vec<Vec<i64>>, u64, u64) {
+        let (hidden, right, overflows) = self.ideal_right(case);
+        (hidden, right.iter().filter(|right| **right).count() as u64, overflows)
+    }
+
+    /// The same, and which predictions are right.
+    fn ideal_right(&self, case: &Case<'_>) -> (Vec<Vec<i64>>, Vec<bool>, u64) {
         let place = case.place;
         let scales = self.session.scales(place.round, place.coalition);
         let samples = self.samples[case.owner].expose();
@@ -455,7 +464,7 @@ impl World {
         let program = self.session.program();
         let found = computed(program, &case.shape, &rounding, &operators, &columns).unwrap();
         let right = right(&case.shape, &found.scores, case.labels);
-        (found.hidden, right.iter().filter(|right| **right).count() as u64, found.overflows)
+        (found.hidden, right, found.overflows)
     }
 
     /// What is found of a unit.
@@ -712,6 +721,40 @@ fn a_forced_overflow_is_counted() {
             "{understated:?}"
         );
     }
+}
+
+/// Predictions that plain integers and the clear judge differently, and all of them. A prediction that differs is a near tie: its
+/// margin is no larger than a hundredth of the scores.
+pub(super) fn differing(recipe: &Recipe) -> (usize, usize) {
+    let world = World::new(recipe, &[1], 1);
+    let architecture = &world.session.federation.architecture;
+    let (mut differing, mut all) = (0, 0);
+    for case in world.cases(&[(1, &[0]), (1, &[0, 1]), (2, &[0, 1, 2])]) {
+        let Place { round, coalition, first } = case.place;
+        let mut mean = WeightedMean::new();
+        let models = &world.models[round.0 as usize - 1];
+        coalition.members().for_each(|client| mean.add(&models[client], 1.0));
+        let mut weights = Weights::new();
+        for (name, numbers) in mean.finish().unwrap() {
+            let numbers = numbers.into_iter().map(|number| number as f32).collect();
+            weights.insert(&name, Tensor::new(architecture.tensors()[&name].clone(), numbers).unwrap());
+        }
+        let (size, test_set) = (architecture.input_size(), recipe.test_set(case.owner as u64, 1));
+        let features = &test_set.features()[first * size..][..case.shape.samples() * size];
+        let scores = clear::scores(architecture, &weights, features);
+        let (_, right, _) = world.ideal_right(&case);
+        for ((scores, label), right) in scores.chunks_exact(recipe.classes).zip(case.labels).zip(right) {
+            all += 1;
+            if right != (clear::predicted(scores) == *label) {
+                differing += 1;
+                let others = scores.iter().enumerate().filter(|(class, _)| class != label);
+                let best = others.map(|(_, score)| *score).fold(f64::NEG_INFINITY, f64::max);
+                let largest = scores.iter().fold(0.0f64, |most, score| most.max(score.abs()));
+                assert!((scores[*label] - best).abs() <= 0.01 * largest, "{scores:?}, class {label}");
+            }
+        }
+    }
+    (differing, all)
 }
 
 /// What both servers opened of the inputs of every operator behind a hop, less both masks.

@@ -312,13 +312,26 @@ impl Shape {
         blocks(self.samples)
     }
 
+    /// Columns of a hop's numbers: one for each sample, or one for all of them.
+    pub(super) fn columns(&self, hop: usize) -> usize {
+        if self.hops.all[hop].is_of_model { self.samples.min(1) } else { self.samples }
+    }
+
+    /// Columns of the numbers that a stage opens.
+    pub(super) fn columns_at(&self, stage: Stage) -> usize {
+        match stage {
+            Stage::Outputs(hop) | Stage::Larger(hop, _) | Stage::Inputs(hop) => self.columns(hop),
+            _ => self.samples,
+        }
+    }
+
     /// Words of a plane at a stage: of all samples, of all their comparisons, of all numbers of a hop.
     pub(super) fn plane_words(&self, stage: Stage) -> usize {
         match stage {
-            Stage::RangeComparison(hop, _) => blocks(self.hops.all[hop].numbers * self.samples),
-            Stage::HopComparison(hop, _) => {
-                let hop = &self.hops.all[hop];
-                hop.gate.signs() * blocks(hop.gated() * self.samples)
+            Stage::RangeComparison(hop, _) => blocks(self.hops.all[hop].numbers * self.columns(hop)),
+            Stage::HopComparison(index, _) => {
+                let hop = &self.hops.all[index];
+                hop.gate.signs() * blocks(hop.gated() * self.columns(index))
             }
             Stage::PairComparison(hop, level, _) => blocks(self.hops.all[hop].pairs(level) * self.samples),
             Stage::Comparison(_) => self.compared() * self.blocks(),
@@ -348,7 +361,7 @@ impl Shape {
             | Stage::PairComparison(hop, _, step) => self.hops.all[hop].comparison.opened(step),
             Stage::Comparison(step) => self.comparison.opened(step),
             Stage::Conjunction(level) => self.conjunction.left(level),
-            _ => return self.numbers(stage).0 * self.samples,
+            _ => return self.numbers(stage).0 * self.columns_at(stage),
         };
         planes * self.plane_words(stage)
     }
@@ -388,26 +401,32 @@ impl Shape {
     pub(super) fn dealt_arrays(&self) -> Vec<DealtArray> {
         let mut arrays = Vec::new();
         for (hop, node) in self.hops.wiring.nodes.iter().enumerate() {
-            for operator in node.operators().filter(|operator| *operator > 0) {
-                let (what, bits) = (DealtNumbers::Products(operator), self.hops.words[operator]);
-                let count = self.hops.outputs[operator] * self.samples;
-                arrays.push(DealtArray { what, count, bits });
+            let samples = if hop < self.hops.all.len() { self.columns(hop) } else { self.samples };
+            for (term, taken) in node.terms.iter().enumerate() {
+                if let Some(operator) = taken.product().filter(|operator| *operator > 0) {
+                    let (what, bits) = (DealtNumbers::Products(operator), self.hops.words[operator]);
+                    arrays.push(DealtArray { what, count: self.hops.outputs[operator] * samples, bits });
+                }
+                if taken.is_scaled() {
+                    let (what, bits) = (DealtNumbers::Scaled(hop, term), self.hops.node_words[hop]);
+                    arrays.push(DealtArray { what, count: node.size * samples, bits });
+                }
             }
             let Some(of_hop) = self.hops.all.get(hop) else { break };
             let bits = of_hop.kept;
             if of_hop.levels() > 0 {
-                let (what, count) = (DealtNumbers::Compared(hop), of_hop.numbers * self.samples);
+                let (what, count) = (DealtNumbers::Compared(hop), of_hop.numbers * samples);
                 arrays.push(DealtArray { what, count, bits });
             }
             for level in 0..of_hop.levels() {
-                let count = of_hop.pairs(level) * self.samples;
+                let count = of_hop.pairs(level) * samples;
                 let array = |what| DealtArray { what, count, bits };
                 arrays.push(array(DealtNumbers::PairSign(hop, level)));
                 arrays.push(array(DealtNumbers::PairSignMask(hop, level)));
             }
             for item in items(&of_hop.gate) {
                 let (what, bits) = (DealtNumbers::Item(hop, item), item.bits(of_hop));
-                arrays.push(DealtArray { what, count: of_hop.gated() * self.samples, bits });
+                arrays.push(DealtArray { what, count: of_hop.gated() * samples, bits });
             }
             if self.hops.is_checked(hop) {
                 let (what, bits) = (DealtNumbers::OverflowMask(hop), 8 * self.overflow_bytes() as u32);
@@ -461,6 +480,8 @@ pub(super) enum DealtNumbers {
     Item(usize, Item),
     /// For a hop's check: the mask of whether a number is out of range.
     OverflowMask(usize),
+    /// Masks of a value times masks of another one, for a term of a sum.
+    Scaled(usize, usize),
     /// An operator's masks times the masks of its inputs.
     Products(usize),
     /// The mask of the true class's score.

@@ -358,11 +358,15 @@ impl<'a> BlindReading<'a> {
         if !stage.is_numbers() {
             return of_planes(shape, stage, &opened, entry);
         }
-        let operator = match stage {
-            Stage::Outputs(hop) => hop,
-            Stage::Inputs(hop) => hop + 1,
-            _ => self.session.program().operators.len() - 1,
+        let nodes = &shape.hops().wiring.nodes;
+        let node = match stage {
+            Stage::Outputs(hop) | Stage::Larger(hop, _) => nodes.get(hop),
+            Stage::Inputs(hop) => {
+                nodes.iter().find(|node| node.terms.iter().any(|term| term.values().contains(&(hop + 1))))
+            }
+            _ => nodes.last(),
         };
+        let operator = node.and_then(|node| node.operators().next()).unwrap_or(0);
         entry.about.operator = Some(operator);
         if !shape.hops().is_deep() {
             entry.about.positions = Some((0, 1));
@@ -372,8 +376,9 @@ impl<'a> BlindReading<'a> {
         }
         let bits = 8 * shape.bytes(stage) as u32;
         let words: Vec<i64> = opened.into_iter().map(|word| centred(word, bits)).collect();
-        let rows = words.len().checked_div(shape.samples).unwrap_or(0);
-        entry.filled((rows, shape.samples), Numbers::Signed(words))
+        let columns = shape.columns_at(stage);
+        let rows = words.len().checked_div(columns).unwrap_or(0);
+        entry.filled((rows, columns), Numbers::Signed(words))
     }
 
     /// The server's share of what is found for a coalition of a test: a total, or planes owner by owner.

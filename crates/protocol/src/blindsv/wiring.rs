@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use secsv_federation::{Activation, Architecture, Layer, PlacedLayer, Source, Weights, up_to_scores};
+use secsv_federation::{
+    Activation, Architecture, BatchNorm, Layer, PlacedLayer, Source, Weights, up_to_scores,
+};
 use secsv_he::linear::LayerShape;
 
 use super::between::Between;
@@ -27,6 +29,19 @@ pub(crate) struct Node {
     pub activations: Vec<Activation>,
     /// Numbers of the sum.
     pub size: usize,
+    /// What it is the same for.
+    pub kind: NodeKind,
+}
+
+/// What a sum is the same for, and what is made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeKind {
+    /// For one sample.
+    Sample,
+    /// For all samples: it follows from the model alone.
+    Model,
+    /// The same, and one over its root is taken.
+    Root,
 }
 
 /// What is added up.
@@ -36,6 +51,12 @@ pub(crate) enum Term {
     Product { operator: usize, of: Vec<usize> },
     /// Values themselves, one behind the other.
     Values(Vec<usize>),
+    /// An operator's biases: outputs that depend on no value.
+    Constants(usize),
+    /// A value with one number for each channel, at so many positions.
+    Spread { of: [usize; 1], positions: usize },
+    /// Such a value times another one, number by number.
+    Scaled { of: [usize; 2], positions: usize },
 }
 
 impl Term {
@@ -43,16 +64,57 @@ impl Term {
     pub(crate) fn values(&self) -> &[usize] {
         match self {
             Self::Product { of, .. } | Self::Values(of) => of,
+            Self::Spread { of, .. } => of,
+            Self::Scaled { of, .. } => of,
+            Self::Constants(_) => &[],
+        }
+    }
+
+    fn values_mut(&mut self) -> &mut [usize] {
+        match self {
+            Self::Product { of, .. } | Self::Values(of) => of,
+            Self::Spread { of, .. } => of,
+            Self::Scaled { of, .. } => of,
+            Self::Constants(_) => &mut [],
         }
     }
 
     /// The operator whose outputs it is.
     pub(crate) fn operator(&self) -> Option<usize> {
         match self {
-            Self::Product { operator, .. } => Some(*operator),
-            Self::Values(_) => None,
+            Self::Product { operator, .. } | Self::Constants(operator) => Some(*operator),
+            Self::Values(_) | Self::Spread { .. } | Self::Scaled { .. } => None,
         }
     }
+
+    /// Whether it is the product of two values.
+    pub(crate) fn is_scaled(&self) -> bool {
+        matches!(self, Self::Scaled { .. })
+    }
+
+    /// The operator that is multiplied with values.
+    pub(crate) fn product(&self) -> Option<usize> {
+        match self {
+            Self::Product { operator, .. } => Some(*operator),
+            _ => None,
+        }
+    }
+}
+
+/// Numbers for each channel and so many columns each, at so many positions and for `count` samples.
+pub(crate) fn spread<T: Copy>(numbers: &[T], (channels, positions): (usize, usize), count: usize) -> Vec<T> {
+    let columns = numbers.len().checked_div(channels).unwrap_or(0);
+    let of_channel = |channel: usize| &numbers[channel * columns..][..columns];
+    let mut found = Vec::with_capacity(channels * positions * count);
+    for channel in (0..channels).map(of_channel) {
+        for _ in 0..positions {
+            match channel {
+                [one] => found.extend(std::iter::repeat_n(*one, count)),
+                each => found.extend_from_slice(each),
+            }
+        }
+    }
+    found
 }
 
 impl Node {
@@ -67,7 +129,7 @@ impl Wiring {
     pub(crate) fn chain(operators: usize) -> Self {
         let node = |k| {
             let terms = vec![Term::Product { operator: k, of: vec![k] }];
-            Node { terms, activations: Vec::new(), size: 0 }
+            Node { terms, activations: Vec::new(), size: 0, kind: NodeKind::Sample }
         };
         Self { nodes: (0..operators).map(node).collect() }
     }
@@ -92,18 +154,32 @@ impl Wiring {
             let mut sum = vec![0.0; node.size * samples.columns()];
             for term in &node.terms {
                 let inputs = term.values().iter().flat_map(|&value| values[value].numbers().to_vec());
-                let inputs = Values::new(samples.columns(), inputs.collect());
-                let term = match term.operator() {
-                    Some(operator) => {
-                        let operator = &program.operators[operator];
-                        let (rows, biases) = operator.numbers(weights);
-                        operator.apply_numbers(&rows, &biases, &inputs)
+                let columns = samples.columns();
+                let inputs = Values::new(columns, inputs.collect());
+                let operator = term.operator().map(|operator| &program.operators[operator]);
+                let numbers = operator.map(|operator| operator.numbers(weights)).unwrap_or_default();
+                let found = match (term, operator) {
+                    (Term::Product { .. }, Some(operator)) => {
+                        operator.apply_numbers(&numbers.0, &numbers.1, &inputs).numbers().to_vec()
                     }
-                    None => inputs,
+                    (Term::Constants(_), _) => spread(&numbers.1, (node.size, 1), columns),
+                    (Term::Spread { positions, .. }, _) => {
+                        spread(inputs.numbers(), (node.size / positions, *positions), columns)
+                    }
+                    (Term::Scaled { positions, .. }, _) => {
+                        let channels = node.size / positions;
+                        let (factors, numbers) = inputs.numbers().split_at(channels * columns);
+                        let factors = spread(factors, (channels, *positions), columns);
+                        factors.iter().zip(numbers).map(|(factor, number)| factor * number).collect()
+                    }
+                    _ => inputs.numbers().to_vec(),
                 };
-                sum.iter_mut().zip(term.numbers()).for_each(|(sum, number)| *sum += number);
+                sum.iter_mut().zip(found).for_each(|(sum, number)| *sum += number);
             }
             largest_sums[index] = largest_sums[index].max(largest(&sum));
+            if node.kind == NodeKind::Root {
+                sum.iter_mut().for_each(|number| *number = 1.0 / number.sqrt());
+            }
             let mut value = Values::new(samples.columns(), sum);
             value.activate(&node.activations);
             if let Some(most) = largest_values.get_mut(index + 1) {
@@ -186,6 +262,7 @@ impl Builder<'_> {
                 Ok(self.activated(from[0], *activation, *size))
             }
             Layer::Add { size, .. } => Ok(self.sum(from, *size)),
+            Layer::BatchNorm(norm) => Ok(self.batch_norm(from[0], norm)),
             Layer::Concat(_) => {
                 let values = from.iter().flat_map(|&source| self.values(source)).collect();
                 Ok(Handed::Values(values))
@@ -205,7 +282,7 @@ impl Builder<'_> {
         let size = operator.output_size();
         self.program.operators.push(operator);
         let terms = vec![Term::Product { operator: index, of }];
-        Handed::Open(Node { terms, activations: Vec::new(), size })
+        Handed::Open(Node { terms, activations: Vec::new(), size, kind: NodeKind::Sample })
     }
 
     fn activated(&mut self, source: Source, activation: Activation, size: usize) -> Handed {
@@ -218,17 +295,65 @@ impl Builder<'_> {
             }
         }
         let terms = vec![Term::Values(self.values(source))];
-        Handed::Open(Node { terms, activations: vec![activation], size })
+        Handed::Open(Node { terms, activations: vec![activation], size, kind: NodeKind::Sample })
     }
 
-    /// A sum takes over those sums that nobody else takes. The first operator's stays alone.
+    /// A node of the model alone: its value.
+    fn of_model(&mut self, terms: Vec<Term>, size: usize, kind: NodeKind) -> usize {
+        self.push(Node { terms, activations: Vec::new(), size, kind })
+    }
+
+    /// A tensor as a value, each number so many times what it is, plus a number.
+    fn constants(&mut self, tensor: &str, count: usize, scaled: (f64, f64), kind: NodeKind) -> usize {
+        let terms = vec![Term::Constants(self.program.operators.len())];
+        self.program.operators.push(Operator::constants(tensor, count, scaled));
+        self.of_model(terms, count, kind)
+    }
+
+    /// With g the weight over the root of the variance, and b the bias less g times the mean: g x + b. Both follow from the model.
+    fn batch_norm(&mut self, source: Source, norm: &BatchNorm) -> Handed {
+        let (channels, positions, plain) = (norm.channels, norm.positions, NodeKind::Model);
+        let size = channels * positions;
+        let root = self.constants(&norm.variance, channels, (1.0, norm.epsilon), NodeKind::Root);
+        let mut scale = self.of_model(vec![Term::Values(vec![root])], channels, plain);
+        if let Some(weight) = &norm.weight {
+            let weight = self.constants(weight, channels, (1.0, 0.0), plain);
+            scale = self.of_model(vec![Term::Scaled { of: [weight, scale], positions: 1 }], channels, plain);
+        }
+        let mean = self.constants(&norm.mean, channels, (-1.0, 0.0), plain);
+        let mut terms = vec![Term::Scaled { of: [scale, mean], positions: 1 }];
+        if let Some(bias) = &norm.bias {
+            terms.push(Term::Values(vec![self.constants(bias, channels, (1.0, 0.0), plain)]));
+        }
+        let bias = self.of_model(terms, channels, plain);
+        let values = self.values(source);
+        let value = match values[..] {
+            [value] => value,
+            _ => self.push(Node {
+                terms: vec![Term::Values(values)],
+                activations: Vec::new(),
+                size,
+                kind: NodeKind::Sample,
+            }),
+        };
+        let terms =
+            vec![Term::Scaled { of: [scale, value], positions }, Term::Spread { of: [bias], positions }];
+        Handed::Open(Node { terms, activations: Vec::new(), size, kind: NodeKind::Sample })
+    }
+
+    /// A sum takes over those sums that nobody else takes: of operators, or of values. The first operator's stays alone.
     fn sum(&mut self, from: &[Source], size: usize) -> Handed {
         let mut terms = Vec::new();
+        let has_operators = |node: &Node| node.operators().next().is_some();
+        let is_of_values = from.iter().any(|source| {
+            matches!(self.handed.get(source), Some(Handed::Open(node)) if node.activations.is_empty() && !has_operators(node))
+        });
         for &source in from {
             match self.handed.get(&source) {
                 Some(Handed::Open(node))
                     if self.is_single(source)
                         && node.activations.is_empty()
+                        && is_of_values != has_operators(node)
                         && node.operators().all(|operator| operator > 0) =>
                 {
                     terms.extend(node.terms.clone());
@@ -237,7 +362,7 @@ impl Builder<'_> {
                 _ => terms.push(Term::Values(self.values(source))),
             }
         }
-        Handed::Open(Node { terms, activations: Vec::new(), size })
+        Handed::Open(Node { terms, activations: Vec::new(), size, kind: NodeKind::Sample })
     }
 
     fn push(&mut self, node: Node) -> usize {
@@ -261,7 +386,8 @@ impl Builder<'_> {
             return value;
         }
         let size = self.program.input_size;
-        let value = self.push(Node { terms: vec![Term::Values(vec![0])], activations: Vec::new(), size });
+        let terms = vec![Term::Values(vec![0])];
+        let value = self.push(Node { terms, activations: Vec::new(), size, kind: NodeKind::Sample });
         self.sample = Some(value);
         value
     }
@@ -274,7 +400,7 @@ impl Builder<'_> {
             other => {
                 self.handed.extend(other.map(|handed| (last, handed)));
                 let terms = vec![Term::Values(self.values(last))];
-                Node { terms, activations: Vec::new(), size: outputs }
+                Node { terms, activations: Vec::new(), size: outputs, kind: NodeKind::Sample }
             }
         };
         let is_plain = node.activations.is_empty();
@@ -315,10 +441,8 @@ impl Wiring {
             value if value <= first => value + 1,
             value => value,
         };
-        for term in self.nodes.iter_mut().flat_map(|node| &mut node.terms) {
-            let (Term::Product { of, .. } | Term::Values(of)) = term;
-            of.iter_mut().for_each(|value| *value = moved(*value));
-        }
+        let terms = self.nodes.iter_mut().flat_map(|node| &mut node.terms);
+        terms.flat_map(Term::values_mut).for_each(|value| *value = moved(*value));
         self
     }
 }
