@@ -357,7 +357,7 @@ pub enum Defect {
     NoGlobalModels,
     /// A global model that is not the weighted mean of the local ones.
     #[error(
-        "expected the weighted mean {expected} to 1e-4, found {found} at position {position}{}; if the training aggregates otherwise (FedAdam, FedAvgM, a median), say aggregation = \"other\"",
+        "expected the weighted mean {expected} to {tolerance:.0e}, found {found} at position {position}{}; if the training aggregates otherwise (FedAdam, FedAvgM, a median), say aggregation = \"other\"",
         lost_or_absent(absent)
     )]
     NotTheMean {
@@ -367,6 +367,8 @@ pub enum Defect {
         expected: f64,
         /// The value in the global model.
         found: f64,
+        /// How far apart they may be.
+        tolerance: f64,
         /// Clients without a model of that round.
         absent: Vec<ClientId>,
     },

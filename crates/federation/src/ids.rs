@@ -15,7 +15,9 @@ pub struct ClientId(String);
 
 /// Why a string is no [`ClientId`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("client id {found:?}: expected 1 to 64 characters of [A-Za-z0-9._-], not beginning with a dot")]
+#[error(
+    "client id {found:?}: expected 1 to 64 characters of [A-Za-z0-9._-], not beginning with a dot; other names go into labels.toml"
+)]
 pub struct ClientIdError {
     /// The string that was offered.
     pub found: String,

@@ -1,8 +1,11 @@
 //! `federation.toml`: who took part, and what the model is made of.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, fmt, path::Path};
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Unexpected, Visitor},
+};
 
 use crate::{ClientId, Coalition, Defect, Error, MAX_CLIENTS, NamedLayer, RoundId};
 
@@ -121,7 +124,7 @@ pub(crate) fn check_name(field: &str, name: &str, file: &Path) -> Result<(), Err
 #[serde(deny_unknown_fields)]
 struct ClientTable {
     id: ClientId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
     train_size: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     weight: Option<f64>,
@@ -134,10 +137,28 @@ struct ClientTable {
 #[serde(deny_unknown_fields)]
 struct RoundTable {
     round: RoundId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "whole")]
     train_size: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     weight: Option<f64>,
+}
+
+/// A number of samples.
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    struct Whole;
+    impl Visitor<'_> for Whole {
+        type Value = u64;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a whole number of samples from 0 (weight = ... takes any other weight)")
+        }
+        fn visit_u64<E: serde::de::Error>(self, size: u64) -> Result<u64, E> {
+            Ok(size)
+        }
+        fn visit_i64<E: serde::de::Error>(self, size: i64) -> Result<u64, E> {
+            u64::try_from(size).map_err(|_| E::invalid_value(Unexpected::Signed(size), &self))
+        }
+    }
+    deserializer.deserialize_u64(Whole).map(Some)
 }
 
 impl TryFrom<ClientTable> for ClientSpec {
@@ -289,7 +310,7 @@ impl FederationSpec {
             let weights = client.rounds.iter().map(|o| o.weight).chain([client.weight]);
             let fits = |weight: f64| weight == 0.0 || (MIN_WEIGHT..=MAX_WEIGHT).contains(&weight);
             if let Some(found) = weights.into_iter().find(|&weight| !fits(weight)) {
-                let key = if found.fract() == 0.0 { "train_size" } else { "weight" };
+                let key = if found.fract() == 0.0 && found > 0.0 { "train_size" } else { "weight" };
                 let field = format!("clients.{}.{key}", client.id);
                 return Err(Error::defect(file, field, Defect::Weight { found }));
             }

@@ -37,6 +37,32 @@ fn weights_of_every_floating_point_type_are_read() {
     }
 }
 
+/// An aggregate of half precision is the mean as far as its numbers tell; one of single precision has to be nearer.
+#[test]
+fn aggregates_are_means_to_the_precision_of_their_numbers() {
+    // 0.7 in half precision and in BF16, each a little off; then in single precision as far off as the former.
+    let aggregates: [(&str, Vec<u8>, bool); 4] = [
+        ("F16", 0x399au16.to_le_bytes().to_vec(), true),
+        ("BF16", 0x3f33u16.to_le_bytes().to_vec(), true),
+        ("F32", f32s(&[0.700_201_4]), false),
+        ("F16", 0x3a00u16.to_le_bytes().to_vec(), false),
+    ];
+    for (dtype, number, fits) in aggregates {
+        let files = Files::new(MODEL);
+        files.all_models(|_| {
+            vec![Array::singles("fc.weight", &[2, 3], &[0.7; 6]), Array::singles("fc.bias", &[2], &[0.0; 2])]
+        });
+        let weight = Array::new("fc.weight", dtype, &[2, 3], number.repeat(6));
+        files.model("global/round-0001", &[weight, Array::singles("fc.bias", &[2], &[0.0; 2])]);
+        match fits {
+            true => drop(files.check().unwrap()),
+            false => {
+                files.says(&["global/round-0001.safetensors: fc.weight: expected the weighted mean 0.69999"])
+            }
+        }
+    }
+}
+
 #[test]
 fn double_precision_is_kept() {
     let files = Files::new(MODEL);

@@ -61,7 +61,7 @@ pub enum Error {
     },
     /// The number of tests allowed gives no value at all.
     #[error(
-        "{method}: expected room for at least {expected} tests a round, found {found} (a limit on tests is shared by all rounds)"
+        "{method}: expected room for at least {expected} tests a round, found {found} (a limit on tests, --max-tests, is shared by all rounds)"
     )]
     Budget {
         /// The method's name on the command line.

@@ -41,7 +41,7 @@ pub struct PrincipalArgs {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     status: Option<SocketAddr>,
     /// Seconds after which others decrypt what a client that stays away was to decrypt.
-    #[arg(long, default_value_t = 300.0)]
+    #[arg(long, default_value_t = 300.0, allow_negative_numbers = true)]
     away_after: f64,
     #[command(flatten)]
     files: ResultFiles,

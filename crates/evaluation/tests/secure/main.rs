@@ -8,6 +8,7 @@
 
 mod bit_for_bit;
 mod blindsv;
+mod classes;
 mod counts;
 mod faults;
 mod federations;

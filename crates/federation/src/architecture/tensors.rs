@@ -106,13 +106,15 @@ impl<'a> Tensors<'a> {
             return Ok([outputs, height, width]);
         }
         let by_columns = matches!(found[..], [_, _, depth, last] if depth == inputs && last % groups == 0);
+        // Channels of the input are counted otherwise where Keras wrote it, so such a kernel need not fit yet.
+        let is_image = found.len() == 4;
         let (outputs, depth, height, width) = match (&found[..], dimensions) {
             (&[outputs, depth, height, width], 2) => (outputs, depth, height, width),
             (&[outputs, depth, length], 1) => (outputs, depth, 1, length),
-            _ => return Err(self.wrong(name, format!("[outputs, {inputs}, {sides}]"), found, by_columns)),
+            _ => return Err(self.wrong(name, format!("[outputs, {inputs}, {sides}]"), found, is_image)),
         };
         if depth != inputs || [outputs, height, width].contains(&0) {
-            return Err(self.wrong(name, format!("[outputs, {inputs}, {sides}]"), found, by_columns));
+            return Err(self.wrong(name, format!("[outputs, {inputs}, {sides}]"), found, is_image));
         }
         self.note_ambiguous(name, by_columns);
         self.add(name, found, None)?;

@@ -5,6 +5,24 @@ use crate::{Aggregation, ClientId, Defect, Error, RoundId, Weights, aggregate::W
 
 /// How far a global model may be from the weighted mean of the local ones, relative to numbers beyond 1.
 const MEAN_TOLERANCE: f64 = 1e-4;
+/// The same where the mean was rounded to half precision, or to numbers of eight bits (BF16).
+const HALF_TOLERANCE: f64 = 1.0 / 2048.0;
+const BRAIN_TOLERANCE: f64 = 1.0 / 256.0;
+
+/// How far a model may be from the weighted mean: numbers of few bits, all of them, were rounded to that.
+fn tolerance(model: &Weights) -> f64 {
+    match model.iter().flat_map(|(_, tensor)| tensor.numbers()).map(significant_bits).max() {
+        Some(..=8) => BRAIN_TOLERANCE,
+        Some(..=11) => HALF_TOLERANCE,
+        _ => MEAN_TOLERANCE,
+    }
+}
+
+/// Bits from the first that is set to the last.
+fn significant_bits(number: f64) -> u32 {
+    let fraction = number.to_bits() & (u64::MAX >> 12);
+    f64::MANTISSA_DIGITS - fraction.trailing_zeros().min(f64::MANTISSA_DIGITS - 1)
+}
 
 impl RunDirectory {
     /// Reads every file once and checks it against the federation: this is for a whole run, as simulations
@@ -48,7 +66,9 @@ impl RunDirectory {
             let is_model = found.starts_with("round-") && found.ends_with(".safetensors");
             let is_known = || self.spec.round_ids().any(|round| round_file(round) == found);
             if is_model && !is_known() {
-                return Err(Error::defect(directory, "rounds", Defect::Unlisted { found }));
+                let is_zeroth = found == round_file(RoundId(0));
+                let field = if is_zeroth { "rounds, which count from 1" } else { "rounds" };
+                return Err(Error::defect(directory, field, Defect::Unlisted { found }));
             }
         }
         Ok(())
@@ -79,25 +99,26 @@ impl RunDirectory {
         if !is_mean {
             return Ok(());
         }
+        let tolerance = tolerance(&found);
         for (name, expected) in &expected {
-            self.check_mean(round, name, expected, &found)?;
+            self.check_mean((round, tolerance), name, expected, &found)?;
         }
         Ok(())
     }
 
     fn check_mean(
         &self,
-        round: RoundId,
+        (round, tolerance): (RoundId, f64),
         name: &str,
         expected: &[f64],
         global: &Weights,
     ) -> Result<(), Error> {
         let Some(global) = global.get(name) else { return Ok(()) };
         for (position, (&expected, found)) in expected.iter().zip(global.numbers()).enumerate() {
-            if (found - expected).abs() > MEAN_TOLERANCE * expected.abs().max(1.0) {
+            if (found - expected).abs() > tolerance * expected.abs().max(1.0) {
                 let is_absent = |id: &&ClientId| !self.took_part(id, round);
                 let absent = self.spec.ids().filter(is_absent).cloned().collect();
-                let defect = Defect::NotTheMean { position, expected, found, absent };
+                let defect = Defect::NotTheMean { position, expected, found, tolerance, absent };
                 return Err(Error::defect(self.global_file(round), name, defect));
             }
         }

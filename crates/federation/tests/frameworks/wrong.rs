@@ -1,6 +1,6 @@
 //! Inputs that are wrong in ways people get them wrong: each is refused in words that say what to do.
 
-use super::files::{Array, Files, MODEL, f32s, f64s, i64s};
+use super::files::{Array, Files, MODEL, f32s, f64s, i64s, linear};
 
 /// A model table and tensors, and words of the refusal.
 struct Wrong(&'static str, Vec<Array>, &'static [&'static str]);
@@ -26,6 +26,12 @@ fn models_that_do_not_fit_their_layers_say_what_would() {
             "weight = \"0\"",
             vec![Array::singles("0", &[3, 2], &[0.0; 6])],
             &["0: expected shape [outputs, 3] (or layout = \"keras\" in [model]", "found [3, 2]"],
+        ),
+        // Trees, cast to numbers.
+        Wrong(
+            "weight = \"0\"",
+            vec![Array::singles("0", &[300], &[0.0; 300])],
+            &["0: expected shape [outputs, 3]", "found [300]"],
         ),
         // One output for three classes.
         Wrong(
@@ -110,6 +116,31 @@ fn layers_that_cannot_be_say_what_could() {
     }
 }
 
+#[test]
+fn a_kernel_that_keras_wrote_names_its_layout() {
+    let convolution = "kind = \"conv2d\"\nweight = \"0\"";
+    let files = Files::new(&layers("[4, 4, 1]", 2, &[convolution, "kind = \"global-avg-pool\""]));
+    files.all_models(|_| vec![Array::singles("0", &[3, 3, 1, 2], &[0.5; 18])]);
+    for client in ["a", "b", "c"] {
+        let x = Array::singles("x", &[1, 4, 4, 1], &[0.5; 16]);
+        files.test_set(client, &[x, Array::new("y", "U8", &[1], vec![1])]);
+    }
+    files.says(&[
+        "0: expected shape [outputs, 4, kernel height, kernel width]",
+        "layout = \"keras\" in [model]",
+    ]);
+}
+
+#[test]
+fn rounds_and_names_that_frameworks_count_and_give_otherwise_say_how() {
+    let files = Files::new(MODEL);
+    files.model("clients/a/round-0000", &linear(0.0));
+    files.says(&["clients/a: rounds, which count from 1", "found round-0000.safetensors"]);
+    let files = Files::new(MODEL);
+    files.replace("id = \"a\"", "id = \"St. Mary / Ost\"");
+    files.says(&["client id \"St. Mary / Ost\"", "other names go into labels.toml"]);
+}
+
 /// A run of two-channel images with those of four tensors that the layers name.
 fn with_tensors(tables: &[&str]) -> Files {
     let files = Files::new(&layers("[2, 4, 4]", 2, tables));
@@ -186,15 +217,20 @@ fn labels_and_samples_that_do_not_fit_say_what_would() {
 
 #[test]
 fn weights_of_clients_are_numbers_from_0() {
-    let cases: [(&str, &[&str]); 6] = [
+    let cases: [(&str, &[&str]); 8] = [
         ("weight = -1.5", &["clients.a.weight: expected a weight of 0, or from 1e-9 to 2^46", "found -1.5"]),
+        ("weight = -1.0", &["clients.a.weight: expected a weight of 0", "found -1"]),
+        ("train_size = -5", &["integer `-5`, expected a whole number of samples from 0"]),
         ("weight = nan", &["clients.a.weight", "found NaN"]),
         ("weight = 1e300", &["clients.a.train_size", "2^46"]),
         (
             "weight = 0.0",
             &["clients.a.train_size: expected a weight above 0 in round 1, in which the client took part"],
         ),
-        ("train_size = 9.5", &["invalid type: floating point `9.5`"]),
+        (
+            "train_size = 9.5",
+            &["floating point `9.5`, expected a whole number of samples", "weight = ... takes any other"],
+        ),
         ("weight = 9.5\ntrain_size = 9", &["expected one of `train_size` and `weight`, found both"]),
     ];
     for (line, words) in cases {

@@ -113,7 +113,9 @@ impl Federation {
         if rules.has_decryptors() {
             max_owners(clients, network(&program)?)?;
         } else if !(2..=MAX_CLIENTS).contains(&clients) {
-            return Err(Error::Unsupported { what: "it takes two clients or more, and at most 128" });
+            return Err(Error::Unsupported {
+                what: "blindsv takes from 2 to 128 clients: with one, totals are its own results, and nssv computes them as well",
+            });
         }
         Ok(program)
     }
