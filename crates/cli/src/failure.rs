@@ -42,6 +42,7 @@ impl From<SettingsConflict> for BadInput {
             "skip" => "--skip",
             "ranges" => "--ranges",
             "check-ranges" => "--check-ranges",
+            "agreement" => "--agreement",
             _ => "--matmul",
         };
         Self { setting, expected, found: found.to_owned() }

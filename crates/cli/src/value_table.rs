@@ -7,6 +7,7 @@ use secsv_shapley::Method;
 
 use crate::{
     attendance::RoundAttendance,
+    commands::protocols::agreement,
     findings::{SHARE_RULE, cases, ends, models_tested, point_words, ranked, shares, utility_words},
     output::is_verbose,
 };
@@ -22,6 +23,8 @@ pub fn text(result: &EvaluationResult) -> String {
     gained(&mut text, result);
     effort(&mut text, result);
     result.notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
+    let approximate = result.security.as_ref().and_then(|security| security.approximate.as_ref());
+    approximate.iter().for_each(|approximate| text.push_str(&format!("{}\n", agreement(approximate))));
     if let Some(security) = &result.security {
         protection(&mut text, result, security);
     }

@@ -62,9 +62,9 @@ pub use names::with_ids;
 pub use plan::{Held, Plan, PlanResult, PlannedCost};
 pub use recount::Agreed;
 pub use result::{
-    Confirmation, Difference, DisclosureResult, EncryptionParameters, EvaluationResult, ExposureResult,
-    ExposureRow, KindTraffic, Operations, OverflowResult, OverflowedModel, RangeResult, RoundResult, SCHEMA,
-    SecurityResult, Timing, Traffic, UtilityResult, VERSION,
+    ApproximateResult, Confirmation, Difference, DisclosureResult, EncryptionParameters, EvaluationResult,
+    ExposureResult, ExposureRow, KindTraffic, Operations, OverflowResult, OverflowedModel, RangeResult,
+    RoundResult, SCHEMA, SecurityResult, Timing, Traffic, UtilityResult, VERSION,
 };
 pub use secure::{SecureEvaluator, check_numbers, client_inputs};
 pub use settings::EvaluationSettings;

@@ -149,6 +149,22 @@ pub struct SecurityResult {
     /// Ranges of hidden numbers, layer by layer; absent where somebody reads them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<RangeResult>,
+    /// Functions that are computed by straight pieces, and how often that gives the exact model's labels; absent where all are exact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approximate: Option<ApproximateResult>,
+}
+
+/// What is approximate in a model, and how well.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApproximateResult {
+    /// Functions that are computed by straight pieces, by name.
+    pub functions: Vec<String>,
+    /// Labels that owners compared, on their samples under models they know ...
+    pub labels: u64,
+    /// ... and those that are the exact model's.
+    pub equal: u64,
+    /// The same of a hundred.
+    pub percent: f64,
 }
 
 /// How many hidden numbers left their ranges: the counts of these models, and values that follow from them, may be wrong.

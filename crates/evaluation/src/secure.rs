@@ -11,9 +11,10 @@ use secsv_protocol::{
 };
 
 use crate::{
-    Accounts, Agreed, Confirmation, Error, EvaluationResult, Next, Test,
+    Accounts, Agreed, ApproximateResult, Confirmation, Error, EvaluationResult, Next, Test,
     in_process::{Honest, InProcess, Interceptor},
     role_evaluator::{RoleEvaluator, requests, tests_of},
+    secure_result::approximate,
     views::{Recorder, Transcript, Views, ViewsError},
 };
 
@@ -54,6 +55,14 @@ impl SecureEvaluator {
         let (recorder, transcript) = Recorder::around(Box::new(Honest));
         let evaluator = Self::new(run, settings, costs, seed, Box::new(recorder))?;
         Ok(Self { transcript: Some(transcript), ..evaluator })
+    }
+
+    /// What is approximate in the model that is tested, and how well, before anything is tested.
+    pub fn approximate(&mut self) -> Result<Option<ApproximateResult>, Error> {
+        if !self.federation.is_approximate() {
+            return Ok(None);
+        }
+        Ok(approximate(&*self.in_process.agree()?))
     }
 
     /// What each party saw, once everything is tested.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use secsv_federation::FederationSpec;
 use secsv_protocol::{
-    HopRange, PartyId, Preset, Principal, decryptors::Planner, exposure::Exposure, message::Kind,
+    Agreement, HopRange, PartyId, Preset, Principal, decryptors::Planner, exposure::Exposure, message::Kind,
     role::Phase, session::Session,
 };
 
 use crate::{
-    Accounts, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic, RangeResult,
-    SecureEvaluator, SecurityResult, Timing, Traffic, exposure::exposure_result,
+    Accounts, ApproximateResult, DisclosureResult, EncryptionParameters, EvaluationResult, KindTraffic,
+    RangeResult, SecureEvaluator, SecurityResult, Timing, Traffic, exposure::exposure_result,
 };
 
 impl SecureEvaluator {
@@ -144,7 +144,16 @@ pub(crate) fn security(
         replies,
         statistical_claim: settings.preset == Preset::Standard && session.encryption().is_some(),
         ranges: (1..).zip(session.ranges()).map(range_result).collect(),
+        approximate: approximate(session),
     }
+}
+
+/// What is approximate in a session's model.
+pub(crate) fn approximate(session: &Session) -> Option<ApproximateResult> {
+    let Agreement { labels, equal } = session.agreement()?;
+    let functions = session.federation.approximations().into_iter().map(str::to_owned).collect();
+    let percent = if labels > 0 { 100.0 * equal as f64 / labels as f64 } else { 100.0 };
+    Some(ApproximateResult { functions, labels, equal, percent })
 }
 
 fn range_result((layer, range): (usize, &HopRange)) -> RangeResult {

@@ -80,6 +80,7 @@ fn provision(run: &RunDirectory, estimator: &str, out: &Path) -> Vec<Kit> {
         skip: "off".into(),
         ranges: None,
         check_ranges: false,
+        agreement: None,
         estimator: estimator.into(),
         utility: "accuracy".into(),
         seed: 3,

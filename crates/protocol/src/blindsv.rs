@@ -10,6 +10,7 @@
 //! A stream is named by round, coalition, owner, purpose and stage, and used once. Nobody is replaced, so a restarted party draws the
 //! same bytes.
 
+pub(crate) mod approximation;
 pub(crate) mod auxiliary;
 mod between;
 pub(crate) mod client;
@@ -33,6 +34,7 @@ mod net_tests;
 pub(crate) mod principal;
 mod products;
 pub(crate) mod range_check;
+pub(crate) mod recurrent;
 pub(crate) mod rehearsal;
 #[cfg(test)]
 mod run_equivalence_tests;

@@ -7,7 +7,7 @@ use secsv_algebra::Seed;
 use secsv_federation::Weights;
 
 use crate::{
-    Error, PartyId, Scope,
+    Agreement, Error, PartyId, Scope,
     blindsv::client::{BlindKeys, BlindTesting},
     error::CodecError,
     hesv::client::HesvClient,
@@ -305,11 +305,13 @@ impl Client {
             let own: Vec<&Weights> = input.local.values().collect();
             let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
             let ranges = ranges(&federation, &own, &known, &input.test_set);
+            let all: Vec<&Weights> = own.iter().chain(&known).copied().collect();
             let hello = ClientHello {
                 samples: input.test_set.len() as u64,
                 ranges,
                 public_key,
                 accepts_few: input.accepts_few,
+                agreement: Agreement::measure(&federation, &all, &input.test_set)?,
             };
             let message = Outgoing::of(PartyId::Principal, &hello);
             Ok(move |_: &mut Self| Ok(Effects::send(message)))

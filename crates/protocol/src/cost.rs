@@ -23,7 +23,7 @@ use secsv_federation::{Coalition, RoundId, SampleSet, Weights};
 use secsv_he::{Operations, UnitCosts};
 
 use crate::{
-    ClientInput, Error, PartyId, TestRequest,
+    Agreement, ClientInput, Error, PartyId, TestRequest,
     decryptors::{Planner, Unit},
     message::{
         ClientHello, CommonSeed, Counted, Kind, Message, OwnCount, OwnResult, OwnResultCounts, OwnTest,
@@ -65,18 +65,20 @@ pub fn session(
     costs: Option<&UnitCosts>,
 ) -> Result<Arc<Session>, Error> {
     let public_key = EnvelopeKeys::derive(&Seed::from_bytes([0; 32])).public();
-    let hello = |input: &ClientInput| {
+    let hello = |input: &ClientInput| -> Result<ClientHello, Error> {
         let own: Vec<&Weights> = input.local.values().collect();
         let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
         let ranges = ranges(federation, &own, &known, &input.test_set);
-        ClientHello {
+        let all: Vec<&Weights> = own.iter().chain(&known).copied().collect();
+        Ok(ClientHello {
             samples: input.test_set.len() as u64,
             ranges,
             public_key: public_key.clone(),
             accepts_few: input.accepts_few,
-        }
+            agreement: Agreement::measure(federation, &all, &input.test_set)?,
+        })
     };
-    let hellos: Vec<ClientHello> = inputs.iter().map(hello).collect();
+    let hellos: Vec<ClientHello> = inputs.iter().map(hello).collect::<Result<_, Error>>()?;
     Ok(Arc::new(Session::propose(federation, federation.leader(), &hellos, costs)?.0))
 }
 

@@ -65,6 +65,31 @@ pub enum Error {
         /// Bits there are.
         available: i32,
     },
+    /// Functions by straight pieces give other labels than the exact ones too often.
+    #[error(
+        "functions by straight pieces give the exact model's label for {:.2} % of owners' samples under models they know, expected {:.2} % or more (--agreement): take another protocol for this model, and read what clients can do under it",
+        f64::from(*found) / 100.0,
+        f64::from(*expected) / 100.0
+    )]
+    Agreement {
+        /// Equal labels of ten thousand.
+        found: u16,
+        /// The fewest there may be.
+        expected: u16,
+    },
+    /// A recurrent unit that is too dear to be hidden.
+    #[error(
+        "blindsv does not test recurrent units: by straight pieces {steps} steps of {hidden} hidden numbers would send {bytes} bytes for each \
+         sample and tested model; take secsv, secretsv or hesv for this model, and read what clients can do under it"
+    )]
+    Recurrent {
+        /// Hidden numbers.
+        hidden: usize,
+        /// Steps of one sample.
+        steps: usize,
+        /// Bytes between all parties for one sample and tested model.
+        bytes: usize,
+    },
     /// A client's numbers, beside those of clients that came before it, leave no fixed-point format for a layer.
     #[error("numbers of {from}: layer {layer} needs {needed} bits with them, the field has {available}")]
     Ranges {
@@ -180,6 +205,8 @@ impl Error {
             self,
             Self::Precision { .. }
                 | Self::Ranges { .. }
+                | Self::Agreement { .. }
+                | Self::Recurrent { .. }
                 | Self::Unsupported { .. }
                 | Self::Layer { .. }
                 | Self::Plan(_)

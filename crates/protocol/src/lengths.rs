@@ -37,7 +37,7 @@ const TOLD: usize = 64 << 20;
 impl Federation {
     /// The most bytes of a message before the session is known; none if that cannot be said before.
     pub fn max_len(&self, from: PartyId, kind: Kind) -> Option<u64> {
-        let introduction = 8 + 2 + 12 * self.program.published() + 8 + 32 + 1;
+        let introduction = 8 + 2 + 12 * self.program.published() + 8 + 32 + 1 + 16;
         let proposal = 2 + self.clients * introduction + 2 + 13 * self.program.operators.len();
         match (from, kind) {
             (_, Kind::ClientHello) => Some(introduction as u64),

@@ -21,6 +21,7 @@
 //! and the servers' code does not name the types that clients' secrets have at all, which a test checks.
 
 pub mod activation;
+mod agreement;
 mod auxiliary;
 mod blindsv;
 mod check;
@@ -68,6 +69,7 @@ mod test_id;
 mod unit;
 pub mod views;
 
+pub use agreement::{Agreement, approximations};
 pub use auxiliary::Auxiliary;
 pub use blindsv::hops::HopRange;
 pub use client::Client;

@@ -248,7 +248,7 @@ fn is_bounded(then: &Then) -> bool {
     }
 }
 
-fn first_columns(values: &Values, most: usize) -> Values {
+pub(crate) fn first_columns(values: &Values, most: usize) -> Values {
     let columns = values.columns().min(most);
     let rows = values.numbers().chunks_exact(values.columns().max(1));
     Values::new(columns, rows.flat_map(|row| row[..columns].to_vec()).collect())

@@ -27,7 +27,7 @@ use secsv_he::{
 };
 
 use crate::{
-    Error,
+    Agreement, Error,
     blindsv::{
         hops::{HopRange, Hops, Scales, is_one_product},
         lanes::LANES,
@@ -408,15 +408,13 @@ impl Session {
         let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
             .ok_or(Error::Unsupported { what: "a session without clients" })?;
         check_few(federation, &hellos)?;
+        check_agreement(federation, &hellos)?;
         let Formats { precision, hops } = formats(federation, &ranges)?;
         let round_batches = federation.round_batches(rounds);
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
         let samples = hellos.iter().fold(0u64, |sum, hello| sum.saturating_add(hello.samples));
         let outcome = blind_outcome(&federation.settings);
-        let widths = Widths::new(hops.score_word, samples);
-        let rows = hops.scores.as_ref().map_or(program.outputs(), Sums::count);
-        let sizes = (rows, federation.architecture.classes());
-        let circuit = Circuit::new(hops, widths, sizes, outcome);
+        let circuit = circuit(program, hops, samples, outcome);
         let scheme = Scheme::new(federation.settings.protocol, encryption, circuit)?;
         let positions = program.operators[0].positions;
         let batch = scheme.encryption().map_or(4096, |e| e.layouts[0].batch());
@@ -483,6 +481,12 @@ impl Session {
     /// Ranges of hidden numbers, operator by operator but for the last; none where somebody reads them.
     pub fn ranges(&self) -> &[HopRange] {
         self.circuit().map_or(&[], |circuit| &circuit.hops().ranges)
+    }
+
+    /// How often functions by straight pieces gave the exact model's labels, over all owners; none where functions are exact.
+    pub fn agreement(&self) -> Option<Agreement> {
+        let all = self.hellos.iter().map(|hello| hello.agreement);
+        self.federation.is_approximate().then(|| Agreement::sum(all))
     }
 
     /// What is found of a test under masks: which predictions are right is opened only where samples are skipped.
@@ -692,6 +696,23 @@ fn check_few(federation: &Federation, hellos: &[ClientHello]) -> Result<(), Erro
     let is_few = total < samples || of_owners.clone().count() < owners;
     match is_few && !of_owners.all(|hello| hello.accepts_few) {
         true => Err(Error::Unsupported { what: refusal }),
+        false => Ok(()),
+    }
+}
+
+/// A model as it is computed under masks, for so many samples of all owners.
+pub(crate) fn circuit(program: &Program, hops: Hops, samples: u64, outcome: Outcome) -> Circuit {
+    let widths = Widths::new(hops.score_word, samples);
+    let rows = hops.scores.as_ref().map_or(program.outputs(), Sums::count);
+    Circuit::new(hops, widths, (rows, program.classes), outcome)
+}
+
+/// Refuses a model whose functions by straight pieces give other labels than the exact ones too often.
+fn check_agreement(federation: &Federation, hellos: &[ClientHello]) -> Result<(), Error> {
+    let found = Agreement::sum(hellos.iter().map(|hello| hello.agreement)).per_ten_thousand();
+    let expected = federation.settings.hidden.agreement;
+    match federation.is_approximate() && found < expected {
+        true => Err(Error::Agreement { found, expected }),
         false => Ok(()),
     }
 }

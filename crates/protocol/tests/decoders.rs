@@ -152,6 +152,7 @@ mod tests {
                 ranges: ranges.clone(),
                 public_key: vec![5; 32],
                 accepts_few: false,
+                agreement: Default::default(),
             };
             let hellos: Vec<ClientHello> = [4, 0, 1, 9].map(hello).to_vec();
             let costs = typical_costs(Preset::Compact);

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use secsv_federation::{Architecture, FederationSpec};
-use secsv_protocol::{Error, decryptors::Protocol, session::Federation};
+use secsv_protocol::{Error, approximations, decryptors::Protocol, session::Federation};
 
 const BEGIN: &str = "<!-- layers -->\n";
 const END: &str = "<!-- end of layers -->";
@@ -119,11 +119,12 @@ fn architecture((name, input, layers, tensors): &Row) -> Architecture {
         .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// `yes`, or how a protocol refuses.
+/// `yes`, or by straight pieces, or how a protocol refuses.
 fn tests(protocol: Protocol, architecture: &Architecture) -> &'static str {
     match Federation::check_model(protocol, architecture, CLIENTS) {
+        Ok(program) if !approximations(protocol, &program).is_empty() => "approximate",
         Ok(_) => "yes",
-        Err(Error::Layer { .. } | Error::Unsupported { .. }) => "no",
+        Err(Error::Layer { .. } | Error::Unsupported { .. } | Error::Recurrent { .. }) => "no",
         Err(other) => panic!("{other}"),
     }
 }

@@ -5,8 +5,8 @@ use std::{path::Path, sync::atomic::AtomicBool};
 use clap::Args;
 use rand::{TryRngCore, rngs::OsRng};
 use secsv_evaluation::{
-    ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings, FederationFacts, Made,
-    Progress, SecureEvaluator, evaluate, in_process::Honest,
+    ApproximateResult, ClearEvaluator, CumulativeEvaluator, EvaluationResult, EvaluationSettings,
+    FederationFacts, Made, Progress, SecureEvaluator, evaluate, in_process::Honest,
 };
 use secsv_federation::{CollectiveTestSet, Labels, RunDirectory, skip::SkipMode};
 use secsv_protocol::{
@@ -17,7 +17,8 @@ use secsv_protocol::{
 use secsv_shapley::Method;
 
 use crate::{
-    failure::BadInput, program, progress::ProgressReport, protocol_name::ProtocolName, stoppable::Stoppable,
+    failure::BadInput, output::say, program, progress::ProgressReport, protocol_name::ProtocolName,
+    stoppable::Stoppable,
 };
 
 /// Arguments about encryption.
@@ -36,11 +37,16 @@ pub struct EncryptionArgs {
     /// bounds are only measured.
     #[arg(long)]
     check_ranges: bool,
+    /// Labels in a hundred that a model with functions by straight pieces (sigmoid, tanh, gelu, silu, elu) must share with the exact
+    /// model, at least, on owners' samples under models they know (blindsv) [default: 99.5]
+    #[arg(long, value_name = "PERCENT")]
+    agreement: Option<f64>,
 }
 
 impl EncryptionArgs {
     /// The usual ones.
-    pub const USUAL: Self = Self { preset: None, matmul: None, ranges: None, check_ranges: false };
+    pub const USUAL: Self =
+        Self { preset: None, matmul: None, ranges: None, check_ranges: false, agreement: None };
 
     /// The usual ones, with a matrix method.
     pub const fn with(matmul: Option<Matmul>) -> Self {
@@ -60,18 +66,21 @@ impl EncryptionArgs {
         if protocol.rules().has_decryptors() {
             return Ok(settings);
         }
-        let hidden =
-            HiddenSettings { ranges: self.ranges.unwrap_or_default(), checks_all: self.check_ranges };
-        Ok(settings.with_hidden(hidden)?)
+        let usual = HiddenSettings::USUAL;
+        let agreement = self.agreement.map(ten_thousandths).transpose()?.unwrap_or(usual.agreement);
+        let ranges = self.ranges.unwrap_or_default();
+        Ok(settings.with_hidden(HiddenSettings { ranges, checks_all: self.check_ranges, agreement })?)
     }
 
     /// Refuses settings that are of no use under these protocols: whoever gives them expects something of them.
     pub fn check_used(self, protocols: &[ProtocolName]) -> Result<(), BadInput> {
         let names = || protocols.iter().map(|protocol| protocol.name()).collect::<Vec<_>>().join(", ");
         let hides = protocols.iter().any(|protocol| protocol.hides_numbers());
-        for (setting, is_given) in
-            [("--ranges", self.ranges.is_some()), ("--check-ranges", self.check_ranges)]
-        {
+        for (setting, is_given) in [
+            ("--ranges", self.ranges.is_some()),
+            ("--check-ranges", self.check_ranges),
+            ("--agreement", self.agreement.is_some()),
+        ] {
             if is_given && !hides {
                 return Err(BadInput::new(setting, "a protocol that hides all numbers (blindsv)", names()));
             }
@@ -86,6 +95,24 @@ impl EncryptionArgs {
         };
         Err(BadInput::new(setting, "a protocol that encrypts (secsv, hesv)", names()))
     }
+}
+
+/// A percentage in ten-thousandths.
+fn ten_thousandths(percent: f64) -> Result<u16, BadInput> {
+    match (0.0..=100.0).contains(&percent) {
+        true => Ok((100.0 * percent).round() as u16),
+        false => Err(BadInput::new("--agreement", "a percentage from 0 to 100", percent.to_string())),
+    }
+}
+
+/// How often functions by straight pieces give the exact model's labels, in a sentence.
+pub fn agreement(approximate: &ApproximateResult) -> String {
+    let ApproximateResult { functions, labels, equal, percent } = approximate;
+    format!(
+        "approximate: {} by straight pieces; the exact model gives the same label {equal} times in {labels} ({percent:.2} %), on owners' \
+         samples under models they know",
+        functions.join(", ")
+    )
 }
 
 /// 32 bytes from the operating system.
@@ -143,6 +170,9 @@ pub fn evaluate_watched(
                 None => SecureEvaluator::new(run, chosen, costs, &fresh_seed()?, Box::new(Honest))?,
                 Some(_) => SecureEvaluator::recorded(run, chosen, costs, &fresh_seed()?)?,
             };
+            if let Some(approximate) = evaluator.approximate()? {
+                say(format_args!("{}", agreement(&approximate)));
+            }
             let mut result =
                 evaluate(run.spec(), &mut Stoppable::new(&mut evaluator, stop), settings, observe)?;
             evaluator.account_for(run.spec(), &mut result);

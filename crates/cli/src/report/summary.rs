@@ -10,7 +10,7 @@ use super::{
     amounts::{count, counted, percent, points},
     section,
 };
-use crate::attendance::RoundAttendance;
+use crate::{attendance::RoundAttendance, commands::protocols::agreement};
 use crate::{
     findings::{cases, ends, models_tested, utility_words},
     protocol_name::ProtocolName,
@@ -68,6 +68,9 @@ pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> 
                     "so each may look small although losing both would hurt."
                 }
                 li { (uncertainty(result, attendance)) }
+                @if let Some(approximate) = result.security.as_ref().and_then(|security| security.approximate.as_ref()) {
+                    li { "The models that were tested are " (agreement(approximate)) "." }
+                }
             }
         },
     )

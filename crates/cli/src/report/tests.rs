@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use scraper::{Html, Selector};
 use secsv_evaluation::{
-    EncryptionParameters, EvaluationResult, ExposureResult, ExposureRow, Operations, RoundResult,
-    SecurityResult, Timing, Traffic, UtilityResult,
+    ApproximateResult, EncryptionParameters, EvaluationResult, ExposureResult, ExposureRow, Operations,
+    OverflowResult, OverflowedModel, RoundResult, SecurityResult, Timing, Traffic, UtilityResult,
 };
 use secsv_federation::{ClientId, Coalition, RoundId};
 
 use super::render;
+use crate::{failure::check_ranges, value_table};
 
 fn id(place: usize) -> ClientId {
     ClientId::new(format!("silo-{place}")).unwrap()
@@ -122,6 +123,7 @@ fn the_report_says_who_can_rebuild_what() {
         replies: 0,
         statistical_claim: false,
         ranges: Vec::new(),
+        approximate: None,
     };
     let result = EvaluationResult { security: Some(security), ..result(5, 1, 30, false) };
     let page = Html::parse_document(&render(&result, "five hospitals"));
@@ -276,4 +278,42 @@ fn a_large_federation_makes_a_small_file() {
         assert_eq!(of_round, 200, "rounds share the room");
     }
     assert!(rows[0].contains("nobody") && rows[1].contains("everybody (20)"), "{:?}", &rows[..2]);
+}
+
+/// Numbers out of range: a warning comes before everything else, and the result is not called done.
+#[test]
+fn a_result_in_doubt_says_so_first() {
+    let model = OverflowedModel { round: RoundId(2), coalition: ids(Coalition::first(2)), numbers: 7 };
+    let in_doubt = OverflowResult { numbers: 7, models: vec![model] };
+    let doubtful = EvaluationResult { overflows: Some(in_doubt), ..result(3, 2, 4, false) };
+    let text = value_table::text(&doubtful);
+    assert!(text.starts_with("WARNING: 7 hidden numbers of 1 tested model left"), "{text}");
+    assert!(text.contains("round 2") && text.contains("--ranges proven"), "{text}");
+    let page = Html::parse_document(&render(&doubtful, "three hospitals"));
+    assert!(texts(&page, "p.warning")[0].starts_with("Do not rely on these values"));
+    assert!(check_ranges(&doubtful).is_err());
+    let checked = EvaluationResult { overflows: Some(OverflowResult::default()), ..result(3, 2, 4, false) };
+    assert!(check_ranges(&checked).is_ok() && !value_table::text(&checked).contains("WARNING"));
+}
+
+/// What is approximate is said with how well, in words and in the report.
+#[test]
+fn an_approximate_model_is_called_so() {
+    let approximate =
+        ApproximateResult { functions: vec!["tanh".to_owned()], labels: 400, equal: 399, percent: 99.75 };
+    let security = SecurityResult {
+        trust: String::new(),
+        disclosures: Vec::new(),
+        exposure: ExposureResult::default(),
+        statistical_bits_per_reply: None,
+        replies: 0,
+        statistical_claim: false,
+        ranges: Vec::new(),
+        approximate: Some(approximate),
+    };
+    let found = EvaluationResult { security: Some(security), ..result(3, 2, 4, false) };
+    let said = "approximate: tanh by straight pieces; the exact model gives the same label 399 times in 400 (99.75 %)";
+    assert!(value_table::text(&found).contains(said));
+    let page = Html::parse_document(&render(&found, "three hospitals"));
+    assert!(texts(&page, "section#summary")[0].contains(said));
 }

@@ -306,7 +306,7 @@ proptest! {
 
 /// Measured ranges, all of them checked.
 fn measured() -> Settings {
-    let hidden = HiddenSettings { ranges: RangeRule::Calibrated, checks_all: true };
+    let hidden = HiddenSettings { ranges: RangeRule::Calibrated, checks_all: true, ..HiddenSettings::USUAL };
     blind().with_hidden(hidden).unwrap()
 }
 
@@ -344,6 +344,58 @@ fn numbers_that_no_owner_could_measure_are_counted() {
     let counted: Vec<_> = overflows.iter().filter(|(_, count)| **count > 0).map(|((_, c), _)| *c).collect();
     assert_eq!(counted, [Coalition::EMPTY.with(0)], "{overflows:?}");
     assert!(check_under(&fixture, blind()).1.is_empty(), "proven bounds are not checked");
+}
+
+/// The usual settings, but that a model with functions by straight pieces must share so many labels of ten thousand.
+fn sharing(agreement: u16) -> Settings {
+    blind().with_hidden(HiddenSettings { agreement, ..HiddenSettings::USUAL }).unwrap()
+}
+
+#[test]
+fn functions_by_straight_pieces_are_those_of_plain_integers() {
+    for hidden in [vec![Act::Sigmoid, Act::Tanh], vec![Act::Gelu], vec![Act::Elu, Act::Silu]] {
+        let shape = Shape::Dense { features: 4, width: 3, hidden };
+        let recipe = Recipe {
+            shape,
+            classes: 3,
+            samples: vec![20, 0, 31],
+            rounds: 1,
+            absence: 0,
+            size_bits: 3,
+            seed: 2,
+        };
+        let (session, _) = check_under(&recipe.build(), sharing(9000));
+        let found = session.agreement().unwrap();
+        // Of both owners' samples, the model of its own, the aggregate, the initial one.
+        assert_eq!(found.labels, 3 * (20 + 31));
+        assert!((9000..=10_000).contains(&found.per_ten_thousand()), "{found:?}");
+    }
+    let exact = Shape::Dense { features: 4, width: 3, hidden: vec![Act::Relu6] };
+    let recipe = Recipe {
+        shape: exact,
+        classes: 3,
+        samples: vec![20; 3],
+        rounds: 1,
+        absence: 0,
+        size_bits: 3,
+        seed: 2,
+    };
+    assert_eq!(check(&recipe.build()).agreement(), None);
+}
+
+/// Scores so close to each other that straight pieces change their order.
+#[test]
+fn a_model_that_loses_labels_is_refused() {
+    let shape = Shape::Dense { features: 4, width: 6, hidden: vec![Act::Tanh, Act::Tanh, Act::Tanh] };
+    let recipe =
+        Recipe { shape, classes: 9, samples: vec![300, 300], rounds: 1, absence: 0, size_bits: 3, seed: 3 };
+    let fixture = recipe.build();
+    let begin = |settings| fixture.world(settings, Box::new(Seeds::default())).unwrap().agree();
+    let found = begin(sharing(0)).unwrap().agreement().unwrap().per_ten_thousand();
+    assert!(found < 10_000, "{found}");
+    assert!(begin(sharing(found)).is_ok());
+    let refused = begin(sharing(found + 1)).err().map(|error| error.to_string());
+    assert!(refused.as_ref().is_some_and(|why| why.contains("--agreement")), "{refused:?}");
 }
 
 #[test]
@@ -394,5 +446,5 @@ fn recurrent_units_are_refused_by_name() {
         seed: 1,
     };
     let refused = recipe.build().federation(blind()).err().map(|error| error.to_string());
-    assert!(refused.is_some_and(|why| why.contains("model.layers[0]: the protocol cannot compute gru")));
+    assert!(refused.is_some_and(|why| why.contains("recurrent units") && why.contains("bytes")));
 }

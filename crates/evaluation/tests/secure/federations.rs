@@ -584,6 +584,7 @@ impl Fixture {
                 ranges,
                 public_key: Vec::new(),
                 accepts_few: true,
+                agreement: Default::default(),
             }
         };
         let hellos: Vec<ClientHello> = self.inputs().into_iter().map(hello).collect();

@@ -28,6 +28,9 @@ pub struct SessionSpec {
     /// Whether numbers out of range are counted where none can be, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub check_ranges: bool,
+    /// Labels of ten thousand that a model with functions by straight pieces must share with the exact one, where not the usual number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<u16>,
     /// How values are computed from utilities.
     pub estimator: String,
     /// What a coalition's model is worth: `accuracy`, `balanced-accuracy`, `recall=CLASS` or `f1`.
@@ -72,6 +75,8 @@ impl SessionSpec {
             skip: evaluation.skip.name().to_owned(),
             ranges: (ranges != RangeRule::default()).then(|| ranges.name().to_owned()),
             check_ranges: settings.hidden.checks_all,
+            agreement: (settings.hidden.agreement != HiddenSettings::USUAL.agreement)
+                .then_some(settings.hidden.agreement),
             estimator: evaluation.method.name().to_owned(),
             utility: evaluation.utility.to_string(),
             seed: estimator.seed,
@@ -90,8 +95,11 @@ impl SessionSpec {
         let matmul = named("matmul", "packed, reducing or squaring", &self.matmul)?;
         let whole_rounds = self.estimator.parse::<Method>().is_ok_and(Method::asks_for_all);
         let ranges = self.ranges.as_ref().map(|text| named("ranges", "auto, proven or calibrated", text));
-        let hidden =
-            HiddenSettings { ranges: ranges.transpose()?.unwrap_or_default(), checks_all: self.check_ranges };
+        let hidden = HiddenSettings {
+            ranges: ranges.transpose()?.unwrap_or_default(),
+            checks_all: self.check_ranges,
+            agreement: self.agreement.unwrap_or(HiddenSettings::USUAL.agreement).min(10_000),
+        };
         let settings = Settings::new(protocol, preset, Some(matmul), self.skip()?, whole_rounds)
             .and_then(|settings| settings.with_hidden(hidden))
             .map_err(|conflict| (conflict.setting, conflict.expected, conflict.found.to_owned()))?;

@@ -31,6 +31,7 @@ pub(crate) fn provision() -> Provision {
         matmul: "packed".into(),
         ranges: None,
         check_ranges: false,
+        agreement: None,
         skip: "off".into(),
         estimator: "exact".into(),
         utility: "accuracy".into(),

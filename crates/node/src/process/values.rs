@@ -84,6 +84,7 @@ impl PublishedValues {
             replies: 0,
             statistical_claim: false,
             ranges: Vec::new(),
+            approximate: None,
         };
         EvaluationResult {
             schema: SCHEMA.to_owned(),

@@ -76,7 +76,7 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use secsv_federation::Activation::{
-        AveragePool, LeakyRelu, MaxPool, Relu, Relu6, Sigmoid, Square, Transpose,
+        AveragePool, LeakyRelu, MaxPool, Relu, Relu6, Sigmoid, Softmax, Square, Transpose,
     };
 
     use super::*;
@@ -97,7 +97,9 @@ mod tests {
         assert_eq!(taken(&[Relu, AveragePool(pool), Relu]), 2);
         assert_eq!(taken(&[Relu, Square]), 1);
         assert_eq!(taken(&[Square, Relu]), 1);
-        assert_eq!(taken(&[Sigmoid]), 0);
+        assert_eq!(taken(&[Softmax(4)]), 0);
+        // By straight pieces.
+        assert_eq!(taken(&[Sigmoid, Relu, MaxPool(pool)]), 3);
         let (between, _) = Between::of(&[AveragePool(pool), Relu, turned]);
         assert_eq!(between.before.map(|sums| (sums.count(), sums.factor())), Some((4, 4)));
         assert_eq!((between.largest, between.gate), (None, Gate::Relu));

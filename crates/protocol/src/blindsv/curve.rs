@@ -3,6 +3,9 @@
 
 use secsv_federation::Activation;
 
+use super::approximation::Approximation;
+use crate::precision::exponent;
+
 /// Fractional bits of slopes, at most.
 const SLOPE_BITS: u32 = 12;
 /// Pieces of one over a root between a number and twice it: 2 to the power of one over this is their ratio.
@@ -22,8 +25,12 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// Those of an activation, if it has them.
+    /// Those of an activation, if it has them, or if they come close to it.
     fn of(activation: Activation) -> Option<Self> {
+        if let Some(close) = Approximation::of(activation) {
+            let (knots, slopes): (_, Vec<f64>) = close.pieces.into_iter().unzip();
+            return Some(Self { knots, slopes: [vec![0.0], slopes].concat(), value: close.first });
+        }
         let (knots, slopes, value): (&[f64], Vec<f64>, f64) = match activation {
             Activation::Relu => (&[0.0], vec![0.0, 1.0], 0.0),
             Activation::LeakyRelu(slope) => (&[0.0], vec![slope, 1.0], 0.0),
@@ -125,8 +132,16 @@ impl Curve {
                 ((slope * scale).round() / scale - slope).abs() <= SLOPE_ERROR
             })
         };
-        let bits = (0..SLOPE_BITS).find(is_close).unwrap_or(SLOPE_BITS);
-        let factor = f64::powi(2.0, bits as i32) / steepest;
+        // Slopes that have few bits as they are stay what they are.
+        let power = f64::powi(2.0, exponent(steepest));
+        let is_whole = |bits: &u32| {
+            let scale = f64::powi(2.0, *bits as i32) / power;
+            pieces.slopes.iter().all(|slope| (slope * scale).fract() == 0.0)
+        };
+        let factor = match (0..=SLOPE_BITS + 1).find(is_whole) {
+            Some(bits) => f64::powi(2.0, bits as i32) / power,
+            None => f64::powi(2.0, (0..SLOPE_BITS).find(is_close).unwrap_or(SLOPE_BITS) as i32) / steepest,
+        };
         let slopes = pieces.slopes.iter().map(|slope| (slope * factor).round() as i64).collect();
         Some(Self { pieces, slopes, factor })
     }
@@ -313,12 +328,12 @@ mod tests {
 
     #[test]
     fn simple_functions_are_known() {
-        use Activation::{HardSigmoid, HardTanh, LeakyRelu, Relu, Relu6, Sigmoid};
+        use Activation::{HardSigmoid, HardTanh, LeakyRelu, Relu, Relu6, Square};
         assert!(Curve::of(&[]).unwrap().is_identity());
         assert!(Curve::of(&[Relu, Relu]).unwrap().is_relu());
         assert!(Curve::of(&[LeakyRelu(0.0)]).unwrap().is_relu());
         assert!(Curve::of(&[LeakyRelu(-1.0)]).unwrap().knots() == 1);
-        assert_eq!(Curve::of(&[Relu, Sigmoid]), None);
+        assert_eq!(Curve::of(&[Relu, Square]), None);
         // Between 0 and 1 only one knot is left of each.
         let both = Curve::of(&[Relu6, HardTanh]).unwrap();
         assert_eq!((both.pieces.knots.clone(), both.slopes.clone()), (vec![0.0, 1.0], vec![0, 1, 0]));

@@ -8,10 +8,13 @@
 //! where w is the coalition's share of the training data and kappa what earlier hops left. Nobody divides: a hop drops as many
 //! bits as bring the factor above one half again, and what is left is the next kappa, which everybody knows.
 
+use std::collections::BTreeSet;
+
 use secsv_algebra::{FixedPoint, Secret};
 use secsv_federation::Activation;
 
 use super::{
+    approximation,
     between::Between,
     comparison::Comparison,
     curve::{Curve, Knots},
@@ -479,6 +482,16 @@ fn ceil_log2(number: f64) -> i32 {
     exponent
 }
 
+/// Functions of a model that are computed by straight pieces, by name.
+pub(crate) fn approximated(program: &Program) -> BTreeSet<&'static str> {
+    let activations = program.steps.iter().filter_map(|step| match &step.then {
+        Then::Activate { activations, .. } => Some(&activations[..]),
+        _ => None,
+    });
+    let nodes = program.wiring.iter().flat_map(|wiring| &wiring.nodes).map(|node| &node.activations[..]);
+    activations.chain(nodes).flat_map(approximation::approximated).collect()
+}
+
 /// Sums are so many times what layers give, as a power of two that is not below it.
 pub(super) fn factor_bits(sums: Option<&Sums>) -> i32 {
     sums.map_or(0, |sums| sums.factor().next_power_of_two().ilog2() as i32)
@@ -492,11 +505,6 @@ pub(crate) fn factor(sums: Option<&Sums>) -> f64 {
 /// What becomes of each operator's outputs but the last's, and what scores are of the last's.
 pub(crate) fn between(program: &Program) -> Result<(Vec<Between>, Option<Sums>), Error> {
     let refused = |what| Err(Error::Unsupported { what });
-    if program.gru.is_some() {
-        return refused(
-            "blindsv does not test recurrent units: take secsv, secretsv or hesv for this model, and read what clients can do under it",
-        );
-    }
     let (mut all, mut scores) = (Vec::new(), None);
     for (step, operator) in program.steps.iter().zip(&program.operators) {
         let (Then::Label(activations) | Then::Activate { activations, .. }) = &step.then else { continue };
@@ -507,7 +515,7 @@ pub(crate) fn between(program: &Program) -> Result<(Vec<Between>, Option<Sums>),
         }
         if taken < activations.len() {
             return refused(
-                "blindsv tests pools, piecewise-linear functions and squares between two layers, a square alone: take secsv or secretsv for this model, and read what clients can do under it",
+                "blindsv tests pools, piecewise-linear functions, sigmoid, tanh, gelu, silu and elu by straight pieces, and squares between two layers, a square alone; no softmax, which divides: take secsv or secretsv for this model, and read what clients can do under it",
             );
         }
         if let Then::Activate { .. } = step.then {

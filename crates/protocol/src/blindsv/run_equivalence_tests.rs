@@ -256,7 +256,13 @@ impl Recipe {
             if self.is_understated {
                 ranges.outputs.fill(-16);
             }
-            ClientHello { samples: self.samples as u64, ranges, public_key: vec![1; 32], accepts_few: true }
+            ClientHello {
+                samples: self.samples as u64,
+                ranges,
+                public_key: vec![1; 32],
+                accepts_few: true,
+                agreement: Default::default(),
+            }
         };
         let hellos: Vec<ClientHello> = (0..CLIENTS as u64).map(hello).collect();
         let session = Session::propose(&federation, federation.leader(), &hellos, None).unwrap().0;
@@ -630,7 +636,7 @@ fn curves(samples: usize) -> Recipe {
 
 /// The same with measured ranges, which are checked.
 fn checked(samples: usize) -> Recipe {
-    let hidden = HiddenSettings { ranges: RangeRule::Calibrated, checks_all: true };
+    let hidden = HiddenSettings { ranges: RangeRule::Calibrated, checks_all: true, ..HiddenSettings::USUAL };
     Recipe { hidden, ..deep(samples) }
 }
 
@@ -712,7 +718,7 @@ fn a_forced_overflow_is_counted() {
     };
     let relu = || LayerSpec::Relu {};
     for gates in [[relu(), relu()], [LayerSpec::Square {}, relu()], [LayerSpec::Flatten {}, relu()]] {
-        let hidden = HiddenSettings { ranges: RangeRule::Calibrated, checks_all: false };
+        let hidden = HiddenSettings { ranges: RangeRule::Calibrated, ..HiddenSettings::USUAL };
         let honest = Recipe { hidden, ..Recipe::dense([6, 5, 4, 3], gates, 40, 6.0) };
         assert!(count(&honest).iter().all(|found| *found == (0, 0)));
         let understated = count(&Recipe { is_understated: true, ..honest });
@@ -787,6 +793,10 @@ fn gate() -> impl Strategy<Value = LayerSpec> {
         Just(LayerSpec::Relu6 {}),
         Just(LayerSpec::HardTanh {}),
         Just(LayerSpec::HardSigmoid {}),
+        Just(LayerSpec::Sigmoid {}),
+        Just(LayerSpec::Tanh {}),
+        Just(LayerSpec::Gelu {}),
+        Just(LayerSpec::Elu { alpha: 0.5 }),
     ]
 }
 
@@ -817,7 +827,7 @@ proptest! {
         (checks_all, is_understated) in any::<(bool, bool)>(),
     ) {
         let sizes = [sizes.0, sizes.1, sizes.2, sizes.3];
-        let hidden = HiddenSettings { ranges: rule, checks_all };
+        let hidden = HiddenSettings { ranges: rule, checks_all, ..HiddenSettings::USUAL };
         check(&Recipe { hidden, is_understated, ..Recipe::dense(sizes, [first, second], samples, scale) })?;
     }
 
@@ -864,7 +874,7 @@ fn the_largest_numbers_stay_in_their_ranges() {
 
 #[test]
 fn a_model_with_another_activation_is_refused_by_name() {
-    let recipe = Recipe::dense([2, 2, 2, 2], [LayerSpec::Sigmoid {}, LayerSpec::Relu {}], 3, 1.0);
+    let recipe = Recipe::dense([2, 2, 2, 2], [LayerSpec::Softmax {}, LayerSpec::Relu {}], 3, 1.0);
     let model = ModelSpec::new(recipe.input.clone(), 2, recipe.layers.clone());
     let shapes: Vec<(&str, &[usize])> =
         recipe.shapes.iter().map(|(name, shape)| (&name[..], &shape[..])).collect();
@@ -879,5 +889,5 @@ fn a_model_with_another_activation_is_refused_by_name() {
     };
     let architecture = &of_model(4, 1, &model, &shapes, settings).architecture;
     let refused = Protocol::BlindSv.rules().program(architecture);
-    assert!(matches!(refused, Err(Error::Layer { index: 1, kind: "sigmoid", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Layer { index: 1, kind: "softmax", .. })), "{refused:?}");
 }

@@ -255,8 +255,8 @@ impl Builder<'_> {
                 }
                 if Between::of(&[*activation]).1 == 0 {
                     return of((
-                        "no gate between two servers computes it exactly",
-                        "train with relu, leaky-relu, hard-tanh or hard-sigmoid in its place, or take nssv",
+                        "it divides, which no gate between two servers does",
+                        "train with relu, sigmoid or tanh in its place, or take nssv",
                     ));
                 }
                 Ok(self.activated(from[0], *activation, *size))

@@ -5,7 +5,7 @@ use secsv_federation::{Coalition, RoundId, SampleSet};
 use secsv_he::linear::{BlockShape, MatrixMethod};
 
 use crate::{
-    CodecError,
+    Agreement, CodecError,
     message::*,
     precision::Ranges,
     test_id::{RequestId, TestId},
@@ -106,7 +106,13 @@ fn set() -> SampleSet {
 
 fn hello(samples: u64) -> ClientHello {
     let ranges = Ranges { norms: vec![3, 0], inputs: vec![-2, 64], outputs: vec![5, -16] };
-    ClientHello { samples, ranges, public_key: vec![7; 32], accepts_few: false }
+    ClientHello {
+        samples,
+        ranges,
+        public_key: vec![7; 32],
+        accepts_few: false,
+        agreement: Agreement { labels: 20, equal: 19 },
+    }
 }
 
 fn plan() -> TestPlan {

@@ -5,6 +5,7 @@ use secsv_he::linear::{BlockShape, MatrixMethod};
 
 use super::{Kind, Message};
 use crate::{
+    agreement::Agreement,
     codec::{Reader, Writer},
     error::CodecError,
     precision::Ranges,
@@ -24,6 +25,8 @@ pub struct ClientHello {
     pub public_key: Vec<u8>,
     /// Whether its owner accepts what utilities of few samples tell.
     pub accepts_few: bool,
+    /// How often functions by straight pieces give the exact model's labels; nothing where functions are exact.
+    pub agreement: Agreement,
 }
 
 impl Message<'_> for ClientHello {
@@ -38,6 +41,7 @@ impl Message<'_> for ClientHello {
             w.u32(norm as u32).u32(input as u32).u32(output as u32);
         }
         w.counted(&self.public_key).u8(self.accepts_few.into());
+        w.u64(self.agreement.labels).u64(self.agreement.equal);
     }
 
     fn read(r: &mut Reader<'_>, operators: &usize) -> Result<Self, CodecError> {
@@ -64,7 +68,11 @@ impl Message<'_> for ClientHello {
             1 => true,
             _ => return Err(CodecError::Value { what: "acceptance" }),
         };
-        Ok(Self { samples, ranges, public_key, accepts_few })
+        let agreement = Agreement { labels: r.u64()?, equal: r.u64()? };
+        if agreement.equal > agreement.labels {
+            return Err(CodecError::Value { what: "agreement" });
+        }
+        Ok(Self { samples, ranges, public_key, accepts_few, agreement })
     }
 }
 

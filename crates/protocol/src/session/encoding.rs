@@ -16,7 +16,7 @@
 //! | weights that count | list of: round (4 bytes), list of weights by client, 0 for those who took no part |
 //! | settings | protocol, preset, matrix method, whether samples are always skipped (2: not, and right predictions are counted by class), whether rounds are asked for as a whole: 1 byte each |
 //! | extras | layout of files (0 PyTorch's, 1 Keras's), aggregation (0 means, 1 other): 1 byte each; nothing if both are 0 |
-//! | hidden numbers | ranges (0 auto, 1 calibrated, 2 proven), 4 more where all are checked: 1 byte; nothing for 0 |
+//! | hidden numbers | ranges (0 auto, 1 calibrated, 2 proven), 4 more where all are checked, 8 more where labels of ten thousand that must agree follow in 2 bytes: 1 byte; nothing for 0 |
 //!
 //! A whole weight, such as a number of samples, is that number; another one the bits of the double, which is above all
 //! of those: no weight is below 1e-9, and none above 2^46.
@@ -99,9 +99,7 @@ fn extras(w: &mut Writer, spec: &FederationSpec) {
 
 /// How numbers that nobody reads are held in their ranges; nothing where it is as usual.
 fn hidden(w: &mut Writer, hidden: HiddenSettings) {
-    if hidden != HiddenSettings::USUAL {
-        w.u8(hidden.session_byte());
-    }
+    w.raw(&hidden.session_bytes());
 }
 
 fn weight(weight: f64) -> u64 {

@@ -31,26 +31,40 @@ impl RangeRule {
 }
 
 /// How numbers that nobody reads are held in their ranges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HiddenSettings {
     /// Which bounds they are held to.
     pub ranges: RangeRule,
     /// Whether numbers out of range are counted where none can be, too. They always are where bounds are only measured.
     pub checks_all: bool,
+    /// Labels of ten thousand that a model with functions by straight pieces must share with the exact model, at least.
+    pub agreement: u16,
+}
+
+impl Default for HiddenSettings {
+    fn default() -> Self {
+        Self::USUAL
+    }
 }
 
 impl HiddenSettings {
     /// The usual ones.
-    pub const USUAL: Self = Self { ranges: RangeRule::Auto, checks_all: false };
+    pub const USUAL: Self = Self { ranges: RangeRule::Auto, checks_all: false, agreement: 9950 };
 
-    /// A byte in the encoding that a session's fingerprint is the digest of; 0 for the usual ones.
-    pub(super) fn session_byte(self) -> u8 {
+    /// Bytes in the encoding that a session's fingerprint is the digest of; none for the usual ones.
+    pub(super) fn session_bytes(self) -> Vec<u8> {
         let ranges = match self.ranges {
             RangeRule::Auto => 0,
             RangeRule::Calibrated => 1,
             RangeRule::Proven => 2,
         };
-        ranges + 4 * u8::from(self.checks_all)
+        let byte = ranges + 4 * u8::from(self.checks_all);
+        match (self == Self::USUAL, self.agreement == Self::USUAL.agreement) {
+            (true, _) => Vec::new(),
+            (false, true) => vec![byte],
+            // No other part begins with so large a byte.
+            (false, false) => [vec![8 + byte], self.agreement.to_le_bytes().to_vec()].concat(),
+        }
     }
 }
 

@@ -37,7 +37,13 @@ pub(crate) fn session_by_class(protocol: Protocol, matmul: Matmul) -> Session {
 fn session_of(federation: Federation) -> Session {
     let federation = Arc::new(federation);
     let ranges = Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] };
-    let hello = ClientHello { samples: 2, ranges, public_key: vec![1; 32], accepts_few: true };
+    let hello = ClientHello {
+        samples: 2,
+        ranges,
+        public_key: vec![1; 32],
+        accepts_few: true,
+        agreement: Default::default(),
+    };
     let costs = typical_costs(Preset::Standard);
     Session::propose(&federation, federation.leader(), &vec![hello; 4], Some(&costs)).unwrap().0
 }
@@ -48,7 +54,13 @@ fn few_samples_are_refused_unless_every_owner_accepts() {
     let session = |clients: [(u64, bool); 4]| {
         let hello = |(samples, accepts_few)| {
             let ranges = Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] };
-            ClientHello { samples, ranges, public_key: vec![1; 32], accepts_few }
+            ClientHello {
+                samples,
+                ranges,
+                public_key: vec![1; 32],
+                accepts_few,
+                agreement: Default::default(),
+            }
         };
         Session::propose(&federation, federation.leader(), &clients.map(hello), None).is_ok()
     };
@@ -122,6 +134,7 @@ fn a_proposal_of_too_many_rounds_is_refused() {
         samples: 2,
         ranges: Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] },
         public_key: vec![0; 32],
+        agreement: Default::default(),
     };
     let methods = vec![MatrixMethod::Packed(BlockShape { rows: 1, columns: 3, samples: 2 })];
     let decode = |rounds| {
@@ -149,6 +162,7 @@ fn a_principal_cannot_put_a_key_of_its_own_in_a_clients_place() {
             samples: 2,
             ranges: Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] },
             public_key: key.to_vec(),
+            agreement: Default::default(),
         })
         .collect();
     let decode = |hellos: &[ClientHello]| {

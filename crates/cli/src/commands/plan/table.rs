@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use secsv_evaluation::{PlanResult, PlannedCost};
 
 use crate::{
+    commands::protocols::agreement,
     output::is_verbose,
     value_table::{ranges, statistical_distance},
 };
@@ -23,6 +24,9 @@ pub fn text(plan: &PlanResult) -> String {
     );
     let _ = writeln!(text, "what it takes (messages and bytes are {exactness}; times are of this machine)");
     costs(&mut text, plan);
+    if let Some(approximate) = &plan.security.approximate {
+        let _ = writeln!(text, "{}", agreement(approximate));
+    }
     if is_verbose() || plan.security.ranges.iter().any(|range| range.bits < range.proven_bits) {
         text.push_str(&ranges(&plan.security));
     }

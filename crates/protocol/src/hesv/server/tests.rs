@@ -30,7 +30,9 @@ fn principal() -> (Principal, EncryptedSession, SecretKey) {
     for client in 0..4 {
         let public_key = EnvelopeKeys::derive(&seed.derive("client", client)).public();
         let ranges = Ranges { norms: vec![1], inputs: vec![1], outputs: vec![1] };
-        let hello = ClientHello { samples: 2, ranges, public_key, accepts_few: false }.encode();
+        let hello =
+            ClientHello { samples: 2, ranges, public_key, accepts_few: false, agreement: Default::default() }
+                .encode();
         let from = PartyId::Client(client as usize);
         principal.handle(Incoming::new(from, Kind::ClientHello, hello)).unwrap();
     }
