@@ -312,7 +312,11 @@ impl<'a> RoundedCoalition<'a> {
     /// How far the factor of an operator's biases may be off, relatively.
     fn factor_error(&self, operator: usize) -> f64 {
         let factor = self.masked.map_or(1, |masked| masked.scales.factors[operator]);
-        if factor == 1 { 0.0 } else { 0.5 / (factor as f64 - 0.5) }
+        match factor {
+            0 => 1.0,
+            1 => 0.0,
+            factor => 0.5 / (factor as f64 - 0.5),
+        }
     }
 
     /// A linear layer at some positions.

@@ -407,9 +407,9 @@ impl Session {
         let program = &federation.program;
         let ranges = Ranges::union(hellos.iter().map(|hello| &hello.ranges))
             .ok_or(Error::Unsupported { what: "a session without clients" })?;
-        check_few(federation, &hellos)?;
         check_agreement(federation, &hellos)?;
         let Formats { precision, hops } = formats(federation, &ranges)?;
+        check_few(federation, &hellos, hops.counts_overflows())?;
         let round_batches = federation.round_batches(rounds);
         let encryption = Encryption::new(federation, longest(&round_batches), methods)?;
         let samples = hellos.iter().fold(0u64, |sum, hello| sum.saturating_add(hello.samples));
@@ -684,13 +684,15 @@ pub(crate) fn formats(federation: &Federation, ranges: &Ranges) -> Result<Format
     Ok(Formats { precision, hops: Hops::of_layer(word) })
 }
 
-/// Refuses so few samples or owners that utilities tell of single samples, unless every owner has accepted that.
-fn check_few(federation: &Federation, hellos: &[ClientHello]) -> Result<(), Error> {
+/// Refuses so few samples or owners that what is told of all tells of single samples, or of one owner's, unless every owner has accepted
+/// that. An owner counts no numbers out of range under a model that it knows: where they are counted, one owner more must be left.
+fn check_few(federation: &Federation, hellos: &[ClientHello], counts_overflows: bool) -> Result<(), Error> {
     let Some(crate::rules::FewSamples { samples, owners, refusal }) =
         federation.settings.protocol.rules().few_samples()
     else {
         return Ok(());
     };
+    let owners = owners + usize::from(counts_overflows);
     let mut of_owners = hellos.iter().filter(|hello| hello.samples > 0);
     let total = of_owners.clone().fold(0u64, |sum, hello| sum.saturating_add(hello.samples));
     let is_few = total < samples || of_owners.clone().count() < owners;

@@ -187,7 +187,7 @@ fn check_under(fixture: &Fixture, settings: Settings) -> (Arc<Session>, BTreeMap
         })
         .unwrap();
     let session = world.with_principal(|principal| principal.session().cloned()).flatten().unwrap();
-    let is_checked = settings.hidden.checks_all && session.program().operators.len() > 1
+    let is_checked = settings.hidden.checks_all && !session.ranges().is_empty()
         || session.ranges().iter().any(|range| range.is_calibrated());
     let expected =
         expected(fixture, &session, &seeds, &Tested::new()).into_iter().map(|(model, (right, overflows))| {
@@ -396,6 +396,15 @@ fn a_model_that_loses_labels_is_refused() {
     assert!(begin(sharing(found)).is_ok());
     let refused = begin(sharing(found + 1)).err().map(|error| error.to_string());
     assert!(refused.as_ref().is_some_and(|why| why.contains("--agreement")), "{refused:?}");
+}
+
+#[test]
+fn ranges_of_one_operator_are_checked() {
+    let shape = Shape::Reordered { features: 4, act: Act::Relu };
+    let samples = vec![30, 20, 10];
+    let recipe = Recipe { shape, classes: 3, samples, rounds: 1, absence: 0, size_bits: 6, seed: 5 };
+    let (session, _) = check_under(&recipe.build(), measured());
+    assert!(!session.ranges().is_empty());
 }
 
 #[test]

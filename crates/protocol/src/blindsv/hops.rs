@@ -221,9 +221,10 @@ impl HopRange {
         self.bound < self.proven
     }
 
-    /// What outputs stay below if none is out of range: up to twice a measured bound gates are right.
+    /// What outputs stay below if none is out of range: up to twice a measured bound gates are right, and what they stand for is up to
+    /// twice as much.
     pub(super) fn reach(self) -> i32 {
-        self.bound + i32::from(self.is_calibrated())
+        self.bound + if self.is_calibrated() { 2 } else { 0 }
     }
 
     /// Whether every number that leaves it is counted, if those before are in theirs: what norms prove stays below six times it.
@@ -383,10 +384,11 @@ impl Hops {
             let wide = |word: &&u32| **word as i32 >= needed(wanted).max(least);
             let word = *WORD_WIDTHS.iter().find(wide).unwrap_or(&u64::BITS);
             // What is left is the weights', as far as a double's bits reach: biases are encoded at the same scale.
-            let weight = (word as i32 - needed(0)).min(MAX_BITS).min(50 - norm.max(0));
+            let scale = if index == 0 { input } else { 0 };
+            let weight = (word as i32 - needed(0)).min(MAX_BITS).min(50 - norm.max(0) - scale);
             let refused = |needed: i32| Error::Precision { layer: index + 1, needed, available: word as i32 };
             hops.is_precise &= weight >= wanted - FEWER_BITS;
-            if weight < MIN_BITS || (word as i32) < least {
+            if weight < MIN_BITS || input < MIN_BITS || (word as i32) < least {
                 return Err(refused(needed(MIN_BITS).max(least)));
             }
             let bias = if index == 0 { weight + input } else { weight };
@@ -398,6 +400,8 @@ impl Hops {
             let (Some(between), Some(&next)) = (gates.get(index), ranges.inputs.get(index + 1)) else {
                 break;
             };
+            // No client can claim more than is proven.
+            let next = next.min(between.gate.results(0, range.reach()).1);
             let fraction = fraction(&between.gate, next).min(weight + input - clients_bits(clients) - 1);
             if fraction < MIN_BITS {
                 return Err(refused(needed(weight) + MIN_BITS - fraction));
@@ -457,6 +461,11 @@ impl Hops {
     /// Whether a hop's outputs are checked to be in their range.
     pub(super) fn is_checked(&self, hop: usize) -> bool {
         self.checked.contains(&hop)
+    }
+
+    /// Whether numbers out of range are counted at any hop.
+    pub(crate) fn counts_overflows(&self) -> bool {
+        !self.checked.is_empty()
     }
 
     /// Whether there are hops.

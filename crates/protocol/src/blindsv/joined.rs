@@ -67,9 +67,10 @@ impl NodeScales {
             let target = share * f64::powi(2.0, *target);
             if term.is_scaled() {
                 let scale: f64 = stands_for.iter().product();
-                return vec![(target / scale).round().max(1.0) as u64];
+                return vec![(target / scale).round() as u64];
             }
-            stands_for.iter().map(|scale| (target / scale).round().max(1.0) as u64).collect::<Vec<u64>>()
+            // A coalition with hardly any training data loses values beside operators: what is rounded up would leave its bound.
+            stands_for.iter().map(|scale| (target / scale).round() as u64).collect::<Vec<u64>>()
         };
         scales.values.push(node.terms.iter().zip(&self.terms).map(factors).collect());
         let Some(hop) = hop else { return scales.sums.push(1) };
@@ -199,7 +200,7 @@ impl Joining<'_> {
         let most = sum - clients_bits(self.clients) - 1;
         let next = ranges.inputs[index + 1];
         let fraction = match node.kind {
-            NodeKind::Sample => fraction(&between.gate, next),
+            NodeKind::Sample => fraction(&between.gate, next.min(between.gate.results(0, range.reach()).1)),
             NodeKind::Model => number_bits(next) + MODEL_BITS,
             // Two to this power times the smallest number is enough.
             NodeKind::Root => (2 * next + SCALE_BITS + 1).max(MIN_BITS),
@@ -214,6 +215,9 @@ impl Joining<'_> {
         self.hops.ranges.push(HopRange { fraction, ..range });
         let (bits, largest) = between.gate.results(fraction, range.reach());
         let after = between.after.as_ref();
+        if bits + factor_bits(after) < MIN_BITS {
+            return Err(refused(MIN_BITS - bits - factor_bits(after)));
+        }
         let kappa = between.gate.factor(1.0) * factor(after) * f64::powi(0.5, factor_bits(after));
         self.known.push(Known { bits: bits + factor_bits(after), kappa, largest });
         let is_of_model = node.kind != NodeKind::Sample;

@@ -5,7 +5,7 @@
 //! a mask d of the owner, who deals shares of 1 ^ d as a number: out of range is then a number that the servers add up, over all
 //! numbers of all checked hops of all samples of all owners. The principal learns one total for each coalition.
 //!
-//! - **T beyond 3 * 2^(t-2)** has wrapped: half of all residues are counted, the other half are not. Where norms prove no more than
+//! - **T beyond 3 * 2^(t-2)** has wrapped: it is counted if what is left is out of range, as half of all residues are; equal numbers wrap alike. Where norms prove no more than
 //!   three times the range of inputs that are in theirs (`HopRange::counts_all`), no such T exists.
 //! - Numbers behind one that is out of range are whatever they are; they are counted in the same way.
 

@@ -91,7 +91,7 @@ impl ProtocolRules for BlindSv {
         Some(FewSamples {
             samples: 30,
             owners: 2,
-            refusal: "fewer than 30 samples in all, or of fewer than 2 owners: the utilities alone tell much about single samples, so blindsv asks every owner to accept that (--accept-few-samples)",
+            refusal: "fewer than 30 samples in all, or of fewer than 2 owners, or 3 where numbers out of range are counted: what is told of all tells much about single samples or one owner's, so blindsv asks every owner to accept that (--accept-few-samples)",
         })
     }
 
@@ -138,11 +138,11 @@ impl ProtocolRules for BlindSv {
                 "the auxiliary does its half, and owners deal for it",
             ),
         ];
-        if program.operators.len() > 1 {
+        if program.published() > 1 {
             lines.push(line(
                 D::Overflows,
                 "everybody",
-                "how many hidden numbers of all owners' samples together each tested coalition has out of their range: 0 unless a result is in doubt",
+                "how many hidden numbers each tested coalition has out of their range, of samples of all owners that do not know its model: 0 unless a result is in doubt",
                 "nobody reads hidden numbers, so one that leaves a range that is only measured must be counted",
             ));
         }
@@ -174,7 +174,7 @@ impl ProtocolRules for BlindSv {
                 "any number of clients",
                 Can::Nothing,
                 Can::Nothing,
-                "Clients together, however many, learn the published utilities and no more. From these they can subtract how many of their own samples a model that they know predicts right.",
+                "Clients together, however many, learn what is published and no more: utilities, and with them counts of classes or of numbers out of range where these are asked for. From these they can subtract how many of their own samples a model that they know predicts right.",
             ),
             trust: "Two servers that must not collude: together they open all samples, labels and models. A client together with one server opens all models, and no other client's samples. Clients alone, however many, learn the published utilities.",
             brief: "Models and test cases were split between two servers, so that neither alone could read them, and no \
