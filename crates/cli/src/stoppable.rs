@@ -54,6 +54,10 @@ impl<E: Evaluator> Evaluator for Stoppable<'_, E> {
         self.inner.tests_together()
     }
 
+    fn counted_classes(&self) -> Option<usize> {
+        self.inner.counted_classes()
+    }
+
     fn labels(&self) -> Option<(&[i64], usize)> {
         self.inner.labels()
     }

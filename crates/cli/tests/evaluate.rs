@@ -54,7 +54,7 @@ fn deep(parent: &Path) -> Outcome<PathBuf> {
     for id in ids {
         clients.push(ClientSpec::new(id?, 10.0));
     }
-    let layers = vec![linear("one.weight"), LayerSpec::Sigmoid {}, linear("two.weight")];
+    let layers = vec![linear("one.weight"), LayerSpec::Softmax {}, linear("two.weight")];
     let model_spec = ModelSpec::new(vec![1], 2, layers);
     let spec = FederationSpec::new("deep".into(), 1, model_spec, clients);
     let weights = |sign: f32| -> Outcome<Weights> {
