@@ -7,6 +7,7 @@ use std::{
 };
 
 use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, skip::SkipMode};
+use secsv_protocol::TestResult;
 use secsv_shapley::{ClientValues, Federated, FederatedValues, Method};
 
 use crate::{
@@ -56,6 +57,7 @@ pub fn evaluate<E: Evaluator>(
     outcomes.inherits_empty = !evaluator.tests_empty_each_round();
     outcomes.count_classes(classes.as_ref());
     outcomes.classes = classes.clone();
+    outcomes.begin_with(evaluator.known_empty(), evaluator.samples())?;
     let is_plain = settings.method == Method::Exact
         && settings.skip == SkipMode::Off
         && settings.utility == Utility::Accuracy
@@ -159,6 +161,19 @@ impl Outcomes {
         let with =
             |(round, outcomes): (RoundId, RoundOutcomes)| (round, outcomes.with_classes(classes.cloned()));
         self.rounds = rounds.into_iter().map(with).collect();
+    }
+
+    /// Takes what an earlier evaluation found of the model before the first round.
+    fn begin_with(&mut self, found: Option<TestResult>, samples: usize) -> Result<(), Error> {
+        let (Some(found), Some(first)) = (found, self.rounds.values_mut().next()) else { return Ok(()) };
+        if let Some(classes) = &self.classes {
+            classes.learn(&found, samples)?;
+        }
+        let of_classes = found.of_classes.iter().map(|class| class.right).collect();
+        let (correct, wrongly_skipped) = (found.correct, None);
+        let outcome = TestOutcome { correct, tested: samples, wrongly_skipped, of_classes, overflows: None };
+        first.insert(Coalition::EMPTY, outcome);
+        Ok(())
     }
 
     fn get(&self, round: RoundId, coalition: Coalition) -> Result<TestOutcome, Error> {

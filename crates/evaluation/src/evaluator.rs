@@ -79,6 +79,11 @@ pub trait Evaluator {
         false
     }
 
+    /// What the model before the first round gave on all samples, if it was tested in an earlier evaluation.
+    fn known_empty(&self) -> Option<TestResult> {
+        None
+    }
+
     /// For each test, how many of its samples were predicted right and, where it can be told, which, in the same
     /// order. Coalitions are of participants of the round; the empty one is asked for in the first round alone, or in each
     /// ([`tests_empty_each_round`](Self::tests_empty_each_round)).

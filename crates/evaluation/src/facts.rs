@@ -61,6 +61,12 @@ impl FederationFacts {
 }
 
 impl FederationFacts {
+    /// The same of a round of a federation: results of all its rounds have the digest of what was agreed on for all.
+    #[must_use]
+    pub fn of(self, whole: &FederationSpec) -> Self {
+        Self { digest: Self::new(whole, &[]).digest, ..self }
+    }
+
     /// The same with what people call the organisations.
     #[must_use]
     pub fn labelled(mut self, labels: &Labels) -> Self {

@@ -22,6 +22,11 @@ pub trait RoleEvaluator {
     /// How many samples all clients together have.
     fn sample_count(&self) -> usize;
 
+    /// What the model before the first round gave, see [`Evaluator::known_empty`].
+    fn known_before(&self) -> Option<TestResult> {
+        None
+    }
+
     /// Runs tests, see [`Evaluator::drive`].
     fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Self::Error>;
 }
@@ -50,6 +55,10 @@ impl<E: RoleEvaluator> Evaluator for E {
     fn counted_classes(&self) -> Option<usize> {
         let federation = self.federation();
         federation.settings.counts_classes().then(|| federation.architecture.classes())
+    }
+
+    fn known_empty(&self) -> Option<TestResult> {
+        self.known_before()
     }
 
     fn gathers(&self) -> bool {

@@ -347,6 +347,30 @@ pub enum Defect {
         /// The round.
         round: RoundId,
     },
+    /// A round's file that is about another round.
+    #[error("expected round {expected}, as the file's name says, found {found}")]
+    AnotherRound {
+        /// By the name.
+        expected: RoundId,
+        /// By the content.
+        found: RoundId,
+    },
+    /// A limit that bounds nothing.
+    #[error("expected a number above 0 and up to {most}, found {found}")]
+    Limit {
+        /// The largest.
+        most: f64,
+        /// The number.
+        found: f64,
+    },
+    /// A weight said twice.
+    #[error("expected one of train_size and weight, found both")]
+    TwoWeights,
+    /// Rounds that have not come.
+    #[error(
+        "expected a number of rounds, found limits alone: rounds come one by one (secsv principal --follow)"
+    )]
+    RoundsToCome,
     /// No client has a test sample.
     #[error("expected at least one test sample over all clients, found none")]
     NoTestSamples,

@@ -34,6 +34,8 @@ mod files;
 mod ids;
 mod labels;
 mod layer_spec;
+mod limits;
+mod round_file;
 mod run_directory;
 mod sample_set;
 pub mod skip;
@@ -52,6 +54,8 @@ pub use error::{Defect, Error};
 pub use ids::{ClientId, ClientIdError, Coalition, MAX_CLIENTS, RoundId};
 pub use labels::{LABELS_FILE, Labels};
 pub use layer_spec::{BatchNormSpec, ConvolutionSpec, LayerSpec, NamedLayer, PoolSpec};
+pub use limits::Limits;
+pub use round_file::{Participant, ROUNDS, RoundFile, round_path};
 pub use run_directory::{RunDirectory, RunWriter};
 pub use sample_set::SampleSet;
 pub use spec::{

@@ -7,7 +7,7 @@ use serde::{
     de::{Unexpected, Visitor},
 };
 
-use crate::{ClientId, Coalition, Defect, Error, MAX_CLIENTS, NamedLayer, RoundId};
+use crate::{ClientId, Coalition, Defect, Error, Limits, MAX_CLIENTS, NamedLayer, RoundId};
 
 /// The fewest clients a federation may have. Secure protocols need more, and say how many and why.
 pub const MIN_CLIENTS: usize = 1;
@@ -24,8 +24,15 @@ pub const MIN_WEIGHT: f64 = 1e-9;
 pub struct FederationSpec {
     /// Its name, for people.
     pub name: String,
-    /// Number of training rounds (the paper's T).
+    /// The first round that is valued: 1 but where one round is valued alone.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub first: u32,
+    /// Number of training rounds (the paper's T); 0 where they come later, within the limits.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub rounds: u32,
+    /// What no round exceeds, where that is agreed on beforehand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
     /// How the global models were made from the local ones.
     #[serde(default, skip_serializing_if = "Aggregation::is_mean")]
     pub aggregation: Aggregation,
@@ -33,6 +40,18 @@ pub struct FederationSpec {
     pub model: ModelSpec,
     /// The clients (the paper's I), in the order coalitions count them.
     pub clients: Vec<ClientSpec>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The architecture: sizes of one input and the layers it passes.
@@ -190,6 +209,15 @@ impl From<RoundOverride> for RoundTable {
     }
 }
 
+/// Refuses a weight beyond what sums are exact for; `file` is named in errors.
+pub(crate) fn check_weight(id: &ClientId, found: f64, file: &Path) -> Result<(), Error> {
+    if found == 0.0 || (MIN_WEIGHT..=MAX_WEIGHT).contains(&found) {
+        return Ok(());
+    }
+    let key = if found.fract() == 0.0 && found > 0.0 { "train_size" } else { "weight" };
+    Err(Error::defect(file, format!("clients.{id}.{key}"), Defect::Weight { found }))
+}
+
 fn one_weight(train_size: Option<u64>, weight: Option<f64>) -> Result<f64, String> {
     match (train_size, weight) {
         (Some(size), None) => Ok(size as f64),
@@ -249,7 +277,7 @@ impl ClientSpec {
 impl FederationSpec {
     /// A federation of these clients.
     pub fn new(name: String, rounds: u32, model: ModelSpec, clients: Vec<ClientSpec>) -> Self {
-        Self { name, rounds, aggregation: Aggregation::Mean, model, clients }
+        Self { name, first: 1, rounds, limits: None, aggregation: Aggregation::Mean, model, clients }
     }
 
     /// Reads and checks the text of a `federation.toml`; `file` is named in errors.
@@ -274,7 +302,13 @@ impl FederationSpec {
             Err(Error::defect(file, field, Defect::Range { least, most, found }))
         };
         check_name("name", &self.name, file)?;
-        within("rounds", 1, MAX_ROUNDS.into(), self.rounds.into())?;
+        if let Some(limits) = &self.limits {
+            limits.check(MAX_ROUNDS, file)?;
+        }
+        if !self.comes_later() {
+            within("rounds", 1, MAX_ROUNDS.into(), self.rounds.into())?;
+            within("first", 1, self.rounds.into(), self.first.into())?;
+        }
         within("clients", MIN_CLIENTS as u64, MAX_CLIENTS as u64, self.clients.len() as u64)?;
         within("model.classes", 2, u32::MAX.into(), self.model.classes as u64)?;
         within("model.input", 1, 8, self.model.input.len() as u64)?;
@@ -307,18 +341,14 @@ impl FederationSpec {
                 let defect = Defect::ServerName { found: client.id.clone() };
                 return Err(Error::defect(file, format!("clients[{index}].id"), defect));
             }
-            let weights = client.rounds.iter().map(|o| o.weight).chain([client.weight]);
-            let fits = |weight: f64| weight == 0.0 || (MIN_WEIGHT..=MAX_WEIGHT).contains(&weight);
-            if let Some(found) = weights.into_iter().find(|&weight| !fits(weight)) {
-                let key = if found.fract() == 0.0 && found > 0.0 { "train_size" } else { "weight" };
-                let field = format!("clients.{}.{key}", client.id);
-                return Err(Error::defect(file, field, Defect::Weight { found }));
-            }
+            let mut weights = client.rounds.iter().map(|o| o.weight).chain([client.weight]);
+            weights.try_for_each(|weight| check_weight(&client.id, weight, file))?;
             let mut seen = BTreeSet::new();
             for RoundOverride { round, .. } in &client.rounds {
                 let field = format!("clients.{}.rounds", client.id);
-                if !(1..=self.rounds).contains(&round.0) {
-                    let defect = Defect::Range { least: 1, most: self.rounds.into(), found: round.0.into() };
+                if !(self.first..=self.rounds).contains(&round.0) {
+                    let (least, most) = (self.first.into(), self.rounds.into());
+                    let defect = Defect::Range { least, most, found: round.0.into() };
                     return Err(Error::defect(file, field, defect));
                 }
                 if !seen.insert(*round) {
@@ -336,7 +366,12 @@ impl FederationSpec {
 
     /// The rounds in order.
     pub fn round_ids(&self) -> impl Iterator<Item = RoundId> + use<> {
-        (1..=self.rounds).map(RoundId)
+        (self.first..=self.rounds).map(RoundId)
+    }
+
+    /// Whether rounds come one by one, while training goes on.
+    pub fn comes_later(&self) -> bool {
+        self.rounds == 0 && self.limits.is_some()
     }
 
     /// The ids of a coalition's members, sorted as the results list them.

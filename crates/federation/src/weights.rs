@@ -125,6 +125,11 @@ impl Weights {
         self.0.get(name)
     }
 
+    /// Whether there is no tensor.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
     /// The tensors, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.0.iter().map(|(name, tensor)| (name.as_str(), tensor))

@@ -12,7 +12,7 @@ use crate::{
     error::CodecError,
     hesv::client::HesvClient,
     message::{ClientHello, Kind, PublicKeyDigest, PublishedResult},
-    model::ranges,
+    model::{check_limits, ranges},
     participant::{ClientEngine, ClientInput, Identity, KeyExchange, Testing, lead, test_set_digest},
     role::{Digest, Effects, Incoming, Outgoing, Phase, Role},
     sealed::EnvelopeKeys,
@@ -303,8 +303,13 @@ impl Client {
         effects.job(move |meter| {
             meter.enter(Phase::Clear);
             let own: Vec<&Weights> = input.local.values().collect();
-            let known: Vec<&Weights> = input.global.values().chain([&input.initial]).collect();
-            let ranges = ranges(&federation, &own, &known, &input.test_set);
+            let known = input.global.values().chain([&input.initial]);
+            let known: Vec<&Weights> = known.filter(|weights| !weights.is_empty()).collect();
+            let mut ranges = ranges(&federation, &own, &known, &input.test_set);
+            if let Some(limits) = federation.limits() {
+                check_limits(&ranges, limits)?;
+                ranges = limits.clone();
+            }
             let all: Vec<&Weights> = own.iter().chain(&known).copied().collect();
             let hello = ClientHello {
                 samples: input.test_set.len() as u64,

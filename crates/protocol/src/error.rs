@@ -55,6 +55,20 @@ pub enum Error {
         /// The linear layer, counted from 1.
         layer: usize,
     },
+    /// Numbers beyond a limit that was agreed on before training ended.
+    #[error(
+        "layer {layer}: expected {what} within the limit that everybody agreed on, which stands for 2^{limit}, found up to 2^{found}"
+    )]
+    Limit {
+        /// Which numbers.
+        what: &'static str,
+        /// The linear layer, counted from 1.
+        layer: usize,
+        /// The power of two that the limit stands for.
+        limit: i32,
+        /// The power of two that is not below them.
+        found: i32,
+    },
     /// No fixed-point format fits the numbers of a layer.
     #[error("layer {layer}: its numbers need {needed} bits, the field has {available}")]
     Precision {
@@ -212,6 +226,7 @@ impl Error {
                 | Self::Plan(_)
                 | Self::OutOfRange { .. }
                 | Self::Norm { .. }
+                | Self::Limit { .. }
         )
     }
 }

@@ -1,7 +1,7 @@
 //! A client's numbers as elements: models and samples, and what is published about their size.
 
 use secsv_algebra::{FixedPoint, Matrix, Ring};
-use secsv_federation::{Activation, TestSet, Weights};
+use secsv_federation::{Activation, Limits, TestSet, Weights};
 use zeroize::Zeroize;
 
 use crate::{
@@ -205,18 +205,49 @@ pub fn ranges(federation: &Federation, own: &[&Weights], known: &[&Weights], tes
         }
     }
     for (index, &largest) in largest.iter().enumerate().skip(1) {
-        let bounded = program.wiring.is_none()
-            && program
-                .steps
-                .iter()
-                .filter(|step| step.feeds() == Some(index))
-                .all(|step| is_bounded(&step.then));
-        inputs.push(if bounded { 0 } else { exponent(largest) + MARGIN });
+        inputs.push(if takes_bounded(program, index) { 0 } else { exponent(largest) + MARGIN });
     }
     let publishes = |index: usize| federation.publishes_outputs() && index + 1 < largest.len();
     let output = |(index, largest)| if publishes(index) { exponent(largest).min(MOST) } else { 0 };
     let outputs = outputs.into_iter().enumerate().map(output).collect();
     Ranges { norms, inputs, outputs }
+}
+
+/// The ranges that limits stand for, in the place of what is measured.
+pub(crate) fn limit_ranges(program: &Program, limits: &Limits) -> Result<Ranges, Error> {
+    let count = program.published();
+    let no_hidden = Error::Unsupported { what: "limits of a model of several layers: `hidden` is missing" };
+    let hidden = match limits.hidden {
+        _ if count == 1 => 0,
+        Some(hidden) => exponent(hidden).min(MOST),
+        None => return Err(no_hidden),
+    };
+    let mut norms = vec![exponent(limits.norm); program.operators.len()];
+    norms.resize(count, 0);
+    let input = |index| match index {
+        0 => exponent(limits.input),
+        _ if takes_bounded(program, index) => 0,
+        _ => hidden,
+    };
+    let outputs = (0..count).map(|index| if index + 1 < count { hidden } else { 0 }).collect();
+    Ok(Ranges { norms, inputs: (0..count).map(input).collect(), outputs })
+}
+
+/// Refuses models and samples that exceed limits: what is between layers is counted where it leaves its range.
+pub(crate) fn check_limits(found: &Ranges, limits: &Ranges) -> Result<(), Error> {
+    let norms =
+        limits.norms.iter().zip(&found.norms).enumerate().map(|(at, of)| ("weights of a row", at, of));
+    let inputs = limits.inputs.iter().zip(&found.inputs).enumerate().map(|(at, of)| ("inputs", at, of));
+    match norms.chain(inputs.take(1)).find(|(.., (limit, found))| found > limit) {
+        Some((what, layer, (&limit, &found))) => Err(Error::Limit { what, layer: layer + 1, limit, found }),
+        None => Ok(()),
+    }
+}
+
+/// Whether an operator's inputs are at most 1, whatever the samples.
+fn takes_bounded(program: &Program, index: usize) -> bool {
+    let mut before = program.steps.iter().filter(|step| step.feeds() == Some(index));
+    program.wiring.is_none() && before.all(|step| is_bounded(&step.then))
 }
 
 /// Whether what a step hands on is at most 1.

@@ -273,6 +273,10 @@ impl BlindSession {
     /// Whether an owner knows a coalition's model of a round from training: it tests that itself.
     pub(crate) fn knows(&self, owner: usize, round: RoundId, coalition: Coalition) -> bool {
         let participants = self.federation.participants(round);
+        if !self.federation.has_aggregates() {
+            let is_own = coalition == Coalition::EMPTY.with(owner) && participants.contains(owner);
+            return coalition.is_empty() || is_own;
+        }
         !knowing(Coalition::EMPTY.with(owner), coalition, participants).is_empty()
     }
 }

@@ -17,4 +17,5 @@ mod near_ties;
 mod nssv;
 mod plan;
 mod ranges;
+mod rounds;
 mod views;

@@ -28,6 +28,13 @@ impl RunDirectory {
     /// Reads every file once and checks it against the federation: this is for a whole run, as simulations
     /// have it.
     pub fn check(&self) -> Result<(), Error> {
+        if self.spec.comes_later() {
+            return Err(Error::defect(self.spec_file(), "rounds", Defect::RoundsToCome));
+        }
+        if self.spec.first != 1 {
+            let defect = Defect::Range { least: 1, most: 1, found: self.spec.first.into() };
+            return Err(Error::defect(self.spec_file(), "first", defect));
+        }
         self.check_listing()?;
         let mut samples = 0;
         for client in self.spec.ids() {

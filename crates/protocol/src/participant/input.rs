@@ -14,7 +14,7 @@ pub struct ClientInput {
     pub local: BTreeMap<RoundId, Weights>,
     /// The aggregates of the rounds.
     pub global: BTreeMap<RoundId, Weights>,
-    /// The model before the first round.
+    /// The model before the first round; empty where it is not asked for.
     pub initial: Weights,
     /// Whether its owner accepts what utilities of few samples tell, where a protocol asks for that.
     pub accepts_few: bool,

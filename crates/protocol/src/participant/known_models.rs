@@ -74,7 +74,7 @@ fn known_model<'a>(
     let participants = federation.participants(round);
     let (global, local) = (input.global.get(&round), input.local.get(&round));
     if coalition.is_empty() {
-        return Some(KnownModel::Whole(&input.initial));
+        return Some(&input.initial).filter(|initial| !initial.is_empty()).map(KnownModel::Whole);
     }
     let own = local.filter(|_| coalition == Coalition::EMPTY.with(position));
     if let Some(whole) = global.filter(|_| coalition == participants).or(own) {

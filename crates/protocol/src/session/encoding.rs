@@ -17,6 +17,7 @@
 //! | settings | protocol, preset, matrix method, whether samples are always skipped (2: not, and right predictions are counted by class), whether rounds are asked for as a whole: 1 byte each |
 //! | extras | layout of files (0 PyTorch's, 1 Keras's), aggregation (0 means, 1 other): 1 byte each; nothing if both are 0 |
 //! | hidden numbers | ranges (0 auto, 1 calibrated, 2 proven), 4 more where all are checked, 8 more where labels of ten thousand that must agree follow in 2 bytes: 1 byte; nothing for 0 |
+//! | limits | 255, rounds (4 bytes), norm, input (8 bytes each), hidden numbers (a byte, and 8 if there is one); nothing without limits |
 //!
 //! A whole weight, such as a number of samples, is that number; another one the bits of the double, which is above all
 //! of those: no weight is below 1e-9, and none above 2^46.
@@ -79,6 +80,7 @@ pub(super) fn encode(
     self::settings(&mut w, settings);
     extras(&mut w, spec);
     hidden(&mut w, settings.hidden);
+    limits(&mut w, spec);
     w.finish()
 }
 
@@ -100,6 +102,14 @@ fn extras(w: &mut Writer, spec: &FederationSpec) {
 /// How numbers that nobody reads are held in their ranges; nothing where it is as usual.
 fn hidden(w: &mut Writer, hidden: HiddenSettings) {
     w.raw(&hidden.session_bytes());
+}
+
+/// What was agreed on before there were models. No other part begins with so large a byte.
+fn limits(w: &mut Writer, spec: &FederationSpec) {
+    if let Some(limits) = &spec.limits {
+        w.u8(255).u32(limits.rounds).u64(limits.norm.to_bits()).u64(limits.input.to_bits());
+        optional_number(w, limits.hidden);
+    }
 }
 
 fn weight(weight: f64) -> u64 {

@@ -10,6 +10,8 @@ use crate::{
     Error,
     decryptors::{Network, Protocol, max_owners},
     labels::LabelField,
+    model::limit_ranges,
+    precision::Ranges,
     program::Program,
     rules::Matmul,
 };
@@ -18,6 +20,9 @@ use crate::{
 const OTHER_AGGREGATION: &str = "aggregation = \"other\": the empty coalition's model does not follow from the local models, and no \
      secure protocol tests it yet. Value each round as a run directory of its own, whose initial.safetensors is the global model \
      that the round began with; or take nssv";
+/// Why limits are for one protocol.
+const OTHER_LIMITS: &str = "limits: rounds that come while training goes on, and formats that do not depend on them, are for blindsv; under the \
+     others several sessions give whoever decrypts more to work with";
 /// Rounds that are tested together, at most.
 const MAX_ROUNDS: usize = 16;
 
@@ -36,6 +41,8 @@ pub struct Federation {
     pub settings: Settings,
     /// Public keys of the clients' envelopes, where they were agreed on before; otherwise clients publish them.
     envelope_keys: Option<Vec<[u8; 32]>>,
+    /// What was agreed on before there were models: published in the place of what is measured.
+    limits: Option<Ranges>,
     digest: [u8; 16],
 }
 
@@ -75,6 +82,11 @@ impl Federation {
         settings: Settings,
     ) -> Result<Self, Error> {
         let clients = spec.clients.len();
+        if spec.comes_later() {
+            return Err(Error::Unsupported {
+                what: "a federation whose rounds come later, before one has come",
+            });
+        }
         if spec.aggregation != Aggregation::Mean {
             return Err(Error::Unsupported { what: OTHER_AGGREGATION });
         }
@@ -95,8 +107,12 @@ impl Federation {
         let hash = blake3::hash(&encoding::encode(spec, architecture, &rounds, &settings));
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.as_bytes()[..16]);
+        if spec.limits.is_some() && settings.protocol.rules().has_decryptors() {
+            return Err(Error::Unsupported { what: OTHER_LIMITS });
+        }
+        let limits = spec.limits.as_ref().map(|limits| limit_ranges(&program, limits)).transpose()?;
         let architecture = architecture.clone();
-        Ok(Self { architecture, program, clients, rounds, settings, envelope_keys: None, digest })
+        Ok(Self { architecture, program, clients, rounds, settings, envelope_keys: None, limits, digest })
     }
 
     /// Refuses a model that a protocol cannot test among so many clients, with the reason; otherwise the model as it tests it.
@@ -141,6 +157,17 @@ impl Federation {
     /// Whether a client may have published this key.
     pub(crate) fn is_envelope_key(&self, client: usize, key: &[u8]) -> bool {
         self.envelope_keys.as_ref().is_none_or(|keys| keys.get(client).is_some_and(|agreed| agreed == key))
+    }
+
+    /// The ranges that everybody publishes, whatever it has, where limits were agreed on.
+    pub(crate) fn limits(&self) -> Option<&Ranges> {
+        self.limits.as_ref()
+    }
+
+    /// Whether clients have the models after rounds and test them themselves. Where rounds are valued as they end, these come later than
+    /// the values; a whole run with the same limits is tested in the same way.
+    pub(crate) fn has_aggregates(&self) -> bool {
+        self.limits.is_none()
     }
 
     /// Makes the tables that every session of this process computes by, which takes some milliseconds the first time.
