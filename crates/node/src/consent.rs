@@ -25,7 +25,7 @@ pub struct Question {
 impl Question {
     pub(crate) fn new(argument: &'static str, kit: &Kit, sentences: Vec<String>) -> Self {
         let mut hash = blake3::Hasher::new();
-        hash.update(b"secsv acceptance, format 1\n").update(argument.as_bytes()).update(&kit.digest);
+        hash.update(b"secsv acceptance, format 1\n").update(argument.as_bytes()).update(&kit.signed_digest());
         hash.update(kit.own_name().as_bytes()).update(kit.federation.session.protocol.as_bytes());
         for sentence in &sentences {
             hash.update(&(sentence.len() as u64).to_le_bytes()).update(sentence.as_bytes());
@@ -40,7 +40,17 @@ impl Question {
         let PartyId::Client(position) = kit.own else { return Ok(None) };
         let exposure = Exposure::new(&kit.session()?)?;
         let names: Vec<&str> = kit.federation.federation.ids().map(ClientId::as_str).collect();
-        Ok(Some(Self::new("--accept-exposure", kit, exposure.of_owner(position, &names))))
+        let mut sentences = exposure.of_owner(position, &names);
+        if let Some(limits) =
+            kit.federation.federation.limits.filter(|_| kit.federation.federation.comes_later())
+        {
+            sentences.push(format!(
+                "Values and utilities of each of up to {} rounds are told as the round ends, while training goes on: whoever trains the next \
+                 round may go by them.",
+                limits.rounds
+            ));
+        }
+        Ok(Some(Self::new("--accept-exposure", kit, sentences)))
     }
 
     /// Goes on if the answer is the word.

@@ -1,5 +1,7 @@
 //! Why a party ends without values.
 
+use secsv_federation::RoundId;
+
 /// Why a party cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -62,6 +64,20 @@ pub enum Error {
         /// Why not, and what to do.
         reason: String,
     },
+    /// The principal is in another round.
+    #[error("the principal is in round {round}")]
+    OtherRound {
+        /// That round.
+        round: RoundId,
+    },
+    /// A round that was waited for long enough.
+    #[error("waited {seconds} s without anything new for {awaited}")]
+    Late {
+        /// For whom, or for what.
+        awaited: String,
+        /// As long as was told.
+        seconds: u64,
+    },
     /// The process was told to stop.
     #[error("stopped before the values were there: start again to go on")]
     Stopped,
@@ -83,6 +99,7 @@ impl Error {
             Self::Journal(error) => error.is_bad_input(),
             Self::Consent(error) => error.is_bad_input(),
             Self::Data { .. } | Self::Record { .. } | Self::NoLink { .. } => true,
+            Self::OtherRound { .. } | Self::Late { .. } => false,
             Self::Tls(_) | Self::System { .. } | Self::Stopped => false,
         }
     }

@@ -9,7 +9,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use secsv_federation::{ClientId, TestSet, Weights};
+use secsv_federation::{ClientId, RoundId, TestSet, Weights};
 use secsv_protocol::{ClientInput, decryptors::Protocol, exposure::HEADLINE};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,9 @@ pub struct SessionEntry {
     pub clients: Vec<ClientId>,
     /// Rounds.
     pub rounds: u32,
+    /// The round that it is of, where rounds of one federation are valued one by one: together they are one session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<RoundId>,
     /// The digest of all models that this silo holds.
     pub models: Fingerprint,
     /// The digest of its test set.
@@ -58,11 +61,12 @@ impl SessionEntry {
         }
         Self {
             begun,
-            federation: Fingerprint(kit.digest),
+            federation: Fingerprint(kit.signed_digest()),
             state: to_hex(state),
             protocol: kit.federation.session.protocol.clone(),
             clients: spec.ids().cloned().collect(),
             rounds: spec.rounds,
+            round: kit.round().map(|file| file.round),
             models: Fingerprint(*models.finalize().as_bytes()),
             test_set: Fingerprint(*test_set.finalize().as_bytes()),
             samples: samples(&input.test_set),
@@ -72,6 +76,12 @@ impl SessionEntry {
     /// Whether it is this session that goes on.
     fn is_same(&self, other: &Self) -> bool {
         (self.federation, &self.state) == (other.federation, &other.state)
+    }
+
+    /// Whether both are rounds of one federation, and not the same round twice.
+    fn goes_with(&self, other: &Self) -> bool {
+        let both = self.round.zip(other.round);
+        self.federation == other.federation && both.is_some_and(|(own, other)| own != other)
     }
 
     /// How many of its samples are in another session's.
@@ -138,9 +148,14 @@ impl Record {
         if self.entries.iter().any(|earlier| earlier.is_same(entry)) {
             return Ok(());
         }
-        let added: Vec<String> = self
-            .entries
+        // What came before the first of its rounds was accepted then.
+        let is_round =
+            |earlier: &SessionEntry| earlier.round.is_some() && earlier.federation == entry.federation;
+        let accepted =
+            self.entries.iter().position(|earlier| entry.round.is_some() && is_round(earlier)).unwrap_or(0);
+        let added: Vec<String> = self.entries[accepted..]
             .iter()
+            .filter(|earlier| !entry.goes_with(earlier))
             .map(|earlier| (earlier, entry.shares(earlier)))
             .filter(|(_, shared)| *shared > 0)
             .map(|(earlier, shared)| entry.adds(earlier, shared))

@@ -40,6 +40,17 @@ pub fn ended(state: &Path, owner: &Owner) -> Result<Option<Vec<u8>>, JournalErro
     store.values()
 }
 
+/// Overwrites and removes everything secret of a run that will never end.
+pub fn give_up(state: &Path) -> Result<(), JournalError> {
+    let _lock = lock(state)?;
+    wipe(state)
+}
+
+/// Whether the run of a state directory has ended with values.
+pub(crate) fn has_ended(state: &Path) -> Result<bool, JournalError> {
+    is_ended(state)
+}
+
 fn is_ended(state: &Path) -> Result<bool, JournalError> {
     let path = state.join(ENDED);
     path.try_exists().map_err(JournalError::system(&path))

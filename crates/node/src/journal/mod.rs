@@ -28,9 +28,11 @@ use secsv_protocol::{PartyId, Scope, Seed, TestId, message::Kind};
 
 pub use blob_store::{BlobRef, BlobStore};
 pub use content_slots::{Claim, ContentSlots, Filled, Way};
-pub use ended::{end, ended};
+pub(crate) use ended::has_ended;
+pub use ended::{end, ended, give_up};
 pub use error::JournalError;
-use private_files::{private_directory, private_file};
+pub(crate) use private_files::private_directory;
+use private_files::private_file;
 pub use secsv_protocol::role::Digest;
 use store::JournalStore;
 use tables::Tables;

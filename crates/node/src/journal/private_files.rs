@@ -15,7 +15,7 @@ pub(super) const ENDED: &str = "ended.redb";
 
 /// A directory that its owner alone can look into, and that outlasts a power cut. One that is there already and is another user's is
 /// refused; one that others can look into is tightened if it is empty or a state nobody else could write to, and refused otherwise.
-pub(super) fn private_directory(path: &Path) -> Result<(), JournalError> {
+pub(crate) fn private_directory(path: &Path) -> Result<(), JournalError> {
     if path.is_dir() {
         return tighten(path);
     }

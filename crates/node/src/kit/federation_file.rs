@@ -74,6 +74,12 @@ pub struct FederationFile {
     pub authority: Fingerprint,
     /// When the kits were made, in seconds since 1970: two runs with the same settings are still two.
     pub made: u64,
+    /// The digest of the signed file that this one follows from, where it is of one round that came later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<Fingerprint>,
+    /// Whether no round comes after that one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
     /// Where the servers are.
     pub servers: Servers,
     /// How the federation is valued.
@@ -152,10 +158,12 @@ impl FederationFile {
         self.session.evaluation().map_err(|misfit| setting(file, misfit))
     }
 
-    /// What the roles need to know, bound to `digest` and to every client's envelope key; `file` is named in errors.
+    /// What the roles need to know, bound to `digest` and to every client's envelope key; `file` is named in errors. Where rounds are
+    /// still to come, as if there were one in which everybody takes part.
     pub fn session(&self, digest: &[u8; 32], file: &Path) -> Result<Federation, KitError> {
         let settings = self.session.settings().map_err(|misfit| setting(file, misfit))?;
-        let spec = &self.federation;
+        let with_one = FederationSpec { rounds: 1, ..self.federation.clone() };
+        let spec = if self.federation.comes_later() { &with_one } else { &self.federation };
         let architecture = Architecture::new(&spec.model, &self.tensors, file, file)
             .map_err(|error| KitError::new(file, "tensors", error.into()))?;
         let keys = self.parties.iter().skip(2).filter_map(|party| party.envelope_key.map(|key| key.0));
@@ -183,7 +191,11 @@ impl FederationFile {
             }
         }
         self.session(&[0; 32], file)?;
-        self.evaluation(file).map(|_| ())
+        let evaluation = self.evaluation(file)?;
+        match self.federation.limits.map(|_| self.session.misfit_of_rounds(&evaluation)) {
+            Some(Some(misfit)) => Err(setting(file, misfit)),
+            _ => Ok(()),
+        }
     }
 
     /// Exactly the two servers and the federation's clients, nobody with anything of another.

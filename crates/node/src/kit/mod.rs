@@ -23,6 +23,7 @@ mod renewal;
 #[cfg(test)]
 mod renewal_tests;
 mod request;
+mod round;
 mod session_spec;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -36,7 +37,7 @@ use std::{
 
 use rcgen::PublicKeyData as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use secsv_federation::{LABELS_FILE, Labels};
+use secsv_federation::{FederationSpec, LABELS_FILE, Labels};
 use secsv_protocol::{EnvelopeKeys, PartyId, Secret, session::Federation};
 
 pub use address::{Address, AddressError};
@@ -47,6 +48,7 @@ pub use federation_file::{FederationFile, PartyIdentity, PartyRole, Servers};
 pub use provision::{Provision, Provisioned};
 pub use renewal::renew;
 pub use request::{Request, generate_keys};
+pub use round::RoundNotice;
 pub use session_spec::SessionSpec;
 
 use crate::{Fingerprint, fingerprint::from_hex};
@@ -80,6 +82,8 @@ pub struct Kit {
     pub digest: [u8; 32],
     /// From when until when the certificate is valid.
     pub validity: Validity,
+    /// What was signed and what a round brought, where this is the kit of one round that came later.
+    of_round: Option<round::OfRound>,
     path: PathBuf,
     certificate_der: Vec<u8>,
     key_der: Secret<Vec<u8>>,
@@ -139,6 +143,7 @@ impl Kit {
             federation_bytes,
             digest,
             validity,
+            of_round: None,
             path,
             certificate_der,
             key_der,
@@ -162,9 +167,19 @@ impl Kit {
         self.federation.name(party)
     }
 
+    /// The federation as it was signed: all clients, whoever of them is there in a round.
+    pub fn whole(&self) -> &FederationSpec {
+        self.of_round.as_ref().map_or(&self.federation.federation, |of| &of.whole)
+    }
+
+    /// The digest of what was signed: the same for all rounds that come later.
+    pub fn signed_digest(&self) -> [u8; 32] {
+        self.federation.follows.map_or(self.digest, |digest| digest.0)
+    }
+
     /// What people call the silos, where the kit says it. Whoever holds the kit may change that.
     pub fn labels(&self) -> Result<Labels, KitError> {
-        let read = Labels::read(&self.path, &self.federation.federation);
+        let read = Labels::read(&self.path, self.whole());
         read.map_err(|error| KitError::new(&self.path.join(LABELS_FILE), "file", error.into()))
     }
 

@@ -180,6 +180,8 @@ impl Provision {
             format: FORMAT,
             authority: Fingerprint::sha256(&authority.certificate),
             made: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            follows: None,
+            last: false,
             servers: self.servers.clone(),
             session: self.session.clone(),
             parties,

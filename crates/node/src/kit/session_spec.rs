@@ -2,7 +2,7 @@
 
 use secsv_federation::skip::SkipMode;
 use secsv_protocol::session::{HiddenSettings, RangeRule, Settings};
-use secsv_shapley::{EstimatorSettings, Method, StopRule};
+use secsv_shapley::{EstimatorSettings, Method, RoundWeights, StopRule};
 use serde::{
     Deserialize, Serialize,
     de::{DeserializeOwned, value::StrDeserializer},
@@ -116,6 +116,24 @@ impl SessionSpec {
     /// Whether clients test models that they know from training on their own samples, and so need the aggregates.
     pub(crate) fn tests_known_models(&self) -> bool {
         self.settings().is_ok_and(|settings| settings.protocol.rules().has_decryptors())
+    }
+
+    /// Why rounds that are valued one by one would not add up to the whole, if they would not.
+    pub(super) fn misfit_of_rounds(&self, evaluation: &EvaluationSettings) -> Option<Misfit> {
+        let stops = self.max_error.is_some() || self.max_tests.is_some();
+        let weighs = RoundWeights::of(evaluation.method, &evaluation.estimator) != RoundWeights::Equal;
+        match (stops, weighs) {
+            (true, _) => Some((
+                "max_tests",
+                "no stopping rule beside limits: it is for all rounds together",
+                "one".into(),
+            )),
+            (_, true) => {
+                let expected = "an estimator whose rounds count alike, beside limits";
+                Some(("estimator", expected, self.estimator.clone()))
+            }
+            _ => None,
+        }
     }
 
     fn skip(&self) -> Result<SkipMode, Misfit> {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use secsv_federation::{ClientId, ClientSpec, FederationSpec, LayerSpec, ModelSpec, RoundId};
+use secsv_federation::{ClientId, ClientSpec, FederationSpec, LayerSpec, Limits, ModelSpec, RoundId};
 use secsv_protocol::PartyId;
 use tempfile::TempDir;
 
@@ -58,6 +58,17 @@ pub(crate) fn provision() -> Provision {
         session,
         validity: Validity::days(SystemTime::now(), 30),
     }
+}
+
+/// The same under `blindsv`, whose rounds come later.
+pub(crate) fn followed() -> Provision {
+    let mut provision = provision();
+    let limits = Some(Limits { rounds: 9, norm: 8.0, input: 4.0, hidden: None });
+    provision.federation = FederationSpec { rounds: 0, limits, ..provision.federation };
+    provision.session.protocol = "blindsv".into();
+    provision.session.preset = "standard".into();
+    provision.absent.clear();
+    provision
 }
 
 /// Kits of everybody in a directory that goes away with the guard.

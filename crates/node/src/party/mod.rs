@@ -35,9 +35,9 @@ use crate::{
     Error, Fingerprint,
     audit::{Direction, Log},
     journal::{Digest, Inbound, Journal, Outbound, Owner},
-    kit::Kit,
+    kit::{Kit, RoundNotice},
     status::Board,
-    transport::{Arrival, FinishedTests, PeerLink, StreamHost},
+    transport::{Arrival, FinishedTests, PeerLink, StreamError, StreamHost},
 };
 use journal_writer::{AuditSink, JournalCommand, JournalWriter};
 use role_host::{NodeEvent, NodeHost, NodeState};
@@ -400,6 +400,23 @@ impl<R: HostedRole> StreamHost for Party<R> {
 
     fn give_up(&self, peer: PartyId, reason: String) {
         self.executor.fail(Error::NoLink { peer: self.kit.name(peer), reason });
+    }
+
+    fn notice(&self) -> Option<&RoundNotice> {
+        self.kit.notice()
+    }
+
+    /// The principal says which round is on: whoever is in another one leaves it.
+    fn other_round(&self, peer: PartyId, other: &RoundNotice) -> StreamError {
+        let Some(own) = self.kit.notice() else { return StreamError::Unreadable };
+        let why = own.difference(other, self.kit.whole());
+        if !own.is_of_another_round(other) {
+            return StreamError::RoundDiffers(why);
+        }
+        if peer == PartyId::Principal {
+            self.executor.fail(Error::OtherRound { round: other.round });
+        }
+        StreamError::OtherRound(why)
     }
 }
 

@@ -7,7 +7,8 @@ use secsv_federation::{ClientId, RoundId, RunDirectory, Weights};
 use secsv_protocol::{Client, ClientInput, PartyId, model_digest, role::Digest, test_set_digest};
 
 use super::{
-    Heartbeat, NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, await_values, ended, finish,
+    Followed, Heartbeat, NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, await_values,
+    check_rounds, ended, finish,
 };
 use crate::{
     Error,
@@ -37,23 +38,31 @@ pub struct ClientOptions {
 }
 
 /// Runs a client until the values have come. Of the run directory it opens its own part alone.
-pub fn run_client(
+pub fn run_client(kit: Kit, data: &RunDirectory, options: &ClientOptions) -> Result<PublishedValues, Error> {
+    run(kit, data, options, None)
+}
+
+/// The same, perhaps for one of several rounds: for all of them its owner was asked before.
+pub(super) fn run(
     mut kit: Kit,
     data: &RunDirectory,
     options: &ClientOptions,
+    followed: Option<&Followed>,
 ) -> Result<PublishedValues, Error> {
+    check_rounds(&kit)?;
     let PartyId::Client(position) = kit.own else {
         let found = kit.own_name();
         return Err(Error::data("kit", "a client's", found));
     };
     let servers = [PartyId::Principal, PartyId::Auxiliary];
     if let Some(values) = ended::ended(&kit, &options.node.state)? {
-        return ended::say_again(&Arc::new(kit), &options.node, &values, &servers);
+        return ended::say_again(&Arc::new(kit), &options.node, &values, &servers, followed);
     }
-    if let Some(question) = Question::exposure(&kit)? {
+    if let Some(question) = Question::exposure(&kit)?.filter(|_| followed.is_none()) {
         question.answered(options.accept_exposure.as_deref())?;
     }
-    let mut input = own_input(&kit, data, position)?;
+    let begins_with_model = followed.is_none_or(|followed| !followed.inherits);
+    let mut input = own_input(&kit, data, position, begins_with_model)?;
     input.accepts_few = options.accept_few_samples;
     let beside = || data.path().join("clients").join(kit.own_name()).join(FILE);
     let record = Record::open(&options.record.clone().unwrap_or_else(beside))?;
@@ -72,7 +81,7 @@ pub fn run_client(
         let first = client.start();
         Ok((client, first, Vec::new()))
     })?;
-    let network = PartyNetwork::start(&party, &kit, node, &servers)?;
+    let network = PartyNetwork::start(&party, &kit, node, &servers, followed)?;
     let values = say_when_dealt(&party, &network)
         .and_then(|()| await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec)));
     let values = finish(&party, network, values.and_then(|bytes| PublishedValues::decode(&bytes)))?;
@@ -88,6 +97,7 @@ fn say_when_dealt(party: &Party<Client>, network: &PartyNetwork) -> Result<(), E
     let mut heartbeat = Heartbeat::new();
     while party.wait_for(POLL_INTERVAL, is_due)?.is_none() {
         network.check()?;
+        network.check_principal(party)?;
         heartbeat.beat(party);
     }
     // What was dealt is on its way once the journal has it.
@@ -107,7 +117,7 @@ fn say_when_dealt(party: &Party<Client>, network: &PartyNetwork) -> Result<(), E
 /// Digests of the files that a silo's state is bound to: everything that it will ever encode.
 pub fn bound_files(kit: &Kit, data: &RunDirectory) -> Result<BTreeMap<String, Digest>, Error> {
     let PartyId::Client(position) = kit.own else { return Ok(BTreeMap::new()) };
-    let input = own_input(kit, data, position)?;
+    let input = own_input(kit, data, position, true)?;
     Ok(file_digests(&kit.federation.federation.clients[position].id, &input))
 }
 
@@ -125,10 +135,15 @@ fn file_digests(id: &ClientId, input: &ClientInput) -> BTreeMap<String, Digest> 
     local.chain(global).chain([test_set, initial]).collect()
 }
 
-/// What a silo brings, checked against what everybody agreed on.
-fn own_input(kit: &Kit, data: &RunDirectory, position: usize) -> Result<ClientInput, Error> {
+/// What a silo brings, checked against what everybody agreed on. The model before the first round is not asked for everywhere.
+fn own_input(
+    kit: &Kit,
+    data: &RunDirectory,
+    position: usize,
+    begins_with_model: bool,
+) -> Result<ClientInput, Error> {
     let agreed = &kit.federation.federation;
-    if data.spec() != agreed {
+    if data.spec() != kit.whole() {
         return Err(Error::data(
             "federation.toml",
             "the federation that the kit was made for",
@@ -148,12 +163,16 @@ fn own_input(kit: &Kit, data: &RunDirectory, position: usize) -> Result<ClientIn
         }
         // A round of nobody has no aggregate. Where clients test no models that they know, none is needed.
         let is_needed = kit.federation.session.tests_known_models();
-        let is_there = data.has_global_model(round);
+        let is_there = data.has_global_model(round) && agreed.limits.is_none();
         if !kit.federation.participants(round).is_empty() && (is_needed || is_there) {
             global.insert(round, data.global_model(round)?);
         }
     }
-    let (test_set, initial) = (data.test_set(id)?, data.initial_model()?);
+    let initial = match begins_with_model {
+        true => data.model_before(RoundId(agreed.first))?,
+        false => Weights::new(),
+    };
+    let test_set = data.test_set(id)?;
     let input = ClientInput { test_set, local, global, initial, accepts_few: false };
     check_numbers(data, id, &input)?;
     Ok(input)

@@ -10,7 +10,7 @@ use secsv_protocol::{
     session::Session,
 };
 
-use super::{NodeOptions, PartyNetwork, PublishedValues, await_values, finish};
+use super::{Followed, NodeOptions, PartyNetwork, PublishedValues, await_values, finish};
 use crate::{
     Error,
     journal::{self, Owner},
@@ -61,9 +61,10 @@ pub(super) fn say_again(
     options: &NodeOptions,
     values: &[u8],
     dialled: &[PartyId],
+    followed: Option<&Followed>,
 ) -> Result<PublishedValues, Error> {
     let party = open(kit, &options.state)?;
-    let network = PartyNetwork::start(&party, kit, options, dialled)?;
+    let network = PartyNetwork::start(&party, kit, options, dialled, followed)?;
     let values = await_values(&party, &network, |_| Some(values.to_vec()));
     finish(&party, network, values.and_then(|bytes| PublishedValues::decode(&bytes)))
 }

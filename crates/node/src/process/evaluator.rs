@@ -34,6 +34,8 @@ pub(super) struct NetworkEvaluator<'a> {
     /// Tests of an earlier process, by what was asked.
     pub known: BTreeMap<Vec<u8>, VecDeque<Asked>>,
     pub next_request: RequestId,
+    /// What the model before the first round gave in an earlier session.
+    pub before: Option<TestResult>,
     /// Rounds that an earlier process opened and did not close.
     pub left_open: BTreeSet<RoundId>,
     /// Looks after parties that stay away.
@@ -122,6 +124,10 @@ impl RoleEvaluator for NetworkEvaluator<'_> {
 
     fn sample_count(&self) -> usize {
         self.session.samples()
+    }
+
+    fn known_before(&self) -> Option<TestResult> {
+        self.before.clone()
     }
 
     fn run(&mut self, tests: Vec<(RoundId, Test)>, next: &mut Next<'_>) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 mod client;
 mod ended;
 mod evaluator;
+mod follow;
 mod principal;
 mod server;
 mod values;
@@ -25,15 +26,21 @@ use tokio::{
 };
 
 pub use client::{ClientOptions, bound_files, run_client};
+pub use follow::{
+    ClientFollow, FollowOptions, LiveEvent, PrincipalFollow, follow_auxiliary, follow_client,
+    follow_principal,
+};
 pub use principal::{PrincipalOptions, run_principal};
 pub use server::run_auxiliary;
 pub use values::{PublishedValues, RunFacts};
+
+use follow::Followed;
 
 use crate::{
     Error,
     kit::{Kit, SOON, date},
     party::Party,
-    status::{self, ProcessPhase, StatusPages},
+    status::{self, ProcessPhase, StatusPages, StatusSource},
     transport::{self, Identity, Listening},
 };
 
@@ -60,6 +67,11 @@ struct PartyNetwork {
     /// Takes connections as long as it is there.
     _listening: Option<Listening>,
     _pages: Option<StatusPages>,
+    /// Whether the process goes on when this session has ended.
+    is_followed: bool,
+    begun: Instant,
+    /// How long the principal may be away, where that is bounded.
+    patience: Option<Duration>,
 }
 
 impl PartyNetwork {
@@ -69,6 +81,7 @@ impl PartyNetwork {
         kit: &Arc<Kit>,
         options: &NodeOptions,
         dialled: &[PartyId],
+        followed: Option<&Followed>,
     ) -> Result<Self, Error> {
         let identity = Arc::new(Identity::new(kit.clone())?);
         let failed = |source| Error::System { what: "the network's threads", source };
@@ -79,28 +92,39 @@ impl PartyNetwork {
             .enable_all()
             .build()
             .map_err(failed)?;
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = followed.map_or_else(Arc::default, |followed| followed.live.stop());
         let listening = listen_address(kit, options.listen.as_deref())
             .map(|address| runtime.block_on(transport::listen(party.clone(), identity.clone(), &address)))
             .transpose()?;
         for &server in dialled {
             runtime.spawn(transport::dial(party.clone(), identity.clone(), server));
         }
-        // From here on a signal is heard, however long it takes until the network's thread looks.
-        let signals = {
-            let _inside = runtime.enter();
-            [SignalKind::terminate(), SignalKind::interrupt()].map(tokio::signal::unix::signal)
+        let pages = match followed {
+            Some(followed) => {
+                followed.live.show(party.board());
+                None
+            }
+            None => {
+                hear_signals(&runtime, &stop);
+                serve_pages(&runtime, options.status, party.board().clone())?
+            }
         };
-        runtime.spawn(stop_on_signal(signals, stop.clone()));
-        let failed = |source| Error::System { what: "the status pages", source };
-        let pages = options
-            .status
-            .map(|address| runtime.block_on(status::serve(address, party.board().clone())).map_err(failed))
-            .transpose()?;
-        if let Some(pages) = &pages {
-            tracing::info!(address = %pages.address, "status pages");
+        // Otherwise the principal says which round is on.
+        let is_last = kit.round().is_some_and(|round| round.last);
+        let patience = followed.filter(|_| is_last).map(|followed| followed.late);
+        let (is_followed, begun) = (followed.is_some(), Instant::now());
+        Ok(Self { runtime, stop, _listening: listening, _pages: pages, is_followed, begun, patience })
+    }
+
+    /// Gives up a principal that stays away from the last round.
+    fn check_principal<R: HostedRole>(&self, party: &Party<R>) -> Result<(), Error> {
+        let principal = party.peers().get(&PartyId::Principal);
+        let (Some(patience), Some(principal)) = (self.patience, principal) else { return Ok(()) };
+        let link = principal.link_state();
+        match link.connected.is_none() && link.last_seen.unwrap_or(self.begun).elapsed() > patience {
+            true => Err(Error::Late { awaited: principal.name.clone(), seconds: patience.as_secs() }),
+            false => Ok(()),
         }
-        Ok(Self { runtime, stop, _listening: listening, _pages: pages })
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -111,6 +135,28 @@ impl PartyNetwork {
     fn end(self) {
         self.runtime.shutdown_timeout(Duration::from_millis(500));
     }
+}
+
+/// From here on a signal is heard, however long it takes until the network's thread looks.
+fn hear_signals(runtime: &Runtime, stop: &Arc<AtomicBool>) {
+    let signals = {
+        let _inside = runtime.enter();
+        [SignalKind::terminate(), SignalKind::interrupt()].map(tokio::signal::unix::signal)
+    };
+    runtime.spawn(stop_on_signal(signals, stop.clone()));
+}
+
+/// The status pages, if they are wanted.
+fn serve_pages<S: StatusSource>(
+    runtime: &Runtime,
+    address: Option<SocketAddr>,
+    source: Arc<S>,
+) -> Result<Option<StatusPages>, Error> {
+    let failed = |source| Error::System { what: "the status pages", source };
+    let Some(address) = address else { return Ok(None) };
+    let pages = runtime.block_on(status::serve(address, source)).map_err(failed)?;
+    tracing::info!(address = %pages.address, "status pages");
+    Ok(Some(pages))
 }
 
 /// A certificate that ends soon is worth a word at every start.
@@ -135,6 +181,14 @@ async fn stop_on_signal(signals: [std::io::Result<Signal>; 2], stop: Arc<AtomicB
 /// Where a server listens: where it was told to, or at the address in the federation file.
 pub(crate) fn listen_address(kit: &Kit, told: Option<&str>) -> Option<String> {
     told.map(str::to_owned).or_else(|| kit.address(kit.own).map(ToString::to_string))
+}
+
+/// Refuses a kit whose rounds are still to come.
+fn check_rounds(kit: &Kit) -> Result<(), Error> {
+    match kit.federation.federation.comes_later() {
+        true => Err(Error::data("kit", "one with rounds, or --follow", "one whose rounds come later")),
+        false => Ok(()),
+    }
 }
 
 /// How often a party that waits says what for.
@@ -177,6 +231,7 @@ fn await_values<R: HostedRole>(
     let mut heartbeat = Heartbeat::new();
     let values = loop {
         network.check()?;
+        network.check_principal(party)?;
         heartbeat.beat(party);
         if let Some(values) = party.wait_for(POLL_INTERVAL, &values)? {
             break values;
@@ -188,7 +243,10 @@ fn await_values<R: HostedRole>(
     let since = Instant::now();
     // Whoever is told to stop now has the values all the same.
     while !party.has_goodbye() && since.elapsed() < GOODBYE && network.check().is_ok() {
-        std::thread::sleep(Duration::from_millis(20));
+        // The principal may be in another round already.
+        if party.wait_for(Duration::from_millis(20), |_| None::<()>).is_err() {
+            break;
+        }
     }
     Ok(values)
 }
@@ -206,7 +264,7 @@ fn finish<R: HostedRole, T>(
     if outcome.is_ok() {
         party.audit().end()?;
     }
-    if matches!(outcome, Ok(_) | Err(Error::Stopped)) {
+    if network.is_followed || matches!(outcome, Ok(_) | Err(Error::Stopped)) {
         party.stop();
         party.audit().sync()?;
     }

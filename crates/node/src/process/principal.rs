@@ -16,7 +16,7 @@ use secsv_protocol::{
 };
 
 use super::{
-    NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, ended,
+    Followed, NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, check_rounds, ended,
     evaluator::{NetworkEvaluator, known_tests},
     finish,
 };
@@ -27,7 +27,7 @@ use crate::{
     kit::Kit,
     party::{Party, local},
     status::ProcessPhase,
-    transport::LinkState,
+    transport::{LinkState, PeerLink},
 };
 use secsv_evaluation::{
     EvaluationResult, FederationFacts, Made, Progress, evaluate,
@@ -54,6 +54,18 @@ pub fn run_principal(
     observe: impl FnMut(Progress),
     keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
 ) -> Result<EvaluationResult, Error> {
+    run(kit, options, None, observe, keep)
+}
+
+/// The same, perhaps for one of several rounds.
+pub(super) fn run(
+    kit: Kit,
+    options: &PrincipalOptions,
+    followed: Option<&Followed>,
+    observe: impl FnMut(Progress),
+    keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
+) -> Result<EvaluationResult, Error> {
+    check_rounds(&kit)?;
     if kit.own != PartyId::Principal {
         let found = kit.own_name();
         return Err(Error::Data { field: "kit", expected: "the principal's".to_owned(), found });
@@ -64,16 +76,17 @@ pub fn run_principal(
     }
     let (results, found) = mpsc::channel();
     let (party, Resumed { known, left_open }) = open(&kit, options, results)?;
-    let network = PartyNetwork::start(&party, &kit, &options.node, &[])?;
+    let network = PartyNetwork::start(&party, &kit, &options.node, &[], followed)?;
+    let mut patience = Patience::new(followed);
     let finished: Vec<_> = known.iter().filter(|t| t.result.is_some()).map(|t| t.test).collect();
     remind(&party, &finished);
     let (known, next_request) = known_tests(known)?;
     let outcome = (|| {
-        let session = await_session(&party, &network)?;
+        let session = await_session(&party, &network, &mut patience)?;
         party.board().phase(ProcessPhase::Running);
         let needs_auxiliary = kit.session()?.settings.protocol.rules().has_auxiliary();
         let mut attendance = Attendance::new(options.away_after, needs_auxiliary);
-        let mut watch = || attendance.look(&party);
+        let mut watch = || attendance.look(&party).and_then(|()| patience.check_tests(&party));
         let mut evaluator = NetworkEvaluator {
             party: &party,
             network: &network,
@@ -81,6 +94,7 @@ pub fn run_principal(
             results: found,
             known,
             next_request,
+            before: followed.and_then(|followed| followed.before.clone()),
             left_open,
             watch: &mut watch,
         };
@@ -91,7 +105,8 @@ pub fn run_principal(
     // Whoever has not fetched the values needs what comes before them, too.
     let has_sent_all = party.peers().values().all(|peer| peer.has_sent_all());
     let result = finish(&party, network, outcome)?;
-    if has_sent_all {
+    // Where rounds go on nobody comes back for this one.
+    if has_sent_all || followed.is_some() {
         ended::wipe(&kit, &options.node.state, &PublishedValues::of(&result))?;
     } else {
         tracing::warn!("the state is kept until everybody has the values: seed and shares stay with it");
@@ -149,7 +164,7 @@ fn publish(
     account_for(party, kit, &mut result);
     result.made = Some(Made::now(options.made_by.as_str()));
     let samples: Vec<_> = session.hellos.iter().map(|hello| Some(hello.samples)).collect();
-    let facts = FederationFacts::new(&kit.federation.federation, &samples);
+    let facts = FederationFacts::new(&kit.federation.federation, &samples).of(kit.whole());
     result.federation = Some(facts.labelled(&kit.labels()?));
     // An earlier process may have recorded the same values, and what they cost.
     if party.audit().has_result() {
@@ -169,7 +184,7 @@ fn tell_again(
     keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
 ) -> Result<EvaluationResult, Error> {
     let party = ended::open(kit, &options.node.state)?;
-    let network = PartyNetwork::start(&party, kit, &options.node, &[])?;
+    let network = PartyNetwork::start(&party, kit, &options.node, &[], None)?;
     let outcome = read_result(&options.node.state).and_then(|result| {
         keep(&result)?;
         part(&party);
@@ -203,6 +218,51 @@ fn open_scopes(known: &[TestRecord]) -> Result<Vec<Scope>, Error> {
         scopes.extend([Scope::Test(test.test), Scope::Round(request.round)]);
     }
     Ok(scopes)
+}
+
+/// Who has not come, and why, as far as that is known.
+fn with_troubles(party: &Party<Principal>) -> String {
+    let awaiting = party.named(&party.look(secsv_protocol::role::Role::awaiting));
+    let awaiting = awaiting.strip_prefix("principal: ").unwrap_or(&awaiting).to_owned();
+    let peers = party.board().status().peers.into_iter();
+    let away = peers.filter(|peer| peer.connected_since.is_none());
+    let troubles = away.filter_map(|peer| Some(format!("{}: {}", peer.name, peer.trouble?)));
+    let troubles: Vec<String> = troubles.collect();
+    if troubles.is_empty() { awaiting } else { format!("{awaiting} ({})", troubles.join("; ")) }
+}
+
+/// How long a round waits without anything new, where that is told.
+struct Patience {
+    late: Option<Duration>,
+    since: Instant,
+    /// Messages that had come by then: one more is something new.
+    received: u64,
+}
+
+impl Patience {
+    fn new(followed: Option<&Followed>) -> Self {
+        Self { late: followed.map(|followed| followed.late), since: Instant::now(), received: 0 }
+    }
+
+    /// Gives up if it has waited long enough.
+    fn check(&mut self, party: &Party<Principal>, awaited: impl FnOnce() -> String) -> Result<(), Error> {
+        let Some(late) = self.late else { return Ok(()) };
+        let received = party.board().received_frames();
+        if received > self.received {
+            (self.received, self.since) = (received, Instant::now());
+        }
+        match self.since.elapsed() > late {
+            true => Err(Error::Late { awaited: awaited(), seconds: late.as_secs() }),
+            false => Ok(()),
+        }
+    }
+
+    /// The same while tests run.
+    fn check_tests(&mut self, party: &Party<Principal>) -> Result<(), Error> {
+        let is_away = |peer: &&Arc<PeerLink>| peer.link_state().connected.is_none();
+        let away = || names(party, party.peers().values().filter(is_away).map(|peer| peer.id));
+        self.check(party, || Some(away()).filter(|away| !away.is_empty()).unwrap_or("tests".to_owned()))
+    }
 }
 
 /// Who stays away, and for how long.
@@ -273,10 +333,15 @@ fn remind(party: &Party<Principal>, finished: &[TestId]) {
 }
 
 /// The agreement, once everybody has introduced themselves.
-fn await_session(party: &Party<Principal>, network: &PartyNetwork) -> Result<Arc<Session>, Error> {
+fn await_session(
+    party: &Party<Principal>,
+    network: &PartyNetwork,
+    patience: &mut Patience,
+) -> Result<Arc<Session>, Error> {
     let mut said = Instant::now();
     loop {
         network.check()?;
+        patience.check(party, || with_troubles(party))?;
         if let Some(session) = party.wait_for(POLL_INTERVAL, |role| role.session().cloned())? {
             return Ok(session);
         }

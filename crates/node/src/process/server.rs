@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use secsv_federation::skip::SkipMode;
 use secsv_protocol::{Auxiliary, PartyId, role::Effects};
 
-use super::{NodeOptions, PartyNetwork, PublishedValues, await_values, ended, finish};
+use super::{
+    Followed, NodeOptions, PartyNetwork, PublishedValues, await_values, check_rounds, ended, finish,
+};
 use crate::{
     Error,
     kit::Kit,
@@ -15,13 +17,23 @@ use secsv_evaluation::{Agreed, Confirmation};
 
 /// Runs the auxiliary until the values have come.
 pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<PublishedValues, Error> {
+    run(kit, options, None)
+}
+
+/// The same, perhaps for one of several rounds.
+pub(super) fn run(
+    kit: Kit,
+    options: &NodeOptions,
+    followed: Option<&Followed>,
+) -> Result<PublishedValues, Error> {
+    check_rounds(&kit)?;
     if kit.own != PartyId::Auxiliary {
         let found = kit.own_name();
         return Err(Error::Data { field: "kit", expected: "the auxiliary's".to_owned(), found });
     }
     let kit = Arc::new(kit);
     if let Some(values) = ended::ended(&kit, &options.state)? {
-        return ended::say_again(&kit, options, &values, &[PartyId::Principal]);
+        return ended::say_again(&kit, options, &values, &[PartyId::Principal], followed);
     }
     let party =
         Party::open(kit.clone(), &options.state, Some(BTreeMap::new()), None, |federation, journal| {
@@ -33,7 +45,7 @@ pub fn run_auxiliary(kit: Kit, options: &NodeOptions) -> Result<PublishedValues,
             }
             Ok((auxiliary, Effects::default(), Vec::new()))
         })?;
-    let network = PartyNetwork::start(&party, &kit, options, &[PartyId::Principal])?;
+    let network = PartyNetwork::start(&party, &kit, options, &[PartyId::Principal], followed)?;
     let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
     let values = values.and_then(|bytes| PublishedValues::decode(&bytes)).and_then(|values| {
         confirm(&party, &kit, &values)?;

@@ -67,7 +67,7 @@ impl RunFacts {
     pub fn of(kit: &Kit) -> Result<Self, Error> {
         let spec = &kit.federation.federation;
         let exposure = exposure_result(&Exposure::new(&kit.session()?)?, spec);
-        let federation = FederationFacts::new(spec, &[]).labelled(&kit.labels()?);
+        let federation = FederationFacts::new(spec, &[]).of(kit.whole()).labelled(&kit.labels()?);
         Ok(Self { federation, exposure })
     }
 }

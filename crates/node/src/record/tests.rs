@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use secsv_federation::{RoundId, Tensor};
+use secsv_federation::{RoundFile, RoundId, Tensor};
 use tempfile::TempDir;
 
 use super::*;
@@ -81,4 +81,38 @@ fn a_record_that_cannot_be_kept_is_named() {
     fs::write(&file, "not a session\n").unwrap();
     let error = Record::open(&file).err().unwrap();
     assert!(error.to_string().contains("line 1: expected a session"), "{error}");
+}
+
+/// A kit whose rounds come later, as it is in a round.
+fn of_round(kits: &Path, round: u32) -> Kit {
+    let kit = Kit::open(&kits.join("north")).unwrap();
+    let text = format!("round = {round}\n[[clients]]\nid = \"north\"\n[[clients]]\nid = \"south\"\n");
+    let file = RoundFile::parse(&text, kits, &kit.federation.federation).unwrap();
+    kit.of_round(&file).unwrap()
+}
+
+#[test]
+fn rounds_of_one_federation_are_one_session_and_the_same_round_twice_is_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, kits) = (directory.path().join(FILE), directory.path().join("kits"));
+    crate::kit::tests::followed().generate_keys(&kits).unwrap();
+    let earlier = kit(&directory, "earlier", "secsv");
+    let samples = input(&[3.0, 4.0], 0.5);
+    let enter = |kit: &Kit, state: u8, again: Option<&str>| {
+        let record = Record::open(&file).unwrap();
+        record.enter(&SessionEntry::new(kit, &[state; 16], &samples), kit, again)
+    };
+    enter(&earlier, 1, None).unwrap();
+    // What came before is asked for once, with the word of the federation.
+    let again = word(enter(&of_round(&kits, 1), 2, None), "2 of 2 samples were in a session before");
+    assert_eq!(word(enter(&of_round(&kits, 2), 2, None), "2 of 2 samples"), again);
+    enter(&of_round(&kits, 1), 2, Some(&again)).unwrap();
+    enter(&of_round(&kits, 2), 3, None).unwrap();
+    // It goes on, and with the next rounds.
+    enter(&of_round(&kits, 1), 2, None).unwrap();
+    enter(&of_round(&kits, 4), 4, None).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 4);
+    // A round in another state is another session over the same samples.
+    word(enter(&of_round(&kits, 2), 5, None), "2 of 2 samples were in a session before");
+    word(enter(&of_round(&kits, 1), 5, None), "2 of 2 samples were in a session before");
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use secsv_federation::{Coalition, RoundId};
+use secsv_federation::{ClientId, Coalition, RoundId};
 use secsv_protocol::PartyId;
 use serde::Serialize;
 
@@ -98,6 +98,48 @@ pub struct Status {
     pub peers: Vec<PeerStatus>,
     /// Rounds of which tests were asked for.
     pub rounds: Vec<RoundStatus>,
+    /// Values of rounds that have ended, where rounds come while training goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveStatus>,
+}
+
+/// Rounds that were valued while training goes on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LiveStatus {
+    /// Rounds that are over, in order.
+    pub rounds: Vec<LiveRound>,
+    /// What each silo has gained by now: the sum over these rounds, in their order.
+    pub totals: BTreeMap<ClientId, f64>,
+    /// What is waited for between two rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<String>,
+}
+
+/// A round that is over.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LiveRound {
+    /// Which round.
+    pub round: u32,
+    /// Everybody's value in it.
+    pub values: BTreeMap<ClientId, f64>,
+    /// From the round's file to its values, where this process knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// Why there are no values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed: Option<String>,
+}
+
+/// What pages are about.
+pub trait StatusSource: Send + Sync + 'static {
+    /// How it is now.
+    fn status(&self) -> Status;
+}
+
+impl StatusSource for Board {
+    fn status(&self) -> Status {
+        Self::status(self)
+    }
 }
 
 /// The link to one party.
@@ -272,6 +314,11 @@ impl Board {
         }
     }
 
+    /// How many messages have come.
+    pub(crate) fn received_frames(&self) -> u64 {
+        self.state().peers.values().map(|peer| peer.received_frames).sum()
+    }
+
     /// What the process does now.
     pub fn phase(&self, phase: ProcessPhase) {
         let mut state = self.state();
@@ -315,6 +362,7 @@ impl Board {
             seconds_left: state.time_left().map(|left| left.as_secs_f64()),
             peers: state.peers.values().cloned().collect(),
             rounds: rounds.collect(),
+            live: None,
         }
     }
 }

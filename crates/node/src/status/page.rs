@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{PeerStatus, ProcessPhase, RoundStatus, Status};
+use super::{PeerStatus, ProcessPhase, RoundStatus, Status, live_page::live};
 use crate::kit::date;
 
 const STYLE: &str = "
@@ -29,7 +29,7 @@ pub(super) fn page(status: &Status) -> Markup {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                @if !matches!(status.phase, ProcessPhase::Finished | ProcessPhase::Failed) {
+                @if status.live.is_some() || !matches!(status.phase, ProcessPhase::Finished | ProcessPhase::Failed) {
                     meta http-equiv="refresh" content="5";
                 }
                 title { (status.party) ": " (status.phase.name()) }
@@ -48,6 +48,7 @@ pub(super) fn page(status: &Status) -> Markup {
                         @if let Some(left) = status.seconds_left { ", about " (duration(left)) " left" } }
                     (rounds(&status.rounds))
                 }
+                @if let Some(values) = &status.live { (live(status, values)) }
                 h2 { "Parties" }
                 (peers(&status.peers))
                 @if let Some(until) = status.certificate_until {

@@ -28,7 +28,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use super::{Board, ProcessPhase, metrics::metrics, page::page};
+use super::{ProcessPhase, StatusSource, metrics::metrics, page::page};
 
 /// How long a visitor may take to ask, and how long to ask and be answered.
 const ASKING: Duration = Duration::from_secs(5);
@@ -50,13 +50,20 @@ impl Drop for StatusPages {
 }
 
 /// Serves the pages of a board until the result is dropped. Port 0 lets the system choose one.
-pub async fn serve(address: SocketAddr, board: Arc<Board>) -> io::Result<StatusPages> {
+pub async fn serve<S: StatusSource>(address: SocketAddr, source: Arc<S>) -> io::Result<StatusPages> {
+    let board: Arc<dyn StatusSource> = source;
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let pages = Router::new()
-        .route("/", get(async |State(board): State<Arc<Board>>| html(page(&board.status()).into_string())))
-        .route("/metrics", get(async |State(board): State<Arc<Board>>| plain(metrics(&board.status()))))
-        .route("/status.json", get(async |State(board): State<Arc<Board>>| Json(board.status())))
+        .route(
+            "/",
+            get(async |State(board): State<Arc<dyn StatusSource>>| html(page(&board.status()).into_string())),
+        )
+        .route(
+            "/metrics",
+            get(async |State(board): State<Arc<dyn StatusSource>>| plain(metrics(&board.status()))),
+        )
+        .route("/status.json", get(async |State(board): State<Arc<dyn StatusSource>>| Json(board.status())))
         .route("/healthz", get(health))
         .with_state(board)
         .layer(from_fn(move |request, next| named(address.ip(), request, next)));
@@ -110,7 +117,7 @@ fn is_own(own: IpAddr, host: &str) -> bool {
     }
 }
 
-async fn health(State(board): State<Arc<Board>>) -> impl IntoResponse {
+async fn health(State(board): State<Arc<dyn StatusSource>>) -> impl IntoResponse {
     let phase = board.status().phase;
     let code = if phase == ProcessPhase::Failed { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (code, format!("{}\n", phase.name()))

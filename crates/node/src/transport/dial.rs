@@ -17,12 +17,15 @@ use super::{HANDSHAKE_TIMEOUT, Identity, StreamError, StreamHost, lasting::Refus
 const MIN_WAIT: Duration = Duration::from_millis(50);
 /// ... and the longest.
 const MAX_WAIT: Duration = Duration::from_secs(5);
+/// The same while rounds come one by one: their values are wanted soon.
+const MAX_WAIT_OF_ROUNDS: Duration = Duration::from_millis(250);
 /// A server that stays away is told of again.
 const SAY_AGAIN: Duration = Duration::from_secs(600);
 
 /// Keeps a link to a server up, for ever.
 pub(crate) async fn dial<H: StreamHost>(host: Arc<H>, identity: Arc<Identity>, server: PartyId) {
     let name = identity.name(server);
+    let most_wait = if host.notice().is_some() { MAX_WAIT_OF_ROUNDS } else { MAX_WAIT };
     let mut wait = MIN_WAIT;
     let mut logged = String::new();
     let mut said = Instant::now();
@@ -58,7 +61,7 @@ pub(crate) async fn dial<H: StreamHost>(host: Arc<H>, identity: Arc<Identity>, s
             logged.clear();
         }
         tokio::time::sleep(wait).await;
-        wait = MAX_WAIT.min(wait * 2);
+        wait = most_wait.min(wait * 2);
     }
 }
 

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(super) const OTHER_DIRECTORY: &str =
     "takes part with another state directory: a second process, or a directory that was lost";
 pub(super) const LOST_HERE: &str = "this state directory is not the one that the run began with";
-pub(super) const OTHER_FILES: &str = "the federation files differ: the kits are of two sets";
+pub(crate) const OTHER_FILES: &str = "the federation files differ: the kits are of two sets";
 pub(super) const VERSIONS: &str = "version: expected";
 /// As rustls words it.
 const CERTIFICATE: &str = "invalid peer certificate";
@@ -55,7 +55,12 @@ impl Refusals {
     pub(super) fn take(&mut self, ended: Result<&(), &StreamError>, now: Instant) -> Option<String> {
         let Some((error, fault)) = ended.err().and_then(|error| Some((error, fault(error)?))) else {
             // Nobody there, or a stream that was cut: nothing is known of the reason, and nothing speaks against it.
-            if ended.is_ok() || matches!(ended, Err(StreamError::Silent)) {
+            if ended.is_ok()
+                || matches!(
+                    ended,
+                    Err(StreamError::Silent | StreamError::OtherRound(_) | StreamError::RoundDiffers(_))
+                )
+            {
                 *self = Self::default();
             }
             return None;

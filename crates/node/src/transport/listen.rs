@@ -102,7 +102,9 @@ impl<H: StreamHost> Connections<H> {
                 .and_then(|party| host.link(party))
                 .iter()
                 .for_each(|link| link.trouble(&reason.to_string()));
-            if matches!(reason, StreamError::Lost(_)) && host.is_over() {
+            if matches!(reason, StreamError::OtherRound(_)) {
+                tracing::debug!(%address, peer, %reason, "in another round");
+            } else if matches!(reason, StreamError::Lost(_)) && host.is_over() {
                 tracing::debug!(%address, peer, %reason, "left");
             } else {
                 tracing::warn!(%address, peer, %reason, "stream refused or lost");

@@ -19,6 +19,7 @@ use secsv_evaluation::{packet::PacketError, partial_message::MessageDefect};
 pub(crate) use dial::dial;
 pub(crate) use identity::Identity;
 pub use identity::{ALPN, TlsError, client_config, server_config};
+pub(crate) use lasting::OTHER_FILES;
 pub(crate) use listen::{Listening, listen};
 pub use packets::{PacketReader, PacketWriter};
 pub(crate) use peer_link::{FinishedTests, LinkState, PeerLink};
@@ -46,6 +47,12 @@ pub enum StreamError {
     /// The other side has refused this one.
     #[error("{0}")]
     ByPeer(String),
+    /// The other side is in another round.
+    #[error("{0}")]
+    OtherRound(String),
+    /// Another file describes the round there.
+    #[error("{0}")]
+    RoundDiffers(String),
     /// The connection is lost.
     #[error(transparent)]
     Lost(#[from] io::Error),

@@ -18,6 +18,7 @@ use super::{
     lasting::{LOST_HERE, OTHER_DIRECTORY, OTHER_FILES, VERSIONS},
     receive, refuse, send,
 };
+use crate::kit::RoundNotice;
 
 /// What a stream needs of the party it belongs to.
 pub(crate) trait StreamHost: Send + Sync + 'static {
@@ -49,6 +50,14 @@ pub(crate) trait StreamHost: Send + Sync + 'static {
     fn is_over(&self) -> bool;
     /// There can be no link, and no people elsewhere will mend that.
     fn give_up(&self, peer: PartyId, reason: String);
+    /// What is said of the round, where the run is of one round that came later.
+    fn notice(&self) -> Option<&RoundNotice> {
+        None
+    }
+    /// The other side says this of its round: why there is no stream.
+    fn other_round(&self, _: PartyId, _: &RoundNotice) -> StreamError {
+        StreamError::RoundDiffers(OTHER_FILES.to_owned())
+    }
 }
 
 /// Runs a stream with a party until it ends. Whoever is refused is sent the reason.
@@ -118,11 +127,40 @@ where
     };
     match first? {
         Some((Packet::Handshake(other), _)) => {
+            if let Some(notice) = host.notice().filter(|_| other.federation != host.federation()) {
+                return compare_rounds(host, &link, notice, reader, writer).await;
+            }
             check(host, &link, &other).await?;
             Ok((link, own, other))
         }
         Some((Packet::Refused(reason), _)) => Err(StreamError::ByPeer(reason)),
         _ => refuse("expected a handshake, found something else"),
+    }
+}
+
+/// Tells the other side which round this one is in, hears which round that one is in, and ends.
+async fn compare_rounds<H: StreamHost, S, T>(
+    host: &H,
+    link: &PeerLink,
+    own: &RoundNotice,
+    reader: &mut PacketReader<tokio::io::ReadHalf<S>>,
+    writer: &mut PacketWriter<tokio::io::WriteHalf<S>>,
+) -> Result<T, StreamError>
+where
+    S: AsyncRead + AsyncWrite,
+{
+    let exchange = async {
+        writer.send(&Packet::Refused(own.to_string()), &[]).await?;
+        writer.flush().await?;
+        reader.next().await
+    };
+    let other = match timeout(CLOSE_TIMEOUT, exchange).await {
+        Ok(Ok(Some((Packet::Refused(said), _)))) => RoundNotice::parse(&said),
+        _ => None,
+    };
+    match other {
+        Some(other) => Err(host.other_round(link.id, &other)),
+        None => refuse(OTHER_FILES),
     }
 }
 

@@ -15,6 +15,7 @@ mod equal;
 mod federation;
 mod hostile;
 mod impostor;
+mod live;
 mod malformed;
 mod process;
 mod rogue;
