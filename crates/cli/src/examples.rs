@@ -31,14 +31,17 @@ pub const PLAN: &str = "Examples:
 
 pub const PRINCIPAL: &str = "Examples:
   secsv principal kit --state state --json result.json --report report.html
-  secsv principal kit --state state --status 127.0.0.1:9464 --listen 0.0.0.0:7001";
+  secsv principal kit --state state --status 127.0.0.1:9464 --listen 0.0.0.0:7001
+  secsv principal kit --state state --follow --values values --late 600";
 
 pub const AUXILIARY: &str = "Examples:
-  secsv auxiliary kit --state state";
+  secsv auxiliary kit --state state
+  secsv auxiliary kit --state state --follow";
 
 pub const CLIENT: &str = "Examples:
   secsv client kit --data data --state state  # says what the owner must accept, and the WORD
-  secsv client kit --data data --state state --accept-exposure WORD --report report.html";
+  secsv client kit --data data --state state --accept-exposure WORD --report report.html
+  secsv client kit --data data --state state --accept-exposure WORD --follow";
 
 pub const REPORT: &str = "Examples:
   secsv report result.json --out report.html";

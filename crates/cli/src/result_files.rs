@@ -27,6 +27,11 @@ pub struct ResultFiles {
 }
 
 impl ResultFiles {
+    /// Whether any is wanted.
+    pub fn are_wanted(&self) -> bool {
+        self.json.is_some() || self.report.is_some() || self.csv.is_some()
+    }
+
     /// Refuses files that cannot be written, that are one, or that belong to the inputs.
     pub fn check(&self, inputs: &[&Path]) -> anyhow::Result<()> {
         for (setting, file) in [("--json", &self.json), ("--report", &self.report)] {

@@ -6,6 +6,7 @@ pub mod completions;
 pub mod demo;
 pub mod diff;
 pub mod evaluate;
+pub mod follow;
 pub mod keygen;
 pub mod parties;
 pub mod plan;

@@ -12,9 +12,12 @@ use secsv_node::{
     audit::RESULT_FILE,
     kit::{Address, Kit},
     process::{
-        ClientOptions, NodeOptions, PrincipalOptions, RunFacts, run_auxiliary, run_client, run_principal,
+        ClientFollow, ClientOptions, NodeOptions, PrincipalFollow, PrincipalOptions, RunFacts,
+        follow_auxiliary, follow_client, follow_principal, run_auxiliary, run_client, run_principal,
     },
 };
+
+use super::follow::{FollowArgs, show};
 
 use crate::{
     failure::{BadInput, check_ranges},
@@ -44,6 +47,8 @@ pub struct PrincipalArgs {
     #[arg(long, default_value_t = 300.0, allow_negative_numbers = true)]
     away_after: f64,
     #[command(flatten)]
+    follow: FollowArgs,
+    #[command(flatten)]
     files: ResultFiles,
 }
 
@@ -61,6 +66,8 @@ pub struct AuxiliaryArgs {
     /// Where the status pages are, if they are wanted.
     #[arg(long, value_name = "ADDRESS:PORT")]
     status: Option<SocketAddr>,
+    #[command(flatten)]
+    follow: FollowArgs,
 }
 
 /// Arguments of `secsv client`.
@@ -91,7 +98,21 @@ pub struct ClientArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     status: Option<SocketAddr>,
     #[command(flatten)]
+    follow: FollowArgs,
+    #[command(flatten)]
     files: ResultFiles,
+}
+
+impl ClientArgs {
+    fn followed(&self) -> ClientFollow {
+        ClientFollow {
+            data: self.data.clone(),
+            accept_exposure: self.accept_exposure.clone(),
+            accept_few_samples: self.accept_few_samples,
+            record: self.record.clone(),
+            again: self.again.clone(),
+        }
+    }
 }
 
 /// Parties wait for each other this long in the end.
@@ -106,9 +127,14 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
         BadInput::new("--away-after", "a positive number of seconds", args.away_after.to_string())
     })?;
     check_listen(args.listen.as_deref())?;
+    let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
+    if args.follow.is_wanted() {
+        let options = args.follow.options(&args.kit, node, None, Some(&args.files))?;
+        let of = PrincipalFollow { away_after };
+        return Ok(follow_principal(&options, &of, &mut |event| show(event, format))?);
+    }
     let kit = Kit::open(&args.kit)?;
     let name = kit.federation.federation.name.clone();
-    let node = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
     let options = PrincipalOptions { node, away_after, wait_to_deliver: DELIVERY, made_by: program() };
     let bar = ProgressReport::of_party("coalitions");
     let mut told: Option<Instant> = None;
@@ -151,6 +177,10 @@ pub(super) fn check_listen(listen: Option<&str>) -> Result<(), BadInput> {
 pub fn auxiliary(args: &AuxiliaryArgs, format: Format) -> anyhow::Result<()> {
     check_listen(args.listen.as_deref())?;
     let options = NodeOptions { state: args.state.clone(), listen: args.listen.clone(), status: args.status };
+    if args.follow.is_wanted() {
+        let options = args.follow.options(&args.kit, options, None, None)?;
+        return Ok(follow_auxiliary(&options, &mut |event| show(event, format))?);
+    }
     let kit = Kit::open(&args.kit)?;
     let facts = RunFacts::of(&kit)?;
     let result = run_auxiliary(kit, &options)?.into_result(facts, &program());
@@ -161,8 +191,12 @@ pub fn auxiliary(args: &AuxiliaryArgs, format: Format) -> anyhow::Result<()> {
 /// Runs `secsv client`.
 pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
     args.files.check(&[&args.kit, &args.data, &args.state])?;
-    let data = RunDirectory::open(&args.data)?;
     let node = NodeOptions { state: args.state.clone(), listen: None, status: args.status };
+    if args.follow.is_wanted() {
+        let options = args.follow.options(&args.kit, node, Some(&args.data), Some(&args.files))?;
+        return Ok(follow_client(&options, &args.followed(), &mut |event| show(event, format))?);
+    }
+    let data = RunDirectory::open(&args.data)?;
     let options = ClientOptions {
         node,
         accept_few_samples: args.accept_few_samples,
