@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -124,6 +125,45 @@ class LiveValues:
     def close(self) -> None:
         """Waits for what is open, and takes no more."""
         self._threads.shutdown(wait=True)
+
+
+class FollowedValues:
+    """Values that processes write as rounds end: ``secsv principal --follow --values DIR``, or the same at a silo."""
+
+    def __init__(self, values: Path, on_round: Callable[[int, Result], object] | None = None) -> None:
+        self.values, self.on_round = values, on_round
+        self._history: dict[int, dict[str, float]] = {}
+
+    @property
+    def history(self) -> dict[int, dict[str, float]]:
+        """The values that are there by now, by round."""
+        for path in sorted(self.values.glob("round-[0-9][0-9][0-9][0-9].json")):
+            number = int(path.stem[-4:])
+            if number in self._history:
+                continue
+            try:
+                result = Result.load(path)
+                self._history[number] = dict(result.values)
+                if self.on_round is not None:
+                    self.on_round(number, result)
+            except Exception:
+                # Training goes on, whatever happens here.
+                log.exception("the values of round %d cannot be used", number)
+        return {number: dict(values) for number, values in sorted(self._history.items())}
+
+    def wait(self, number: int, seconds: float) -> None:
+        """Waits for a round's values, or for the word that there will be none, no longer than told."""
+        until = time.monotonic() + seconds
+        names = [f"round-{number:04d}.json", f"round-{number:04d}.missed.json"]
+        while not any((self.values / name).exists() for name in names) and time.monotonic() < until:
+            time.sleep(0.05)
+
+    def begin(self, number: int, start: Mapping[str, Any], models: Mapping[str, tuple[Any, float]]) -> None:
+        """Nothing: the processes see the files."""
+
+    def close(self) -> None:
+        """Reads what is there in the end."""
+        _ = self.history
 
 
 class Excluding:

@@ -30,6 +30,8 @@ from ._model import Model
 
 #: The note in a model's file that says how much it counted in the mean.
 WEIGHT = "secsv.weight"
+#: The directory of rounds' files.
+ROUNDS = "rounds"
 LETTERS = "1 to 64 characters of A-Z a-z 0-9 . _ -, not beginning with a dot"
 
 
@@ -51,7 +53,7 @@ class Run:
         self.model = Model(**found["model"])
         #: How global models were made: ``mean`` or ``other``.
         self.aggregation: str = found.get("aggregation", "mean")
-        self._rounds: int = found["rounds"]
+        self._rounds: int = found.get("rounds", 0)
         self._weights: dict[str, dict[int, float]] = {}
         for client in found["clients"]:
             usual = weight_of(client)
@@ -243,6 +245,29 @@ def federation_toml(
             if weight != usual:
                 lines += ["[[clients.rounds]]", f"round = {number}", weight_line(weight)]
     return "\n".join(lines) + "\n"
+
+
+def write_round(
+    directory: str | os.PathLike[str],
+    number: int,
+    weights: Mapping[str, float],
+    *,
+    without: Iterable[str] = (),
+    last: bool = False,
+) -> Path:
+    """Writes the file of a round that is valued while training goes on (``rounds/0003.toml`` in ``directory``), whole or not at all:
+    who took part with what weight, whom the round does without, and whether it is the last one."""
+    if not weights:
+        raise wrong(f"round {number}", "at least one silo that took part", "none")
+    lines = [f"round = {number}"] + (["last = true"] if last else [])
+    gone = sorted(check_id(silo) for silo in without)
+    if gone:
+        lines.append(f"without = {toml_value(gone)}")
+    for silo in sorted(weights):
+        lines += ["[[clients]]", f"id = {quoted(check_id(silo))}", weight_line(check_weight(weights[silo], silo, number))]
+    path = Path(directory) / ROUNDS / f"{number:04d}.toml"
+    write_atomically(path, ("\n".join(lines) + "\n").encode())
+    return path
 
 
 def weight_line(weight: float) -> str:

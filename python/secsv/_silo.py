@@ -12,7 +12,7 @@ import numpy as np
 
 from ._errors import wrong
 from ._files import model_arrays, read_tensors, round_file, write_tensors
-from ._run import WEIGHT, check_id, check_weight, write_test
+from ._run import ROUNDS, WEIGHT, check_id, check_weight, write_round, write_test
 
 
 log = logging.getLogger("secsv")
@@ -62,6 +62,13 @@ class SiloDirectory:
         if set(begun) != set(differences):
             raise wrong("message", f"differences of {', '.join(sorted(begun))}", ", ".join(sorted(differences)))
         self.sent(round, {name: (begun[name] + array).astype(begun[name].dtype) for name, array in differences.items()}, weight)
+
+    def round(self, number: int, weights: Mapping[str, float], last: bool) -> None:
+        """Keeps who took part in a round, as the server says it. ``secsv client --follow`` begins with the round then; a file that is there
+        is left as it is."""
+        if not (self.path / ROUNDS / f"{number:04d}.toml").exists():
+            with unless_it_cannot_be_written(f"the file of round {number}"):
+                write_round(self.path, number, weights, last=last)
 
     def test(self, x: Any, y: Any) -> None:
         """Keeps the test samples."""

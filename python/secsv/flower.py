@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from ._errors import SecsvError, wrong
 from ._files import model_arrays, write_atomically, write_tensors
-from ._live import Excluding, History, LiveValues
+from ._live import Excluding, FollowedValues, History, LiveValues
 from ._model import Model
 from ._result import Result
-from ._run import WEIGHT, check_id, check_weight, federation_toml, round_file
+from ._run import WEIGHT, check_id, check_weight, federation_toml, round_file, write_round
 from ._silo import SiloDirectory
 
 try:
@@ -36,6 +36,8 @@ SILO = "silo"
 SIMULATION = "SECSV_SIMULATION"
 #: The record by which a silo tells the server its id.
 RECORD = "secsv"
+#: The record by which the server tells silos who took part in a round that has ended.
+ROUND = "secsv-round"
 #: Keys of the records of arrays that the older client interface has.
 LEGACY = {"train": ("fitins.parameters", "fitres.parameters"), "evaluate": ("evaluateins.parameters", None)}
 
@@ -68,6 +70,9 @@ class SiloRecorder:
         if silo is None or kind not in ("train", "evaluate"):
             return call_next(message, context)
         number = round_number(message)
+        said = taken(message.content)
+        if said is not None:
+            silo.round(*said)
         # Before the app is called, which may compute in the same memory.
         begun = number if kind == "train" else number + 1
         silo.received(begun, arrays_of(message.content, self.arrays, LEGACY[kind][0]))
@@ -79,6 +84,16 @@ class SiloRecorder:
                 silo.test(*self.test(context))
             reply.content[RECORD] = ConfigRecord({SILO: silo.silo})
         return reply
+
+
+def taken(content: Any) -> tuple[int, dict[str, float], bool] | None:
+    """The round that the server says has ended: the app is not shown it."""
+    said = content.config_records.get(ROUND)
+    if said is None:
+        return None
+    del content[ROUND]
+    weights = dict(zip(map(str, said["silos"]), map(float, said["weights"]), strict=True))
+    return int(said["round"]), weights, bool(said["last"])
 
 
 def silo_of(context: Context) -> SiloDirectory | None:
@@ -141,8 +156,12 @@ def record(
     global_models: bool | None = None,
     weight: str | None = None,
     aggregation: Literal["mean", "other"] | None = None,
+    rounds: bool = False,
 ) -> Strategy:
     """The strategy, writing ``federation.toml`` in ``directory`` as rounds end: names, weights and absences. It trains as it did.
+
+    ``rounds=True`` is for processes that follow the training (docs/LIVE.md): as a round ends, ``rounds/0003.toml`` is written instead, and
+    the next message to each silo says the same, for the mod to write there. ``federation.toml`` stays as it was agreed on.
 
     ``models=True`` keeps local models as well, for simulations; then nothing is left to protect. ``global_models`` keeps what all silos may
     know, for silos that missed the first round or an evaluation; by default where ``models`` is. ``weight`` is the metric that weighs
@@ -154,6 +173,7 @@ def record(
         recording.global_models = global_models
     if aggregation is not None:
         recording.aggregation = aggregation
+    recording.follows = rounds
     return recording
 
 
@@ -170,6 +190,9 @@ class Recording(Strategy):
         self.weight: str = str(weight or getattr(inner, "weighted_by_key", "num-examples"))
         self.weights: dict[str, dict[int, float]] = {}
         self.rounds = 0
+        #: Whether processes follow the training.
+        self.follows = False
+        self.last: int | None = None
         #: Other strategies make their global models otherwise: it is said, and values begin at the model that a round began with.
         self.aggregation: str = "mean" if type(inner).__name__ in MEANS else "other"
 
@@ -179,11 +202,27 @@ class Recording(Strategy):
     def summary(self) -> None:
         self.inner.summary()
 
+    def start(self, *arguments: Any, **named: Any) -> Any:
+        """Trains as before; how many rounds there are is known from here."""
+        self.last = named.get("num_rounds", arguments[2] if len(arguments) > 2 else 3)
+        return super().start(*arguments, **named)
+
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any) -> Iterable[Message]:
         if self.global_models:
             file = "initial.safetensors" if server_round == 1 else f"global/{round_file(server_round - 1)}"
             write_tensors(self.directory / file, model_arrays(dict(arrays.items()), "global model"))
-        return self.inner.configure_train(server_round, arrays, config, grid)
+        return self.telling(server_round - 1, self.inner.configure_train(server_round, arrays, config, grid))
+
+    def telling(self, number: int, messages: Iterable[Message]) -> list[Message]:
+        """Messages with who took part in a round that has ended, where processes follow."""
+        messages = list(messages)
+        weights = {silo: of[number] for silo, of in self.weights.items() if number in of}
+        if self.follows and weights:
+            silos = sorted(weights)
+            for message in messages:
+                said = {"round": number, "silos": silos, "weights": [weights[silo] for silo in silos], "last": number == self.last}
+                message.content[ROUND] = ConfigRecord(said)
+        return messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
         # The strategy reads them again.
@@ -218,13 +257,19 @@ class Recording(Strategy):
             write_tensors(path, arrays, {WEIGHT: repr(weight)})
 
     def write(self) -> None:
-        """Writes ``federation.toml``."""
+        """Writes ``federation.toml``, or the round's file where processes follow."""
+        number = self.rounds
+        if self.follows:
+            weights = {silo: of[number] for silo, of in self.weights.items() if number in of}
+            if weights:
+                write_round(self.directory, number, weights, last=number == self.last)
+            return
         weights = {silo: self.weights[silo] for silo in sorted(self.weights)}
         text = federation_toml(self.name, self.rounds, self.aggregation, self.model, weights)
         write_atomically(self.directory / "federation.toml", text.encode())
 
     def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any) -> Iterable[Message]:
-        return self.inner.configure_evaluate(server_round, arrays, config, grid)
+        return self.telling(server_round, self.inner.configure_evaluate(server_round, arrays, config, grid))
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
         return self.inner.aggregate_evaluate(server_round, list(replies))
@@ -235,7 +280,8 @@ def live(
     directory: str | Path,
     model: Model | Mapping[str, Any],
     *,
-    tests: Mapping[str, tuple[Any, Any]],
+    tests: Mapping[str, tuple[Any, Any]] | None = None,
+    values: str | Path | None = None,
     wait: float = 0.0,
     on_round: Callable[[int, Result], object] | None = None,
     exclude: Callable[[History], Collection[str]] | None = None,
@@ -243,16 +289,26 @@ def live(
     weight: str | None = None,
     **options: Any,
 ) -> Strategy:
-    """The strategy, with every round valued as soon as it has ended: for simulations, where all models and ``tests`` (``x`` and ``y`` of
-    each silo, by id) are in one place. It records as ``record(..., models=True)`` does, and writes ``values/round-0003.json``.
+    """The strategy, with every round valued as soon as it has ended.
+
+    With ``values`` by processes: where ``secsv principal --follow --values`` (or a silo) writes, values are read back; nobody shows models
+    or samples. It records as ``record(..., rounds=True)`` does (docs/LIVE.md).
+
+    With ``tests`` here: for simulations, where all models and ``tests`` (``x`` and ``y`` of each silo, by id) are in one place. It records as
+    ``record(..., models=True)`` does, and writes ``values/round-0003.json``.
 
     Values are computed on a thread of their own. The training waits for those of a round no longer than ``wait`` seconds; what is there is
     among the metrics of the round as ``contribution/<silo>``, and what comes late counts for a later round. ``on_round(round, result)`` is
     called on that thread. ``exclude(history)`` names silos to leave out of the next round, from values by round and silo; nobody is left out
     by default, and nobody where fewer than two would stay. ``options`` are those of ``secsv.evaluate``.
     """
-    recording = Live(strategy, Path(directory), Model.of(model), name, True, weight)
-    recording.begin_live(tests, wait, on_round, exclude, options)
+    if (tests is None) == (values is None):
+        raise wrong("live", "tests for a simulation, or values that processes write", "both" if tests is not None else "neither")
+    if values is not None and options:
+        raise wrong(next(iter(options)), "options of evaluate beside tests alone: processes have theirs in the kit", "it beside values")
+    recording = Live(strategy, Path(directory), Model.of(model), name, tests is not None, weight)
+    recording.follows = values is not None
+    recording.begin_live(tests, values, wait, on_round, exclude, options)
     return recording
 
 
@@ -261,14 +317,19 @@ class Live(Recording):
 
     def begin_live(
         self,
-        tests: Mapping[str, tuple[Any, Any]],
+        tests: Mapping[str, tuple[Any, Any]] | None,
+        values: str | Path | None,
         wait: float,
         on_round: Callable[[int, Result], object] | None,
         exclude: Callable[[History], Collection[str]] | None,
         options: Mapping[str, Any],
     ) -> None:
         """What `live` says beside what `record` says."""
-        self.live = LiveValues(self.directory, self.model, tests, name=self.name, options=options, on_round=on_round)
+        self.live: LiveValues | FollowedValues
+        if values is not None:
+            self.live = FollowedValues(Path(values), on_round)
+        else:
+            self.live = LiveValues(self.directory, self.model, tests or {}, name=self.name, options=options, on_round=on_round)
         self.wait, self.excluding = wait, Excluding(exclude)
         self.start_arrays: dict[str, Any] = {}
         #: Who answers from which node, as far as it is known.
@@ -283,6 +344,9 @@ class Live(Recording):
     def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Any) -> Iterable[Message]:
         self.start_arrays = model_arrays(dict(arrays.items()), "global model")
         self.taken = {}
+        if self.follows and server_round > 1:
+            # Silos have heard of the round before with its evaluation: not earlier.
+            self.live.wait(server_round - 1, self.wait)
         messages = list(super().configure_train(server_round, arrays, config, grid))
         out = self.excluding.of(self.history)
         kept = [message for message in messages if self.silos.get(message.metadata.dst_node_id) not in out]
@@ -297,7 +361,7 @@ class Live(Recording):
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
         arrays, metrics = super().aggregate_train(server_round, replies)
-        if self.taken:
+        if self.taken and not self.follows:
             self.live.begin(server_round, self.start_arrays, self.taken)
             self.live.wait(server_round, self.wait)
         history = self.history
@@ -312,4 +376,6 @@ class Live(Recording):
         try:
             return super().start(*arguments, **named)
         finally:
+            if self.follows and self.wait:
+                self.live.wait(self.rounds, self.wait)
             self.live.close()

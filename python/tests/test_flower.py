@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "flower"))
 from hospitals import client_app, task
 
 import secsv
-from secsv import _files
+from secsv import _files, _run
 from secsv._doctor import findings
 from secsv._join import join
 from secsv.flower import SiloRecorder, live, record
@@ -543,3 +543,142 @@ def test_silos_value_each_other_over_tls_from_their_own_recordings(tmp_path):
     result = secsv.Result.load(tmp_path / "result.json")
     assert {(one.round, one.coalition): one.correct for one in result.utilities} == counts
     assert result.values == secsv.evaluate(run, protocol="blindsv").values
+
+
+def test_processes_that_follow_get_files_and_values_come_back(tmp_path):
+    """As rounds end, the server and every silo have the same file; what processes write is read back, and a rule leaves a silo out."""
+    values, valued = tmp_path / "values", []
+    values.mkdir()
+    example = secsv.evaluate(join_of_one_round(tmp_path / "once"), protocol="nssv")
+
+    class Grid(LocalGrid):
+        """When the silos have a round's file, values appear, as processes would write them."""
+
+        def send_and_receive(self, messages, *, timeout=None):
+            messages = list(messages)
+            replies = super().send_and_receive(messages, timeout=timeout)
+            for number in range(1, 4):
+                files = [tmp_path / name / "rounds" / f"{number:04d}.toml" for name in NAMES]
+                target = values / f"round-{number:04d}.json"
+                if all(file.exists() for file in files) and not target.exists():
+                    valued.append((number, {file.read_bytes() for file in files}))
+                    example.save(target)
+            return replies
+
+    app = ClientApp(mods=[SiloRecorder(), forbidding("secsv-round")])
+    app.train()(client_app.train)
+    app.evaluate()(client_app.evaluate)
+    worst = min(example.values, key=example.values.get)
+    heard = []
+    strategy = live(
+        strategies.FedAvg(min_available_nodes=5, min_train_nodes=4),
+        tmp_path / "server",
+        task.MODEL,
+        values=values,
+        wait=5.0,
+        on_round=lambda number, result: heard.append(number),
+        exclude=lambda history: [worst] if len(history) >= 2 else [],
+    )
+    grid = Grid(app, configs(tmp_path))
+    result = strategy.start(grid=grid, initial_arrays=initial(), num_rounds=3)
+    assert [number for number, _ in valued] == [1, 2, 3] and heard == [1, 2, 3]
+    for number, files in valued:
+        assert files == {(tmp_path / "server" / "rounds" / f"{number:04d}.toml").read_bytes()}, "one text everywhere"
+    text = (tmp_path / "server" / "rounds" / "0003.toml").read_text()
+    assert "last = true" in text and f'id = "{worst}"' not in text
+    assert not (tmp_path / "server" / "federation.toml").exists(), "what was agreed on stays as it is"
+    assert not (tmp_path / "server" / "clients").exists(), "no local model at the server"
+    assert sorted(strategy.history) == [1, 2, 3]
+    assert result.train_metrics_clientapp[2][f"contribution/{worst}"] == example[worst]
+
+
+def forbidding(name):
+    """A mod that fails if the app is shown a record."""
+
+    def mod(message, context, call_next):
+        assert name not in message.content
+        return call_next(message, context)
+
+    return mod
+
+
+def join_of_one_round(parent):
+    federate(parent, fed_avg(), rounds=1, global_models=True)
+    return join([parent / name for name in NAMES], parent / "run", federation=parent / "server")
+
+
+def test_live_takes_tests_or_values(tmp_path):
+    for options, expected in (({}, "neither"), ({"tests": {}, "values": tmp_path}, "both"), ({"values": tmp_path, "protocol": "nssv"}, "protocol")):
+        with pytest.raises(secsv.InputError, match=expected):
+            live(fed_avg(), tmp_path / "server", task.MODEL, **options)
+
+
+LIMITS = "[limits]\nrounds = 9\nnorm = 32\ninput = 16\n"
+
+
+def test_values_come_over_tls_while_training_goes_on(tmp_path):
+    """Five silos and two servers follow a training, a process each. The principal and a silo are killed meanwhile: training goes on, and every
+    round's values are those of a run of all rounds."""
+    weights = {name: {1: 60.0 + 40 * place} for place, name in enumerate(NAMES)}
+    spec = _run.federation_toml("five hospitals", 1, "mean", secsv.Model.of(task.MODEL), weights).replace("rounds = 1\n", LIMITS, 1)
+    for site in ("server", *NAMES):
+        _files.write_atomically(tmp_path / site / "federation.toml", spec.encode())
+        _files.write_tensors(tmp_path / site / "initial.safetensors", task.initial())
+    kits, ports = tmp_path / "kits", [free_port(), free_port()]
+    servers = ["--principal", f"localhost:{ports[0]}", "--auxiliary", f"localhost:{ports[1]}", "--servers-did-not-aggregate"]
+    code, _, said = secsv_command("provision", tmp_path / "server" / "federation.toml", "--generate-keys", *servers, "--out", kits)
+    assert code == 0, said
+    values, running = tmp_path / "values", {}
+    with contextlib.ExitStack() as stack:
+
+        def start(role, name, *arguments):
+            command = [sys.executable, "-m", "secsv", "--quiet", "--format", "json", role, str(kits / name), "--state", str(tmp_path / "state" / name)]
+            log = stack.enter_context(open(tmp_path / f"{name}.log", "a"))
+            child = subprocess.Popen([*command, "--follow", *map(str, arguments)], stdout=log, stderr=log)
+            stack.callback(child.kill)
+            running[name] = (child, (role, name, *arguments))
+
+        rounds = ["--rounds", tmp_path / "server" / "rounds"]
+        start("principal", "principal", "--values", values, *rounds)
+        start("auxiliary", "auxiliary", *rounds)
+        for name in NAMES:
+            _, said, also = secsv_command("client", kits / name, "--data", tmp_path / name, "--state", tmp_path / "asked" / name, "--follow")
+            word = (said + also).rsplit("--accept-exposure ", 1)[1].split()[0]
+            start("client", name, "--data", tmp_path / name, "--accept-exposure", word)
+
+        class Grid(LocalGrid):
+            def send_and_receive(self, messages, *, timeout=None):
+                messages = list(messages)
+                replies = super().send_and_receive(messages, timeout=timeout)
+                if messages[0].metadata.message_type.startswith("evaluate") and len(self.sent) == 10:
+                    for name in ("principal", "east"):
+                        child, arguments = running[name]
+                        child.kill()
+                        child.wait()
+                        start(*arguments)
+                return replies
+
+        strategy = live(fed_avg(), tmp_path / "server", task.MODEL, values=values, wait=90.0)
+        strategy.start(grid=Grid(client_app.app, configs(tmp_path)), initial_arrays=initial(), num_rounds=3)
+        for name, (child, _) in running.items():
+            assert child.wait(timeout=120) == 0, (tmp_path / f"{name}.log").read_text()[-2000:]
+    assert sorted(strategy.history) == [1, 2, 3]
+    run = secsv.Run.create(tmp_path / "run", name="five hospitals", model=task.MODEL, silos=NAMES)
+    run.start_of(1, task.initial())
+    for place, name in enumerate(NAMES):
+        run.test(name, *task.load(place, "test"))
+        for number, weight in strategy.weights[name].items():
+            arrays, _ = _files.read_tensors(tmp_path / name / "clients" / name / f"round-{number:04d}.safetensors")
+            run.record(number, name, arrays, weight)
+    with run:
+        pass
+    counts, total = values_by_hand(run)
+    for number, of in strategy.history.items():
+        result = secsv.Result.load(values / f"round-{number:04d}.json")
+        found = {(one.round, one.coalition): one.correct for one in result.utilities if one.coalition or number == 1}
+        assert found == {key: count for key, count in counts.items() if key[0] == number and (key[1] or number == 1)}
+        assert of == dict(result.values)
+    for name, value in total.items():
+        assert sum(of[name] for of in strategy.history.values()) == pytest.approx(value, abs=1e-12)
+    events = (tmp_path / "principal.log").read_text()
+    assert all(f'{{"event":"round","round":{number},' in events for number in (1, 2, 3))
