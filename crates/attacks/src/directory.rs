@@ -7,17 +7,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nalgebra::DMatrix;
 use npyz::NpyFile;
 use secsv_algebra::FixedPoint;
 use secsv_federation::{Architecture, ClientId, Coalition, ModelSpec, RoundId, Tensor, TestSet, Weights};
 use secsv_protocol::{
     Program,
+    decryptors::Protocol,
     precision::{OperatorFormat, Precision},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use zip::ZipArchive;
 
-use crate::view::{ClientView, DecryptedOutputs};
+use crate::{
+    hidden::{Hidden, HiddenNumbers, Stage, Sum, centred},
+    view::{ClientView, DecryptedOutputs},
+};
 
 /// Why a view cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -52,10 +57,14 @@ struct CommonListing {
     clients: Vec<ClientId>,
     parties: Vec<PartyListing>,
     rounds: Vec<RoundListing>,
+    test_sizes: BTreeMap<ClientId, usize>,
     model: ModelSpec,
-    modulus: String,
     operators: Vec<OperatorListing>,
     gru: Option<GruListing>,
+    #[serde(default)]
+    sums: Vec<Sum>,
+    #[serde(default)]
+    stages: Vec<Stage>,
 }
 
 #[derive(Deserialize)]
@@ -76,6 +85,7 @@ struct RoundListing {
 struct OperatorListing {
     weight_bits: u32,
     input_bits: u32,
+    word_bits: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -111,7 +121,14 @@ struct ArrayListing {
     hop: Option<usize>,
     operator: Option<usize>,
     first_position: Option<usize>,
+    client: Option<ClientId>,
+    shape: [usize; 2],
+    scale: Option<f64>,
+    offset: Option<i64>,
 }
+
+/// Words of local models: weights row by row, then biases; by round, client and operator.
+pub type MaskedModels = BTreeMap<(RoundId, usize, usize), Vec<i64>>;
 
 /// A views directory.
 pub struct Directory {
@@ -121,10 +138,12 @@ pub struct Directory {
 
 /// The file of everything that a client decrypted, and the arrays in it.
 const OUTPUTS: (&str, &str) = ("derived-outputs.npz", "outputs");
-/// The file of what servers open to each other, less the own masks, and the outputs in it.
-const MASKED_OUTPUTS: (&str, &str) = ("derived-masked-openings.npz", "masked outputs");
+/// The file of what servers open to each other, less the own masks.
+const MASKED: &str = "derived-masked-openings.npz";
 /// The file of what the other server sent for that.
-const MASKED_OPENINGS: (&str, &str) = ("masked-opening.npz", "share");
+const SENT: &str = "masked-opening.npz";
+/// The files of masked models: as they came, and less the own masks.
+const MODELS: [&str; 2] = ["masked-model.npz", "derived-masked-models.npz"];
 /// The file of a server's shares of samples.
 const DATA_SHARES: &str = "data-share.npz";
 
@@ -160,47 +179,127 @@ impl Directory {
         let known = ClientKnowledge::read(&directory.join("known.npz"))?;
         let program = self.program(&known)?;
         let (precision, sizes) = (self.precision(), self.sizes());
-        let outputs = self.outputs(&directory, OUTPUTS)?;
+        let outputs = self.outputs(&entry.party)?;
         let ClientKnowledge { own, local, global, .. } = known;
         Ok(ClientView { client, program, precision, sizes, local, global, own, outputs })
     }
 
+    /// Arrays of a party's file, with their numbers.
+    fn arrays(
+        &self,
+        party: &str,
+        name: &str,
+        is_wanted: impl Fn(&ArrayListing) -> bool,
+    ) -> Result<Vec<(ArrayListing, Vec<i64>)>, DirectoryError> {
+        let Some(entry) = self.index.parties.iter().find(|entry| entry.party == party) else {
+            return Ok(Vec::new());
+        };
+        let directory = self.path.join(&entry.directory);
+        let index: ArrayListings = json(&directory.join("index.json"))?;
+        let (file, mut archive, mut found) = (directory.join(name), None, Vec::new());
+        for entry in index.arrays.into_iter().filter(|entry| entry.file == name && is_wanted(entry)) {
+            let archive = match &mut archive {
+                Some(archive) => archive,
+                none => none.insert(open(&file)?),
+            };
+            let (_, numbers) = array(archive, &entry.array, &file, integers)?;
+            found.push((entry, numbers));
+        }
+        Ok(found)
+    }
+
     /// Outputs that a server could read: none, if docs/SECURITY.md is right.
     pub fn server(&self, party: &str) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
-        self.of_party(party, OUTPUTS)
+        self.outputs(party)
     }
 
-    /// Outputs as a server of BlindSV has them: under the other server's masks alone.
-    pub fn masked_outputs(&self, party: &str) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
-        self.of_party(party, MASKED_OUTPUTS)
+    /// Numbers as a server of BlindSV has them: under the other server's masks alone. Clients have none.
+    pub fn hidden(&self, party: &str) -> Result<HiddenNumbers, DirectoryError> {
+        let (stages, sums) = (self.index.stages.clone(), self.index.sums.clone());
+        Ok(HiddenNumbers { stages, sums, all: self.opened(party, MASKED)?, samples: BTreeMap::new() })
     }
 
-    /// Outputs that both servers of BlindSV have together: they take off each other's masks.
-    pub fn pooled_outputs(&self) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
-        let [mut found, others] = [self.masked_outputs("principal")?, self.masked_outputs("auxiliary")?];
-        let mut sent = self.of_party("principal", MASKED_OPENINGS)?;
-        sent.extend(self.of_party("auxiliary", MASKED_OPENINGS)?);
-        let bits = self.index.modulus.parse().map_or(64, u128::trailing_zeros);
-        let is_same = |a: &DecryptedOutputs, b: &DecryptedOutputs| {
-            (a.round, a.coalition, a.owner, a.step) == (b.round, b.coalition, b.owner, b.step)
+    /// Numbers and samples that both servers of BlindSV have together: they take off each other's masks.
+    pub fn pooled(&self) -> Result<HiddenNumbers, DirectoryError> {
+        let sent = [self.opened("principal", SENT)?, self.opened("auxiliary", SENT)?];
+        let mut pooled = self.hidden("principal")?.pooled(&self.hidden("auxiliary")?, &sent);
+        let [one, other] = [self.data_shares("principal")?, self.data_shares("auxiliary")?];
+        let [bits, input] = self.sample_bits();
+        for (owner, share) in one {
+            let Some(other) = other.get(&owner).filter(|other| other.len() == share.len()) else { continue };
+            let sum = share.iter().zip(other).map(|(a, b)| centred(a.wrapping_add(*b), bits));
+            let reals: Vec<f64> = sum.map(|sum| sum as f64 * f64::powi(0.5, input as i32)).collect();
+            let count = self.index.test_sizes.get(&self.index.clients[owner]).copied().unwrap_or(0);
+            if count > 0 {
+                pooled.samples.insert(owner, DMatrix::from_row_slice(reals.len() / count, count, &reals));
+            }
+        }
+        Ok(pooled)
+    }
+
+    /// Bits of words of samples, and of their fractions.
+    pub fn sample_bits(&self) -> [u32; 2] {
+        let first = self.index.operators.first();
+        [self.word_bits(0), first.map_or(0, |operator| operator.input_bits)]
+    }
+
+    /// Bits of an operator's words.
+    fn word_bits(&self, operator: usize) -> u32 {
+        self.index.operators.get(operator).and_then(|operator| operator.word_bits).unwrap_or(64)
+    }
+
+    /// What the other server sent, as numbers of their stages.
+    pub fn sent_to(&self, party: &str) -> Result<HiddenNumbers, DirectoryError> {
+        Ok(HiddenNumbers { all: self.opened(party, SENT)?, ..self.hidden(party)? })
+    }
+
+    fn opened(&self, party: &str, name: &str) -> Result<Vec<Hidden>, DirectoryError> {
+        let mut found = Vec::new();
+        let is_of_numbers = |entry: &ArrayListing| {
+            let stage = entry.hop.and_then(|stage| self.index.stages.get(stage));
+            stage.is_some_and(|stage| stage.bits.is_some())
         };
-        for outputs in &mut found {
-            // Y + V_A and Y + V_P, less both parts of Y + V_P + V_A, is Y.
-            let plus = others.iter().filter(|other| is_same(other, outputs)).map(|other| (1, other));
-            let less = sent.iter().filter(|sent| is_same(sent, outputs)).map(|sent| (-1, sent));
-            let terms: Vec<_> = plus.chain(less).collect();
-            for (place, number) in outputs.numbers.iter_mut().enumerate() {
-                let terms = terms.iter().map(|(sign, term)| term.numbers[place].wrapping_mul(*sign));
-                let sum = terms.fold(*number, i64::wrapping_add);
-                *number = (sum << (64 - bits)) >> (64 - bits);
+        for (entry, numbers) in self.arrays(party, name, is_of_numbers)? {
+            let members = self.members(&entry);
+            let owner = entry.owner.as_ref().and_then(|id| self.position(id));
+            let samples = entry.samples.iter().flatten().flat_map(|&(first, end)| first..end).collect();
+            let (Some(round), Some(coalition), Some(owner), Some(stage), Some(scale)) =
+                (entry.round, members, owner, entry.hop, entry.scale)
+            else {
+                continue;
+            };
+            let (offset, columns) = (entry.offset.unwrap_or(0), entry.shape[1]);
+            found.push(Hidden { round, coalition, owner, samples, stage, scale, offset, columns, numbers });
+        }
+        Ok(found)
+    }
+
+    /// Local models as a server of BlindSV has them, operator by operator: under both masks, and under the other server's alone.
+    pub fn masked_models(&self, party: &str) -> Result<[MaskedModels; 2], DirectoryError> {
+        let mut found = [MaskedModels::new(), MaskedModels::new()];
+        for (found, name) in found.iter_mut().zip(MODELS) {
+            for (entry, numbers) in self.arrays(party, name, |_| true)? {
+                let client = entry.client.as_ref().and_then(|id| self.position(id));
+                let place = entry.round.zip(client);
+                let operator = entry.operator.unwrap_or(0);
+                found.extend(place.map(|(round, client)| ((round, client, operator), numbers)));
             }
         }
         Ok(found)
     }
 
-    fn of_party(&self, party: &str, arrays: (&str, &str)) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
-        let entry = self.index.parties.iter().find(|entry| entry.party == party);
-        entry.map_or(Ok(Vec::new()), |entry| self.outputs(&self.path.join(&entry.directory), arrays))
+    /// Local models that both servers of BlindSV have together.
+    pub fn pooled_models(&self) -> Result<MaskedModels, DirectoryError> {
+        let ([masked, mut found], [_, other]) =
+            (self.masked_models("principal")?, self.masked_models("auxiliary")?);
+        for (place, numbers) in &mut found {
+            let (Some(other), Some(masked)) = (other.get(place), masked.get(place)) else { continue };
+            // E + U_P and E + U_A, less E, is the model.
+            for (number, (other, masked)) in numbers.iter_mut().zip(other.iter().zip(masked)) {
+                *number = centred(number.wrapping_add(*other).wrapping_sub(*masked), self.word_bits(place.2));
+            }
+        }
+        Ok(found)
     }
 
     /// Kinds of messages that a client received.
@@ -216,18 +315,9 @@ impl Directory {
     /// A server's shares of each owner's samples: a row for each number of a sample, a column for each
     /// sample.
     pub fn data_shares(&self, party: &str) -> Result<BTreeMap<usize, Vec<i64>>, DirectoryError> {
-        let mut found = BTreeMap::new();
-        let Some(entry) = self.index.parties.iter().find(|entry| entry.party == party) else {
-            return Ok(found);
-        };
-        let directory = self.path.join(&entry.directory);
-        let index: ArrayListings = json(&directory.join("index.json"))?;
-        for entry in index.arrays.iter().filter(|entry| entry.file == DATA_SHARES && entry.what == "share") {
-            let file = directory.join(DATA_SHARES);
-            let (_, numbers) = array(&mut open(&file)?, &entry.array, &file, integers)?;
-            found.extend(entry.owner.as_ref().and_then(|id| self.position(id)).map(|owner| (owner, numbers)));
-        }
-        Ok(found)
+        let shares = self.arrays(party, DATA_SHARES, |entry| entry.what == "share")?;
+        let of_owner = |(entry, numbers): (ArrayListing, _)| Some((self.position(&entry.owner?)?, numbers));
+        Ok(shares.into_iter().filter_map(of_owner).collect())
     }
 
     fn position(&self, id: &ClientId) -> Option<usize> {
@@ -245,7 +335,9 @@ impl Directory {
         let shapes = known.global.values().next().map(Weights::shapes).unwrap_or_default();
         let architecture =
             Architecture::new(&self.index.model, &shapes, &file, &file).map_err(|e| wrong(e.to_string()))?;
-        Program::new(&architecture).map_err(|e| wrong(e.to_string()))
+        let protocol = Protocol::ALL.into_iter().find(|protocol| protocol.name() == self.index.protocol);
+        let protocol = protocol.ok_or_else(|| wrong(self.index.protocol.clone()))?;
+        protocol.rules().program(&architecture).map_err(|e| wrong(e.to_string()))
     }
 
     /// Ranges are not in the index; whoever only reads needs none.
@@ -276,35 +368,21 @@ impl Directory {
         self.index.rounds.iter().map(of_round).collect()
     }
 
-    fn outputs(
-        &self,
-        directory: &Path,
-        (name, what): (&str, &str),
-    ) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
-        let index: ArrayListings = json(&directory.join("index.json"))?;
-        let mut archive = None;
-        let mut found = Vec::new();
-        for entry in index.arrays.iter().filter(|entry| entry.file == name && entry.what == what) {
-            if entry.operator.is_none() {
-                continue;
-            }
-            let file = directory.join(name);
-            let archive = match &mut archive {
-                Some(archive) => archive,
-                none => none.insert(open(&file)?),
-            };
-            let (_, numbers) = array(archive, &entry.array, &file, integers)?;
-            found.extend(self.entry(entry, numbers));
-        }
-        Ok(found)
+    fn outputs(&self, party: &str) -> Result<Vec<DecryptedOutputs>, DirectoryError> {
+        let (file, what) = OUTPUTS;
+        let found = self.arrays(party, file, |entry| entry.what == what && entry.operator.is_some())?;
+        Ok(found.into_iter().filter_map(|(entry, numbers)| self.entry(&entry, numbers)).collect())
+    }
+
+    /// The members of an array's coalition.
+    fn members(&self, entry: &ArrayListing) -> Option<Coalition> {
+        entry.coalition.as_ref()?.iter().map(|id| self.position(id)).collect()
     }
 
     fn entry(&self, entry: &ArrayListing, numbers: Vec<i64>) -> Option<DecryptedOutputs> {
-        let members: Option<Coalition> =
-            entry.coalition.as_ref()?.iter().map(|id| self.position(id)).collect();
         Some(DecryptedOutputs {
             round: entry.round?,
-            coalition: members?,
+            coalition: self.members(entry)?,
             owner: self.position(entry.owner.as_ref()?)?,
             samples: entry.samples.as_ref()?.iter().flat_map(|&(first, end)| first..end).collect(),
             step: entry.hop?,

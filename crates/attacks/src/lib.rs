@@ -9,10 +9,12 @@
 pub mod directory;
 pub mod equations;
 pub mod grid;
+pub mod hidden;
 pub mod images;
 pub mod linear;
 pub mod models;
 pub mod operators;
+pub mod pads;
 pub mod recognition;
 pub mod records;
 pub mod recurrent;

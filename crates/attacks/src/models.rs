@@ -6,13 +6,14 @@ use nalgebra::DMatrix;
 use secsv_algebra::{Matrix, Ring, Ring64};
 use secsv_federation::{Coalition, RoundId};
 use secsv_protocol::{
-    Error,
+    Error, Program,
     activation::{Activator, Handed},
     precision::shares,
 };
 
 use crate::{
     equations::encoded,
+    hidden::HiddenNumbers,
     linear::least_squares,
     span,
     view::{ClientView, DecryptedOutputs},
@@ -124,6 +125,19 @@ pub fn second_layer(view: &ClientView, meeting: &Meeting) -> Result<Option<Layer
         outputs.at(j, shape.d_out, k / count, k % count) as f64 * scale
     });
     Ok(least_squares(&matrix, &values, 1e-13).map(|layer| layer.transpose()))
+}
+
+/// Any operator of a coalition's model under BlindSV, from what somebody has of its outputs and somebody of its inputs: an ordinary
+/// regression.
+pub fn between_ends(
+    outputs: &HiddenNumbers,
+    inputs: &HiddenNumbers,
+    program: &Program,
+    operator: usize,
+    model: (RoundId, Coalition),
+) -> Option<LayerMatrix> {
+    let (matrix, values) = outputs.ends(inputs, program, operator, model)?;
+    least_squares(&matrix, &values, 1e-13).map(|layer| layer.transpose())
 }
 
 /// Activations that the first decryptor of a coalition shared, from replies that add up to the coalition's.

@@ -29,6 +29,7 @@ pub(crate) mod lanes;
 mod largest;
 pub(crate) mod later;
 pub(crate) mod layer;
+mod meaning;
 #[cfg(test)]
 mod net_tests;
 pub(crate) mod principal;

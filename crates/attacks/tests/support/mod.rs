@@ -9,12 +9,12 @@ use std::{
 use nalgebra::DMatrix;
 use secsv_attacks::{ClientView, directory::Directory, linear::correlation, operators::numbers};
 use secsv_evaluation::{EvaluationSettings, SecureEvaluator, evaluate};
-use secsv_federation::{RunDirectory, Weights};
+use secsv_federation::{ModelSpec, RoundId, RunDirectory, RunWriter, Weights};
 use secsv_protocol::{
     Preset, Program, Seed,
     decryptors::Protocol,
     exposure::{Can, Exposure},
-    session::{Federation, Matmul, Settings, typical_costs},
+    session::{Federation, HiddenSettings, Matmul, Settings, typical_costs},
 };
 use secsv_training::{Dataset, DatasetSource, LoadOptions, ModelKind, Recipe, Split, train};
 use tempfile::TempDir;
@@ -93,16 +93,44 @@ impl Trained {
     }
 
     /// The table's sentence about it, before a run.
-    pub fn exposure(&self, protocol: Protocol, together: bool) -> Exposure {
-        let (run, settings) = (&self.run, settings(protocol, together));
+    fn exposure(&self, settings: Settings) -> Exposure {
+        let run = &self.run;
         let federation = Federation::new(run.spec(), run.architecture(), |r| run.participants(r), settings);
         Exposure::new(&federation.unwrap()).unwrap()
+    }
+
+    /// The same samples in the hands of the same clients, with other models.
+    pub fn with_models(
+        self,
+        model: ModelSpec,
+        initial: &Weights,
+        models: impl Fn(RoundId, usize) -> Weights,
+    ) -> Self {
+        let (mut spec, place) = (self.run.spec().clone(), tempfile::tempdir().unwrap());
+        spec.model = model;
+        let writer = RunWriter::create(place.path().join("run"), &spec).unwrap();
+        writer.initial_model(initial).unwrap();
+        for (client, of) in spec.clients.iter().enumerate() {
+            writer.test_set(&of.id, &self.run.test_set(&of.id).unwrap()).unwrap();
+            for round in spec.round_ids() {
+                writer.local_model(&of.id, round, &models(round, client)).unwrap();
+            }
+        }
+        Self { run: writer.finish().unwrap(), dataset: self.dataset, _place: place }
     }
 
     /// Runs a protocol on all coalitions of all rounds and has every party write down what it holds.
     /// `together` as exact values are computed; otherwise round by round, as estimators and SampleSkip ask.
     pub fn views(&self, protocol: Protocol, together: bool) -> Views {
-        let settings = settings(protocol, together);
+        self.views_of(settings(protocol, together))
+    }
+
+    /// The same under BlindSV, with hidden numbers held in such ranges.
+    pub fn blind_views(&self, hidden: HiddenSettings) -> Views {
+        self.views_of(Settings { hidden, ..settings(Protocol::BlindSv, true) })
+    }
+
+    fn views_of(&self, settings: Settings) -> Views {
         let costs = Some(typical_costs(settings.preset));
         let seed = Seed::from_bytes([11; 32]);
         let mut evaluator = SecureEvaluator::recorded(&self.run, settings, costs, &seed).unwrap();
@@ -113,7 +141,7 @@ impl Trained {
         let directory = Directory::open(&path).unwrap();
         let clients =
             (0..directory.clients().len()).map(|client| directory.client(client).unwrap()).collect();
-        let exposure = self.exposure(protocol, together);
+        let exposure = self.exposure(settings);
         let views = Views { clients, directory, exposure, _place: place };
         views.assert_within_the_table();
         views
@@ -170,7 +198,7 @@ impl Views {
             others().map(|view| (format!("client {}", view.client), view.clone())).collect();
         all.push(("all clients".into(), with(others().flat_map(|view| view.outputs.clone()).collect())));
         for server in ["principal", "auxiliary"] {
-            let outputs = self.directory.masked_outputs(server).unwrap();
+            let outputs = self.directory.hidden(server).unwrap().outputs(&self.clients[client]);
             assert!(outputs.iter().any(|outputs| outputs.owner == owner), "{server} holds masked outputs");
             // Pads that are used for two coalitions would cancel: so do those with and without the client, whose model it knows.
             let pairs = outputs.clone().into_iter().filter(|outputs| {
@@ -185,7 +213,8 @@ impl Views {
 
     /// Both servers of BlindSV together, with what a client knows.
     pub fn both_servers(&self, client: usize) -> ClientView {
-        ClientView { outputs: self.directory.pooled_outputs().unwrap(), ..self.clients[client].clone() }
+        let view = &self.clients[client];
+        ClientView { outputs: self.directory.pooled().unwrap().outputs(view), ..view.clone() }
     }
 }
 

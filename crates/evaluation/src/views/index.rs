@@ -8,6 +8,7 @@ use secsv_protocol::{
     message::Kind,
     program::{DecryptorSlot, Input, Receive, Then},
     session::Session,
+    views::{SeenStage, SeenSum, SeenTerm},
 };
 use serde::Serialize;
 
@@ -53,6 +54,49 @@ pub struct Index {
     pub hops: Vec<HopEntry>,
     /// The recurrent unit.
     pub gru: Option<GruEntry>,
+    /// What is added up under masks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sums: Vec<SumEntry>,
+    /// What is opened under masks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageEntry>,
+}
+
+/// What is opened at a stage.
+#[derive(Clone, Debug, Serialize)]
+pub struct StageEntry {
+    /// Its number.
+    pub stage: usize,
+    /// What an array of it holds.
+    pub what: &'static str,
+    /// The sum that it is, or is made of.
+    pub sum: usize,
+    /// Numbers of one sample.
+    pub numbers: Option<usize>,
+    /// Numbers are modulo two to this power.
+    pub bits: Option<u32>,
+}
+
+/// A sum.
+#[derive(Clone, Debug, Serialize)]
+pub struct SumEntry {
+    /// Its number.
+    pub sum: usize,
+    /// What is added up.
+    pub terms: Vec<TermEntry>,
+    /// Whether it is the same for all samples.
+    pub of_model: bool,
+}
+
+/// A term of a sum.
+#[derive(Clone, Debug, Serialize)]
+pub struct TermEntry {
+    /// What it is.
+    pub what: &'static str,
+    /// The operator.
+    pub operator: Option<usize>,
+    /// The values that it takes.
+    pub values: Vec<usize>,
 }
 
 /// A party's directory.
@@ -103,6 +147,9 @@ pub struct OperatorEntry {
     pub input_bits: u32,
     /// Fractional bits of outputs and biases.
     pub output_bits: u32,
+    /// Its words are modulo two to this power, where each operator has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub word_bits: Option<u32>,
 }
 
 /// A visit to a decryptor.
@@ -182,8 +229,23 @@ impl Index {
                 gate_bits: session.precision.gate.fractional_bits(),
                 update_bits: session.precision.update.fractional_bits(),
             }),
+            sums: session.seen_sums().into_iter().map(sum_entry).collect(),
+            stages: session.seen_stages().into_iter().map(stage_entry).collect(),
         }
     }
+}
+
+fn sum_entry(sum: SeenSum) -> SumEntry {
+    let term = |term: SeenTerm| {
+        let SeenTerm { what, operator, values } = term;
+        TermEntry { what, operator, values }
+    };
+    SumEntry { sum: sum.sum, terms: sum.terms.into_iter().map(term).collect(), of_model: sum.of_model }
+}
+
+fn stage_entry(stage: SeenStage) -> StageEntry {
+    let SeenStage { stage, what, sum, numbers, bits } = stage;
+    StageEntry { stage, what, sum, numbers, bits }
 }
 
 fn parties(clients: usize, names: &PartyNames) -> Vec<PartyEntry> {
@@ -227,6 +289,7 @@ fn operators(session: &Session) -> Vec<OperatorEntry> {
             weight_bits: format.weight.fractional_bits(),
             input_bits: format.input.fractional_bits(),
             output_bits: format.product_bits(),
+            word_bits: session.word_bits(operator),
         }
     };
     formats.map(entry).collect()

@@ -82,6 +82,8 @@ struct ArrayEntry {
     step: Option<usize>,
     shape: [usize; 2],
     scale: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -164,6 +166,7 @@ fn array(opened: &Opened, name: &str, names: &PartyNames) -> ArrayEntry {
         step: about.time_step,
         shape: [opened.shape.0, opened.shape.1],
         scale: opened.scale,
+        offset: opened.offset,
     }
 }
 

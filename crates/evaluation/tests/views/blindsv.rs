@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use secsv_federation::{Coalition, RoundId, skip::SkipMode};
-use secsv_protocol::{Ring64, decryptors::Protocol, message::Kind, views::Opened};
+use secsv_protocol::{Ring64, decryptors::Protocol, message::Kind, model::EncodedModel, views::Opened};
 
 use crate::{
     federations::{Case, Seen, Shape, in_file, numbers, stacked},
@@ -82,6 +82,48 @@ fn servers_hold_what_adds_up_and_neither_alone() {
                 let same = view.iter().zip(&expected).filter(|(a, b)| a == b).count();
                 assert_eq!(same, 0, "{place:?}");
             }
+        }
+    }
+}
+
+/// Local models add up, operator by operator, if both servers pool them; and what is opened of deep models has a stage and a scale.
+#[test]
+fn servers_hold_models_that_add_up_and_neither_alone() {
+    for shape in [Shape::ThreeClasses, Shape::Cnn] {
+        let (case, seen, _) = record(shape);
+        let session = &seen.session;
+        let place = |array: &Opened| {
+            (array.about.round.unwrap(), array.about.client.unwrap(), array.about.operator.unwrap_or(0))
+        };
+        let of = |party, file| {
+            let arrays = in_file(party, file).map(|array| (place(array), numbers(array)));
+            arrays.collect::<BTreeMap<_, _>>()
+        };
+        let [one, other] = [&seen.views.principal, &seen.views.auxiliary]
+            .map(|party| [of(party, "masked-model"), of(party, "derived-masked-models")]);
+        assert_eq!(one[0], other[0]);
+        assert_eq!(one[1].len(), (4 + 3) * session.program().operators.len());
+        for (place, masked) in &one[0] {
+            let (round, client, operator) = *place;
+            let (share, local) = (session.share(round, client), &case.inputs[client].local[&round]);
+            let model =
+                EncodedModel::new(session.program(), &session.precision, Ring64, local, share).unwrap();
+            let model = &model.operators[operator];
+            let bits = session.word_bits(operator).unwrap();
+            let words = model.weight.elements().iter().chain(&model.bias);
+            let words: Vec<i64> = words.map(|word| centred(word.cast_signed(), bits)).collect();
+            let terms = one[1][place].iter().zip(&other[1][place]).zip(masked);
+            let pooled = terms.map(|((p, a), e)| centred(p.wrapping_add(*a).wrapping_sub(*e), bits));
+            assert_eq!(pooled.collect::<Vec<_>>(), words, "{place:?}");
+            for view in [masked, &one[1][place], &other[1][place]] {
+                assert!(view.iter().zip(&words).all(|(a, b)| a != b), "{place:?}");
+            }
+        }
+        let stages = session.seen_stages();
+        for array in in_file(&seen.views.principal, "derived-masked-openings") {
+            let stage = &stages[array.about.step.unwrap()];
+            assert_eq!((stage.what, stage.bits.is_some()), (array.what, array.scale.is_some()));
+            assert!(stage.sum < session.seen_sums().len());
         }
     }
 }

@@ -59,6 +59,16 @@ pub(crate) struct NodeScales {
 }
 
 impl NodeScales {
+    /// What each value of each term stands for: so many times real numbers.
+    pub(super) fn stands_for(&self) -> impl Iterator<Item = &[f64]> {
+        self.terms.iter().map(|(stands_for, _)| &stands_for[..])
+    }
+
+    /// The power of two that values are brought to where there are no operators.
+    pub(super) fn target(&self) -> Option<i32> {
+        self.terms.first().map(|(_, target)| *target)
+    }
+
     /// A coalition's public numbers of the node; the last one is not cut. `share` is the coalition's of the training data.
     pub(super) fn add(&self, node: &Node, hop: Option<&Hop>, share: f64, scales: &mut Scales) {
         let of_sum = if node.operators().next().is_some() { share } else { 1.0 };

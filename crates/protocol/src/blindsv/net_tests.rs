@@ -6,7 +6,7 @@ use secsv_federation::{BatchNormSpec, ConvolutionSpec, LayerSpec, PoolSpec};
 
 use super::{
     equivalence_tests::Mutation as OfTests,
-    run_equivalence_tests::{Mutation, Recipe, check, differing, is_equivalent},
+    run_equivalence_tests::{Mutation, Recipe, check, differing, is_equivalent, largest_numbers},
 };
 use crate::{
     message::Server,
@@ -320,6 +320,27 @@ fn predictions_are_those_of_the_clear_but_for_near_ties() {
     for net in nets {
         let (differing, all) = differing(&net);
         assert!(100 * differing <= all, "{differing} of {all}: {net:?}");
+    }
+}
+
+/// What views say that numbers stand for is what the model computes in double precision.
+#[test]
+fn numbers_in_views_stand_for_those_of_the_clear() {
+    let function = LayerSpec::Relu {};
+    let nets = [
+        residual(5, function.clone()),
+        dense(5, function),
+        text(5),
+        sequence(5),
+        normalised(5),
+        normalised_records(5),
+    ];
+    for net in nets {
+        let found = largest_numbers(&net);
+        assert!(found.len() > 3, "{net:?}");
+        for (read, real) in &found {
+            assert!((read - real).abs() <= 0.02 * real + 0.01, "{read} for {real}, of {found:?} in {net:?}");
+        }
     }
 }
 

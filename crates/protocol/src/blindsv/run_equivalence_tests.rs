@@ -18,7 +18,7 @@ use super::{
     equivalence_tests::{
         Mutation as OfTests, choose, choose_dealt, choose_stream, forget_streams, mutate, words,
     },
-    hops::Gate,
+    hops::{Gate, Hop},
     ideal::{Rounding, computed, right},
     keys::{OwnerKey, Place, Purpose},
     later::{Later, LaterMasks},
@@ -34,7 +34,7 @@ use crate::{
     Error,
     decryptors::Protocol,
     message::{ClientHello, Server},
-    model::{EncodedModel, EncodedOperator, ranges},
+    model::{EncodedModel, EncodedOperator, ranges, sample_values},
     precision::Ranges,
     session::{Agreed, BlindSession, HiddenSettings, Matmul, RangeRule, Session, Settings, tests::of_model},
 };
@@ -763,24 +763,60 @@ pub(super) fn differing(recipe: &Recipe) -> (usize, usize) {
     (differing, all)
 }
 
+/// What both servers opened at a stage, less both masks: those of smallest magnitude of so many bits.
+fn unmasked(
+    world: &World,
+    case: &Case<'_>,
+    transcript: &Transcript,
+    (stage, bits): (Stage, u32),
+) -> Vec<i64> {
+    let shape = &case.shape;
+    let index = shape.index(stage);
+    let [p, a] = &transcript.messages[index];
+    let [masks, others] = [0, 1].map(|server| {
+        world.keys[case.owner][server].words(case.place, Purpose::Opening(index), shape.opened(stage))
+    });
+    let opened = unpack(p, shape.bytes(stage)).zip(unpack(a, shape.bytes(stage)));
+    let masks = masks.expose().iter().zip(others.expose());
+    let words = opened.zip(masks).map(|((p, a), (v, w))| p.wrapping_add(a).wrapping_sub(*v).wrapping_sub(*w));
+    words.map(|word| (word << (64 - bits)) as i64 >> (64 - bits)).collect()
+}
+
 /// What both servers opened of the inputs of every operator behind a hop, less both masks.
 fn opened_inputs(world: &World, case: &Case<'_>, transcript: &Transcript) -> Vec<Vec<i64>> {
-    let shape = &case.shape;
-    let hops = 0..shape.hops().all.len();
-    let of_hop = |hop: usize| {
-        let stage = Stage::Inputs(hop);
-        let (index, bits) = (shape.index(stage), shape.hops().all[hop].word);
-        let [p, a] = &transcript.messages[index];
-        let [masks, others] = [0, 1].map(|server| {
-            world.keys[case.owner][server].words(case.place, Purpose::Opening(index), shape.opened(stage))
-        });
-        let opened = unpack(p, shape.bytes(stage)).zip(unpack(a, shape.bytes(stage)));
-        let masks = masks.expose().iter().zip(others.expose());
-        let words =
-            opened.zip(masks).map(|((p, a), (v, w))| p.wrapping_add(a).wrapping_sub(*v).wrapping_sub(*w));
-        words.map(|word| (word << (64 - bits)) as i64 >> (64 - bits)).collect()
-    };
+    let hops = case.shape.hops().all.iter().enumerate();
+    let of_hop = |(hop, of): (usize, &Hop)| unmasked(world, case, transcript, (Stage::Inputs(hop), of.word));
     hops.map(of_hop).collect()
+}
+
+/// The largest number of each stage as views say what it stands for, beside that of the model in double precision, of a model whose
+/// layers are joined. Sums of several outputs are left out.
+pub(super) fn largest_numbers(recipe: &Recipe) -> Vec<(f64, f64)> {
+    let world = World::new(recipe, &[1], 1);
+    let (session, mut found) = (&world.session, Vec::new());
+    let (program, owner) = (session.program(), 1);
+    let wiring = program.wiring.as_ref().unwrap();
+    let samples = sample_values(program, &recipe.test_set(owner, 1));
+    let (mut values, mut sums) = (vec![0.0; wiring.nodes.len() + 1], vec![0.0; wiring.nodes.len()]);
+    wiring.follow(program, &world.models[0][0], &samples, (&mut values, &mut sums));
+    for case in world.cases(&[(1, &[0])]).into_iter().filter(|case| case.owner == owner as usize) {
+        let transcript = world.run(&case);
+        for seen in case.shape.seen_stages() {
+            let stage = case.shape.stage(seen.stage).unwrap();
+            let real = match stage {
+                Stage::Outputs(hop) if case.shape.hops().all[hop].before.is_none() => sums[hop],
+                Stage::Inputs(hop) => values[hop + 1],
+                Stage::Scores if case.shape.hops().scores.is_none() => sums[seen.sum],
+                _ => continue,
+            };
+            let meaning = session.meaning(stage, (case.place.round, case.place.coalition)).unwrap();
+            let numbers = unmasked(&world, &case, &transcript, (stage, seen.bits.unwrap()));
+            let largest =
+                numbers.iter().map(|x| (x.wrapping_sub(meaning.offset) as f64 * meaning.scale).abs());
+            found.push((largest.fold(0.0, f64::max), real));
+        }
+    }
+    found
 }
 
 fn gate() -> impl Strategy<Value = LayerSpec> {

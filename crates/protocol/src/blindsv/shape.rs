@@ -214,7 +214,7 @@ impl Circuit {
     }
 
     /// Numbers of one sample that a stage opens, and their bits.
-    fn numbers(&self, stage: Stage) -> (usize, u32) {
+    pub(super) fn numbers(&self, stage: Stage) -> (usize, u32) {
         let hop = |index: usize| &self.hops.all[index];
         match stage {
             Stage::Outputs(index) => (hop(index).numbers, 8 * hop(index).bytes() as u32),

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use secsv_algebra::Seed;
 use secsv_federation::{Coalition, RoundId};
 
 use super::{
     evaluator::Evaluator,
     ideal::centred,
     keys::{OwnerKey, Place, Purpose},
-    layer::product_words,
+    layer::{mask_of, product_words},
     shape::{Chunks, Outcome, Shape, Stage},
     words::unpack,
 };
@@ -23,7 +24,7 @@ use crate::{
     },
     session::BlindSession,
     test_id::RequestId,
-    views::{Entry, Numbers, Opened, SeenMessage, View, outputs_scale},
+    views::{Entry, Numbers, Opened, SeenMessage, View},
 };
 
 /// Messages of a session, read by a server.
@@ -40,6 +41,8 @@ struct BlindReading<'a> {
     found: BTreeMap<(RequestId, usize, usize), Vec<u64>>,
     /// Its shares of how many numbers are out of range, by test and coalition.
     overflows: BTreeMap<(RequestId, usize), u64>,
+    /// The seed of its masks of models.
+    masks: Option<Seed>,
 }
 
 /// What a server saw. `sent` are its own announcements and openings.
@@ -58,6 +61,7 @@ pub(crate) fn server_view(
         dealt: BTreeMap::new(),
         found: BTreeMap::new(),
         overflows: BTreeMap::new(),
+        masks: None,
     };
     let blamed = |message: &SeenMessage| {
         let (from, kind) = (message.from, message.kind);
@@ -85,6 +89,10 @@ impl<'a> BlindReading<'a> {
             (Kind::MaskSeed, PartyId::Client(owner)) => {
                 let MaskSeed { seed } = MaskSeed::decode(message.content(), &())?;
                 self.keys.insert(owner, OwnerKey::new(seed));
+            }
+            (Kind::ModelMaskSeed, _) => {
+                let ModelMaskSeed { seed } = ModelMaskSeed::decode(message.content(), &())?;
+                self.masks = Some(seed);
             }
             (Kind::BlindTest, _) => {
                 let test = BlindTest::decode(message.content(), &())?;
@@ -129,15 +137,8 @@ impl<'a> BlindReading<'a> {
                 entry.disclosure = Some(Disclosure::MaskedFactors);
                 (entry.about.round, entry.about.client) = (Some(round), Some(client));
                 entry.about.coalition = Some(Coalition::EMPTY.with(client));
-                let of_operator = |operator: usize| {
-                    let (_, bytes) = self.session.model_part(operator);
-                    let words =
-                        self.words(elements.get(bytes).unwrap_or(&[]), self.session.hops().words[operator]);
-                    let mut entry = entry.clone();
-                    entry.about.operator = self.session.hops().is_deep().then_some(operator);
-                    entry.filled((1, words.len()), Numbers::Signed(words))
-                };
-                Ok((0..self.session.program().operators.len()).map(of_operator).collect())
+                let operators = 0..self.session.program().operators.len();
+                Ok(operators.flat_map(|operator| self.masked_model(operator, elements, &entry)).collect())
             }
             (Kind::DealtProduct, PartyId::Client(owner)) => {
                 let DealtProduct { round, elements } = DealtProduct::decode(content, &())?;
@@ -158,6 +159,26 @@ impl<'a> BlindReading<'a> {
             (Kind::MaskedOpening, _) => self.opening(MaskedOpening::decode(content, &())?, &entry("share")),
             _ => Ok(Vec::new()),
         }
+    }
+
+    /// An operator of a client's model under both masks, and less this server's: under the other's alone.
+    fn masked_model(&self, operator: usize, elements: &[u8], entry: &Entry) -> Vec<Opened> {
+        let (words, bytes) = self.session.model_part(operator);
+        let bits = self.session.hops().words[operator];
+        let masked = self.words(elements.get(bytes).unwrap_or(&[]), bits);
+        let mut entry = entry.clone();
+        entry.about.operator = self.session.hops().is_deep().then_some(operator);
+        let derived = self.masks.as_ref().zip(entry.about.round.zip(entry.about.client));
+        let derived = derived.map(|(seed, (round, client))| {
+            let own = mask_of(seed, round, client, words);
+            let pairs = masked.iter().zip(own.expose());
+            // E = w theta - U.
+            let less = pairs.map(|(word, own)| centred(word.cast_unsigned().wrapping_add(*own), bits));
+            let less: Vec<i64> = less.collect();
+            entry.derived("masked-models", "masked model").filled((1, less.len()), Numbers::Signed(less))
+        });
+        let received = entry.filled((1, masked.len()), Numbers::Signed(masked));
+        [received].into_iter().chain(derived).collect()
     }
 
     fn samples(&self, owner: usize) -> usize {
@@ -358,21 +379,14 @@ impl<'a> BlindReading<'a> {
         if !stage.is_numbers() {
             return of_planes(shape, stage, &opened, entry);
         }
-        let nodes = &shape.hops().wiring.nodes;
-        let node = match stage {
-            Stage::Outputs(hop) | Stage::Larger(hop, _) => nodes.get(hop),
-            Stage::Inputs(hop) => {
-                nodes.iter().find(|node| node.terms.iter().any(|term| term.values().contains(&(hop + 1))))
-            }
-            _ => nodes.last(),
-        };
-        let operator = node.and_then(|node| node.operators().next()).unwrap_or(0);
-        entry.about.operator = Some(operator);
+        entry.about.operator = shape.operator_at(stage);
         if !shape.hops().is_deep() {
             entry.about.positions = Some((0, 1));
-            let model = entry.about.round.zip(entry.about.coalition);
-            entry.scale =
-                model.and_then(|(round, coalition)| outputs_scale(self.session, 0, round, coalition));
+        }
+        let model = entry.about.round.zip(entry.about.coalition);
+        if let Some(meaning) = model.and_then(|model| self.session.meaning(stage, model)) {
+            entry.scale = Some(meaning.scale);
+            entry.offset = Some(meaning.offset).filter(|offset| *offset != 0);
         }
         let bits = 8 * shape.bytes(stage) as u32;
         let words: Vec<i64> = opened.into_iter().map(|word| centred(word, bits)).collect();
@@ -477,7 +491,7 @@ impl BlindReading<'_> {
 }
 
 /// What a stage opens, in words.
-fn opened_at(stage: Stage) -> &'static str {
+pub(super) fn opened_at(stage: Stage) -> &'static str {
     match stage {
         Stage::Outputs(_) | Stage::Scores => "masked outputs",
         Stage::Inputs(_) => "masked inputs",

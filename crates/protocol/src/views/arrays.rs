@@ -19,13 +19,14 @@ pub(crate) struct Entry {
     pub disclosure: Option<Disclosure>,
     pub about: About,
     pub scale: Option<f64>,
+    pub offset: Option<i64>,
 }
 
 impl Entry {
     /// What messages of a kind hold.
     pub(crate) fn new(kind: Kind, what: &'static str, from: Option<PartyId>, messages: Vec<usize>) -> Self {
         let (file, about) = (file_name(kind), About::default());
-        Self { file, what, kind, from, messages, disclosure: None, about, scale: None }
+        Self { file, what, kind, from, messages, disclosure: None, about, scale: None, offset: None }
     }
 
     /// In another file, because it was computed.
@@ -58,9 +59,9 @@ impl Entry {
 
     /// With its numbers.
     pub(crate) fn filled(self, shape: (usize, usize), numbers: Numbers) -> Opened {
-        let Self { file, what, kind, from, messages, disclosure, about, scale } = self;
+        let Self { file, what, kind, from, messages, disclosure, about, scale, offset } = self;
         let numbers = Secret::new(numbers);
-        Opened { file, what, kind, from, messages, disclosure, about, shape, scale, numbers }
+        Opened { file, what, kind, from, messages, disclosure, about, shape, scale, offset, numbers }
     }
 
     /// With a matrix of all of its samples: columns position by position, which come to stand one below the other.

@@ -149,6 +149,7 @@ pub(crate) fn zeros(differences: &Opened) -> Opened {
         disclosure: differences.disclosure,
         about: differences.about.clone(),
         scale: None,
+        offset: None,
     };
     entry.filled(differences.shape, Numbers::Bytes(bits))
 }

@@ -18,6 +18,7 @@ use crate::{
     PartyId,
     disclosure::Disclosure,
     message::{Kind, UnitPart, UnitPlan},
+    session::Session,
 };
 pub(crate) use arrays::{Entry, by_owner, outputs_scale};
 pub(crate) use labels::zeros;
@@ -161,8 +162,10 @@ pub struct Opened {
     pub about: About,
     /// Rows and columns.
     pub shape: (usize, usize),
-    /// A number times this is the real one.
+    /// A number, less the offset, times this is the real one.
     pub scale: Option<f64>,
+    /// What numbers are above those that the scale is of; none where that is 0 everywhere.
+    pub offset: Option<i64>,
     /// Row by row.
     pub numbers: Secret<Numbers>,
 }
@@ -172,7 +175,10 @@ impl Opened {
     pub fn reals(&self) -> Option<Vec<f64>> {
         let scale = self.scale?;
         match self.numbers.expose() {
-            Numbers::Signed(numbers) => Some(numbers.iter().map(|&x| x as f64 * scale).collect()),
+            Numbers::Signed(numbers) => {
+                let offset = self.offset.unwrap_or(0);
+                Some(numbers.iter().map(|&x| x.wrapping_sub(offset) as f64 * scale).collect())
+            }
             Numbers::Ring(numbers) => Some(numbers.iter().map(|&x| x as i64 as f64 * scale).collect()),
             Numbers::Bytes(_) | Numbers::Words(_) => None,
         }
@@ -192,6 +198,60 @@ pub struct SeenPlan {
     pub unit: UnitPlan,
     /// The samples by owner, as positions in its test set.
     pub samples: Vec<(usize, Vec<usize>)>,
+}
+
+/// What two servers that compute under masks open at one stage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenStage {
+    /// Its number, which arrays have as their step.
+    pub stage: usize,
+    /// What an array of it holds.
+    pub what: &'static str,
+    /// The sum that it is, or is made of.
+    pub sum: usize,
+    /// Numbers of one sample; none where planes are opened.
+    pub numbers: Option<usize>,
+    /// Numbers are modulo two to this power; none where planes are opened.
+    pub bits: Option<u32>,
+}
+
+/// What is added up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenSum {
+    /// Its number; what is handed on of it is the value of the next number.
+    pub sum: usize,
+    /// All terms.
+    pub terms: Vec<SeenTerm>,
+    /// Whether it is the same for all samples: it has one column then.
+    pub of_model: bool,
+}
+
+/// A term of a sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenTerm {
+    /// `product`, `values`, `biases`, `spread` or `scaled`.
+    pub what: &'static str,
+    /// The operator.
+    pub operator: Option<usize>,
+    /// The values that it takes, one behind the other: 0 is the sample.
+    pub values: Vec<usize>,
+}
+
+impl Session {
+    /// What the servers open, stage by stage; none under protocols that have no such stages.
+    pub fn seen_stages(&self) -> Vec<SeenStage> {
+        self.circuit().map_or(Vec::new(), |circuit| circuit.seen_stages())
+    }
+
+    /// Bits of an operator's words under masks.
+    pub fn word_bits(&self, operator: usize) -> Option<u32> {
+        self.circuit()?.hops().words.get(operator).copied()
+    }
+
+    /// The sums that are opened or handed on there.
+    pub fn seen_sums(&self) -> Vec<SeenSum> {
+        self.circuit().map_or(Vec::new(), |circuit| circuit.seen_sums())
+    }
 }
 
 /// Everything that one party saw.
