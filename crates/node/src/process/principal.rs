@@ -3,7 +3,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 
@@ -161,6 +165,7 @@ fn publish(
     mut result: EvaluationResult,
     keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
 ) -> Result<EvaluationResult, Error> {
+    settle(party, network)?;
     account_for(party, kit, &mut result);
     result.made = Some(Made::now(options.made_by.as_str()));
     let samples: Vec<_> = session.hellos.iter().map(|hello| Some(hello.samples)).collect();
@@ -351,6 +356,20 @@ fn await_session(
             tracing::info!(awaiting, "waiting");
         }
     }
+}
+
+/// Waits until the role has done everything that it was had to do: closing the last round is part of what a run cost.
+fn settle(party: &Party<Principal>, network: &PartyNetwork) -> Result<(), Error> {
+    let (done, is_done) = (Arc::new(AtomicBool::new(false)), Ordering::Relaxed);
+    let last = done.clone();
+    party.act(Box::new(move |_| {
+        last.store(true, is_done);
+        Ok((Effects::default(), Vec::new()))
+    }));
+    while party.wait_for(POLL_INTERVAL, |_| done.load(is_done).then_some(()))?.is_none() {
+        network.check()?;
+    }
+    Ok(())
 }
 
 /// What the principal's own process knows about cost, and what was disclosed.
