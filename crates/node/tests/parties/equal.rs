@@ -1,13 +1,17 @@
 //! The same bits in one process and over TLS.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
-use secsv_evaluation::{EvaluationResult, Utility};
+use secsv_evaluation::{EvaluationResult, Utility, secure_result::party_name};
 use secsv_federation::skip::SkipMode;
-use secsv_node::verify::verify;
-use secsv_protocol::decryptors::Protocol;
+use secsv_node::{audit::RESULT_FILE, verify::verify};
+use secsv_protocol::{PartyId, decryptors::Protocol, message::Kind};
 
-use crate::federation::{CLIENTS, Fixture, Recipe};
+use crate::{
+    federation::{CLIENTS, FirstLayer, Fixture, Recipe},
+    frames::{Link, all_sent, by_link},
+    ideal::planned,
+};
 
 fn check(recipe: &Recipe) -> Fixture {
     let fixture = Fixture::new(recipe);
@@ -64,9 +68,64 @@ fn secretsv_over_tls_is_secretsv() {
     check(&Recipe { protocol: Protocol::SecretSv, rounds: 2, hidden: Some(3), ..Recipe::default() });
 }
 
+fn blindsv() -> Recipe {
+    Recipe { protocol: Protocol::BlindSv, ..Recipe::default() }
+}
+
+fn blindsv_of_two_layers() -> Recipe {
+    Recipe { hidden: Some(3), samples: 20, rounds: 2, ..blindsv() }
+}
+
+/// A convolution, a pool of largest numbers and a square.
+fn blindsv_of_images() -> Recipe {
+    Recipe { hidden: Some(3), first: FirstLayer::Convolution, samples: 20, rounds: 2, ..blindsv() }
+}
+
+/// Checks a recipe, and that everybody sends what was planned: messages and bytes on every link, of every kind.
+fn check_as_planned(recipe: &Recipe) {
+    let fixture = check(recipe);
+    let (run, kit) = (fixture.run(), fixture.kit("principal"));
+    let name = |party: PartyId| party_name(run.spec(), party);
+    let planned = planned(&run, kit.session().unwrap()).traffic.into_iter();
+    let planned: BTreeMap<Link, (u64, u64)> = planned
+        .map(|((from, to, kind), counted)| ((name(from), name(to), kind.name().to_owned()), counted))
+        .collect();
+    let mut sent = by_link(&all_sent(&fixture));
+    // What nobody can plan: how long the values are, which all are told in the end.
+    let values = sent.extract_if(.., |(.., kind), _| kind == Kind::Values.name()).count();
+    assert_eq!(values, 1 + CLIENTS.len());
+    assert_eq!(sent, planned);
+    // The principal's result says the same of its own links.
+    let file = fixture.options("principal").state.join(RESULT_FILE);
+    let result: EvaluationResult = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let own = |(from, to, _): &Link| [from, to].contains(&&name(PartyId::Principal));
+    let mut links: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    for (link, (bytes, messages)) in planned.into_iter().filter(|(link, _)| own(link)) {
+        let (from, to, kind) = link;
+        *links.entry((from, to)).or_default() += bytes;
+        let of_kind = kinds.entry(kind).or_default();
+        *of_kind = (of_kind.0 + bytes, of_kind.1 + messages);
+    }
+    let told = result.traffic.into_iter().map(|link| ((link.from, link.to), link.bytes));
+    assert_eq!(told.collect::<BTreeMap<_, _>>(), links);
+    let told = result.messages.into_iter().map(|kind| (kind.kind, (kind.bytes, kind.messages)));
+    assert_eq!(told.collect::<BTreeMap<_, _>>(), kinds);
+}
+
 #[test]
-fn blindsv_over_tls_is_blindsv() {
-    check(&Recipe { protocol: Protocol::BlindSv, rounds: 3, ..Recipe::default() });
+fn blindsv_over_tls_is_blindsv_and_sends_what_was_planned() {
+    check_as_planned(&Recipe { rounds: 3, ..blindsv() });
+}
+
+#[test]
+fn deep_blindsv_over_tls_is_blindsv_and_sends_what_was_planned() {
+    check_as_planned(&blindsv_of_two_layers());
+}
+
+#[test]
+fn blindsv_of_images_over_tls_is_blindsv_and_sends_what_was_planned() {
+    check_as_planned(&blindsv_of_images());
 }
 
 /// Kits, servers, journals and everybody's values know the utility, and what is written down fits it.
@@ -98,5 +157,6 @@ fn blindsv_that_counts_classes_over_tls_is_the_same() {
 #[test]
 fn blindsv_that_skips_samples_over_tls_is_the_same() {
     let skip = SkipMode::On;
-    check(&Recipe { protocol: Protocol::BlindSv, rounds: 2, skip, ..Recipe::default() });
+    check(&Recipe { rounds: 2, skip, ..blindsv() });
+    check(&Recipe { skip, ..blindsv_of_images() });
 }

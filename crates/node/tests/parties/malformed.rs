@@ -10,7 +10,7 @@ use std::{
 use secsv_protocol::{PartyId, decryptors::Protocol, message::Kind};
 
 use crate::{
-    federation::{CLIENTS, Fixture, Recipe},
+    federation::{CLIENTS, FirstLayer, Fixture, Recipe},
     process::{Processes, parties},
     rogue::{Rogue, State, Tally},
 };
@@ -100,7 +100,7 @@ fn of_client(recipe: &Recipe, to: PartyId, is_leader: bool) -> BTreeSet<Kind> {
         (Kind::EncryptedLabels, is_hesv),
         (Kind::PredictionShare, !is_hesv),
         (Kind::EncryptedPredictions, is_hesv),
-        (Kind::Triple, recipe.recurrent && !is_hesv),
+        (Kind::Triple, recipe.first == FirstLayer::Recurrent && !is_hesv),
         (Kind::Count, is_hesv),
         (Kind::OwnCount, !is_principal),
     ];
@@ -239,14 +239,17 @@ fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secsv() {
 
 #[test]
 fn a_leader_s_malformed_messages_of_every_kind_harm_it_alone_under_secsv() {
-    undisturbed(&Recipe { samples: 1, hidden: Some(2), recurrent: true, ..Recipe::default() }, true);
+    undisturbed(
+        &Recipe { samples: 1, hidden: Some(2), first: FirstLayer::Recurrent, ..Recipe::default() },
+        true,
+    );
 }
 
 #[test]
 fn malformed_messages_of_every_kind_harm_their_sender_alone_under_secretsv() {
     let protocol = Protocol::SecretSv;
     undisturbed(
-        &Recipe { protocol, samples: 1, hidden: Some(2), recurrent: true, ..Recipe::default() },
+        &Recipe { protocol, samples: 1, hidden: Some(2), first: FirstLayer::Recurrent, ..Recipe::default() },
         true,
     );
 }

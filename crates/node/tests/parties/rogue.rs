@@ -15,7 +15,7 @@ use secsv_evaluation::packet::Packet;
 use secsv_federation::ClientId;
 use secsv_node::kit::{Address, Kit};
 use secsv_protocol::{
-    Client, ClientInput, PartyId, Seed,
+    Client, ClientInput, PartyId,
     decryptors::Protocol,
     message::Kind,
     role::{Effects, Incoming, Meter, Phase, Probe, Role as _},
@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use crate::{
     attacker::{Attack, bare, greeting, honest_tls, message},
     federation::{CLIENTS, Fixture},
+    ideal::client_seed,
 };
 
 /// How long a refusal is waited for: a server that has not heard of the session does not look at a message.
@@ -121,7 +122,7 @@ impl<'a> Rogue<'a> {
         let position = CLIENTS.iter().position(|client| *client == id).unwrap();
         let keys = kit.envelope_keys.take().unwrap();
         let federation = std::sync::Arc::new(kit.session().unwrap());
-        let seed = Seed::from_bytes([41; 32]);
+        let seed = client_seed(position);
         let client = Client::with_envelope_keys(federation.clone(), position, input(fixture, id), seed, keys);
         let line = |server| Line {
             server,

@@ -2,25 +2,12 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use secsv_node::journal::Journal;
 use secsv_protocol::decryptors::Protocol;
 
-use crate::federation::{CLIENTS, Fixture, Recipe};
-
-/// What a party's randomness follows from, drawn here to be looked for later.
-fn random(party: &str) -> [u8; 48] {
-    let mut random = [0; 48];
-    blake3::Hasher::new().update(party.as_bytes()).finalize_xof().fill(&mut random);
-    random
-}
+use crate::federation::{CLIENTS, Fixture, Recipe, randomness};
 
 fn parties() -> impl Iterator<Item = &'static str> {
     ["principal", "auxiliary"].into_iter().chain(CLIENTS)
-}
-
-fn begin(fixture: &Fixture, party: &str) {
-    let kit = fixture.kit(party);
-    drop(Journal::open(&fixture.options(party).state, &fixture.owner(&kit), || random(party)).unwrap());
 }
 
 fn files(state: &Path) -> Vec<(String, Vec<u8>)> {
@@ -29,14 +16,14 @@ fn files(state: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 fn has_seed(state: &Path, party: &str) -> bool {
-    let seed = &random(party)[..32];
+    let seed = &randomness(party)[..32];
     files(state).iter().any(|(_, bytes)| bytes.windows(32).any(|window| window == seed))
 }
 
 fn check(recipe: &Recipe) {
     let fixture = Fixture::new(recipe);
+    fixture.begin_states();
     for party in parties() {
-        begin(&fixture, party);
         assert!(has_seed(&fixture.options(party).state, party), "looked for in the right place");
     }
     let principal = fixture.start_principal(Duration::from_secs(300));
@@ -69,4 +56,10 @@ fn no_seed_and_no_contents_are_left_after_a_run() {
 #[test]
 fn no_seed_and_no_contents_are_left_after_a_run_of_secretsv() {
     check(&Recipe { protocol: Protocol::SecretSv, ..Recipe::default() });
+}
+
+/// Owners' masks, and what was dealt by them, serve once.
+#[test]
+fn no_seed_and_no_contents_are_left_after_a_run_of_blindsv() {
+    check(&Recipe { protocol: Protocol::BlindSv, hidden: Some(3), ..Recipe::default() });
 }
