@@ -11,6 +11,8 @@ use secsv_protocol::{PartyId, decryptors::Protocol, message::Kind};
 
 use crate::{
     federation::{Fixture, Recipe},
+    frames::{all_sent, by_link, received_by},
+    ideal::planned,
     process::Processes,
     rogue::Rogue,
 };
@@ -54,6 +56,35 @@ fn owners_that_have_dealt_everything_may_leave() {
     });
     lock().finish_all_but("e");
     fixture.assert_values(&serde_json::from_slice(&std::fs::read(result).unwrap()).unwrap());
+}
+
+/// The auxiliary and an owner are killed when some of what the owner deals for all rounds is there, and some is not. What was dealt
+/// before counts, and the rest comes.
+#[test]
+fn parties_that_are_killed_while_owners_deal_go_on() {
+    let recipe =
+        Recipe { protocol: Protocol::BlindSv, rounds: 36, samples: 12, hidden: Some(3), ..Recipe::default() };
+    let fixture = Fixture::new(&recipe);
+    let planned = planned(&fixture.run(), fixture.kit("principal").session().unwrap()).traffic;
+    let (_, all) = planned[&(PartyId::Client(0), PartyId::Auxiliary, Kind::Dealing)];
+    let mut processes = Processes::new(&fixture);
+    processes.start_all();
+    for victim in ["auxiliary", "a"] {
+        let dealt = || received_by(&fixture, "auxiliary", ("a", Kind::Dealing));
+        let before = dealt();
+        processes.wait_until("something more is dealt", || dealt() > before);
+        assert!(processes.kill(victim), "{victim} has ended");
+        let (dealt, tested) =
+            (dealt(), received_by(&fixture, "auxiliary", ("principal", Kind::TestFinished)));
+        println!("{victim} killed: {dealt} of {all} dealt, {tested} tested");
+        assert!((1..all).contains(&(dealt as u64)) && tested < dealt, "{dealt} of {all}, {tested} tested");
+        processes.start(victim);
+    }
+    processes.finish();
+    let result = fixture.options("principal").state.join(RESULT_FILE);
+    fixture.assert_values(&serde_json::from_slice(&std::fs::read(result).unwrap()).unwrap());
+    let dealt = by_link(&all_sent(&fixture))[&("a".into(), "auxiliary".into(), Kind::Dealing.name().into())];
+    assert_eq!(dealt, planned[&(PartyId::Client(0), PartyId::Auxiliary, Kind::Dealing)]);
 }
 
 fn wait_until(what: impl Fn() -> String, is_so: impl Fn() -> bool) {
