@@ -491,6 +491,44 @@ def secsv_command(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
+def value_over_tls(parent, server):
+    """Five silos and two servers, a process each, value what is in the silos' own directories in `parent`. `server` has the
+    federation's description. Returns the principal's result."""
+    requests, kits, ports = parent / "requests", parent / "kits", [free_port(), free_port()]
+    requests.mkdir()
+    for party in ["principal", "auxiliary", *NAMES]:
+        code, _, said = secsv_command("keygen", "--id", party, "--out", parent / "kit" / party)
+        assert code == 0, said
+        shutil.copy(parent / "kit" / party / f"{party}.request.toml", requests)
+    servers = ["--principal", f"localhost:{ports[0]}", "--auxiliary", f"localhost:{ports[1]}", "--servers-did-not-aggregate"]
+    code, _, said = secsv_command("provision", server / "federation.toml", "--requests", requests, *servers, "--out", kits)
+    assert code == 0, said
+    for party in (entry for entry in kits.iterdir() if entry.is_dir()):
+        shutil.copytree(party, parent / "kit" / party.name, dirs_exist_ok=True)
+    started = []
+    with contextlib.ExitStack() as stack:
+
+        def start(role, name, *arguments):
+            command = [sys.executable, "-m", "secsv", "--quiet", role, str(parent / "kit" / name), "--state", str(parent / "state" / name)]
+            log = stack.enter_context(open(parent / f"{name}.log", "w"))
+            child = subprocess.Popen([*command, *map(str, arguments)], stdout=log, stderr=log)
+            stack.callback(child.kill)
+            started.append((name, child))
+
+        start("principal", "principal", "--json", parent / "result.json")
+        listens(ports[0])
+        start("auxiliary", "auxiliary")
+        listens(ports[1])
+        for name in NAMES:
+            shutil.copy(server / "federation.toml", parent / name)
+            _, said, also = secsv_command("preflight", parent / "kit" / name)
+            word = (said + also).rsplit("--accept-exposure ", 1)[1].split()[0]
+            start("client", name, "--data", parent / name, "--accept-exposure", word)
+        for name, child in started:
+            assert child.wait(timeout=120) == 0, (parent / f"{name}.log").read_text()[-2000:]
+    return secsv.Result.load(parent / "result.json")
+
+
 def test_silos_value_each_other_over_tls_from_their_own_recordings(tmp_path):
     """Five silos and two servers, a process each: what Flower's mod recorded at a silo never leaves it in the clear. One silo misses the
     first round; it takes the initial model from the server."""
@@ -505,42 +543,10 @@ def test_silos_value_each_other_over_tls_from_their_own_recordings(tmp_path):
     federate(tmp_path, fed_avg(), rounds=2, app=app, global_models=True)
     assert not (tmp_path / "west" / "initial.safetensors").exists()
     shutil.copy(tmp_path / "server" / "initial.safetensors", tmp_path / "west")
-    requests, kits, ports = tmp_path / "requests", tmp_path / "kits", [free_port(), free_port()]
-    requests.mkdir()
-    for party in ["principal", "auxiliary", *NAMES]:
-        code, _, said = secsv_command("keygen", "--id", party, "--out", tmp_path / "kit" / party)
-        assert code == 0, said
-        shutil.copy(tmp_path / "kit" / party / f"{party}.request.toml", requests)
-    servers = ["--principal", f"localhost:{ports[0]}", "--auxiliary", f"localhost:{ports[1]}", "--servers-did-not-aggregate"]
-    code, _, said = secsv_command("provision", tmp_path / "server" / "federation.toml", "--requests", requests, *servers, "--out", kits)
-    assert code == 0, said
-    for party in (entry for entry in kits.iterdir() if entry.is_dir()):
-        shutil.copytree(party, tmp_path / "kit" / party.name, dirs_exist_ok=True)
-    started = []
-    with contextlib.ExitStack() as stack:
-
-        def start(role, name, *arguments):
-            command = [sys.executable, "-m", "secsv", "--quiet", role, str(tmp_path / "kit" / name), "--state", str(tmp_path / "state" / name)]
-            log = stack.enter_context(open(tmp_path / f"{name}.log", "w"))
-            child = subprocess.Popen([*command, *map(str, arguments)], stdout=log, stderr=log)
-            stack.callback(child.kill)
-            started.append((name, child))
-
-        start("principal", "principal", "--json", tmp_path / "result.json")
-        listens(ports[0])
-        start("auxiliary", "auxiliary")
-        listens(ports[1])
-        for name in NAMES:
-            shutil.copy(tmp_path / "server" / "federation.toml", tmp_path / name)
-            _, said, also = secsv_command("preflight", tmp_path / "kit" / name)
-            word = (said + also).rsplit("--accept-exposure ", 1)[1].split()[0]
-            start("client", name, "--data", tmp_path / name, "--accept-exposure", word)
-        for name, child in started:
-            assert child.wait(timeout=120) == 0, (tmp_path / f"{name}.log").read_text()[-2000:]
+    result = value_over_tls(tmp_path, tmp_path / "server")
     run = join([tmp_path / name for name in NAMES], tmp_path / "run", federation=tmp_path / "server")
     assert run.weight("west", 1) == 0.0 and run.weight("west", 2) > 0
     counts, _ = values_by_hand(run)
-    result = secsv.Result.load(tmp_path / "result.json")
     assert {(one.round, one.coalition): one.correct for one in result.utilities} == counts
     assert result.values == secsv.evaluate(run, protocol="blindsv").values
 
