@@ -21,7 +21,7 @@ from ._run import WEIGHT, check_id, check_weight, federation_toml, round_file, w
 from ._silo import SiloDirectory
 
 try:
-    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord
+    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
     from flwr.serverapp.strategy import Strategy
 except ImportError as error:
     raise SecsvError(f"expected Flower 1.22 or newer to be installed, found none: pip install secsv[flower] ({error})") from error
@@ -221,7 +221,8 @@ class Recording(Strategy):
             silos = sorted(weights)
             for message in messages:
                 said = {"round": number, "silos": silos, "weights": [weights[silo] for silo in silos], "last": number == self.last}
-                message.content[ROUND] = ConfigRecord(said)
+                # Strategies may give all messages one content, and each silo takes the record out of its own.
+                message.content = RecordDict({**message.content, ROUND: ConfigRecord(said)})
         return messages
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:

@@ -95,12 +95,11 @@ fn line(id: &str, sums: &[f64], (least, most): (f64, f64)) -> Markup {
         .collect();
     let (zero, end) = (format!("{:.1}", down(0.0)), sums.last().copied().unwrap_or_default());
     let label = format!("{id}: sum after each round, now {}", signed(end));
+    let colour = if end < 0.0 { "#c2410c" } else { "#1d70b8" };
     html! {
-        svg viewBox=(format!("0 0 {width} {height}")) width=(width) height=(height) role="img" aria-label=(label) {
+        svg.line viewBox=(format!("0 0 {width} {height}")) preserveAspectRatio="none" role="img" aria-label=(label) {
             line x1="0" x2=(width) y1=(zero) y2=(zero) stroke="currentColor" stroke-opacity="0.3" {}
-            polyline points=(points.join(" ")) fill="none" stroke=(if end < 0.0 { "#c2410c" } else { "#1d70b8" }) stroke-width="2" {}
-            circle cx=(format!("{:.1}", across(sums.len() - 1))) cy=(format!("{:.1}", down(end))) r="2.5"
-                fill=(if end < 0.0 { "#c2410c" } else { "#1d70b8" }) {}
+            polyline points=(points.join(" ")) fill="none" stroke=(colour) stroke-width="2" vector-effect="non-scaling-stroke" {}
         }
     }
 }

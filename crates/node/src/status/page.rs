@@ -14,6 +14,7 @@ h1{font-size:1.25rem;margin:.25rem 0}h2{font-size:1.05rem;margin:1.25rem 0 .25re
 p{margin:.25rem 0}table{border-collapse:collapse;width:100%}
 td,th{text-align:left;padding:.25rem .5rem .25rem 0;vertical-align:top;overflow-wrap:break-word}
 td.n,th.n{text-align:right;white-space:nowrap}
+svg.line{width:100%;min-width:5rem;max-width:18rem;height:2.25rem;display:block}
 progress{width:100%}.away{font-weight:600}.small{font-size:.85rem;opacity:.8;overflow-wrap:anywhere}
 ";
 /// Coalitions under way that a round's row names.
@@ -50,7 +51,7 @@ pub(super) fn page(status: &Status) -> Markup {
                 }
                 @if let Some(values) = &status.live { (live(status, values)) }
                 h2 { "Parties" }
-                (peers(&status.peers))
+                (peers(&status.peers, status.live.as_ref().is_some_and(|live| live.waiting.is_some())))
                 @if let Some(until) = status.certificate_until {
                     p.small { "Certificate valid until " (moment(until)) }
                 }
@@ -92,7 +93,8 @@ fn under_way(round: &RoundStatus) -> String {
     }
 }
 
-fn peers(peers: &[PeerStatus]) -> Markup {
+/// Everybody else. Between two rounds there are no links, and nothing is wrong.
+fn peers(peers: &[PeerStatus], is_between: bool) -> Markup {
     html! {
         table {
             thead { tr { th { "Party" } th { "Connected" } th.n { "Sent" } th.n { "Received" } } }
@@ -105,12 +107,13 @@ fn peers(peers: &[PeerStatus]) -> Markup {
                             @if let Some(why) = &peer.refused_because {
                                 br; span.away { (peer.refused) " refused and cut off: " (why) }
                             }
-                            @if let (Some(why), None) = (&peer.trouble, peer.connected_since) {
+                            @if let (Some(why), None, false) = (&peer.trouble, peer.connected_since, is_between) {
                                 br; span.small { (why) }
                             }
                         }
                         @match peer.connected_since {
                             Some(since) => td { "since " (moment(since)) },
+                            None if is_between => td { "between rounds" },
                             None => td.away { @if peer.connections > 0 { "away" } @else { "not yet" } },
                         }
                         td.n { (bytes(peer.sent_bytes)) }

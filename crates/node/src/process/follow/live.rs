@@ -77,7 +77,7 @@ impl StatusSource for LiveBoard {
         let status = state.board.status();
         // A round that is over is no end of the process.
         let phase = match status.phase {
-            _ if state.waiting.is_some() => ProcessPhase::Paused,
+            _ if state.waiting.is_some() => ProcessPhase::Running,
             ProcessPhase::Finished | ProcessPhase::Failed => ProcessPhase::Running,
             phase => phase,
         };
