@@ -91,18 +91,6 @@ pub enum Error {
         /// What there is.
         found: String,
     },
-    /// A model that a protocol does not test because that would be too dear.
-    #[error("{why}. All {models} models on {samples} test cases: {:.1} GB", *bytes as f64 / 1e9)]
-    TooDear {
-        /// Why not.
-        why: secsv_protocol::Error,
-        /// Models that would be tested.
-        models: usize,
-        /// Samples of all clients.
-        samples: usize,
-        /// Bytes between all parties.
-        bytes: u64,
-    },
     /// What parties saw cannot be read or written.
     #[error(transparent)]
     Views(#[from] crate::views_error::ViewsError),
@@ -162,8 +150,7 @@ impl Error {
                     | Values::NeedsCumulativeModels { .. }
             ),
             Self::Role(error) => error.is_bad_input(),
-            Self::TooDear { .. }
-            | Self::CannotSkip { .. }
+            Self::CannotSkip { .. }
             | Self::Utility { .. }
             | Self::HiddenClasses { .. }
             | Self::SkipsClasses { .. } => true,

@@ -65,19 +65,6 @@ pub struct PlanResult {
     pub security: SecurityResult,
 }
 
-/// A refusal with what a run would cost that is refused because of that.
-fn too_dear(run: &RunDirectory, why: secsv_protocol::Error) -> Result<Error, Error> {
-    let secsv_protocol::Error::Recurrent { bytes, .. } = why else { return Ok(Error::Role(why)) };
-    let rounds: Vec<_> = run.spec().round_ids().map(|round| (round, run.participants(round))).collect();
-    let models = exact_tests(&rounds)?.len();
-    let mut samples = 0;
-    for id in run.spec().ids() {
-        samples += run.test_set(id)?.len();
-    }
-    let bytes = (bytes as u64).saturating_mul(models as u64).saturating_mul(samples as u64);
-    Ok(Error::TooDear { why, models, samples, bytes })
-}
-
 /// What one client can make a server hold at most, whatever it sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Held {
@@ -109,7 +96,7 @@ impl Plan {
     pub fn new(run: &RunDirectory, settings: Settings, skips: bool) -> Result<Self, Error> {
         let federation =
             Federation::new(run.spec(), run.architecture(), |round| run.participants(round), settings)
-                .or_else(|refusal| Err(too_dear(run, refusal)?))?;
+                .map_err(Error::Role)?;
         let (federation, inputs) = (Arc::new(federation), client_inputs(run)?);
         let costs = typical_costs(settings.preset);
         let session = cost::session(&federation, &inputs, Some(&costs)).map_err(Error::Role)?;

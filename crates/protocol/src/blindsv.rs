@@ -17,6 +17,7 @@ pub(crate) mod client;
 mod comparison;
 mod curve;
 pub(crate) mod dealer;
+mod dealt;
 #[cfg(test)]
 mod equivalence_tests;
 pub(crate) mod evaluator;
@@ -35,7 +36,9 @@ mod net_tests;
 pub(crate) mod principal;
 mod products;
 pub(crate) mod range_check;
-pub(crate) mod recurrent;
+mod recurrent;
+#[cfg(test)]
+mod recurrent_tests;
 pub(crate) mod rehearsal;
 #[cfg(test)]
 mod run_equivalence_tests;

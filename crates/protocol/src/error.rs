@@ -91,19 +91,6 @@ pub enum Error {
         /// The fewest there may be.
         expected: u16,
     },
-    /// A recurrent unit that is too dear to be hidden.
-    #[error(
-        "blindsv does not test recurrent units: by straight pieces {steps} steps of {hidden} hidden numbers would send {bytes} bytes for each \
-         sample and tested model; take secsv, secretsv or hesv for this model, and read what clients can do under it"
-    )]
-    Recurrent {
-        /// Hidden numbers.
-        hidden: usize,
-        /// Steps of one sample.
-        steps: usize,
-        /// Bytes between all parties for one sample and tested model.
-        bytes: usize,
-    },
     /// A client's numbers, beside those of clients that came before it, leave no fixed-point format for a layer.
     #[error("numbers of {from}: layer {layer} needs {needed} bits with them, the field has {available}")]
     Ranges {
@@ -220,7 +207,6 @@ impl Error {
             Self::Precision { .. }
                 | Self::Ranges { .. }
                 | Self::Agreement { .. }
-                | Self::Recurrent { .. }
                 | Self::Unsupported { .. }
                 | Self::Layer { .. }
                 | Self::Plan(_)

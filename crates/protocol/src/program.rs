@@ -27,7 +27,7 @@ pub struct Operator {
 }
 
 /// What an operator's rows are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Rows {
     /// The tensors' rows.
     All,
@@ -36,6 +36,19 @@ enum Rows {
     /// The tensors have the one score by which the second class is above the first; the row is what the first is above the
     /// second.
     Negated,
+    /// The rows of some gates of a recurrent unit.
+    OfGates(Gates),
+}
+
+/// Gates of a recurrent unit, in whose tensors a gate's rows stand one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gates {
+    /// Which gates, in the order in which they are computed.
+    pub gates: Vec<usize>,
+    /// Gates of the tensors.
+    pub all: usize,
+    /// A tensor whose numbers are added to the biases of the first of them, and how many gates these are.
+    pub more: Option<(String, usize)>,
 }
 
 /// How one sample's numbers become columns, and products become one sample's numbers.
@@ -102,7 +115,12 @@ impl Operator {
 
     /// A model's numbers for this operator: its rows of weights, one after the other, and its biases.
     pub(crate) fn numbers(&self, model: &Weights) -> (Vec<f64>, Vec<f64>) {
-        let (rows, d_in) = (self.shape.d_out + usize::from(self.rows == Rows::AboveLast), self.shape.d_in);
+        let (d_out, d_in) = (self.shape.d_out, self.shape.d_in);
+        let rows = match &self.rows {
+            Rows::All | Rows::Negated => d_out,
+            Rows::AboveLast => d_out + 1,
+            Rows::OfGates(of) => d_out / of.gates.len().max(1) * of.all,
+        };
         let mut weights = match &self.columns {
             Columns::Windows(conv) if conv.groups > 1 => {
                 over_all_channels(conv, &tensor(model, Some(&self.weight), rows * conv.inputs()))
@@ -113,8 +131,16 @@ impl Operator {
         if let Columns::Constants { times, plus } = self.columns {
             biases.iter_mut().for_each(|bias| *bias = *bias * times + plus);
         }
-        match self.rows {
+        match &self.rows {
             Rows::All => {}
+            Rows::OfGates(of) => {
+                (weights, biases) = (of.rows(&weights), of.rows(&biases));
+                if let Some((more, gates)) = &of.more {
+                    let more = of.rows(&tensor(model, Some(more), rows));
+                    let first = gates * (d_out / of.gates.len().max(1));
+                    biases.iter_mut().zip(&more[..first]).for_each(|(bias, more)| *bias += more);
+                }
+            }
             Rows::AboveLast => {
                 let last = weights.split_off(self.shape.d_out * d_in);
                 let difference = |row: &mut [f64]| row.iter_mut().zip(&last).for_each(|(w, l)| *w -= l);
@@ -527,7 +553,20 @@ impl Program {
     }
 }
 
+impl Gates {
+    /// Rows of a tensor's numbers.
+    fn rows(&self, numbers: &[f64]) -> Vec<f64> {
+        let of_gate = numbers.len() / self.all.max(1);
+        self.gates.iter().flat_map(|gate| &numbers[gate * of_gate..][..of_gate]).copied().collect()
+    }
+}
+
 impl Operator {
+    /// Some gates of a recurrent unit.
+    pub(crate) fn of_gates(self, gates: Gates) -> Self {
+        Self { rows: Rows::OfGates(gates), ..self }
+    }
+
     pub(crate) fn vectors(shape: LayerShape, weight: &str, bias: &Option<String>, positions: usize) -> Self {
         let (weight, bias) = (weight.to_owned(), bias.clone());
         Self { shape, weight, bias, positions, rows: Rows::All, columns: Columns::Vectors }

@@ -124,7 +124,7 @@ fn tests(protocol: Protocol, architecture: &Architecture) -> &'static str {
     match Federation::check_model(protocol, architecture, CLIENTS) {
         Ok(program) if !approximations(protocol, &program).is_empty() => "approximate",
         Ok(_) => "yes",
-        Err(Error::Layer { .. } | Error::Unsupported { .. } | Error::Recurrent { .. }) => "no",
+        Err(Error::Layer { .. } | Error::Unsupported { .. }) => "no",
         Err(other) => panic!("{other}"),
     }
 }

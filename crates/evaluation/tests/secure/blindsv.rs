@@ -444,16 +444,13 @@ fn pools_and_joined_layers() {
 }
 
 #[test]
-fn recurrent_units_are_refused_by_name() {
-    let recipe = Recipe {
-        shape: Shape::Gru { steps: 2, features: 1, hidden: 1, tail: None },
-        classes: 3,
-        samples: vec![2; 4],
-        rounds: 1,
-        absence: 0,
-        size_bits: 4,
-        seed: 1,
-    };
-    let refused = recipe.build().federation(blind()).err().map(|error| error.to_string());
-    assert!(refused.is_some_and(|why| why.contains("recurrent units") && why.contains("bytes")));
+fn recurrent_units() {
+    let recipe =
+        |shape, samples| Recipe { shape, classes: 3, samples, rounds: 2, absence: 3, size_bits: 4, seed: 6 };
+    let gru = |steps, tail| Shape::Gru { steps, features: 2, hidden: 3, tail };
+    let (session, _) = check_under(&recipe(gru(3, None), vec![70, 0, 5]).build(), sharing(9000));
+    assert!(session.agreement().is_some_and(|found| found.labels > 0));
+    check_under(&recipe(gru(2, Some(Act::Relu)), vec![20, 11]).build(), sharing(9000));
+    let all = gru(1, None);
+    check_each(&recipe(all, vec![66, 0, 5]).build(), 2);
 }

@@ -22,7 +22,42 @@ struct Table {
     pieces: &'static [(f64, f64)],
 }
 
+/// A function that goes on below 0 as above it, turned by half a circle.
+struct Mirrored {
+    /// Its value at 0.
+    middle: f64,
+    /// What slopes are multiplied by.
+    scale: f64,
+    /// The slope at 0.
+    slope: f64,
+    /// Knots above 0, and the slope above each.
+    above: &'static [(f64, f64)],
+}
+
+impl Mirrored {
+    fn pieces(&self) -> Approximation {
+        let slopes = || [self.slope].into_iter().chain(self.above.iter().map(|(_, slope)| *slope));
+        let knots = || self.above.iter().map(|(knot, _)| *knot);
+        let widths = knots().zip([0.0].into_iter().chain(knots())).map(|(knot, before)| knot - before);
+        let rise: f64 = widths.zip(slopes()).map(|(width, slope)| width * slope).sum();
+        let below = knots().zip(slopes()).map(|(knot, slope)| (-knot, slope / self.scale));
+        let mut pieces: Vec<(f64, f64)> = below.collect();
+        pieces.reverse();
+        pieces.extend(self.above.iter().map(|(knot, slope)| (*knot, slope / self.scale)));
+        Approximation { first: self.middle - rise / self.scale, pieces }
+    }
+}
+
 impl Approximation {
+    /// That of a function of recurrent units, with more pieces.
+    pub(super) fn fine(activation: Activation) -> Option<Self> {
+        match activation {
+            Activation::Sigmoid => Some(FINE_SIGMOID.pieces()),
+            Activation::Tanh => Some(FINE_TANH.pieces()),
+            _ => None,
+        }
+    }
+
     /// That of a smooth function.
     pub(super) fn of(activation: Activation) -> Option<Self> {
         let Table { first, scale, pieces } = match activation {
@@ -152,6 +187,50 @@ const ELU: Table = Table {
         (0.0, 4096.0),
     ],
 };
+/// Off by at most 0.0008. Slopes have few bits: what comes of them is multiplied.
+const FINE_SIGMOID: Mirrored = Mirrored {
+    middle: 0.5,
+    scale: 256.0,
+    slope: 63.0,
+    above: &[
+        (0.49560546875, 57.0),
+        (0.87890625, 49.0),
+        (1.2216796875, 41.0),
+        (1.5498046875, 33.0),
+        (1.87744140625, 26.0),
+        (2.23046875, 19.0),
+        (2.6396484375, 13.0),
+        (3.11572265625, 8.0),
+        (3.723876953125, 4.0),
+        (4.44189453125, 2.0),
+        (5.14697265625, 1.0),
+        (6.541259765625, 0.0),
+    ],
+};
+/// Off by at most 0.0008.
+const FINE_TANH: Mirrored = Mirrored {
+    middle: 0.0,
+    scale: 128.0,
+    slope: 127.0,
+    above: &[
+        (0.189697265625, 119.0),
+        (0.342041015625, 109.0),
+        (0.468505859375, 98.0),
+        (0.59033203125, 86.0),
+        (0.712890625, 74.0),
+        (0.838134765625, 62.0),
+        (0.9677734375, 51.0),
+        (1.1005859375, 41.0),
+        (1.2412109375, 32.0),
+        (1.39501953125, 24.0),
+        (1.568603515625, 17.0),
+        (1.77490234375, 11.0),
+        (2.03955078125, 6.0),
+        (2.36767578125, 3.0),
+        (2.791259765625, 1.0),
+        (3.6181640625, 0.0),
+    ],
+};
 
 #[cfg(test)]
 mod tests {
@@ -174,13 +253,39 @@ mod tests {
         #[test]
         fn pieces_are_close_to_the_function(index in 0..ERRORS.len(), x in -40.0f64..40.0) {
             let (activation, error) = ERRORS[index];
-            let mut exact = [x];
-            activate(activation, &mut exact);
-            let curve = Curve::of(&[activation]).unwrap();
-            let (scale, (bits, factor)) = (f64::powi(2.0, 20), curve.factor());
-            let found = curve.at_scale(scale, 40).at((x * scale).round() as i64);
-            let found = found as f64 / (scale * f64::powi(2.0, bits) * factor);
-            prop_assert!((found - exact[0]).abs() <= error + 1e-4, "{activation:?} at {x}: {found} for {}", exact[0]);
+            let found = at(&Curve::of(&[activation]).unwrap(), x);
+            prop_assert!((found - exact(activation, x)).abs() <= error + 1e-4, "{activation:?} at {x}: {found}");
+        }
+
+        /// In recurrent units: closer, and within the function's bounds.
+        #[test]
+        fn pieces_of_recurrent_units_are_closer(is_sigmoid: bool, x in -40.0f64..40.0) {
+            let activation = if is_sigmoid { Activation::Sigmoid } else { Activation::Tanh };
+            let found = at(&Curve::fine(&[activation]).unwrap(), x);
+            prop_assert!((found - exact(activation, x)).abs() <= 0.0008, "{activation:?} at {x}: {found}");
+            let lowest = if is_sigmoid { 0.0 } else { -1.0 };
+            prop_assert!((lowest..=1.0).contains(&found), "{activation:?} at {x}: {found}");
+        }
+    }
+
+    fn exact(activation: Activation, x: f64) -> f64 {
+        let mut exact = [x];
+        activate(activation, &mut exact);
+        exact[0]
+    }
+
+    /// As it is computed.
+    fn at(curve: &Curve, x: f64) -> f64 {
+        let (scale, (bits, factor)) = (f64::powi(2.0, 20), curve.factor());
+        let found = curve.at_scale(scale, 40).at((x * scale).round() as i64);
+        found as f64 / (scale * f64::powi(2.0, bits) * factor)
+    }
+
+    /// What recurrent units multiply stands for powers of two.
+    #[test]
+    fn pieces_of_recurrent_units_have_few_bits() {
+        for (activation, expected) in [(Activation::Sigmoid, 8), (Activation::Tanh, 7)] {
+            assert_eq!(Curve::fine(&[activation]).unwrap().factor(), (expected, 1.0));
         }
     }
 

@@ -9,6 +9,9 @@
 //!
 //! Many numbers are compared at once: a plane has a word for each 64 of them, and planes stand one behind the other. A server's
 //! functions take and return planes of its shares; `one` is its share of the constant 1. "Numbers" are words of a plane.
+//!
+//! Several numbers may have one mask, as T less each knot of a function has: products of v's bits are dealt once for all of them. What
+//! is opened of each has masks of its own.
 
 use super::wide::{Wide, planes_of, vectorised};
 
@@ -69,6 +72,27 @@ impl Join {
     }
 }
 
+/// What is compared at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Compared {
+    /// Words of a plane of v.
+    pub words: usize,
+    /// How many numbers there are for each v, all of the first ones before all of the second ones.
+    pub times: usize,
+}
+
+impl Compared {
+    /// Numbers that have a mask each, in so many words.
+    pub(super) fn once(words: usize) -> Self {
+        Self { words, times: 1 }
+    }
+
+    /// Words of a plane of all numbers.
+    pub(super) fn all(self) -> usize {
+        self.words * self.times
+    }
+}
+
 /// The shape of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Comparison {
@@ -114,19 +138,25 @@ impl Comparison {
         self.levels.get(step).map_or(1, joined)
     }
 
-    /// Planes that are dealt for a step: products of v's bits or of the masks of the step before; for the sign v's top bit too.
-    pub(super) fn dealt(&self, step: usize) -> usize {
+    /// Words that are dealt for a step: products of v's bits or of the masks of the step before; for the sign v's top bit too.
+    pub(super) fn dealt(&self, step: usize, compared: Compared) -> usize {
         let products = match step.checked_sub(1) {
-            None => self.digits.iter().map(|(_, size)| (1 << size) - 1).sum::<usize>(),
-            Some(level) => self.levels[level].iter().map(|join| join.dealt()).sum(),
+            None => self.digits.iter().map(|(_, size)| (1 << size) - 1).sum::<usize>() * compared.words,
+            Some(level) => self.levels[level].iter().map(|join| join.dealt()).sum::<usize>() * compared.all(),
         };
-        products + usize::from(step == self.levels.len())
+        products + if step == self.levels.len() { compared.words } else { 0 }
     }
 
-    /// What the owner deals for a step, for so many numbers. `value` are the planes of v; `masks` those of what the step before
-    /// opened.
-    pub(super) fn deal(&self, step: usize, value: &[u64], masks: &[u64], numbers: usize, out: &mut Vec<u64>) {
-        let value = |bit| plane(value, bit, numbers);
+    /// What the owner deals for a step. `value` are the planes of v; `masks` those of what the step before opened.
+    pub(super) fn deal(
+        &self,
+        step: usize,
+        value: &[u64],
+        masks: &[u64],
+        compared: Compared,
+        out: &mut Vec<u64>,
+    ) {
+        let value = |bit| plane(value, bit, compared.words);
         match step.checked_sub(1) {
             None => {
                 for &(low, size) in &self.digits {
@@ -139,7 +169,7 @@ impl Comparison {
                     }
                 }
             }
-            Some(level) => self.deal_joins(level, masks, numbers, out),
+            Some(level) => self.deal_joins(level, masks, compared.all(), out),
         }
         if step == self.levels.len() {
             out.extend_from_slice(value(self.bits - 1));
@@ -161,49 +191,65 @@ impl Comparison {
         }
     }
 
-    /// Shares of what a step opens, for so many numbers. `public` are the planes of y; `before` is what the step before opened and
-    /// the server's shares of its masks; `dealt` are the server's shares of what was dealt for this step.
+    /// Shares of what a step opens. `public` are the planes of y; `before` is what the step before opened and the server's shares of
+    /// its masks; `dealt` are the server's shares of what was dealt for this step.
     pub(super) fn step(
         &self,
         step: usize,
         public: &[u64],
         before: Before<'_>,
         dealt: &[u64],
-        (numbers, one): (usize, u64),
+        (compared, one): (Compared, u64),
         out: &mut Vec<u64>,
     ) {
+        let numbers = compared.all();
         let begin = out.len();
         out.resize(begin + self.opened(step) * numbers, 0);
         let found = &mut out[begin..];
         let is_last = step == self.levels.len();
         vectorised(|| match step.checked_sub(1) {
-            None => self.digits(public, dealt, (numbers, one), found),
+            None => {
+                for time in 0..compared.times {
+                    self.digits(public, dealt, (compared, time, one), found);
+                }
+            }
             Some(level) => self.join(level, before, dealt, (numbers, one), found),
         });
         if is_last {
             let top = plane(public, self.bits - 1, numbers);
-            let of_top = plane(dealt, self.dealt(step) - 1, numbers);
-            found.iter_mut().zip(top).zip(of_top).for_each(|((sign, y), v)| *sign ^= v ^ (!y & one));
+            let of_top = &dealt[dealt.len() - compared.words..];
+            for (found, top) in found.chunks_mut(compared.words.max(1)).zip(top.chunks(compared.words.max(1)))
+            {
+                found.iter_mut().zip(top).zip(of_top).for_each(|((sign, y), v)| *sign ^= v ^ (!y & one));
+            }
         }
     }
 
-    /// Shares of greater and equal of every digit.
+    /// Shares of greater and equal of every digit, of the numbers that stand `time`-th for each v.
     #[inline(always)]
-    fn digits(&self, public: &[u64], dealt: &[u64], (numbers, one): (usize, u64), found: &mut [u64]) {
+    fn digits(
+        &self,
+        public: &[u64],
+        dealt: &[u64],
+        (compared, time, one): (Compared, usize, u64),
+        found: &mut [u64],
+    ) {
+        let (all, numbers) = (compared.all(), compared.words);
+        let place = |index: usize| index * all + time * numbers;
         let (mut first, mut to) = (0, 0);
         for (index, &(low, size)) in self.digits.iter().enumerate() {
             let has_equal = index + 1 < self.digits.len();
             // Bits that the digit lacks are equal.
-            let y = |bit: usize| (bit < size).then(|| plane(public, low + bit, numbers));
+            let y = |bit: usize| (bit < size).then(|| &public[place(low + bit)..][..numbers]);
             let s = |subset: usize| (subset < 1 << size).then(|| plane(dealt, first + subset - 1, numbers));
             let y = [y(0), y(1), y(2)];
             let s = [s(1), s(2), s(3), s(4), s(5), s(6), s(7)];
             planes_of(numbers, |at| {
                 let (greater, equal) =
                     digit(y.map(|y| !Wide::load(y, at)), s.map(|s| Wide::load(s, at)), one);
-                greater.store(&mut found[to * numbers..][..numbers], at);
+                greater.store(&mut found[place(to)..][..numbers], at);
                 if has_equal {
-                    equal.store(&mut found[(to + 1) * numbers..][..numbers], at);
+                    equal.store(&mut found[place(to + 1)..][..numbers], at);
                 }
             });
             first += (1 << size) - 1;

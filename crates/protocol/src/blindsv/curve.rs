@@ -28,8 +28,7 @@ impl Pieces {
     /// Those of an activation, if it has them, or if they come close to it.
     fn of(activation: Activation) -> Option<Self> {
         if let Some(close) = Approximation::of(activation) {
-            let (knots, slopes): (_, Vec<f64>) = close.pieces.into_iter().unzip();
-            return Some(Self { knots, slopes: [vec![0.0], slopes].concat(), value: close.first });
+            return Some(Self::close(close));
         }
         let (knots, slopes, value): (&[f64], Vec<f64>, f64) = match activation {
             Activation::Relu => (&[0.0], vec![0.0, 1.0], 0.0),
@@ -40,6 +39,12 @@ impl Pieces {
             _ => return None,
         };
         Some(Self { knots: knots.to_vec(), slopes, value })
+    }
+
+    /// Those that come close to a function.
+    fn close(to: Approximation) -> Self {
+        let (knots, slopes): (_, Vec<f64>) = to.pieces.into_iter().unzip();
+        Self { knots, slopes: [vec![0.0], slopes].concat(), value: to.first }
     }
 
     fn identity() -> Self {
@@ -123,6 +128,16 @@ impl Curve {
         let pieces = activations
             .iter()
             .try_fold(Pieces::identity(), |inner, activation| Some(Pieces::of(*activation)?.after(&inner)))?;
+        Some(Self::new(pieces))
+    }
+
+    /// A function of recurrent units, with more pieces than it has elsewhere.
+    pub(crate) fn fine(activations: &[Activation]) -> Option<Self> {
+        let [activation] = activations else { return None };
+        Approximation::fine(*activation).map(Pieces::close).map(Self::new)
+    }
+
+    fn new(pieces: Pieces) -> Self {
         let steepest = pieces.slopes.iter().fold(0.0f64, |most, slope| most.max(slope.abs()));
         let steepest = if steepest > 0.0 && steepest.is_finite() { steepest } else { 1.0 };
         let is_close = |bits: &u32| {
@@ -143,7 +158,7 @@ impl Curve {
             None => f64::powi(2.0, (0..SLOPE_BITS).find(is_close).unwrap_or(SLOPE_BITS) as i32) / steepest,
         };
         let slopes = pieces.slopes.iter().map(|slope| (slope * factor).round() as i64).collect();
-        Some(Self { pieces, slopes, factor })
+        Self { pieces, slopes, factor }
     }
 
     /// One over the root of numbers between two to the powers of `low` and `high`: pieces so short that it is off by 2^-11 of itself.

@@ -1,19 +1,20 @@
 //! What an owner deals for one coalition: shares of functions of masks that it knows beforehand. It depends on no model and on no sample,
 //! but for the labels.
 
-use std::iter;
+use std::{iter, ops::Range};
 
 use secsv_algebra::Secret;
 
 use super::{
+    dealt::{DealtArray, DealtNumbers},
     gates::Item,
     hops::{Scales, mask},
     keys::{OwnerKey, Place, Purpose},
     lanes::{LANES, blocks, planes},
     later::LaterMasks,
     range_check::masks_of_overflows,
-    shape::{Chunks, DealtArray, DealtNumbers, Outcome, Shape, Stage},
-    wiring::{Term, spread},
+    shape::{Chunks, Outcome, Shape, Stage},
+    wiring::{Taken, Term, spread},
     words::pack,
 };
 use crate::Error;
@@ -37,8 +38,14 @@ pub(crate) struct Dealer<'a> {
 impl Dealer<'_> {
     /// The masks of what is opened at a stage.
     fn masks(&self, stage: Stage) -> Secret<Vec<u64>> {
-        let (purpose, count) = (Purpose::Opening(self.shape.index(stage)), self.shape.opened(stage));
-        let [mut sum, other] = [0, 1].map(|server| self.keys[server].words(self.place, purpose, count));
+        self.masks_in(stage, 0..self.shape.opened(stage))
+    }
+
+    /// The masks of some words of what is opened at a stage.
+    fn masks_in(&self, stage: Stage, range: Range<usize>) -> Secret<Vec<u64>> {
+        let purpose = Purpose::Opening(self.shape.index(stage));
+        let stream = |server: usize| self.keys[server].words_in(self.place, purpose, range.clone());
+        let [mut sum, other] = [0, 1].map(stream);
         let pairs = sum.expose_mut().iter_mut().zip(other.expose());
         match stage.is_numbers() {
             true => {
@@ -78,7 +85,7 @@ impl Dealer<'_> {
     /// Appends the auxiliary's shares of the numbers that are dealt.
     fn numbers(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let mut hop_masks = HopMasks::default();
-        for (index, array) in self.shape.dealt_arrays().into_iter().enumerate() {
+        for (index, array) in self.shape.dealt_arrays().enumerate() {
             let own = self.keys[0].words(self.place, Purpose::DealtNumbers(index), array.count);
             let bits = mask(array.bits);
             let rest = |value: u64, own: &u64| value.wrapping_sub(*own) & bits;
@@ -111,7 +118,7 @@ impl Dealer<'_> {
                     let both = pairs.masks.expose().iter().zip(of_knot(&pairs, 0)).zip(own.expose());
                     pack(both.map(|((v, sign), own)| rest(v.wrapping_mul(*sign), own)), array.bytes(), out);
                 }
-                DealtNumbers::OverflowMask(_) | DealtNumbers::Scaled(..) | DealtNumbers::Products(_) => {
+                DealtNumbers::OverflowMask(_) | DealtNumbers::Scaled(..) | DealtNumbers::Products(..) => {
                     let values = self.dealt(array)?;
                     let pairs = values.expose().iter().zip(own.expose());
                     pack(pairs.map(|(value, own)| rest(*value, own)), array.bytes(), out);
@@ -139,7 +146,7 @@ impl Dealer<'_> {
                 Ok(masks_of_overflows(planes.expose(), array.count))
             }
             DealtNumbers::Scaled(node, term) => Ok(self.scaled_masks(node, term)),
-            DealtNumbers::Products(operator) => self.later[operator - 1].product(self.input_masks(operator)),
+            DealtNumbers::Products(node, term) => self.product_masks(node, term),
             _ => Ok(Secret::new(Vec::new())),
         }
     }
@@ -147,10 +154,13 @@ impl Dealer<'_> {
     /// Masks of a value, for each channel, times masks of another one.
     fn scaled_masks(&self, index: usize, term: usize) -> Secret<Vec<u64>> {
         let node = &self.shape.hops.wiring.nodes[index];
-        let Term::Scaled { of: [factors, numbers], positions } = node.terms[term] else {
+        let Term::Scaled { positions, .. } = node.terms[term] else {
             return Secret::new(Vec::new());
         };
-        let [factors, mut numbers] = [factors, numbers].map(|value| self.masks(Stage::Inputs(value - 1)));
+        let mut both = node.terms[term].taken(node.size).into_iter().map(|of| self.value_masks(of));
+        let (Some(factors), Some(mut numbers)) = (both.next(), both.next()) else {
+            return Secret::new(Vec::new());
+        };
         let columns = numbers.expose().len().checked_div(node.size).unwrap_or(0);
         let factors = Secret::new(spread(factors.expose(), (node.size / positions, positions), columns));
         let pairs = numbers.expose_mut().iter_mut().zip(factors.expose());
@@ -158,20 +168,25 @@ impl Dealer<'_> {
         numbers
     }
 
-    /// Masks of what an operator takes.
-    fn input_masks(&self, operator: usize) -> Secret<Vec<u64>> {
+    /// An operator's masks times masks of what it takes, for a term of a sum.
+    fn product_masks(&self, index: usize, term: usize) -> Result<Secret<Vec<u64>>, Error> {
+        let node = &self.shape.hops.wiring.nodes[index];
         let mut masks = Secret::new(Vec::new());
-        for (index, node) in self.shape.hops.wiring.nodes.iter().enumerate() {
-            let terms = node.terms.iter().enumerate().filter(|(_, term)| term.product() == Some(operator));
-            for (term, taken) in terms {
-                for (place, value) in taken.values().iter().enumerate() {
-                    let factor = self.scales.value((index, term, place));
-                    let of_value = self.masks(Stage::Inputs(value - 1));
-                    masks.expose_mut().extend(of_value.expose().iter().map(|mask| mask.wrapping_mul(factor)));
-                }
-            }
+        for (place, of) in node.terms[term].taken(node.size).into_iter().enumerate() {
+            let factor = self.scales.value((index, term, place));
+            let of_value = self.value_masks(of);
+            masks.expose_mut().extend(of_value.expose().iter().map(|mask| mask.wrapping_mul(factor)));
         }
-        masks
+        match node.terms[term].product().and_then(|operator| self.later.get(operator.checked_sub(1)?)) {
+            Some(later) => later.product(masks),
+            None => Err(Error::Local { what: "masks of an operator" }),
+        }
+    }
+
+    /// Masks of some numbers of a value.
+    fn value_masks(&self, of: Taken) -> Secret<Vec<u64>> {
+        let stage = Stage::Inputs(of.0.saturating_sub(1));
+        self.masks_in(stage, self.shape.words_of(&of, self.shape.opened(stage)))
     }
 
     /// Masks of a hop's outputs, without the bits that are dropped, and of the larger ones of levels of pairs before this one.
@@ -235,7 +250,7 @@ impl Dealer<'_> {
         let mut before = Secret::new(Vec::new());
         let (mut values, mut range_values) = (Secret::new(Vec::new()), Secret::new(Vec::new()));
         for &stage in shape.all_stages() {
-            let (words, masks) = (shape.plane_words(stage), before.expose());
+            let (compared, masks) = (shape.compared_at(stage), before.expose());
             match stage {
                 Stage::Outputs(hop) => {
                     values = self.compared_next(hop, 0);
@@ -256,13 +271,13 @@ impl Dealer<'_> {
                         let masks = self.compared_masks(hop, 0);
                         range_values = Secret::new(planes(masks.expose(), of_hop.kept as usize));
                     }
-                    of_hop.comparison.deal(step, range_values.expose(), masks, words, out);
+                    of_hop.comparison.deal(step, range_values.expose(), masks, compared, out);
                 }
                 Stage::HopComparison(hop, step) | Stage::PairComparison(hop, _, step) => {
-                    shape.hops.all[hop].comparison.deal(step, values.expose(), masks, words, out);
+                    shape.hops.all[hop].comparison.deal(step, values.expose(), masks, compared, out);
                 }
-                Stage::Comparison(step) => shape.comparison.deal(step, values.expose(), masks, words, out),
-                Stage::Conjunction(level) => shape.conjunction.deal(level, masks, words, out),
+                Stage::Comparison(step) => shape.comparison.deal(step, values.expose(), masks, compared, out),
+                Stage::Conjunction(level) => shape.conjunction.deal(level, masks, compared.words, out),
             }
             before = self.masks(stage);
         }
@@ -279,7 +294,7 @@ impl Dealer<'_> {
         if hop.steps() == 0 {
             return Secret::new(Vec::new());
         }
-        Secret::new(hop.planes(self.hop_masks(index).masks.expose(), None))
+        Secret::new(planes(self.hop_masks(index).masks.expose(), hop.kept as usize))
     }
 
     /// The planes of the masks of scores or margins that are compared.

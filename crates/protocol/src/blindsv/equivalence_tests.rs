@@ -150,15 +150,19 @@ pub(super) fn choose_dealt(
     deal: impl Fn() -> Vec<u8>,
 ) {
     let widths = shape.widths;
-    let arrays = shape.dealt_arrays().into_iter().enumerate();
+    let arrays = shape.dealt_arrays().enumerate();
     let numbers =
         arrays.map(|(k, array)| (Purpose::DealtNumbers(k), array.count, array.bytes(), mask(array.bits)));
     let planes = (Purpose::DealtPlanes, shape.all_dealt_planes(), 8, u64::MAX);
     let counts = (Purpose::DealtOutcomes, shape.dealt_outcomes(), widths.count, widths.count_mask());
+    let arrays: Vec<_> = numbers.chain([planes, counts]).collect();
+    for (purpose, count, ..) in &arrays {
+        choose(&keys[0], place, *purpose, vec![0; *count]);
+    }
+    // What is dealt follows from no stream of its own but the one that it is under.
+    let plain = deal();
     let mut first = 0;
-    for (purpose, count, bytes, mask) in numbers.chain([planes, counts]) {
-        choose(&keys[0], place, purpose, vec![0; count]);
-        let plain = deal();
+    for (purpose, count, bytes, mask) in arrays {
         let range = first..first + count * bytes;
         first = range.end;
         let pairs = unpack(&plain[range.clone()], bytes).zip(unpack(&recorded[range], bytes));

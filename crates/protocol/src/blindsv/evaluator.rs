@@ -1,13 +1,14 @@
 //! What a server does for one coalition on some samples of one owner, stage by stage. Both servers do the same with their own shares; what
 //! they hold between two stages is what was opened.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use secsv_algebra::Secret;
 
 use super::{
     comparison::Before,
     curve::Knots,
+    dealt::DealtNumbers,
     gates::{GateInput, items, results},
     hops::Scales,
     keys::{OwnerKey, Place, Purpose},
@@ -15,7 +16,7 @@ use super::{
     largest::LargerInput,
     later::Later,
     range_check::{checked_planes, overflows},
-    shape::{DealtNumbers, Outcome, Shape, Stage},
+    shape::{Outcome, Shape, Stage},
     sums::Sums,
     wiring::{Term, spread},
     words::{pack, unpack},
@@ -91,7 +92,12 @@ impl Evaluator<'_> {
 
     /// The server's masks of what is opened at a stage.
     fn masks(&self, stage: Stage) -> Secret<Vec<u64>> {
-        self.key.words(self.place, Purpose::Opening(self.shape.index(stage)), self.shape.opened(stage))
+        self.masks_in(stage, 0..self.shape.opened(stage))
+    }
+
+    /// The server's masks of some words of what is opened at a stage.
+    fn masks_in(&self, stage: Stage, words: Range<usize>) -> Secret<Vec<u64>> {
+        self.key.words_in(self.place, Purpose::Opening(self.shape.index(stage)), words)
     }
 
     /// The server's share of some words that were dealt, which stand at `first` at the auxiliary.
@@ -105,17 +111,13 @@ impl Evaluator<'_> {
 
     /// The server's share of numbers that were dealt.
     fn dealt_numbers(&self, what: DealtNumbers) -> Secret<Vec<u64>> {
-        let mut first = 0;
-        for (index, array) in self.shape.dealt_arrays().into_iter().enumerate() {
-            if array.what == what {
-                return match self.dealt {
-                    None => self.key.words(self.place, Purpose::DealtNumbers(index), array.count),
-                    Some(dealt) => self.dealt(dealt, first, array.count, array.bytes()),
-                };
-            }
-            first += array.count * array.bytes();
+        let Some((index, first, array)) = self.shape.dealt_array(what) else {
+            return Secret::new(Vec::new());
+        };
+        match self.dealt {
+            None => self.key.words(self.place, Purpose::DealtNumbers(index), array.count),
+            Some(dealt) => self.dealt(dealt, first, array.count, array.bytes()),
         }
-        Secret::new(Vec::new())
     }
 
     /// The server's share of the planes that were dealt for a stage.
@@ -330,10 +332,10 @@ impl Evaluator<'_> {
                 Ok(Secret::new(spread(part(*operator)?.biases(), (node.size, 1), columns)))
             }
             Term::Product { operator, .. } => {
-                let (public, masks) = self.taken(taken, known, held, factor);
+                let (public, masks) = self.taken((taken, node.size), known, held, factor);
                 let later = part(*operator)?;
-                let outputs =
-                    later.outputs(&public, masks, self.dealt_numbers(DealtNumbers::Products(*operator)))?;
+                let dealt = self.dealt_numbers(DealtNumbers::Products(index, term));
+                let outputs = later.outputs(&public, masks, dealt)?;
                 // In a chain of operators sums put them in order.
                 Ok(match later.order().filter(|_| !self.shape.hops.nodes.is_empty()) {
                     Some(order) => Secret::new(Sums::order(order).words(outputs.expose(), columns)),
@@ -341,7 +343,7 @@ impl Evaluator<'_> {
                 })
             }
             Term::Scaled { positions, .. } => {
-                let (public, masks) = self.taken(taken, known, held, |_| 1);
+                let (public, masks) = self.taken((taken, node.size), known, held, |_| 1);
                 let channels = node.size / positions;
                 let of_factors = public.len() - node.size * columns;
                 let spread = |words: &[u64]| spread(&words[..of_factors], (channels, *positions), columns);
@@ -356,8 +358,8 @@ impl Evaluator<'_> {
                 });
                 Ok(Secret::new(shares.collect()))
             }
-            Term::Values(_) | Term::Spread { .. } => {
-                let (public, masks) = self.taken(taken, known, held, factor);
+            Term::Values(_) | Term::Part { .. } | Term::Spread { .. } => {
+                let (public, masks) = self.taken((taken, node.size), known, held, factor);
                 let pairs = public.iter().zip(masks.expose());
                 let shares = Secret::new(pairs.map(|(x, v)| (x * one).wrapping_sub(*v)).collect::<Vec<_>>());
                 Ok(match taken {
@@ -370,21 +372,24 @@ impl Evaluator<'_> {
         }
     }
 
-    /// What was opened of the values that a term takes, and the server's masks of it, each times its factor.
+    /// What was opened of the values that a term of a sum of so many takes, and the server's masks of it, each times its factor.
     fn taken(
         &self,
-        term: &Term,
+        (term, size): (&Term, usize),
         known: &Memory,
         held: Held<'_>,
         factor: impl Fn(usize) -> u64,
     ) -> (Vec<u64>, Secret<Vec<u64>>) {
         let (mut public, mut masks) = (Vec::new(), Secret::new(Vec::new()));
-        for (place, &value) in term.values().iter().enumerate() {
+        for (place, of) in term.taken(size).into_iter().enumerate() {
             let scaled = |word: &u64| word.wrapping_mul(factor(place));
+            let (value, opened) = (of.0, known.value(of.0));
             match value.checked_sub(1) {
                 Some(hop) => {
-                    public.extend(known.value(value).iter().map(scaled));
-                    masks.expose_mut().extend(self.masks(Stage::Inputs(hop)).expose().iter().map(scaled));
+                    let words = self.shape.words_of(&of, opened.len());
+                    let own = self.masks_in(Stage::Inputs(hop), words.clone());
+                    public.extend(opened.get(words).unwrap_or(&[]).iter().map(scaled));
+                    masks.expose_mut().extend(own.expose().iter().map(scaled));
                 }
                 // A server's share of a sample is less no mask.
                 None => {
@@ -457,7 +462,8 @@ impl Evaluator<'_> {
         let (dealt, before) = (self.dealt_planes(stage), Before { opened, masks: masks.expose() });
         let mut shares = Secret::new(Vec::with_capacity(shape.opened(stage)));
         let (out, dealt) = (shares.expose_mut(), dealt.expose());
-        let (words, known) = ((shape.plane_words(stage), one), &known.numbers[..]);
+        let (compared, known) = (shape.compared_at(stage), &known.numbers[..]);
+        let (words, of_conjunction) = ((compared, one), (compared.words, one));
         match stage {
             Stage::RangeComparison(index, step) => {
                 let hop = &shape.hops.all[index];
@@ -475,7 +481,7 @@ impl Evaluator<'_> {
                 hop.comparison.step(step, &known[numbers..], before, dealt, words, out);
             }
             Stage::Comparison(step) => shape.comparison.step(step, known, before, dealt, words, out),
-            Stage::Conjunction(level) => shape.conjunction.join(level, before, dealt, words, out),
+            Stage::Conjunction(level) => shape.conjunction.join(level, before, dealt, of_conjunction, out),
             Stage::Outputs(_) | Stage::Larger(..) | Stage::Inputs(_) | Stage::Scores | Stage::Margins => {}
         }
         shares

@@ -11,7 +11,7 @@ use super::{
     range_check::{gated, is_out_of_range},
     shape::{Shape, Stage},
     sums::Sums,
-    wiring::{Term, spread},
+    wiring::{Taken, Term, spread},
 };
 use crate::{Error, Program, model::EncodedOperator, program::Operator};
 
@@ -134,11 +134,15 @@ fn sum(
     let mut sum = Vec::new();
     for (term, taken) in node.terms.iter().enumerate() {
         let factor = |place| scales.value((index, term, place));
-        let scaled = |(place, &value): (usize, &usize)| {
+        let scaled = |(place, of): (usize, Taken)| {
             let factor = if taken.is_scaled() { 1 } else { factor(place) };
-            values[value].iter().map(|word| word.wrapping_mul(factor)).collect::<Vec<u64>>()
+            let value = &values[of.0];
+            value[shape.words_of(&of, value.len())]
+                .iter()
+                .map(|word| word.wrapping_mul(factor))
+                .collect::<Vec<u64>>()
         };
-        let mut words: Vec<u64> = taken.values().iter().enumerate().flat_map(scaled).collect();
+        let mut words: Vec<u64> = taken.taken(node.size).into_iter().enumerate().flat_map(scaled).collect();
         match taken {
             Term::Product { operator, .. } => {
                 let (of_program, bias) = (&program.operators[*operator], scales.factors[*operator]);
@@ -162,7 +166,7 @@ fn sum(
                 let products = factors.iter().zip(&words[of_factors..]);
                 words = products.map(|(g, x)| g.wrapping_mul(*x).wrapping_mul(factor(0))).collect();
             }
-            Term::Values(_) => {}
+            Term::Values(_) | Term::Part { .. } => {}
         }
         sum.resize(words.len(), 0u64);
         sum.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(word));

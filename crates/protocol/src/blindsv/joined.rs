@@ -12,7 +12,7 @@ use super::{
         WORD_WIDTHS, clients_bits, factor, factor_bits, fraction, number_bits, weight_bits,
     },
     sums::Sums,
-    wiring::{Node, NodeKind, Term, Wiring},
+    wiring::{Node, NodeKind, Sign, Term, Wiring},
 };
 use crate::{
     Error, Program,
@@ -75,9 +75,10 @@ impl NodeScales {
         let factors = |(term, (stands_for, target)): (&Term, &(Vec<f64>, i32))| {
             let share = if term.operator().is_some() { 1.0 } else { of_sum };
             let target = share * f64::powi(2.0, *target);
-            if term.is_scaled() {
+            if let Term::Scaled { sign, .. } = term {
                 let scale: f64 = stands_for.iter().product();
-                return vec![(target / scale).round() as u64];
+                let factor = (target / scale).round() as u64;
+                return vec![if *sign == Sign::Minus { factor.wrapping_neg() } else { factor }];
             }
             // A coalition with hardly any training data loses values beside operators: what is rounded up would leave its bound.
             stands_for.iter().map(|scale| (target / scale).round() as u64).collect::<Vec<u64>>()
@@ -124,6 +125,7 @@ impl<'a> Plan<'a> {
         };
         let most = node.terms.iter().map(of_term).max().unwrap_or(0);
         let bound = most + node.terms.len().next_power_of_two().ilog2() as i32;
+        let bound = node.bound.map_or(bound, |known| bound.min(known));
         let before = between.before.as_ref();
         let is_power = factor(before) == f64::powi(2.0, factor_bits(before));
         let bits = if has_products || !is_power { SCALE_BITS } else { 0 };
@@ -207,7 +209,9 @@ impl Joining<'_> {
             self.hops.nodes.push(scales);
             return Ok(());
         }
-        let most = sum - clients_bits(self.clients) - 1;
+        // A client's share of outputs of operators has so many bits fewer.
+        let has_operators = node.operators().next().is_some();
+        let most = if has_operators { sum - clients_bits(self.clients) - 1 } else { sum };
         let next = ranges.inputs[index + 1];
         let fraction = match node.kind {
             NodeKind::Sample => fraction(&between.gate, next.min(between.gate.results(0, range.reach()).1)),
@@ -215,7 +219,7 @@ impl Joining<'_> {
             // Two to this power times the smallest number is enough.
             NodeKind::Root => (2 * next + SCALE_BITS + 1).max(MIN_BITS),
         };
-        let fraction = fraction.min(most);
+        let fraction = fraction.max(node.fraction).min(most);
         let (kept, dropped) = (fraction + range.bound + SPARE, sum + plan.summed + plan.bits - fraction);
         if fraction < MIN_BITS || kept > u64::BITS as i32 - 2 {
             return Err(refused((MIN_BITS - fraction).max(1)));
@@ -322,6 +326,9 @@ impl Hops {
 /// What becomes of a node's sum. The first operator's outputs are put in order; others are where they are added up.
 fn between_of(program: &Program, node: &Node) -> Between {
     let (mut between, _) = Between::of(&node.activations);
+    if let (true, Some(curve)) = (node.is_fine, Curve::fine(&node.activations)) {
+        between.gate = Gate::Curve(curve);
+    }
     if let [Term::Product { operator: 0, .. }] = node.terms[..]
         && let Some(order) = program.operators[0].order()
     {

@@ -13,6 +13,14 @@ use crate::{
     session::{HiddenSettings, RangeRule},
 };
 
+/// A kind of recurrent unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Gru,
+    Lstm,
+    LstmOfAll,
+}
+
 /// A net that grows layer by layer.
 #[derive(Clone, Debug)]
 pub(super) struct Net {
@@ -76,6 +84,23 @@ impl Net {
         self.recipe.layers.push(layer.into());
         self.shape[0] = outputs;
         self.shape[1..].iter_mut().for_each(|length| *length = (*length + 2 * padding - kernel) / stride + 1);
+        self
+    }
+
+    /// A recurrent unit: a GRU, which hands its last state on, or an LSTM, which may hand all on.
+    pub(super) fn recurrent(mut self, kind: Unit, hidden: usize, is_biased: bool) -> Self {
+        let (steps, features) = (self.shape[0], self.shape[1]);
+        let rows = hidden * if kind == Unit::Gru { 3 } else { 4 };
+        let (weight_ih, weight_hh) = (self.tensor(vec![rows, features]), self.tensor(vec![rows, hidden]));
+        let [bias_ih, bias_hh] = [0, 1].map(|_| is_biased.then(|| self.tensor(vec![rows])));
+        self.shape = if kind == Unit::LstmOfAll { vec![steps, hidden] } else { vec![hidden] };
+        self.recipe.layers.push(match kind {
+            Unit::Gru => LayerSpec::Gru { weight_ih, weight_hh, bias_ih, bias_hh }.into(),
+            _ => {
+                let sequence = kind == Unit::LstmOfAll;
+                LayerSpec::Lstm { weight_ih, weight_hh, bias_ih, bias_hh, sequence }.into()
+            }
+        });
         self
     }
 

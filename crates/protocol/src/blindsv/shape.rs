@@ -8,12 +8,12 @@ use std::{
 use secsv_algebra::Secret;
 
 use super::{
-    comparison::Comparison,
-    gates::{Item, items},
+    comparison::{Compared, Comparison},
+    dealt::{DealtArray, DealtArrays, DealtNumbers},
     hops::{Hops, mask},
     lanes::{blocks, planes},
     products::Conjunction,
-    wiring::{Node, Term},
+    wiring::{Node, Taken, Term},
 };
 
 /// Widths of numbers.
@@ -106,6 +106,7 @@ pub(crate) struct Circuit {
     pub(super) conjunction: Conjunction,
     pub(super) outcome: Outcome,
     stages: Vec<Stage>,
+    dealt: DealtArrays,
 }
 
 impl Circuit {
@@ -131,7 +132,9 @@ impl Circuit {
         stages.extend((!is_single).then_some(Stage::Margins));
         stages.extend((0..comparison.steps()).map(Stage::Comparison));
         stages.extend((0..conjunction.levels()).map(Stage::Conjunction));
-        Self { hops, widths, rows, classes, comparison, conjunction, outcome, stages }
+        let dealt = DealtArrays::default();
+        let circuit = Self { hops, widths, rows, classes, comparison, conjunction, outcome, stages, dealt };
+        Self { dealt: DealtArrays::new(&circuit), ..circuit }
     }
 
     pub(crate) fn hops(&self) -> &Hops {
@@ -317,6 +320,12 @@ impl Shape {
         if self.hops.all[hop].is_of_model { self.samples.min(1) } else { self.samples }
     }
 
+    /// Where those numbers of a value that are taken stand among its words, of which there are so many.
+    pub(super) fn words_of(&self, (value, numbers): &Taken, all: usize) -> Range<usize> {
+        let columns = value.checked_sub(1).map_or(self.samples, |hop| self.columns(hop));
+        numbers.as_ref().map_or(0..all, |numbers| numbers.start * columns..numbers.end * columns)
+    }
+
     /// Columns of the numbers that a stage opens.
     pub(super) fn columns_at(&self, stage: Stage) -> usize {
         match stage {
@@ -329,13 +338,21 @@ impl Shape {
     pub(super) fn plane_words(&self, stage: Stage) -> usize {
         match stage {
             Stage::RangeComparison(hop, _) => blocks(self.hops.all[hop].numbers * self.columns(hop)),
-            Stage::HopComparison(index, _) => {
-                let hop = &self.hops.all[index];
-                hop.gate.signs() * blocks(hop.gated() * self.columns(index))
-            }
+            Stage::HopComparison(..) => self.compared_at(stage).all(),
             Stage::PairComparison(hop, level, _) => blocks(self.hops.all[hop].pairs(level) * self.samples),
             Stage::Comparison(_) => self.compared() * self.blocks(),
             _ => self.blocks(),
+        }
+    }
+
+    /// What a stage compares: numbers under a mask each, but for those that a hop's function compares with every knot.
+    pub(super) fn compared_at(&self, stage: Stage) -> Compared {
+        match stage {
+            Stage::HopComparison(index, _) => {
+                let hop = &self.hops.all[index];
+                Compared { words: blocks(hop.gated() * self.columns(index)), times: hop.gate.signs() }
+            }
+            _ => Compared::once(self.plane_words(stage)),
         }
     }
 
@@ -373,15 +390,16 @@ impl Shape {
 
     /// Words of the planes that are dealt for a stage.
     pub(super) fn dealt_planes(&self, stage: Stage) -> usize {
-        let planes = match stage {
+        match stage {
             Stage::RangeComparison(hop, step)
             | Stage::HopComparison(hop, step)
-            | Stage::PairComparison(hop, _, step) => self.hops.all[hop].comparison.dealt(step),
-            Stage::Comparison(step) => self.comparison.dealt(step),
-            Stage::Conjunction(level) => self.conjunction.dealt(level),
+            | Stage::PairComparison(hop, _, step) => {
+                self.hops.all[hop].comparison.dealt(step, self.compared_at(stage))
+            }
+            Stage::Comparison(step) => self.comparison.dealt(step, self.compared_at(stage)),
+            Stage::Conjunction(level) => self.conjunction.dealt(level) * self.plane_words(stage),
             _ => 0,
-        };
-        planes * self.plane_words(stage)
+        }
     }
 
     /// Where the planes that are dealt for a stage stand among all: stage by stage.
@@ -396,48 +414,14 @@ impl Shape {
         self.stages.iter().map(|&stage| self.dealt_planes(stage)).sum::<usize>()
     }
 
-    /// Numbers that are dealt, array by array: for each sum its operators' products of masks and what its hop's gate needs, and the
-    /// mask of the true class's score, where labels are a factor.
-    pub(super) fn dealt_arrays(&self) -> Vec<DealtArray> {
-        let mut arrays = Vec::new();
-        for (hop, node) in self.hops.wiring.nodes.iter().enumerate() {
-            let samples = if hop < self.hops.all.len() { self.columns(hop) } else { self.samples };
-            for (term, taken) in node.terms.iter().enumerate() {
-                if let Some(operator) = taken.product().filter(|operator| *operator > 0) {
-                    let (what, bits) = (DealtNumbers::Products(operator), self.hops.words[operator]);
-                    arrays.push(DealtArray { what, count: self.hops.outputs[operator] * samples, bits });
-                }
-                if taken.is_scaled() {
-                    let (what, bits) = (DealtNumbers::Scaled(hop, term), self.hops.node_words[hop]);
-                    arrays.push(DealtArray { what, count: node.size * samples, bits });
-                }
-            }
-            let Some(of_hop) = self.hops.all.get(hop) else { break };
-            let bits = of_hop.kept;
-            if of_hop.levels() > 0 {
-                let (what, count) = (DealtNumbers::Compared(hop), of_hop.numbers * samples);
-                arrays.push(DealtArray { what, count, bits });
-            }
-            for level in 0..of_hop.levels() {
-                let count = of_hop.pairs(level) * samples;
-                let array = |what| DealtArray { what, count, bits };
-                arrays.push(array(DealtNumbers::PairSign(hop, level)));
-                arrays.push(array(DealtNumbers::PairSignMask(hop, level)));
-            }
-            for item in items(&of_hop.gate) {
-                let (what, bits) = (DealtNumbers::Item(hop, item), item.bits(of_hop));
-                arrays.push(DealtArray { what, count: of_hop.gated() * samples, bits });
-            }
-            if self.hops.is_checked(hop) {
-                let (what, bits) = (DealtNumbers::OverflowMask(hop), 8 * self.overflow_bytes() as u32);
-                arrays.push(DealtArray { what, count: of_hop.numbers * self.samples, bits });
-            }
-        }
-        if !self.is_single() {
-            let (what, bits) = (DealtNumbers::TrueScore, self.widths.word);
-            arrays.push(DealtArray { what, count: self.samples, bits });
-        }
-        arrays
+    /// Numbers that are dealt, array by array.
+    pub(super) fn dealt_arrays(&self) -> impl Iterator<Item = DealtArray> + '_ {
+        self.dealt.arrays(self.samples)
+    }
+
+    /// An array of dealt numbers: which it is of all, where its bytes begin, and the array itself.
+    pub(super) fn dealt_array(&self, what: DealtNumbers) -> Option<(usize, usize, DealtArray)> {
+        self.dealt.find(what, self.samples)
     }
 
     /// Words of what was opened of values that later sums take: all of them, at most.
@@ -447,7 +431,7 @@ impl Shape {
 
     /// Bytes of the numbers that are dealt.
     pub(super) fn dealt_numbers_len(&self) -> usize {
-        self.dealt_arrays().iter().map(|array| array.len()).sum()
+        self.dealt.len(self.samples)
     }
 
     /// Bytes that the owner deals to the auxiliary for a coalition.
@@ -465,45 +449,6 @@ impl Shape {
             Outcome::Classes => 2 * self.classes * self.samples,
             Outcome::Each => self.blocks(),
         }
-    }
-}
-
-/// Numbers that are dealt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DealtNumbers {
-    /// Masks of a hop's outputs, without the bits that are dropped, where outputs are compared.
-    Compared(usize),
-    /// Masks of the signs of a level of a hop's pairs, and these times the difference of the pair's masks.
-    PairSign(usize, usize),
-    PairSignMask(usize, usize),
-    /// For a hop's gate.
-    Item(usize, Item),
-    /// For a hop's check: the mask of whether a number is out of range.
-    OverflowMask(usize),
-    /// Masks of a value times masks of another one, for a term of a sum.
-    Scaled(usize, usize),
-    /// An operator's masks times the masks of its inputs.
-    Products(usize),
-    /// The mask of the true class's score.
-    TrueScore,
-}
-
-/// Where and how they are dealt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DealtArray {
-    pub what: DealtNumbers,
-    pub count: usize,
-    pub bits: u32,
-}
-
-impl DealtArray {
-    /// Bytes of one.
-    pub(super) fn bytes(self) -> usize {
-        self.bits.div_ceil(8) as usize
-    }
-
-    fn len(self) -> usize {
-        self.count * self.bytes()
     }
 }
 

@@ -270,7 +270,7 @@ impl<'a> BlindReading<'a> {
         let mut entry = entry.clone();
         let (mut arrays, mut rest) = (Vec::new(), dealt);
         entry.about.item = Some(0);
-        for (index, array) in shape.dealt_arrays().into_iter().enumerate() {
+        for (index, array) in shape.dealt_arrays().enumerate() {
             let (own, behind) = rest.split_at((array.count * array.bytes()).min(rest.len()));
             rest = behind;
             let mut entry = entry.clone();
@@ -286,7 +286,7 @@ impl<'a> BlindReading<'a> {
             if !of_stage.is_empty() {
                 let mut entry = entry.clone();
                 entry.about.step = Some(step);
-                arrays.push(of_planes(shape, stage, of_stage, entry));
+                arrays.push(of_planes(shape.compared_at(stage).words, of_stage, entry));
             }
         }
         entry.about.item = Some(2);
@@ -377,7 +377,7 @@ impl<'a> BlindReading<'a> {
     /// Numbers or planes of a stage.
     fn of_stage(&self, shape: &Shape, stage: Stage, opened: Vec<u64>, mut entry: Entry) -> Opened {
         if !stage.is_numbers() {
-            return of_planes(shape, stage, &opened, entry);
+            return of_planes(shape.plane_words(stage), &opened, entry);
         }
         entry.about.operator = shape.operator_at(stage);
         if !shape.hops().is_deep() {
@@ -514,8 +514,7 @@ fn about(entry: &Entry, request: RequestId, (round, coalition): (RoundId, Coalit
 }
 
 /// Planes: a row for each, a column for each block of 64 samples.
-fn of_planes(shape: &Shape, stage: Stage, planes: &[u64], entry: Entry) -> Opened {
-    let words = shape.plane_words(stage);
+fn of_planes(words: usize, planes: &[u64], entry: Entry) -> Opened {
     let rows = planes.len().checked_div(words).unwrap_or(0);
     entry.filled((rows, words), Numbers::Ring(planes.to_vec()))
 }

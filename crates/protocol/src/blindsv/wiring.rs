@@ -1,7 +1,7 @@
 //! How layers take what others hand on. A **node** adds up outputs of operators and values of earlier nodes, and what follows without
 //! parameters makes a new value of the sum. Values are numbered: 0 is the sample, k + 1 what node k hands on.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use secsv_federation::{
     Activation, Architecture, BatchNorm, Layer, PlacedLayer, Source, Weights, up_to_scores,
@@ -31,6 +31,12 @@ pub(crate) struct Node {
     pub size: usize,
     /// What it is the same for.
     pub kind: NodeKind,
+    /// The sum is at most two to this power, where more is known of it than norms say.
+    pub bound: Option<i32>,
+    /// Fractional bits that are kept of it, at least.
+    pub fraction: i32,
+    /// Whether functions have more pieces than elsewhere.
+    pub is_fine: bool,
 }
 
 /// What a sum is the same for, and what is made of it.
@@ -51,20 +57,37 @@ pub(crate) enum Term {
     Product { operator: usize, of: Vec<usize> },
     /// Values themselves, one behind the other.
     Values(Vec<usize>),
+    /// As many numbers of a value as the sum has, from one of them on.
+    Part { of: [usize; 1], first: usize },
     /// An operator's biases: outputs that depend on no value.
     Constants(usize),
     /// A value with one number for each channel, at so many positions.
     Spread { of: [usize; 1], positions: usize },
-    /// Such a value times another one, number by number.
-    Scaled { of: [usize; 2], positions: usize },
+    /// Such a value times another one, number by number, each from one of its numbers on.
+    Scaled { of: [usize; 2], first: [usize; 2], positions: usize, sign: Sign },
 }
 
+/// Whether a term is added or subtracted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sign {
+    Plus,
+    Minus,
+}
+
+/// A value that a term takes, and which of its numbers: all of them, if none are named.
+pub(crate) type Taken = (usize, Option<Range<usize>>);
+
 impl Term {
+    /// A value with one number for each channel times another one.
+    fn scaled(of: [usize; 2], positions: usize) -> Self {
+        Self::Scaled { of, first: [0; 2], positions, sign: Sign::Plus }
+    }
+
     /// The values that it takes.
     pub(crate) fn values(&self) -> &[usize] {
         match self {
             Self::Product { of, .. } | Self::Values(of) => of,
-            Self::Spread { of, .. } => of,
+            Self::Part { of, .. } | Self::Spread { of, .. } => of,
             Self::Scaled { of, .. } => of,
             Self::Constants(_) => &[],
         }
@@ -73,7 +96,7 @@ impl Term {
     fn values_mut(&mut self) -> &mut [usize] {
         match self {
             Self::Product { of, .. } | Self::Values(of) => of,
-            Self::Spread { of, .. } => of,
+            Self::Part { of, .. } | Self::Spread { of, .. } => of,
             Self::Scaled { of, .. } => of,
             Self::Constants(_) => &mut [],
         }
@@ -83,7 +106,20 @@ impl Term {
     pub(crate) fn operator(&self) -> Option<usize> {
         match self {
             Self::Product { operator, .. } | Self::Constants(operator) => Some(*operator),
-            Self::Values(_) | Self::Spread { .. } | Self::Scaled { .. } => None,
+            Self::Values(_) | Self::Part { .. } | Self::Spread { .. } | Self::Scaled { .. } => None,
+        }
+    }
+
+    /// The values that it takes, and which of their numbers, in a sum of so many.
+    pub(crate) fn taken(&self, size: usize) -> Vec<Taken> {
+        match *self {
+            Self::Part { of: [value], first } => vec![(value, Some(first..first + size))],
+            Self::Scaled { of: [factor, value], first, positions, .. } => {
+                let channels = size / positions.max(1);
+                let factors = first[0]..first[0] + channels;
+                vec![(factor, Some(factors)), (value, Some(first[1]..first[1] + size))]
+            }
+            _ => self.values().iter().map(|&value| (value, None)).collect(),
         }
     }
 
@@ -118,6 +154,12 @@ pub(crate) fn spread<T: Copy>(numbers: &[T], (channels, positions): (usize, usiz
 }
 
 impl Node {
+    /// A sum for one sample, of which nothing is made.
+    pub(crate) fn new(terms: Vec<Term>, size: usize) -> Self {
+        let (activations, kind) = (Vec::new(), NodeKind::Sample);
+        Self { terms, activations, size, kind, bound: None, fraction: 0, is_fine: false }
+    }
+
     /// Its operators.
     pub(crate) fn operators(&self) -> impl Iterator<Item = usize> + '_ {
         self.terms.iter().filter_map(Term::operator)
@@ -127,10 +169,7 @@ impl Node {
 impl Wiring {
     /// So many operators, each of which takes what is made of the outputs of the one before.
     pub(crate) fn chain(operators: usize) -> Self {
-        let node = |k| {
-            let terms = vec![Term::Product { operator: k, of: vec![k] }];
-            Node { terms, activations: Vec::new(), size: 0, kind: NodeKind::Sample }
-        };
+        let node = |k| Node::new(vec![Term::Product { operator: k, of: vec![k] }], 0);
         Self { nodes: (0..operators).map(node).collect() }
     }
 
@@ -153,9 +192,12 @@ impl Wiring {
         for (index, node) in self.nodes.iter().enumerate() {
             let mut sum = vec![0.0; node.size * samples.columns()];
             for term in &node.terms {
-                let inputs = term.values().iter().flat_map(|&value| values[value].numbers().to_vec());
                 let columns = samples.columns();
-                let inputs = Values::new(columns, inputs.collect());
+                let inputs = term.taken(node.size).into_iter().flat_map(|(value, part)| match part {
+                    Some(part) => &values[value].numbers()[part.start * columns..part.end * columns],
+                    None => values[value].numbers(),
+                });
+                let inputs = Values::new(columns, inputs.copied().collect());
                 let operator = term.operator().map(|operator| &program.operators[operator]);
                 let numbers = operator.map(|operator| operator.numbers(weights)).unwrap_or_default();
                 let found = match (term, operator) {
@@ -166,11 +208,12 @@ impl Wiring {
                     (Term::Spread { positions, .. }, _) => {
                         spread(inputs.numbers(), (node.size / positions, *positions), columns)
                     }
-                    (Term::Scaled { positions, .. }, _) => {
+                    (Term::Scaled { positions, sign, .. }, _) => {
                         let channels = node.size / positions;
                         let (factors, numbers) = inputs.numbers().split_at(channels * columns);
                         let factors = spread(factors, (channels, *positions), columns);
-                        factors.iter().zip(numbers).map(|(factor, number)| factor * number).collect()
+                        let sign = if *sign == Sign::Minus { -1.0 } else { 1.0 };
+                        factors.iter().zip(numbers).map(|(factor, number)| sign * factor * number).collect()
                     }
                     _ => inputs.numbers().to_vec(),
                 };
@@ -192,7 +235,7 @@ impl Wiring {
 
 /// What a layer hands on, as far as it is known.
 #[derive(Clone, Debug)]
-enum Handed {
+pub(super) enum Handed {
     /// What a node will make of its sum; nobody else takes it yet.
     Open(Node),
     /// Values, one behind the other.
@@ -200,8 +243,8 @@ enum Handed {
 }
 
 /// Walks the layers of an architecture.
-struct Builder<'a> {
-    program: Program,
+pub(super) struct Builder<'a> {
+    pub program: Program,
     nodes: Vec<Node>,
     handed: BTreeMap<Source, Handed>,
     /// How many layers take what each hands on.
@@ -242,9 +285,10 @@ impl Builder<'_> {
         match &placed.layer {
             Layer::Linear(l) => {
                 let shape = LayerShape { d_out: l.outputs, d_in: l.inputs };
-                Ok(self.product(from[0], Operator::vectors(shape, &l.weight, &l.bias, l.positions)))
+                let operator = Operator::vectors(shape, &l.weight, &l.bias, l.positions);
+                Ok(Handed::Open(self.product(from[0], operator)))
             }
-            Layer::Conv2d(conv) => Ok(self.product(from[0], Operator::windows(conv))),
+            Layer::Conv2d(conv) => Ok(Handed::Open(self.product(from[0], Operator::windows(conv)))),
             Layer::Activation(activation, size) => {
                 let is_first = matches!(self.handed.get(&from[0]), Some(Handed::Values(of)) if *of == [0])
                     && self.nodes.is_empty()
@@ -263,6 +307,8 @@ impl Builder<'_> {
             }
             Layer::Add { size, .. } => Ok(self.sum(from, *size)),
             Layer::BatchNorm(norm) => Ok(self.batch_norm(from[0], norm)),
+            Layer::Gru(gru) => Ok(self.gru(from[0], gru)),
+            Layer::Lstm(lstm) => Ok(self.lstm(from[0], lstm)),
             Layer::Concat(_) => {
                 let values = from.iter().flat_map(|&source| self.values(source)).collect();
                 Ok(Handed::Values(values))
@@ -275,14 +321,12 @@ impl Builder<'_> {
     }
 
     /// An operator on what a layer hands on. The first one takes the sample itself.
-    fn product(&mut self, source: Source, operator: Operator) -> Handed {
+    pub(super) fn product(&mut self, source: Source, operator: Operator) -> Node {
         let index = self.program.operators.len();
         let is_of_sample = matches!(self.handed.get(&source), Some(Handed::Values(of)) if *of == [0]);
         let of = if index == 0 && is_of_sample { vec![0] } else { self.values(source) };
         let size = operator.output_size();
-        self.program.operators.push(operator);
-        let terms = vec![Term::Product { operator: index, of }];
-        Handed::Open(Node { terms, activations: Vec::new(), size, kind: NodeKind::Sample })
+        Node::new(vec![Term::Product { operator: self.operator(operator), of }], size)
     }
 
     fn activated(&mut self, source: Source, activation: Activation, size: usize) -> Handed {
@@ -295,19 +339,24 @@ impl Builder<'_> {
             }
         }
         let terms = vec![Term::Values(self.values(source))];
-        Handed::Open(Node { terms, activations: vec![activation], size, kind: NodeKind::Sample })
+        Handed::Open(Node { activations: vec![activation], ..Node::new(terms, size) })
     }
 
     /// A node of the model alone: its value.
     fn of_model(&mut self, terms: Vec<Term>, size: usize, kind: NodeKind) -> usize {
-        self.push(Node { terms, activations: Vec::new(), size, kind })
+        self.push(Node { kind, ..Node::new(terms, size) })
     }
 
     /// A tensor as a value, each number so many times what it is, plus a number.
     fn constants(&mut self, tensor: &str, count: usize, scaled: (f64, f64), kind: NodeKind) -> usize {
-        let terms = vec![Term::Constants(self.program.operators.len())];
-        self.program.operators.push(Operator::constants(tensor, count, scaled));
-        self.of_model(terms, count, kind)
+        let operator = self.operator(Operator::constants(tensor, count, scaled));
+        self.of_model(vec![Term::Constants(operator)], count, kind)
+    }
+
+    /// An operator, which may be at several places.
+    pub(super) fn operator(&mut self, operator: Operator) -> usize {
+        self.program.operators.push(operator);
+        self.program.operators.len() - 1
     }
 
     /// With g the weight over the root of the variance, and b the bias less g times the mean: g x + b. Both follow from the model.
@@ -318,10 +367,10 @@ impl Builder<'_> {
         let mut scale = self.of_model(vec![Term::Values(vec![root])], channels, plain);
         if let Some(weight) = &norm.weight {
             let weight = self.constants(weight, channels, (1.0, 0.0), plain);
-            scale = self.of_model(vec![Term::Scaled { of: [weight, scale], positions: 1 }], channels, plain);
+            scale = self.of_model(vec![Term::scaled([weight, scale], 1)], channels, plain);
         }
         let mean = self.constants(&norm.mean, channels, (-1.0, 0.0), plain);
-        let mut terms = vec![Term::Scaled { of: [scale, mean], positions: 1 }];
+        let mut terms = vec![Term::scaled([scale, mean], 1)];
         if let Some(bias) = &norm.bias {
             terms.push(Term::Values(vec![self.constants(bias, channels, (1.0, 0.0), plain)]));
         }
@@ -329,16 +378,10 @@ impl Builder<'_> {
         let values = self.values(source);
         let value = match values[..] {
             [value] => value,
-            _ => self.push(Node {
-                terms: vec![Term::Values(values)],
-                activations: Vec::new(),
-                size,
-                kind: NodeKind::Sample,
-            }),
+            _ => self.push(Node::new(vec![Term::Values(values)], size)),
         };
-        let terms =
-            vec![Term::Scaled { of: [scale, value], positions }, Term::Spread { of: [bias], positions }];
-        Handed::Open(Node { terms, activations: Vec::new(), size, kind: NodeKind::Sample })
+        let terms = vec![Term::scaled([scale, value], positions), Term::Spread { of: [bias], positions }];
+        Handed::Open(Node::new(terms, size))
     }
 
     /// A sum takes over those sums that nobody else takes: of operators, or of values. The first operator's stays alone.
@@ -362,10 +405,10 @@ impl Builder<'_> {
                 _ => terms.push(Term::Values(self.values(source))),
             }
         }
-        Handed::Open(Node { terms, activations: Vec::new(), size, kind: NodeKind::Sample })
+        Handed::Open(Node::new(terms, size))
     }
 
-    fn push(&mut self, node: Node) -> usize {
+    pub(super) fn push(&mut self, node: Node) -> usize {
         self.nodes.push(node);
         self.nodes.len()
     }
@@ -387,7 +430,7 @@ impl Builder<'_> {
         }
         let size = self.program.input_size;
         let terms = vec![Term::Values(vec![0])];
-        let value = self.push(Node { terms, activations: Vec::new(), size, kind: NodeKind::Sample });
+        let value = self.push(Node::new(terms, size));
         self.sample = Some(value);
         value
     }
@@ -400,7 +443,7 @@ impl Builder<'_> {
             other => {
                 self.handed.extend(other.map(|handed| (last, handed)));
                 let terms = vec![Term::Values(self.values(last))];
-                Node { terms, activations: Vec::new(), size: outputs, kind: NodeKind::Sample }
+                Node::new(terms, outputs)
             }
         };
         let is_plain = node.activations.is_empty();

@@ -7,7 +7,6 @@ use crate::{
     Error, PartyId, Program,
     blindsv::{
         hops::{WORD_WIDTHS, between},
-        recurrent,
         wiring::wired,
     },
     disclosure::{Disclosure as D, Line, line},
@@ -119,8 +118,8 @@ impl ProtocolRules for BlindSv {
     /// A chain of layers where one hop is enough between two, otherwise nodes.
     fn program(&self, architecture: &Architecture) -> Result<Program, Error> {
         let chain = Program::new(architecture).ok();
-        chain.as_ref().map_or(Ok(()), recurrent::check)?;
-        chain.filter(|program| between(program).is_ok()).map_or_else(|| wired(architecture), Ok)
+        let is_chain = |program: &Program| program.gru.is_none() && between(program).is_ok();
+        chain.filter(is_chain).map_or_else(|| wired(architecture), Ok)
     }
 
     fn disclosures(&self, program: &Program) -> Vec<Line> {

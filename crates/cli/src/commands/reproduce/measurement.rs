@@ -55,7 +55,7 @@ pub struct Measured {
     /// HESV: the paper's matrix method that the plan found faster.
     #[serde(default)]
     pub matmul: Option<Matmul>,
-    /// HESV on fewer samples or rounds: the distance of the values from NSSV's on the same.
+    /// HESV, or BlindSV of recurrent units, on fewer samples or rounds: the distance of the values from NSSV's on the same.
     #[serde(default)]
     pub own_error: Option<f64>,
     /// The evaluation.
@@ -112,6 +112,11 @@ impl Measurement {
     /// The data set.
     pub fn task(&self) -> PaperTask {
         self.trained.task
+    }
+
+    /// Whether a protocol tests a part of a task's samples where others test all: HESV, and BlindSV of recurrent units.
+    pub fn is_in_part(task: PaperTask, protocol: ProtocolName) -> bool {
+        protocol.lacks_packing() || (task.is_recurrent() && protocol == ProtocolName::BLINDSV)
     }
 
     /// The cell's name.
@@ -171,7 +176,7 @@ impl Measurement {
         }
         let mut own_error = None;
         let is_cut = self.share * share < 1.0 || rounds < self.rounds;
-        if is_cut && self.protocol.lacks_packing() {
+        if is_cut && Self::is_in_part(self.task(), self.protocol) {
             let exact = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
             own_error = Some(distance(&result, &exact));
         }

@@ -73,7 +73,7 @@ impl PaperTask {
         self.model() == ModelKind::Logistic
     }
 
-    /// Whether the model has a recurrent unit: BlindSV tests none.
+    /// Whether the model has a recurrent unit.
     pub fn is_recurrent(self) -> bool {
         self.model() == ModelKind::Gru
     }

@@ -8,6 +8,7 @@ use super::*;
 
 /// The signs of T = y - v, as two servers find them from what an owner deals: a plane.
 fn signs(bits: usize, y: &[u64], v: &[u64], seed: u64) -> Vec<u64> {
+    let times = y.len().div_ceil(64) / v.len().div_ceil(64).max(1);
     let comparison = Comparison::new(bits);
     let mut prg = Prg::new(&Seed::from_bytes([7; 32]).derive("masks", seed));
     let mut draw = |count: usize| {
@@ -18,18 +19,19 @@ fn signs(bits: usize, y: &[u64], v: &[u64], seed: u64) -> Vec<u64> {
     let xor = |a: &[u64], b: &[u64]| a.iter().zip(b).map(|(a, b)| a ^ b).collect::<Vec<u64>>();
     let (y, v) = (planes(y, bits), planes(v, bits));
     let numbers = y.len() / bits;
+    let compared = Compared { words: v.len() / bits, times };
     let (mut public, mut masks) = (Vec::new(), [Vec::new(), Vec::new()]);
     for step in 0..comparison.steps() {
         let mut dealt = Vec::new();
-        comparison.deal(step, &v, &xor(&masks[0], &masks[1]), numbers, &mut dealt);
-        assert_eq!(dealt.len(), comparison.dealt(step) * numbers);
+        comparison.deal(step, &v, &xor(&masks[0], &masks[1]), compared, &mut dealt);
+        assert_eq!(dealt.len(), comparison.dealt(step, compared));
         let own = draw(dealt.len());
         let shares = [own.clone(), xor(&dealt, &own)];
         let ones = [u64::MAX, 0];
         let found = [0, 1].map(|server| {
             let mut out = Vec::new();
             let before = Before { opened: &public, masks: &masks[server] };
-            comparison.step(step, &y, before, &shares[server], (numbers, ones[server]), &mut out);
+            comparison.step(step, &y, before, &shares[server], (compared, ones[server]), &mut out);
             assert_eq!(out.len(), comparison.opened(step) * numbers);
             out
         });
@@ -61,6 +63,22 @@ fn all_pairs_of_small_numbers() {
 }
 
 proptest! {
+    /// Several numbers under one mask: what is dealt of its bits is dealt once.
+    #[test]
+    fn numbers_with_one_mask(
+        bits in 2usize..=40,
+        v in prop::collection::vec(any::<u64>(), 64),
+        places in prop::collection::vec(any::<u64>(), 1..5),
+        seed: u64,
+    ) {
+        let mask = (1u64 << bits) - 1;
+        let v: Vec<u64> = v.into_iter().map(|v| v & mask).collect();
+        let y: Vec<u64> = places.iter().flat_map(|place| v.iter().map(move |v| v.wrapping_add(*place) & mask)).collect();
+        for (place, found) in places.iter().zip(signs(bits, &y, &v, seed)) {
+            prop_assert_eq!(found, expected(bits, place & mask, 0).wrapping_neg());
+        }
+    }
+
     #[test]
     fn numbers_of_every_width(
         bits in 2usize..=40,
