@@ -11,8 +11,8 @@ use secsv_evaluation::{
     in_process::{Honest, Interceptor},
 };
 use secsv_federation::{
-    ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId, RunDirectory, RunWriter,
-    SampleSet, Tensor, TestSet, Weights, skip::SkipMode,
+    BatchNormSpec, ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId,
+    RunDirectory, RunWriter, SampleSet, Tensor, TestSet, Weights, skip::SkipMode,
 };
 use secsv_protocol::{
     ClientInput, Error as RoleError, Preset, Ring64, Seed,
@@ -59,6 +59,25 @@ impl Model {
         self
     }
 
+    /// The last layer gets a name.
+    fn named(mut self, name: &str) -> Self {
+        self.spec.layers.last_mut().unwrap().name = Some(name.to_owned());
+        self
+    }
+
+    /// The last layer takes what these hand on.
+    fn from(mut self, names: &[&str]) -> Self {
+        self.spec.layers.last_mut().unwrap().from = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    fn batch_norm(mut self, channels: usize, is_affine: bool) -> Self {
+        let [mean, variance] = ["mean", "variance"].map(|part| self.tensor(part, &[channels]));
+        let [weight, bias] = ["weight", "bias"].map(|part| is_affine.then(|| self.tensor(part, &[channels])));
+        let epsilon = (!is_affine).then_some(0.01);
+        self.then(LayerSpec::BatchNorm(BatchNormSpec { weight, bias, mean, variance, epsilon }))
+    }
+
     fn linear(mut self, inputs: usize, outputs: usize, biased: bool) -> Self {
         let weight = self.tensor("weight", &[outputs, inputs]);
         let bias = biased.then(|| self.tensor("bias", &[outputs]));
@@ -80,6 +99,38 @@ impl Model {
     }
 }
 
+impl Model {
+    fn residual() -> Self {
+        Self::new(&[1, 4, 4])
+            .conv([2, 1, 3, 3], 1, 1)
+            .batch_norm(2, true)
+            .then(LayerSpec::Relu {})
+            .named("first.in")
+            .conv([2, 2, 3, 3], 1, 1)
+            .batch_norm(2, true)
+            .then(LayerSpec::Relu {})
+            .conv([2, 2, 3, 3], 1, 1)
+            .batch_norm(2, true)
+            .named("first.main")
+            .then(LayerSpec::Add {})
+            .from(&["first.main", "first.in"])
+            .then(LayerSpec::Relu {})
+            .named("second.in")
+            .conv([3, 2, 3, 3], 2, 1)
+            .batch_norm(3, true)
+            .named("second.main")
+            .conv([3, 2, 1, 1], 2, 0)
+            .from(&["second.in"])
+            .batch_norm(3, true)
+            .named("second.short")
+            .then(LayerSpec::Add {})
+            .from(&["second.main", "second.short"])
+            .then(LayerSpec::Relu {})
+            .then(LayerSpec::GlobalAvgPool {})
+            .linear(3, 3, true)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Shape {
     Logistic,
@@ -90,10 +141,18 @@ enum Shape {
     Deeper,
     Gru,
     OneStep,
+    /// Batch norms, an identity and a projection as shortcuts.
+    Residual,
+    /// Sums of layers' outputs without batch norm, one of which is the scores.
+    Sums,
+    /// Layers beside each other, joined by one client.
+    Beside,
+    /// Batch norm behind a linear layer, without weights, and last.
+    Normalised,
 }
 
 impl Shape {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 12] = [
         Self::Logistic,
         Self::LogisticSoftmax,
         Self::Cnn,
@@ -102,6 +161,10 @@ impl Shape {
         Self::Deeper,
         Self::Gru,
         Self::OneStep,
+        Self::Residual,
+        Self::Sums,
+        Self::Beside,
+        Self::Normalised,
     ];
 
     fn model(self) -> Model {
@@ -132,6 +195,49 @@ impl Shape {
                 .then(LayerSpec::Softmax {}),
             Self::Gru => Model::new(&[4, 3]).gru(3, 5).linear(5, 3, true),
             Self::OneStep => Model::new(&[1, 4]).gru(4, 3).linear(3, 3, true),
+            Self::Residual => Model::residual(),
+            Self::Sums => Model::new(&[6])
+                .linear(6, 4, true)
+                .then(LayerSpec::Relu {})
+                .named("hidden")
+                .linear(4, 4, true)
+                .named("second")
+                .then(LayerSpec::Add {})
+                .from(&["second", "hidden"])
+                .then(LayerSpec::Tanh {})
+                .named("sum")
+                .linear(4, 3, true)
+                .named("late")
+                .linear(4, 3, false)
+                .from(&["second"])
+                .named("middle")
+                .linear(4, 3, false)
+                .from(&["hidden"])
+                .named("early")
+                .then(LayerSpec::Add {})
+                .from(&["late", "middle", "early"]),
+            Self::Beside => Model::new(&[1, 4, 4])
+                .conv([2, 1, 2, 2], 1, 0)
+                .then(LayerSpec::Relu {})
+                .named("squeezed")
+                .conv([2, 2, 1, 1], 1, 0)
+                .then(LayerSpec::Relu {})
+                .named("narrow")
+                .conv([3, 2, 3, 3], 1, 1)
+                .from(&["squeezed"])
+                .then(LayerSpec::Sigmoid {})
+                .named("wide")
+                .then(LayerSpec::Concat {})
+                .from(&["narrow", "wide"])
+                .conv([3, 5, 1, 1], 1, 0)
+                .then(LayerSpec::Relu {})
+                .then(LayerSpec::GlobalAvgPool {}),
+            Self::Normalised => Model::new(&[5])
+                .linear(5, 4, false)
+                .batch_norm(4, false)
+                .then(LayerSpec::Relu {})
+                .linear(4, 3, true)
+                .batch_norm(3, true),
         }
     }
 }
@@ -162,7 +268,9 @@ fn federation(shape: Shape, sizes: &[usize], seed: u64) -> Outcome<Run> {
     let near = |rng: &mut ChaCha20Rng| -> Outcome<Weights> {
         let mut weights = Weights::new();
         for ((name, shape), base) in tensors.iter().zip(&base) {
-            let values = base.iter().map(|v| v + rng.random_range(-0.3..0.3)).collect();
+            // Variances are above zero.
+            let value = |v: f32| if name.ends_with("variance") { v.abs() + 0.25 } else { v };
+            let values = base.iter().map(|v| value(v + rng.random_range(-0.3..0.3))).collect();
             weights.insert(name, Tensor::new(shape.clone(), values)?);
         }
         Ok(weights)
@@ -302,7 +410,7 @@ proptest! {
 
 #[test]
 fn traffic_depends_on_public_shapes_alone() {
-    for shape in [Shape::Cnn, Shape::Gru] {
+    for shape in [Shape::Cnn, Shape::Gru, Shape::Residual] {
         let traffic = |seed| {
             let run = federation(shape, &[5, 2, 4, 7, 3], seed).unwrap();
             let mut evaluator = run.evaluator().unwrap();

@@ -11,7 +11,7 @@ use crate::{
     Error,
     labels::Wiped,
     precision::Precision,
-    program::{Operator, Program, Receive, Then},
+    program::{ClearKind, ClearLayer, NormItems, Operator, Program, Receive, Then},
 };
 
 /// Numbers of some samples: a row for each number of a sample, a column for each sample.
@@ -46,6 +46,16 @@ impl Values {
 
     fn row(&self, row: usize) -> &[f64] {
         &self.numbers[row * self.columns..][..self.columns]
+    }
+
+    /// The sum of some numbers of the same samples.
+    pub(crate) fn sum(all: &[&Self]) -> Self {
+        let mut rest = all.iter();
+        let mut sum = rest.next().map_or(Self::new(0, Vec::new()), |first| (*first).clone());
+        for other in rest {
+            sum.numbers.iter_mut().zip(&other.numbers).for_each(|(sum, x)| *sum += x);
+        }
+        sum
     }
 
     /// Applies activations in place.
@@ -143,6 +153,42 @@ fn out_of_range(error: AlgebraError, layer: usize) -> Error {
     }
 }
 
+/// Layers that a client computes of what it received, one after the other; their values come behind what was received.
+pub(crate) fn in_the_clear(layers: &[ClearLayer], values: &mut Vec<Values>) {
+    for layer in layers {
+        let first = &values[layer.of.first().copied().unwrap_or(0)];
+        let value = match &layer.kind {
+            ClearKind::Activation(activation) => {
+                let mut value = first.clone();
+                value.activate(std::slice::from_ref(activation));
+                value
+            }
+            ClearKind::BatchNorm(items) => normalised(first, items, values),
+            ClearKind::Add => Values::sum(&layer.of.iter().map(|&value| &values[value]).collect::<Vec<_>>()),
+            ClearKind::Concat => {
+                let of = layer.of.iter().flat_map(|&value| &values[value].numbers);
+                Values::new(first.columns, of.copied().collect())
+            }
+        };
+        values.push(value);
+    }
+}
+
+/// Each channel less its mean, over the root of its variance, times weight plus bias, as the floating-point model has it.
+fn normalised(value: &Values, items: &NormItems, values: &[Values]) -> Values {
+    let mut found = value.clone();
+    let of = |item: usize, channel: usize| values[item].numbers.get(channel).copied().unwrap_or(0.0);
+    for (channel, numbers) in
+        found.numbers.chunks_exact_mut((items.positions * value.columns).max(1)).enumerate()
+    {
+        let (mean, deviation) = (of(items.mean, channel), of(items.variance, channel).sqrt());
+        let weight = items.weight.map_or(1.0, |item| of(item, channel));
+        let bias = items.bias.map_or(0.0, |item| of(item, channel));
+        numbers.iter_mut().for_each(|x| *x = (*x - mean) / deviation * weight + bias);
+    }
+    found
+}
+
 /// What a client sends on after a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Handed<R: Ring> {
@@ -188,14 +234,29 @@ impl Activator {
         let encode = |values: &Values, operator: usize| {
             values.encode(ring, precision.operators[operator].input, operator + 1)
         };
+        in_the_clear(&program.steps[step].layers, &mut values);
         match &program.steps[step].then {
+            Then::Parts(parts) => {
+                let mut elements = Secret::new(Vec::new());
+                for part in parts {
+                    let value = &values[part.value];
+                    let encoded = match part.operator {
+                        Some(operator) => encode(value, operator)?,
+                        None => value.encode(ring, precision.sum(), step + 1)?,
+                    };
+                    elements.expose_mut().extend_from_slice(encoded.elements());
+                }
+                let (rows, columns) = (program.shared_size(step), values[0].columns);
+                Ok(Handed::Shared(Matrix::new(ring, rows, columns, elements.expose().clone())?))
+            }
             Then::Activate { activations, feeds } => {
                 values[0].activate(activations);
                 Ok(Handed::Shared(encode(&values[0], *feeds)?))
             }
             Then::Label(activations) => {
-                values[0].activate(activations);
-                Ok(Handed::Labels(values[0].labels(program.classes)))
+                let scores = values.last_mut().ok_or(Error::Local { what: "scores" })?;
+                scores.activate(activations);
+                Ok(Handed::Labels(scores.labels(program.classes)))
             }
             Then::FirstState { feeds } => {
                 let (_, state) = gates(&values[0], 0, &values[1]);
@@ -227,10 +288,14 @@ pub(crate) fn last_scores<R: Ring>(
     program: &Program,
     precision: &Precision,
     total_share: f64,
-    received: &Matrix<R>,
+    received: &[Matrix<R>],
 ) -> Values {
     let step = &program.steps[program.steps.len() - 1];
-    let mut values = decode(program, precision, &step.receives[0], total_share, received);
+    let parts = step.receives.iter().zip(received);
+    let mut values =
+        parts.map(|(receive, matrix)| decode(program, precision, receive, total_share, matrix)).collect();
+    in_the_clear(&step.layers, &mut values);
+    let mut values = values.pop().unwrap_or(Values::new(0, Vec::new()));
     if let Then::Label(activations) = &step.then {
         values.activate(activations);
     }
@@ -267,13 +332,14 @@ fn decode<R: Ring>(
     matrix: &Matrix<R>,
 ) -> Values {
     let ring = matrix.ring();
+    let in_format = |format: FixedPoint| {
+        let numbers = matrix.elements().iter().map(|&x| format.decode(ring, x)).collect();
+        Values::new(matrix.columns(), numbers)
+    };
     let (operator, positions) = match receive {
-        Receive::Update { .. } => {
-            let format = precision.update;
-            let numbers = matrix.elements().iter().map(|&x| format.decode(ring, x)).collect();
-            return Values::new(matrix.columns(), numbers);
-        }
-        Receive::Bias { operator } => (*operator, 1),
+        Receive::Update { .. } => return in_format(precision.update),
+        Receive::Sum { .. } => return in_format(precision.sum()),
+        Receive::Bias { operator } | Receive::Vector { operator } => (*operator, 1),
         Receive::Outputs { operator, count, .. } => (*operator, *count),
     };
     let scale = total_share * f64::powi(2.0, precision.operators[operator].product_bits() as i32);

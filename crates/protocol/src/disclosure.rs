@@ -23,6 +23,10 @@ pub enum Disclosure {
     SlotsRightOrWrong,
     /// A layer's outputs for the samples of others.
     LayerOutputs,
+    /// Sums of what layers hand on, for the samples of others.
+    Sums,
+    /// Vectors of a coalition's batch norm: weights, biases, means and variances.
+    BatchNorm,
     /// A recurrent unit's gates of all steps but the first.
     Gates,
     /// A recurrent unit's hidden states.
@@ -39,7 +43,7 @@ pub enum Disclosure {
 
 impl Disclosure {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Published,
         Self::RightOrWrong,
         Self::Counts,
@@ -47,6 +51,8 @@ impl Disclosure {
         Self::ClassCounts,
         Self::SlotsRightOrWrong,
         Self::LayerOutputs,
+        Self::Sums,
+        Self::BatchNorm,
         Self::Gates,
         Self::HiddenStates,
         Self::Predictions,
@@ -61,6 +67,8 @@ impl Disclosure {
             (Then::Gates { .. }, _) => Self::Gates,
             (_, Receive::Outputs { .. } | Receive::Bias { .. }) => Self::LayerOutputs,
             (_, Receive::Update { .. }) => Self::HiddenStates,
+            (_, Receive::Vector { .. }) => Self::BatchNorm,
+            (_, Receive::Sum { .. }) => Self::Sums,
         }
     }
 }
@@ -88,6 +96,22 @@ pub(crate) fn of_decryptors(program: &Program) -> Vec<Line> {
         "that layer's outputs for samples of others, from which it can rebuild these"
     };
     lines.push(line(D::LayerOutputs, "the decryptor of a layer", outputs, "activations are computed in the clear (the paper's globally encrypted, locally decrypted strategy); the rules of docs/SECURITY.md keep these clients few and do not protect against them"));
+    if program.sum_sizes().next().is_some() {
+        lines.push(line(
+            D::Sums,
+            "the decryptor of a sum",
+            "sums of what layers hand on for samples of others, from which it can rebuild these",
+            "servers add up shares of what different clients computed, and layers that follow are computed in the clear; the rules on first-layer outputs (docs/SPAN_RULE.md) do not bind sums that these are part of",
+        ));
+    }
+    if program.is_normalised() {
+        lines.push(line(
+            D::BatchNorm,
+            "the decryptor of a layer with a batch norm behind it",
+            "the coalition's mean weights, biases, means and variances of that batch norm, from which over several coalitions it can compute each client's own",
+            "averages are not divided by under shares: whoever normalises reads them; a client's means and variances describe its training data",
+        ));
+    }
     lines.push(line(
         D::Predictions,
         "the last decryptor",

@@ -52,6 +52,8 @@ pub struct Exposure {
     /// Linear layers outside a recurrent unit, and whether there is one.
     layers: usize,
     has_gru: bool,
+    /// Whether these are steps, of several layers or a sum each.
+    is_joined: bool,
     clients: Vec<Sight>,
 }
 
@@ -141,6 +143,7 @@ impl Exposure {
             samples_are: program.samples_are(),
             layers: program.chain(),
             has_gru: program.gru.is_some(),
+            is_joined: program.is_joined(),
             clients: vec![Sight::default(); clients],
         }
     }

@@ -48,7 +48,7 @@ impl<R: Ring> Ideal<R> {
         samples: &[usize],
     ) -> Result<Values, Error> {
         let received = self.received(program, precision, coalition, samples)?;
-        let last = &received[received.len() - 1][0];
+        let last = &received[received.len() - 1];
         Ok(last_scores(program, precision, self.total_share(coalition), last))
     }
 
@@ -147,13 +147,16 @@ fn received<R: Ring>(
     shared: &[Matrix<R>],
 ) -> Result<Matrix<R>, Error> {
     let (ring, samples) = (data.ring(), data.columns());
-    let of = |input: &Input| match input {
-        Input::Data => data,
-        Input::Step(step) => &shared[*step],
+    let of = |input: &Input, operator: usize| match *input {
+        Input::Data => data.clone(),
+        Input::Step(step) => match program.fed(step).into_iter().find(|(fed, _)| *fed == operator) {
+            Some((_, rows)) => shared[step].row_range(rows),
+            None => shared[step].clone(),
+        },
     };
     match receive {
         Receive::Outputs { operator, input, first, count } => {
-            let columns = program.operators[*operator].arrange(of(input))?;
+            let columns = program.operators[*operator].arrange(&of(input, *operator))?;
             let outputs = model.operators[*operator].apply(&columns)?;
             Ok(columns_of(&outputs, first * samples, count * samples))
         }
@@ -161,6 +164,11 @@ fn received<R: Ring>(
             let bias = &model.operators[*operator].bias;
             Ok(Matrix::from_fn(ring, bias.len(), samples, |j, _| bias[j]))
         }
+        Receive::Vector { operator } => {
+            let bias = &model.operators[*operator].bias;
+            Ok(Matrix::from_fn(ring, bias.len(), 1, |j, _| bias[j]))
+        }
+        Receive::Sum { parts } => sum_of_parts(program, ring, parts, samples, |step| Some(&shared[step])),
         Receive::Update { gates, state } => {
             let (gates, state) = (&shared[*gates], &shared[*state]);
             let half = gates.rows() / 2;
@@ -169,6 +177,22 @@ fn received<R: Ring>(
             }))
         }
     }
+}
+
+/// The sum of parts that were shared at some steps.
+pub(crate) fn sum_of_parts<'a, R: Ring>(
+    program: &Program,
+    ring: R,
+    parts: &[(usize, usize)],
+    samples: usize,
+    shared: impl Fn(usize) -> Option<&'a Matrix<R>>,
+) -> Result<Matrix<R>, Error> {
+    let mut sum = Matrix::zero(ring, program.sum_size(parts), samples);
+    for &(step, part) in parts {
+        let shared = shared(step).ok_or(Error::Local { what: "what a sum is made of" })?;
+        sum = sum.add(&shared.row_range(program.steps[step].rows_of(part)))?;
+    }
+    Ok(sum)
 }
 
 /// Some columns of a matrix.

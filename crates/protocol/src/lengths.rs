@@ -269,7 +269,9 @@ impl Session {
     fn server_len(&self, kind: Kind) -> Option<usize> {
         let group = self.largest_group();
         let operators = &self.program().operators;
-        let outputs = operators.iter().map(|operator| operator.output_size() * group).max().unwrap_or(0);
+        let sums = self.program().sum_sizes().map(|size| size * group);
+        let outputs = operators.iter().map(|operator| operator.output_size() * group);
+        let outputs = outputs.chain(sums).max().unwrap_or(0);
         let parameters = self.encryption().map(|encryption| &encryption.parameters);
         let ciphertexts = |operator: usize, samples: usize| {
             let layout = &self.encryption()?.layouts[operator];
@@ -335,10 +337,11 @@ impl Session {
 
     /// What a client shares again at a step, for `samples` of them, with what it deals for the product that follows.
     fn shared_len(&self, step: usize, samples: usize) -> usize {
-        let (program, feeds) = (self.program(), self.program().steps[step].feeds());
+        let program = self.program();
         let elements = self.packed(program.shared_size(step) * samples);
-        let dealt = feeds.filter(|_| self.encryption().is_none());
-        elements + dealt.map_or(0, |operator| 8 * program.operators[operator].output_size() * samples)
+        let fed = if self.encryption().is_none() { program.fed(step) } else { Vec::new() };
+        let dealt = fed.into_iter().map(|(operator, _)| program.operators[operator].output_size());
+        elements + 8 * samples * dealt.sum::<usize>()
     }
 
     /// What a client encrypts again at a step, for `samples` of them.

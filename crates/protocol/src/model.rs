@@ -6,7 +6,7 @@ use zeroize::Zeroize;
 
 use crate::{
     Error,
-    activation::Values,
+    activation::{Values, in_the_clear},
     precision::{Precision, Ranges, exponent},
     program::{Input, Program, Receive, Then},
     session::Federation,
@@ -200,6 +200,7 @@ pub fn ranges(federation: &Federation, own: &[&Weights], known: &[&Weights], tes
             let found = (&mut largest[..], &mut outputs[..]);
             match &program.wiring {
                 Some(wiring) => wiring.follow(program, weights, &few, found),
+                None if program.is_joined() => follow_joined(program, weights, &few, found.0),
                 None => follow(program, weights, &few, found),
             }
         }
@@ -247,7 +248,7 @@ pub(crate) fn check_limits(found: &Ranges, limits: &Ranges) -> Result<(), Error>
 /// Whether an operator's inputs are at most 1, whatever the samples.
 fn takes_bounded(program: &Program, index: usize) -> bool {
     let mut before = program.steps.iter().filter(|step| step.feeds() == Some(index));
-    program.wiring.is_none() && before.all(|step| is_bounded(&step.then))
+    program.wiring.is_none() && !program.is_joined() && before.all(|step| is_bounded(&step.then))
 }
 
 /// Whether what a step hands on is at most 1.
@@ -275,7 +276,7 @@ fn is_bounded(then: &Then) -> bool {
             )
         }
         Then::FirstState { .. } | Then::State { .. } => true,
-        Then::Gates { .. } | Then::Label(_) => false,
+        Then::Gates { .. } | Then::Label(_) | Then::Parts(_) => false,
     }
 }
 
@@ -283,6 +284,48 @@ pub(crate) fn first_columns(values: &Values, most: usize) -> Values {
     let columns = values.columns().min(most);
     let rows = values.numbers().chunks_exact(values.columns().max(1));
     Values::new(columns, rows.flat_map(|row| row[..columns].to_vec()).collect())
+}
+
+/// Runs a model whose layers are joined or normalised on samples in double precision, and notes the largest input of every operator.
+fn follow_joined(program: &Program, weights: &Weights, samples: &Values, inputs: &mut [f64]) {
+    let mut shared: Vec<Vec<Values>> = Vec::new();
+    for step in &program.steps {
+        let outputs = |operator: usize, input: &Input| {
+            let map = &program.operators[operator];
+            let (rows, biases) = map.numbers(weights);
+            let taken = match *input {
+                Input::Data => Some(samples),
+                Input::Step(step) => {
+                    let parts = program.steps[step].parts().iter();
+                    parts
+                        .zip(&shared[step])
+                        .find(|(part, _)| part.operator == Some(operator))
+                        .map(|(_, of)| of)
+                }
+            };
+            map.apply_numbers(&rows, &biases, taken.unwrap_or(samples))
+        };
+        let received = |receive: &Receive| match receive {
+            Receive::Outputs { operator, input, .. } => outputs(*operator, input),
+            Receive::Sum { parts } => {
+                let parts: Vec<&Values> = parts.iter().map(|&(step, part)| &shared[step][part]).collect();
+                Values::sum(&parts)
+            }
+            Receive::Vector { operator } | Receive::Bias { operator } => {
+                Values::new(1, program.operators[*operator].numbers(weights).1)
+            }
+            Receive::Update { .. } => Values::new(samples.columns(), Vec::new()),
+        };
+        let mut values: Vec<Values> = step.receives.iter().map(received).collect();
+        in_the_clear(&step.layers, &mut values);
+        for part in step.parts() {
+            let largest = values[part.value].numbers().iter().fold(0.0f64, |most, x| most.max(x.abs()));
+            if let Some(operator) = part.operator {
+                inputs[operator] = inputs[operator].max(largest);
+            }
+        }
+        shared.push(step.parts().iter().map(|part| values[part.value].clone()).collect());
+    }
 }
 
 /// Runs a model on samples in double precision and notes the largest input and the largest output of every operator.

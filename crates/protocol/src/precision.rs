@@ -62,6 +62,9 @@ pub struct Precision {
 /// No more fractional bits than this are of use: data and weights are single precision.
 const MAX_BITS: i32 = 26;
 
+/// Numbers that are added up are below two to this power: with [`MAX_BITS`] fractional ones, doubles hold them, and many stay below half of 2^64 together.
+const SUM_EXPONENT: i32 = 24;
+
 /// The shares of a round's clients add up to this much less than 1, as a power of one half: products stay below half a
 /// modulus that is as close to a power of two.
 const SLACK: i32 = 8;
@@ -121,6 +124,11 @@ impl Precision {
         let gate = (room - 2 - state as i32).min(MAX_BITS - 2) as u32;
         let (gate, update) = (FixedPoint::new(gate, 0), FixedPoint::new(gate + state, 1));
         Ok(Self { operators, gate, update })
+    }
+
+    /// Of numbers that servers add up.
+    pub fn sum(&self) -> FixedPoint {
+        FixedPoint::new(MAX_BITS as u32, SUM_EXPONENT)
     }
 }
 

@@ -1,11 +1,18 @@
 //! A model as the servers and decryptors see it: linear operators on the servers' side, and between them steps to a
 //! client that decrypts, activates and shares again.
 
+use std::ops::Range;
+
 use secsv_algebra::{AlgebraError, Matrix, Ring, Ring64, Secret, Share};
 use secsv_federation::{Activation, Architecture, Conv2d, Layer, PlacedLayer, Source, Weights, up_to_scores};
 use secsv_he::linear::LayerShape;
 
 use crate::{Error, blindsv::wiring::Wiring};
+
+pub(crate) use joined::joined;
+pub use joined::{ClearKind, ClearLayer, NormItems, SharedPart};
+
+mod joined;
 
 /// Columns of windows that are multiplied at once.
 const WINDOWS_AT_ONCE: usize = 2048;
@@ -63,6 +70,11 @@ enum Columns {
 }
 
 impl Operator {
+    /// Whether its outputs are how far scores are above another class's.
+    pub fn is_compared(&self) -> bool {
+        self.rows != Rows::All
+    }
+
     /// Numbers of one sample that come in.
     pub fn input_size(&self) -> usize {
         match &self.columns {
@@ -244,6 +256,16 @@ pub enum Receive {
         /// Where the state comes from.
         state: usize,
     },
+    /// An operator's biases, once for all samples: a vector of the model.
+    Vector {
+        /// Which operator.
+        operator: usize,
+    },
+    /// The sum of what clients shared at earlier steps.
+    Sum {
+        /// Each step, and the part that was shared there.
+        parts: Vec<(usize, usize)>,
+    },
 }
 
 /// What a client makes of it.
@@ -274,6 +296,8 @@ pub enum Then {
     /// Activations, then the predicted class: that of the largest score, where the last class's is 0 if only the others
     /// were computed.
     Label(Vec<Activation>),
+    /// Numbers for every layer that takes some of them, one below the other.
+    Parts(Vec<SharedPart>),
 }
 
 /// One visit to a client.
@@ -283,17 +307,30 @@ pub struct DecryptionStep {
     pub slot: DecryptorSlot,
     /// What it gets.
     pub receives: Vec<Receive>,
+    /// Layers that it computes first, where what it gets is joined or normalised.
+    pub layers: Vec<ClearLayer>,
     /// What it does.
     pub then: Then,
 }
 
 impl DecryptionStep {
-    /// The operator that takes what the client shares; none for labels and gates.
+    /// The operator that takes all that the client shares; none for labels and gates, and where parts are shared.
     pub fn feeds(&self) -> Option<usize> {
         match self.then {
             Then::Activate { feeds, .. } | Then::FirstState { feeds } | Then::State { feeds } => Some(feeds),
-            Then::Gates { .. } | Then::Label(_) => None,
+            Then::Gates { .. } | Then::Label(_) | Then::Parts(_) => None,
         }
+    }
+
+    /// Parts that the client shares for one layer each; none where it shares one thing.
+    pub fn parts(&self) -> &[SharedPart] {
+        if let Then::Parts(parts) = &self.then { parts } else { &[] }
+    }
+
+    /// The rows of a part among all that the client shares.
+    pub(crate) fn rows_of(&self, part: usize) -> Range<usize> {
+        let begin = self.parts().iter().take(part).map(|part| part.size).sum();
+        begin..begin + self.parts().get(part).map_or(0, |part| part.size)
     }
 }
 
@@ -386,21 +423,16 @@ impl Program {
                 | Layer::Concat(_) => {}
             }
         }
-        let last = program.steps.len().checked_sub(1).ok_or(Error::Unsupported {
-            what: "a model without a linear layer cannot be tested under encryption",
-        })?;
-        // Addresses of messages count them in 16 bits.
-        if last >= usize::from(u16::MAX) {
-            return Err(Error::Unsupported { what: "a recurrent unit of more than 32767 steps" });
-        }
+        let last = program.steps.len().checked_sub(1).ok_or_else(no_layers)?;
+        check_steps(&program)?;
         let Then::Activate { activations, .. } = &program.steps[last].then else {
             return Err(Error::Unsupported {
-                what: "the last layer with parameters must be linear, not a recurrent unit",
+                what: "a recurrent unit whose state is the scores; put a linear layer behind it, or take nssv",
             });
         };
         if architecture.outputs() == 1 && !activations.is_empty() {
             return Err(Error::Unsupported {
-                what: "a single score with an activation behind it: leave the activation out, or take nssv",
+                what: "a single score with an activation behind it; leave the activation out, or take nssv",
             });
         }
         program.steps[last].then = Then::Label(activations.clone());
@@ -434,7 +466,7 @@ impl Program {
 
     /// Whether the last client learns only how far scores are above the last class's.
     pub fn compares_with_last_class(&self) -> bool {
-        self.operators.last().is_some_and(|operator| operator.rows != Rows::All)
+        self.operators.iter().any(Operator::is_compared)
     }
 
     /// What a sample is, for people: records, images where a convolution comes first, sequences where a recurrent unit does.
@@ -465,7 +497,41 @@ impl Program {
             Then::FirstState { .. } | Then::State { .. } => hidden,
             Then::Gates { .. } => 2 * hidden,
             Then::Label(_) => 0,
+            Then::Parts(parts) => parts.iter().map(|part| part.size).sum(),
         }
+    }
+
+    /// Operators that take what a client shares at a step, with the rows that each takes.
+    pub(crate) fn fed(&self, step: usize) -> Vec<(usize, Range<usize>)> {
+        let decryption = &self.steps[step];
+        let whole = decryption.feeds().map(|operator| (operator, 0..self.shared_size(step)));
+        let of_parts = decryption.parts().iter().enumerate();
+        let of_parts = of_parts.filter_map(|(k, part)| Some((part.operator?, decryption.rows_of(k))));
+        whole.into_iter().chain(of_parts).collect()
+    }
+
+    /// Numbers of one sample in the sum of some parts.
+    pub(crate) fn sum_size(&self, parts: &[(usize, usize)]) -> usize {
+        parts.first().map_or(0, |&(step, part)| self.steps[step].rows_of(part).len())
+    }
+
+    /// Whether layers take what others than the one before hand on, or are normalised.
+    pub fn is_joined(&self) -> bool {
+        self.steps.iter().any(|step| !step.layers.is_empty() || !step.parts().is_empty())
+    }
+
+    /// Whether some client reads a coalition's means and variances.
+    pub fn is_normalised(&self) -> bool {
+        let is_vector = |receive: &Receive| matches!(receive, Receive::Vector { .. });
+        self.steps.iter().any(|step| step.receives.iter().any(is_vector))
+    }
+
+    /// Numbers of one sample in each sum of what clients shared.
+    pub(crate) fn sum_sizes(&self) -> impl Iterator<Item = usize> + '_ {
+        self.steps.iter().flat_map(|step| &step.receives).filter_map(|receive| match receive {
+            Receive::Sum { parts } => Some(self.sum_size(parts)),
+            _ => None,
+        })
     }
 
     /// Whether an operator is applied to the test data: its outputs for every coalition are sums of those of
@@ -479,7 +545,9 @@ impl Program {
             None => self.prelude.push(activation),
             Some(Then::Activate { activations, .. }) => activations.push(activation),
             Some(_) => {
-                return Err(Error::Unsupported { what: "an activation right behind a recurrent unit" });
+                return Err(Error::Unsupported {
+                    what: "an activation right behind a recurrent unit; put a linear layer between them, or take nssv",
+                });
             }
         }
         Ok(())
@@ -502,6 +570,7 @@ impl Program {
         self.steps.push(DecryptionStep {
             slot: DecryptorSlot::Layer(self.chain()),
             receives,
+            layers: Vec::new(),
             then: Then::Activate { activations: Vec::new(), feeds: index + 1 },
         });
         Input::Step(self.steps.len() - 1)
@@ -511,7 +580,7 @@ impl Program {
     fn recurrent(&mut self, input: Input, gru: &secsv_federation::Gru) -> Result<Input, Error> {
         if input != Input::Data {
             return Err(Error::Unsupported {
-                what: "a recurrent unit that is not the first layer with parameters",
+                what: "a recurrent unit that is not the first layer with parameters; let it be the first, or take nssv",
             });
         }
         let (gates, operator) = (3 * gru.hidden, self.operators.len());
@@ -528,6 +597,7 @@ impl Program {
         self.steps.push(DecryptionStep {
             slot: DecryptorSlot::Resharer,
             receives,
+            layers: Vec::new(),
             then: Then::FirstState { feeds: hidden },
         });
         for time_step in 1..gru.steps {
@@ -540,12 +610,14 @@ impl Program {
             self.steps.push(DecryptionStep {
                 slot: DecryptorSlot::Gates,
                 receives,
+                layers: Vec::new(),
                 then: Then::Gates { time_step },
             });
             let receives = vec![Receive::Update { gates: state + 1, state }];
             self.steps.push(DecryptionStep {
                 slot: DecryptorSlot::Resharer,
                 receives,
+                layers: Vec::new(),
                 then: Then::State { feeds: hidden },
             });
         }
@@ -611,15 +683,44 @@ pub(crate) fn refusal(layer: &Layer) -> Option<(&'static str, &'static str)> {
         )),
         Layer::BatchNorm(_) => Some((
             "a coalition's mean variances are not linear in its members' models, and whoever divided by them would learn them",
-            "train without it, or take nssv",
+            JOINS,
         )),
         Layer::LayerNorm(_) => {
             Some(("its weights come behind a division by what only a decryptor knows", clear))
         }
-        Layer::Add { .. } => Some(("outputs of an earlier layer are not kept as shares", clear)),
-        Layer::Concat(_) => Some(("outputs of an earlier layer are not kept as shares", clear)),
+        Layer::Add { .. } => Some(("outputs of an earlier layer are not kept as shares", JOINS)),
+        Layer::Concat(_) => Some(("outputs of an earlier layer are not kept as shares", JOINS)),
     }
 }
+
+/// What to do with joined and normalised layers.
+const JOINS: &str = "take blindsv, secretsv (and read what its clients can do) or nssv";
+
+fn no_layers() -> Error {
+    Error::Unsupported {
+        what: "a model without a linear layer cannot be tested under encryption; let a linear layer or a convolution be the first, or take nssv",
+    }
+}
+
+pub(crate) fn one_score_of_no_layer() -> Error {
+    Error::Unsupported {
+        what: "a single score that is no linear layer's output; hand on one score for each class, or take nssv",
+    }
+}
+
+/// Addresses of messages count steps in 16 bits.
+fn check_steps(program: &Program) -> Result<(), Error> {
+    match program.steps.len() > usize::from(u16::MAX) {
+        true => Err(Error::Unsupported {
+            what: "more than 65535 decryption steps, two for each step of a recurrent unit; save shorter sequences, or take nssv",
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Why the sample cannot be pooled, and what to do.
+const FIRST_CHANGES_SIZE: (&str, &str) =
+    ("no layer with weights is before it", "save the samples as it leaves them, or take nssv");
 
 /// Refuses a layer that cannot be one of the steps, by name.
 fn check_layer(place: usize, placed: &PlacedLayer, is_first: bool) -> Result<(), Error> {
@@ -631,11 +732,11 @@ fn check_layer(place: usize, placed: &PlacedLayer, is_first: bool) -> Result<(),
         return of(refusal);
     }
     if placed.from != [Source::before(place)] {
-        return of(("it takes outputs of an earlier layer, which are not kept as shares", "take nssv"));
+        return of(("it takes outputs of an earlier layer, which are not kept as shares", JOINS));
     }
     match &placed.layer {
         Layer::Activation(activation, size) if is_first && activation.output_size(*size) != *size => {
-            of(("no layer with weights is before it", "save the samples as it leaves them, or take nssv"))
+            of(FIRST_CHANGES_SIZE)
         }
         _ => Ok(()),
     }

@@ -19,7 +19,11 @@
 //! counted too, generously; it is smaller by orders of magnitude.
 //!
 //! Under BlindSV an output is cut before its activation, which is exact but for rounded slopes: T differs from the output by less than one unit of what is
-//! left, 2^dropped / (W kappa 2^(f_w + f_x)). A bias is multiplied by a public factor that is rounded to an integer.
+//! left, 2^dropped / (W kappa 2^(f_w + f_x)). A bias is multiplied by a public factor that is rounded to an integer; where layers are
+//! joined, so is whatever is brought to scale.
+
+mod joined;
+mod wired;
 
 use std::sync::Arc;
 
@@ -29,7 +33,7 @@ use secsv_federation::{Activation, Coalition, RoundId, TestSet, Weights};
 use crate::{
     Error,
     activation::Values,
-    blindsv::hops::{Gate, Hops, Scales, factor},
+    blindsv::hops::{Hops, Scales, factor},
     model::{is_cut_off, sample_values},
     precision::Precision,
     program::{DecryptionStep, Input, Operator, Program, Receive, Then},
@@ -76,9 +80,6 @@ impl ScoreBounds {
         };
         let rounded = RoundedCoalition::new(session.program(), &session.precision, members)?;
         let scales = session.scales(round, coalition);
-        if scales.kappas.len() < session.program().operators.len() {
-            return Err(Error::Unsupported { what: "bounds of layers that take earlier ones' outputs" });
-        }
         let masked = Some(Masked { scales: &scales, hops: session.hops() });
         Ok(Self::of_coalition(&RoundedCoalition { masked, ..rounded }, samples))
     }
@@ -228,6 +229,12 @@ impl<'a> RoundedCoalition<'a> {
         let errors = vec![0.0; numbers.len()];
         let data = Tracked { columns: samples.columns(), numbers, errors };
         let data = data.encoded(precision.operators[0].input);
+        if let (Some(masked), Some(wiring)) = (self.masked, &program.wiring) {
+            return self.with_last_class(self.follow_wired(data, wiring, masked));
+        }
+        if program.is_joined() {
+            return self.with_last_class(self.follow_joined(&data));
+        }
         let mut shared: Vec<Tracked> = Vec::new();
         let mut input_gates = Vec::new();
         let (earlier, last) = program.steps.split_at(program.steps.len() - 1);
@@ -257,15 +264,20 @@ impl<'a> RoundedCoalition<'a> {
                     }
                 }
                 Then::Label(activations) => first.activated(activations),
+                Then::Parts(_) => first,
             });
         }
         let mut scores = receive(&last[0], &shared).remove(0);
         if let Then::Label(activations) = &last[0].then {
             scores = scores.activated(activations);
         }
-        // What the last class is above itself is 0, and exact.
-        scores.numbers.resize(program.classes * scores.columns, 0.0);
-        scores.errors.resize(program.classes * scores.columns, 0.0);
+        self.with_last_class(scores)
+    }
+
+    /// What the last class is above itself is 0, and exact.
+    fn with_last_class(&self, mut scores: Tracked) -> Tracked {
+        scores.numbers.resize(self.program.classes * scores.columns, 0.0);
+        scores.errors.resize(self.program.classes * scores.columns, 0.0);
         scores
     }
 
@@ -284,6 +296,8 @@ impl<'a> RoundedCoalition<'a> {
                 self.outputs(*operator, &Tracked { columns: data.columns, numbers, errors }, 0, 1)
             }
             Receive::Update { gates, state } => update(&shared[*gates], &shared[*state]),
+            // Of joined layers alone.
+            Receive::Vector { .. } | Receive::Sum { .. } => data.clone(),
         }
     }
 
@@ -301,17 +315,14 @@ impl<'a> RoundedCoalition<'a> {
         let unit =
             f64::powi(2.0, bits) / (self.total * scales.kappas[operator] * factor(hop.before.as_ref()));
         outputs.errors.iter_mut().for_each(|error| *error += unit);
-        let Gate::Curve(curve) = &hop.gate else { return outputs.activated(activations) };
-        let numbers = outputs.numbers.iter().zip(&outputs.errors);
-        let of_curve: Vec<f64> = numbers.map(|(x, error)| curve.error(x.abs() + error, unit)).collect();
-        let mut found = outputs.activated(activations);
-        found.errors.iter_mut().zip(of_curve).for_each(|(error, of_curve)| *error += of_curve);
-        found
+        self.gated(&hop.gate, outputs, activations, unit)
     }
 
     /// How far the factor of an operator's biases may be off, relatively.
     fn factor_error(&self, operator: usize) -> f64 {
-        let factor = self.masked.map_or(1, |masked| masked.scales.factors[operator]);
+        // Where sums are brought to scale, these factors are powers of two.
+        let is_rounded = self.program.wiring.is_none();
+        let factor = self.masked.filter(|_| is_rounded).map_or(1, |masked| masked.scales.factors[operator]);
         match factor {
             0 => 1.0,
             1 => 0.0,

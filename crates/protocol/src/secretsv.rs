@@ -77,8 +77,10 @@ impl Masks {
         operator: usize,
         samples: usize,
     ) -> Share<Ring64> {
+        let fed = session.program().fed(address.step);
+        let item = fed.iter().position(|(fed, _)| *fed == operator).unwrap_or(0);
         let operator = &session.program().operators[operator];
-        let seed = address.seed(&self.0, "product of a test");
+        let seed = StepAddress { item, ..address }.seed(&self.0, "product of a test");
         Self::draw(seed, operator.shape.d_out, operator.positions * samples)
     }
 }

@@ -6,7 +6,7 @@ use secsv_federation::{Coalition, FederationSpec, ModelSpec, RoundId};
 use secsv_protocol::{
     PartyId, Program,
     message::Kind,
-    program::{DecryptorSlot, Input, Receive, Then},
+    program::{DecryptorSlot, Input, Receive, SharedPart, Then},
     session::Session,
     views::{SeenStage, SeenSum, SeenTerm},
 };
@@ -165,6 +165,20 @@ pub struct HopEntry {
     pub then: &'static str,
     /// The operator that takes what is shared again.
     pub feeds: Option<usize>,
+    /// What is shared again where it is for several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartEntry>,
+}
+
+/// What is shared for one layer.
+#[derive(Clone, Debug, Serialize)]
+pub struct PartEntry {
+    /// Its number.
+    pub item: usize,
+    /// Numbers of one sample.
+    pub numbers: usize,
+    /// The operator that takes it; none: sums do.
+    pub operator: Option<usize>,
 }
 
 /// One thing received at a hop.
@@ -182,6 +196,9 @@ pub struct ReceiveEntry {
     pub first_position: Option<usize>,
     /// How many.
     pub positions: Option<usize>,
+    /// Of a sum, hops and items of what was shared there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sum: Option<Vec<(usize, usize)>>,
 }
 
 /// The recurrent unit.
@@ -274,7 +291,6 @@ fn round_entry(session: &Session, round: RoundId, names: &PartyNames) -> RoundEn
 
 fn operators(session: &Session) -> Vec<OperatorEntry> {
     let program = session.program();
-    let last = program.operators.len() - 1;
     let formats = program.operators.iter().zip(&session.precision.operators).enumerate();
     let entry = |(operator, (map, format)): (usize, (&secsv_protocol::program::Operator, &_))| {
         let format: &secsv_protocol::precision::OperatorFormat = format;
@@ -285,7 +301,7 @@ fn operators(session: &Session) -> Vec<OperatorEntry> {
             rows: map.shape.d_out,
             columns: map.shape.d_in,
             positions: map.positions,
-            above_last_class: operator == last && program.compares_with_last_class(),
+            above_last_class: map.is_compared(),
             weight_bits: format.weight.fractional_bits(),
             input_bits: format.input.fractional_bits(),
             output_bits: format.product_bits(),
@@ -309,15 +325,21 @@ fn hops(program: &Program) -> Vec<HopEntry> {
             Then::FirstState { .. } | Then::State { .. } => "hidden state",
             Then::Gates { .. } => "gates",
             Then::Label(_) => "classes",
+            Then::Parts(_) => "parts",
         },
         feeds: step.feeds(),
+        parts: step.parts().iter().enumerate().map(part).collect(),
     };
     program.steps.iter().enumerate().map(entry).collect()
 }
 
+fn part((item, part): (usize, &SharedPart)) -> PartEntry {
+    PartEntry { item, numbers: part.size, operator: part.operator }
+}
+
 fn receive((item, receive): (usize, &Receive)) -> ReceiveEntry {
-    let none =
-        ReceiveEntry { item, what: "", operator: None, input: None, first_position: None, positions: None };
+    let (what, operator, input) = ("", None, None);
+    let none = ReceiveEntry { item, what, operator, input, first_position: None, positions: None, sum: None };
     match *receive {
         Receive::Outputs { operator, input, first, count } => ReceiveEntry {
             what: "outputs",
@@ -332,5 +354,7 @@ fn receive((item, receive): (usize, &Receive)) -> ReceiveEntry {
         },
         Receive::Bias { operator } => ReceiveEntry { what: "biases", operator: Some(operator), ..none },
         Receive::Update { .. } => ReceiveEntry { what: "gated sum", ..none },
+        Receive::Vector { operator } => ReceiveEntry { what: "batch norm", operator: Some(operator), ..none },
+        Receive::Sum { ref parts } => ReceiveEntry { what: "sum", sum: Some(parts.clone()), ..none },
     }
 }

@@ -18,7 +18,7 @@ use secsv_federation::{
     ModelSpec, PoolSpec, RoundId, RunDirectory, SampleSet, Tensor, TestSet, WeightedMean, Weights,
 };
 use secsv_protocol::{
-    ClientInput, Error as RoleError, Preset, Seed, TestRequest,
+    ClientInput, Error as RoleError, Preset, Ring, Seed, TestRequest,
     decryptors::{Protocol, knows},
     ideal::Ideal,
     message::ClientHello,
@@ -71,6 +71,8 @@ pub enum Shape {
     Residual { act: Act },
     /// A convolution and batch norm.
     Normalised { act: Act },
+    /// A block with batch norm whose input is added to its outputs, and a pool.
+    Shortcut { act: Act },
 }
 
 impl Shape {
@@ -242,6 +244,15 @@ fn pool(size: usize, stride: usize) -> PoolSpec {
     PoolSpec { size, stride: Some(stride), padding: 0 }
 }
 
+/// A batch norm of two channels.
+fn batch_norm(name: &str, shapes: &mut Shapes) -> LayerSpec {
+    let [weight, bias, mean, variance] =
+        ["weight", "bias", "mean", "variance"].map(|part| format!("{name}.{part}"));
+    shapes.extend([&weight, &bias, &mean, &variance].map(|name| (name.clone(), vec![2])));
+    let (weight, bias) = (Some(weight), Some(bias));
+    LayerSpec::BatchNorm(BatchNormSpec { weight, bias, mean, variance, epsilon: None })
+}
+
 #[expect(clippy::too_many_lines, reason = "one shape after the other")]
 fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
     let (mut layers, mut shapes) = (Vec::new(), Vec::new());
@@ -353,20 +364,31 @@ fn model(shape: &Shape, classes: usize) -> (ModelSpec, Shapes) {
             linear(&mut layers, &mut shapes, classes, 16);
             vec![1, 4, 4]
         }
+        Shape::Shortcut { act } => {
+            let convolution = |weight: &str| LayerSpec::conv2d(weight.into(), None, 1, 1);
+            shapes.push(("first.weight".into(), vec![2, 1, 3, 3]));
+            shapes.push(("block.weight".into(), vec![2, 2, 3, 3]));
+            layers.extend([convolution("first.weight"), batch_norm("norm", &mut shapes), act.layer()]);
+            layers.extend([convolution("block.weight"), batch_norm("second.norm", &mut shapes)]);
+            layers.extend([LayerSpec::Add {}, act.layer(), LayerSpec::GlobalAvgPool {}]);
+            linear(&mut layers, &mut shapes, classes, 2);
+            vec![1, 4, 4]
+        }
         Shape::Normalised { act } => {
             layers.push(LayerSpec::conv2d("conv.weight".into(), None, 1, 0));
             shapes.push(("conv.weight".into(), vec![2, 1, 2, 2]));
-            let [weight, bias, mean, variance] =
-                ["weight", "bias", "mean", "variance"].map(|part| format!("norm.{part}"));
-            shapes.extend([&weight, &bias, &mean, &variance].map(|name| (name.clone(), vec![2])));
-            let (weight, bias) = (Some(weight), Some(bias));
-            layers.push(LayerSpec::BatchNorm(BatchNormSpec { weight, bias, mean, variance, epsilon: None }));
+            layers.push(batch_norm("norm", &mut shapes));
             layers.extend([act.layer(), LayerSpec::Flatten {}]);
             linear(&mut layers, &mut shapes, classes, 8);
             vec![1, 3, 3]
         }
     };
     let mut model = ModelSpec::new(input, classes, layers);
+    if let Shape::Shortcut { .. } = shape {
+        (model.layers[2].name, model.layers[4].name) =
+            (Some("input of the block".into()), Some("block".into()));
+        model.layers[5].from = vec!["block".into(), "input of the block".into()];
+    }
     if let Shape::Residual { .. } = shape {
         for (layer, name) in [(1, "input of the block"), (2, "block"), (3, "sum")] {
             model.layers[layer].name = Some(name.into());
@@ -437,7 +459,7 @@ fn weights(shapes: &Shapes, around: Option<&Weights>, spread: f32, rng: &mut Cha
         let most = 2.0 * spread / (inputs as f32).sqrt();
         let centre = around.and_then(|weights| weights.get(name));
         // Variances are above zero.
-        let value = |number: f32| if name == "norm.variance" { number.abs() + 0.25 } else { number };
+        let value = |number: f32| if name.ends_with("norm.variance") { number.abs() + 0.25 } else { number };
         let values = (0..shape.iter().product::<usize>())
             .map(|i| centre.map_or(0.0, |centre| centre.singles()[i]) + rng.random_range(-most..most))
             .map(value)
@@ -646,7 +668,16 @@ impl Fixture {
 
     /// A round's models and all samples as elements.
     pub fn ideal(&self, session: &Session, round: RoundId) -> Result<IdealOf, RoleError> {
-        let ring = session.field();
+        self.ideal_in(session.field(), session, round)
+    }
+
+    /// The same in the ring that a session computes in.
+    pub fn ideal_in<R: Ring>(
+        &self,
+        ring: R,
+        session: &Session,
+        round: RoundId,
+    ) -> Result<Ideal<R>, RoleError> {
         let values = sample_values(session.program(), &self.all_samples());
         let samples = values.encode(ring, session.precision.operators[0].input, 1)?;
         let mut models = Vec::new();

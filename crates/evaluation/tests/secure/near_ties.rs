@@ -87,6 +87,12 @@ fn masked_predictions_differ_within_the_computed_rounding_alone() {
         ("cnn, squares", convolution(Act::Square)),
         ("largest of a pool", Shape::Grouped { act: Act::Relu }),
         ("means of a pool", Shape::Signals { act: Act::HardTanh }),
+        ("residual", Shape::Residual { act: Act::Relu }),
+        ("residual, squares", Shape::Residual { act: Act::Square }),
+        ("batch norm", Shape::Normalised { act: Act::Relu }),
+        ("batch norm, clamped", Shape::Normalised { act: Act::Relu6 }),
+        ("batch norm and shortcut", Shape::Shortcut { act: Act::Relu }),
+        ("one score", Shape::OneScore { features: 12 }),
     ];
     let mut total = Tally::default();
     for (index, (name, shape)) in shapes.into_iter().enumerate() {
@@ -138,5 +144,33 @@ fn masked_predictions_of_trained_models_hardly_differ() {
             model.name()
         );
         assert!(different * 1000 <= pairs, "{source:?}: {different} of {pairs}");
+    }
+}
+
+/// Example networks that PyTorch and scikit-learn trained (`bench/peers/networks.py write DIR`): at most one prediction of a thousand
+/// differs.
+#[test]
+fn masked_predictions_of_example_networks_hardly_differ() {
+    let Some(networks) = env::var_os("SECSV_NETWORKS") else {
+        println!("skipped: SECSV_NETWORKS names no directory of bench/peers/networks.py");
+        return;
+    };
+    let mut found: Vec<_> = std::fs::read_dir(networks).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.sort();
+    for place in found.into_iter().filter(|place| place.is_dir()) {
+        let run = RunDirectory::open(&place).unwrap();
+        match tally(&Fixture::of_run(&run)) {
+            Ok(Tally { pairs, different, near_ties }) => {
+                println!(
+                    "{}: of {pairs} predictions {near_ties} have a margin below the bound, {different} differ",
+                    place.display()
+                );
+                assert!(different * 1000 <= pairs, "{}: {different} of {pairs}", place.display());
+            }
+            Err(refusal @ (RoleError::Layer { .. } | RoleError::Precision { .. })) => {
+                println!("{}: {refusal}", place.display());
+            }
+            Err(other) => panic!("{}: {other}", place.display()),
+        }
     }
 }

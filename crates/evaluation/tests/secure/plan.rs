@@ -76,6 +76,17 @@ fn shapes() -> Vec<Shape> {
 }
 
 #[test]
+fn joined_and_normalised_models_under_secretsv() {
+    for (shape, seed) in [(Shape::Normalised { act: Act::Tanh }, 1), (Shape::Shortcut { act: Act::Relu }, 2)]
+    {
+        let samples = vec![3, 1, 0, 2, 2];
+        let recipe = Recipe { shape, classes: 3, samples, rounds: 2, absence: 1, size_bits: 8, seed };
+        let secretsv = settings(Protocol::SecretSv, Preset::Standard, Matmul::Packed);
+        assert!(check(&recipe, secretsv).unwrap(), "{recipe:?}");
+    }
+}
+
+#[test]
 fn every_model_under_every_protocol() {
     for (index, shape) in shapes().into_iter().enumerate() {
         // Products of two ciphertexts take long: each shape meets one of HESV's two methods.

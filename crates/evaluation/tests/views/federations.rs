@@ -9,8 +9,8 @@ use secsv_evaluation::{
     views::{PartyView, Views},
 };
 use secsv_federation::{
-    ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId, RunDirectory, RunWriter,
-    Tensor, TestSet, Weights, skip::SkipMode,
+    BatchNormSpec, ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId,
+    RunDirectory, RunWriter, Tensor, TestSet, Weights, skip::SkipMode,
 };
 use secsv_protocol::{
     ClientInput, Matrix, PartyId, Preset, Ring, Seed,
@@ -33,12 +33,34 @@ pub enum Shape {
     Cnn,
     Dnn,
     Gru,
+    /// A block with batch norm whose input is added to its outputs.
+    Joined,
 }
 
 type Shapes = Vec<(&'static str, Vec<usize>)>;
 
 fn linear(name: &str) -> LayerSpec {
     LayerSpec::Linear { weight: format!("{name}.weight"), bias: Some(format!("{name}.bias")) }
+}
+
+fn joined() -> (ModelSpec, Shapes) {
+    let norm = |name: &str| {
+        let [weight, bias, mean, variance] =
+            ["weight", "bias", "mean", "variance"].map(|p| format!("{name}.{p}"));
+        let (weight, bias) = (Some(weight), Some(bias));
+        LayerSpec::BatchNorm(BatchNormSpec { weight, bias, mean, variance, epsilon: None })
+    };
+    let conv = |name: &str| LayerSpec::conv2d(format!("{name}.weight"), None, 1, 1);
+    let layers = [conv("a"), norm("n"), LayerSpec::Relu {}, conv("b"), norm("m"), LayerSpec::Add {}];
+    let last = [LayerSpec::Relu {}, LayerSpec::GlobalAvgPool {}, linear("c")];
+    let mut model = ModelSpec::new(vec![1, 3, 3], 3, layers.into_iter().chain(last));
+    (model.layers[2].name, model.layers[4].name) = (Some("in".into()), Some("main".into()));
+    model.layers[5].from = vec!["main".into(), "in".into()];
+    let mut shapes = vec![("a.weight", vec![2, 1, 3, 3]), ("b.weight", vec![2, 2, 3, 3])];
+    shapes.extend(["n.weight", "n.bias", "n.mean", "n.variance"].map(|name| (name, vec![2])));
+    shapes.extend(["m.weight", "m.bias", "m.mean", "m.variance"].map(|name| (name, vec![2])));
+    shapes.extend([("c.weight", vec![3, 2]), ("c.bias", vec![3])]);
+    (model, shapes)
 }
 
 impl Shape {
@@ -76,6 +98,7 @@ impl Shape {
                     ],
                 )
             }
+            Self::Joined => return joined(),
             Self::Gru => {
                 let [weight_ih, weight_hh] = ["g.ih", "g.hh"].map(String::from);
                 let [bias_ih, bias_hh] = ["g.bih", "g.bhh"].map(|name| Some(name.to_owned()));
@@ -126,7 +149,9 @@ impl Case {
         let mut weights = || {
             let mut weights = Weights::new();
             for (name, shape) in &shapes {
-                let values = (0..shape.iter().product::<usize>()).map(|_| rng.random_range(-1.0f32..1.0));
+                // Variances are above zero.
+                let least = if name.ends_with("variance") { 0.25 } else { -1.0 };
+                let values = (0..shape.iter().product::<usize>()).map(|_| rng.random_range(least..1.0f32));
                 weights.insert(*name, Tensor::new(shape.clone(), values.collect()).unwrap());
             }
             weights
@@ -210,7 +235,7 @@ impl Case {
         ideal.labels(session.program(), &session.precision, coalition, &samples).unwrap()
     }
 
-    fn ideal<R: Ring>(&self, ring: R, session: &Session, round: RoundId, owner: usize) -> Ideal<R> {
+    pub fn ideal<R: Ring>(&self, ring: R, session: &Session, round: RoundId, owner: usize) -> Ideal<R> {
         let (program, precision) = (session.program(), &session.precision);
         let participants = session.federation.participants(round);
         let encode = |(i, share): (usize, f64)| {

@@ -6,6 +6,8 @@ use secsv_federation::skip::SkipMode;
 use secsv_protocol::{
     Ring, Ring64,
     decryptors::{Protocol, knows},
+    disclosure::Disclosure,
+    program::Receive,
 };
 
 use crate::federations::{Case, Seen, Shape, in_file, numbers, stacked};
@@ -24,7 +26,10 @@ fn check<R: Ring>(ring: R, case: &Case, seen: &Seen, is_all: bool) {
                     let outputs = case.expected(ring, session, round, coalition, owner);
                     for (hop, received) in outputs.into_iter().enumerate() {
                         for (item, matrix) in received.into_iter().enumerate() {
-                            expected.insert((round, coalition, owner, hop, item), matrix);
+                            let is_vector =
+                                matches!(session.program().steps[hop].receives[item], Receive::Vector { .. });
+                            let place = if is_vector { usize::MAX } else { owner };
+                            expected.insert((round, coalition, place, hop, item), matrix);
                         }
                     }
                     let found = case.classes(ring, session, round, coalition, owner);
@@ -36,6 +41,14 @@ fn check<R: Ring>(ring: R, case: &Case, seen: &Seen, is_all: bool) {
     let mut there = BTreeSet::new();
     for (client, array) in seen.of_clients("derived-outputs").chain(seen.of_clients("reply")) {
         let about = &array.about;
+        if array.what == "batch norm" {
+            // Of the model: the same for all samples.
+            let (step, item) = (about.step.unwrap(), about.item.unwrap());
+            let key = (about.round.unwrap(), about.coalition.unwrap(), usize::MAX, step, item);
+            assert_eq!(numbers(array), stacked(&expected[&key], 1, &[0]), "client {client} {key:?}");
+            there.insert((key, None));
+            continue;
+        }
         let (round, coalition, owner) =
             (about.round.unwrap(), about.coalition.unwrap(), about.owner.unwrap());
         let key = (round, coalition, owner, about.step.unwrap(), about.item.unwrap_or(0));
@@ -107,10 +120,83 @@ fn every_kind_of_model_under_secsv() {
 
 #[test]
 fn every_kind_of_model_under_secretsv() {
-    for shape in [Shape::Logistic, Shape::ThreeClasses, Shape::Cnn, Shape::Dnn, Shape::Gru] {
+    for shape in [Shape::Logistic, Shape::ThreeClasses, Shape::Cnn, Shape::Dnn, Shape::Gru, Shape::Joined] {
         let seen = everything(Protocol::SecretSv, shape, &[3, 1, 4, 2], 2);
         assert!(seen.of_clients("reply").next().is_none());
         assert!(seen.of_clients("output-share").next().is_some());
+    }
+}
+
+/// A decryptor reads the vectors of a coalition's batch norm, and of two coalitions what the one client more has. Nobody else reads any.
+#[test]
+fn a_decryptor_reads_batch_norms_and_finds_single_clients_own() {
+    let case = Case::new(Shape::Joined, &[3, 1, 4, 2, 2], 1);
+    let seen = case.record(Protocol::SecretSv, SkipMode::Off);
+    for server in [&seen.views.principal, &seen.views.auxiliary] {
+        let is_norm =
+            |array: &&secsv_protocol::views::Opened| array.disclosure == Some(Disclosure::BatchNorm);
+        assert_eq!(server.view.arrays.iter().filter(is_norm).count(), 0);
+    }
+    let mut read: BTreeMap<_, BTreeMap<_, Vec<i64>>> = BTreeMap::new();
+    for (client, array) in seen.of_clients("derived-outputs").filter(|(_, array)| array.what == "batch norm")
+    {
+        assert_eq!(array.disclosure, Some(Disclosure::BatchNorm));
+        let about = &array.about;
+        let of = read.entry((client, about.step.unwrap(), about.item.unwrap())).or_default();
+        of.insert(about.coalition.unwrap().bits(), numbers(array));
+    }
+    let round = secsv_federation::RoundId(1);
+    let models = case.ideal(Ring64, &seen.session, round, 0).models;
+    let mut found = 0;
+    for ((client, step, item), of) in read {
+        let Receive::Vector { operator } = seen.session.program().steps[step].receives[item] else {
+            panic!()
+        };
+        for (other, _, model) in models.iter().filter(|(other, ..)| *other != client) {
+            let with = of.iter().filter(|(coalition, _)| *coalition >> other & 1 == 1);
+            for (numbers, less) in
+                with.filter_map(|(c, numbers)| Some((numbers, of.get(&(c & !(1 << other)))?)))
+            {
+                let own: Vec<i64> = numbers.iter().zip(less).map(|(a, b)| a - b).collect();
+                let bias = model.operators[operator].bias.iter().map(|&x| Ring64.centre(x));
+                assert_eq!(own, bias.collect::<Vec<i64>>());
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 0, "nobody reads two coalitions that differ by one client");
+}
+
+/// What is added up is read by nobody by itself: the only outputs are those that are planned (`check`), and a sum is one of them.
+#[test]
+fn sums_are_read_and_not_what_they_are_made_of() {
+    let case = Case::new(Shape::Joined, &[3, 1, 4, 2], 1);
+    let seen = case.record(Protocol::SecretSv, SkipMode::Off);
+    check(Ring64, &case, &seen, true);
+    let sums: Vec<_> = seen.of_clients("derived-outputs").filter(|(_, array)| array.what == "sum").collect();
+    assert!(!sums.is_empty());
+    for (_, sum) in sums {
+        assert_eq!(sum.disclosure, Some(Disclosure::Sums));
+        // Each server's share of it is under the servers' sharing of zero: it is not the sum of shares that it holds.
+        for server in [&seen.views.principal, &seen.views.auxiliary] {
+            let held: Vec<Vec<i64>> = in_file(server, "activation-share")
+                .filter(|array| {
+                    let (of, about) = (&array.about, &sum.about);
+                    (of.test, of.group, of.owner) == (about.test, about.group, about.owner)
+                        && of.operator.is_none()
+                })
+                .map(numbers)
+                .collect();
+            assert_eq!(held.len(), 2, "shares of both things that are added up");
+            let added = held[0].iter().zip(&held[1]).map(|(a, b)| a.wrapping_add(*b));
+            let added: Vec<i64> = added.collect();
+            let sent = seen
+                .of_clients("output-share")
+                .filter(|(_, share)| share.about == sum.about && share.from == Some(server.view.party));
+            let sent: Vec<Vec<i64>> = sent.map(|(_, share)| numbers(share)).collect();
+            assert_eq!(sent.len(), 1);
+            assert_ne!(sent[0], added);
+        }
     }
 }
 

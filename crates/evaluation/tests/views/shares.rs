@@ -79,7 +79,7 @@ fn shares_of_the_field_add_up() {
 
 #[test]
 fn shares_of_the_ring_add_up() {
-    for shape in [Shape::Logistic, Shape::Dnn, Shape::Gru] {
+    for shape in [Shape::Logistic, Shape::Dnn, Shape::Gru, Shape::Joined] {
         let case = Case::new(shape, &[3, 1, 4, 2], 1);
         let seen = case.record(Protocol::SecretSv, SkipMode::Off);
         samples_and_activations(Ring64, &case, &seen);

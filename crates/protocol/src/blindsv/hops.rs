@@ -252,7 +252,7 @@ pub(crate) struct Hops {
     /// What each hop's outputs are the sum of, and scores.
     pub wiring: Wiring,
     /// What brings sums to scale, where values of several hops are added up.
-    pub(super) nodes: Vec<NodeScales>,
+    pub(crate) nodes: Vec<NodeScales>,
     /// Bits of words of scores.
     pub score_word: u32,
     /// Bits of words of each sum, where values of several hops are added up.

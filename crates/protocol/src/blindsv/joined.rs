@@ -71,23 +71,45 @@ impl NodeScales {
 
     /// A coalition's public numbers of the node; the last one is not cut. `share` is the coalition's of the training data.
     pub(super) fn add(&self, node: &Node, hop: Option<&Hop>, share: f64, scales: &mut Scales) {
+        let (terms, sum) = self.exact(node, share);
+        // A coalition with hardly any training data loses values beside operators: what is rounded up would leave its bound.
+        let rounded = |(term, factors): (&Term, Vec<f64>)| {
+            let is_less = matches!(term, Term::Scaled { sign: Sign::Minus, .. });
+            let signed = |factor: u64| if is_less { factor.wrapping_neg() } else { factor };
+            factors.into_iter().map(|factor| signed(factor.round() as u64)).collect()
+        };
+        scales.values.push(node.terms.iter().zip(terms).map(rounded).collect());
+        let Some(hop) = hop else { return scales.sums.push(1) };
+        scales.sums.push(sum.round() as u64);
+        scales.dropped.push(self.dropped);
+        scales.knots.push(hop.knots(f64::powi(2.0, self.fraction)));
+    }
+
+    /// What would bring each value of each term, and the sum, to scale if it need not be whole.
+    fn exact(&self, node: &Node, share: f64) -> (Vec<Vec<f64>>, f64) {
         let of_sum = if node.operators().next().is_some() { share } else { 1.0 };
         let factors = |(term, (stands_for, target)): (&Term, &(Vec<f64>, i32))| {
             let share = if term.operator().is_some() { 1.0 } else { of_sum };
             let target = share * f64::powi(2.0, *target);
-            if let Term::Scaled { sign, .. } = term {
-                let scale: f64 = stands_for.iter().product();
-                let factor = (target / scale).round() as u64;
-                return vec![if *sign == Sign::Minus { factor.wrapping_neg() } else { factor }];
+            if term.is_scaled() {
+                return vec![target / stands_for.iter().product::<f64>()];
             }
-            // A coalition with hardly any training data loses values beside operators: what is rounded up would leave its bound.
-            stands_for.iter().map(|scale| (target / scale).round() as u64).collect::<Vec<u64>>()
+            stands_for.iter().map(|scale| target / scale).collect()
         };
-        scales.values.push(node.terms.iter().zip(&self.terms).map(factors).collect());
-        let Some(hop) = hop else { return scales.sums.push(1) };
-        scales.sums.push((f64::powi(2.0, self.bits) / (of_sum * self.summed)).round() as u64);
-        scales.dropped.push(self.dropped);
-        scales.knots.push(hop.knots(f64::powi(2.0, self.fraction)));
+        let terms = node.terms.iter().zip(&self.terms).map(factors).collect();
+        (terms, f64::powi(2.0, self.bits) / (of_sum * self.summed))
+    }
+
+    /// How far whole factors are from those, relatively.
+    pub(crate) fn deviations(&self, node: &Node, share: f64) -> (Vec<Vec<f64>>, f64) {
+        let of = |factor: f64| if factor > 0.0 { (factor.round() / factor - 1.0).abs() } else { 1.0 };
+        let (terms, sum) = self.exact(node, share);
+        (terms.into_iter().map(|factors| factors.into_iter().map(of).collect()).collect(), of(sum))
+    }
+
+    /// What one unit of a sum that was cut stands for.
+    pub(crate) fn unit(&self) -> f64 {
+        f64::powi(0.5, self.fraction)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     combinations::Selection,
     combinations::{Combinations, Derivation, Outputs},
     labels::{self, Wiped},
+    participant::output_shape,
     program::Receive,
     session::{Agreed, Session},
 };
@@ -94,12 +95,12 @@ fn activation<R: Ring>(session: &Session, ring: R, samples: usize) -> Result<(),
     let mut activator = Activator::default();
     for (step, decryption) in program.steps.iter().enumerate() {
         let outputs = |receive: &Receive| {
-            let (rows, columns) = match *receive {
-                Receive::Outputs { operator, count, .. } => (program.operators[operator].shape.d_out, count),
-                Receive::Bias { operator } => (program.operators[operator].shape.d_out, 1),
-                Receive::Update { .. } => (program.hidden(), 1),
-            };
-            Matrix::zero(ring, rows, columns * samples)
+            let (rows, columns) = output_shape(program, receive, samples);
+            match receive {
+                // Of any numbers whose roots can be divided by.
+                Receive::Vector { .. } => Matrix::from_fn(ring, rows, columns, |_, _| 1),
+                _ => Matrix::zero(ring, rows, columns),
+            }
         };
         let received: Vec<Matrix<R>> = decryption.receives.iter().map(outputs).collect();
         activator.step(program, &session.precision, step, 1.0, &received)?;

@@ -146,6 +146,8 @@ fn outputs(tally: &mut Tally<'_>, context: &UnitContext, step: usize, members: u
             }
             Receive::Bias { operator } => (program.operators[operator].shape.d_out * samples, 0),
             Receive::Update { .. } => (program.hidden() * samples, 0),
+            Receive::Vector { operator } => (program.operators[operator].shape.d_out, 0),
+            Receive::Sum { ref parts } => (program.sum_size(parts) * samples, 0),
         };
         for server in SERVERS {
             tally.send_about_unit(server, to, Kind::OutputShare, packed(elements));
@@ -164,12 +166,13 @@ fn hand_on(tally: &mut Tally<'_>, context: &UnitContext, step: usize) {
         return;
     }
     let elements = program.shared_size(step) * samples;
-    let dealt = program.steps[step].feeds().map_or(0, |operator| {
+    let mut dealt = 0;
+    for (operator, _) in program.fed(step) {
         let operator = &program.operators[operator];
         let outputs = operator.shape.d_out * operator.positions * samples;
         tally.work.word_products += (outputs * operator.shape.d_in) as u64;
         tally.work.shared += (operator.shape.d_out * operator.shape.d_in) as u64;
-        outputs
-    });
+        dealt += outputs;
+    }
     tally.share(client, Kind::ActivationShare, elements + dealt, packed(elements) + packed(dealt));
 }

@@ -244,7 +244,7 @@ pub(super) fn replies(tally: &mut Tally<'_>, session: &EncryptedSession, context
                 Receive::Bias { operator } => {
                     reply(operator, 0, &full(&layouts[operator], context.places().len()));
                 }
-                Receive::Update { .. } => {}
+                Receive::Update { .. } | Receive::Vector { .. } | Receive::Sum { .. } => {}
             }
         }
     }

@@ -38,6 +38,8 @@ pub(crate) fn expected_parts(
             }
             Receive::Outputs { .. } | Receive::Bias { .. } => vec![(item, Source::Chunk(0))],
             Receive::Update { .. } => sums(item),
+            // Programs of protocols that encrypt have none.
+            Receive::Vector { .. } | Receive::Sum { .. } => Vec::new(),
         })
         .collect()
 }
@@ -68,6 +70,7 @@ pub(crate) fn check_reply(
         }
         Receive::Bias { operator } => check::replies(session, operator, samples, |_| true, &replies),
         Receive::Update { .. } => check::slot_replies(session, program.hidden() * samples, &replies),
+        Receive::Vector { .. } | Receive::Sum { .. } => Err(CodecError::Value { what: "item" }),
     }
 }
 
@@ -98,6 +101,9 @@ pub(crate) fn receive(
                 decrypt(&opening, session, operator, count, |_| true, key, only()?, meter)?
             }
             Receive::Update { .. } => sum(opening, item, meter)?,
+            Receive::Vector { .. } | Receive::Sum { .. } => {
+                return Err(Error::Local { what: "replies with a vector or a sum" });
+            }
         };
         received.expose_mut().0.push(matrix);
     }

@@ -87,13 +87,18 @@ impl Exposure {
         if !self.has_gru && layers.len() == self.layers {
             return match self.layers {
                 1 => "everything: their one layer".to_owned(),
-                layers => format!("everything: layers 1 to {layers}"),
+                layers => format!("everything: {}s 1 to {layers}", self.step()),
             };
         }
         let unit = unit.then(|| "the recurrent unit's input and hidden weights".to_owned());
         let behind = if self.has_gru { " behind the recurrent unit" } else { "" };
-        let layers = layers.iter().map(|layer| format!("layer {}{behind}", layer + 1));
+        let layers = layers.iter().map(|layer| format!("{} {}{behind}", self.step(), layer + 1));
         joined(&unit.into_iter().chain(layers).collect::<Vec<_>>())
+    }
+
+    /// What a client reads the outputs of.
+    fn step(&self) -> &'static str {
+        if self.is_joined { "step" } else { "layer" }
     }
 
     fn of_several(&self) -> Vec<PartyExposure> {

@@ -64,6 +64,8 @@ pub(crate) fn output_shape(program: &Program, receive: &Receive, samples: usize)
         }
         Receive::Bias { operator } => (program.operators[operator].shape.d_out, samples),
         Receive::Update { .. } => (program.hidden(), samples),
+        Receive::Vector { operator } => (program.operators[operator].shape.d_out, 1),
+        Receive::Sum { ref parts } => (program.sum_size(parts), samples),
     }
 }
 

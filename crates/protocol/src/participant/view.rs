@@ -120,6 +120,8 @@ impl<E: ClientEngine> ClientReading<'_, E> {
             Receive::Outputs { .. } => "outputs",
             Receive::Bias { .. } => "biases",
             Receive::Update { .. } => "gated sum",
+            Receive::Vector { .. } => "batch norm",
+            Receive::Sum { .. } => "sum",
         };
         let from = if kind == Kind::Reply { Some(PartyId::Principal) } else { None };
         let mut entry = Entry::new(kind, what, from, messages).of_unit(context);
@@ -131,8 +133,10 @@ impl<E: ClientEngine> ClientReading<'_, E> {
                 entry.about.operator = Some(operator);
                 entry.about.positions = Some((first, count));
             }
-            Receive::Bias { operator } => entry.about.operator = Some(operator),
-            Receive::Update { .. } => {}
+            Receive::Bias { operator } | Receive::Vector { operator } => {
+                entry.about.operator = Some(operator)
+            }
+            Receive::Update { .. } | Receive::Sum { .. } => {}
         }
         entry
     }
@@ -153,8 +157,15 @@ impl<E: ClientEngine> ClientReading<'_, E> {
             let entry = self.entry(context, step, receive, numbers_of(parts, |part| part.0 == item));
             let mut entry = of_model(session, entry, context, 0, context.round);
             entry.about.item = Some(item);
+            if let Receive::Sum { .. } = receive {
+                entry.scale = Some(f64::powi(0.5, session.precision.sum().fractional_bits() as i32));
+            }
+            let arrays = |matrix: &Matrix<R>, entry: &Entry| match receive {
+                Receive::Vector { .. } => vec![entry.clone().matrix(matrix, 1)],
+                _ => by_owner(session, context, 0, matrix, entry),
+            };
             if entry.kind == Kind::Reply {
-                self.arrays.extend(by_owner(session, context, 0, matrix, &entry));
+                self.arrays.extend(arrays(matrix, &entry));
             } else {
                 for (&(_, source), bytes) in contents.iter().filter(|(part, _)| part.0 == item) {
                     let Source::Share(server) = source else { continue };
@@ -171,11 +182,11 @@ impl<E: ClientEngine> ClientReading<'_, E> {
                         disclosure: None,
                         ..entry.clone()
                     };
-                    self.arrays.extend(by_owner(session, context, 0, &share, &entry));
+                    self.arrays.extend(arrays(&share, &entry));
                 }
             }
             let derived = entry.derived("outputs", entry.what);
-            self.arrays.extend(by_owner(session, context, 0, matrix, &derived));
+            self.arrays.extend(arrays(matrix, &derived));
         }
         Ok(())
     }
@@ -203,7 +214,7 @@ impl<E: ClientEngine> ClientReading<'_, E> {
                 let what = match decryption.then {
                     Then::Gates { .. } => "gates",
                     Then::FirstState { .. } | Then::State { .. } => "hidden state",
-                    Then::Activate { .. } | Then::Label(_) => "activations",
+                    Then::Activate { .. } | Then::Label(_) | Then::Parts(_) => "activations",
                 };
                 entry.about.operator = decryption.feeds();
                 let mut entry = entry.derived("activations", what);

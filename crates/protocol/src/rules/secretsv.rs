@@ -1,7 +1,12 @@
 //! SecretSV: models and samples are shared, two servers multiply them with the help of clients that deal.
 
 use super::{Batching, COMMON_KINDS, Matmuls, ProtocolRules, ServerExposure, two_servers};
-use crate::{PartyId, Program, disclosure::Line, message::Kind, rules::Can::Rebuild, rules::Matmul};
+use secsv_federation::{Architecture, Layer};
+
+use crate::{
+    Error, PartyId, Program, disclosure::Line, message::Kind, program::joined, rules::Can::Rebuild,
+    rules::Matmul,
+};
 
 /// The facts.
 pub(super) struct SecretSv;
@@ -44,6 +49,15 @@ impl ProtocolRules for SecretSv {
 
     fn deals(&self, _: bool) -> bool {
         true
+    }
+
+    /// A chain of layers as it is; others with what lies between layers with weights at one client.
+    fn program(&self, architecture: &Architecture) -> Result<Program, Error> {
+        let is_normalised = architecture.layers().iter().any(|p| matches!(p.layer, Layer::BatchNorm(_)));
+        match architecture.is_chain() && !is_normalised {
+            true => Program::new(architecture),
+            false => joined(architecture),
+        }
     }
 
     fn disclosures(&self, program: &Program) -> Vec<Line> {

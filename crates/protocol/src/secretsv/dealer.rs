@@ -65,17 +65,21 @@ pub(super) fn deal_first_layer(
     Ok(Outgoing::of(PartyId::Auxiliary, &dealt))
 }
 
-/// The auxiliary's share of a later operator's mask times what the client shares at a step.
+/// The auxiliary's shares of later operators' masks times what the client shares for them at a step, one after the other.
 pub(super) fn deal_product(
     session: &Session,
     address: StepAddress,
     shared: &Matrix<Ring64>,
     [principal, auxiliary]: &[Masks; 2],
 ) -> Result<Vec<u8>, Error> {
-    let Some(operator) = session.program().steps[address.step].feeds() else { return Ok(Vec::new()) };
-    let columns = Secret::new(session.program().operators[operator].arrange(shared)?);
-    let of = |masks: &Masks| masks.mask(session, address.unit, operator);
-    let product = Secret::new(of(principal).add(&of(auxiliary))?.expose().product(columns.expose())?);
-    let own = principal.product(session, address, operator, shared.columns());
-    Ok(pack(Ring64, product.expose().sub(own.expose())?.elements()))
+    let mut dealt = Vec::new();
+    for (operator, rows) in session.program().fed(address.step) {
+        let part = Secret::new(shared.row_range(rows));
+        let columns = Secret::new(session.program().operators[operator].arrange(part.expose())?);
+        let of = |masks: &Masks| masks.mask(session, address.unit, operator);
+        let product = Secret::new(of(principal).add(&of(auxiliary))?.expose().product(columns.expose())?);
+        let own = principal.product(session, address, operator, shared.columns());
+        dealt.extend(pack(Ring64, product.expose().sub(own.expose())?.elements()));
+    }
+    Ok(dealt)
 }

@@ -198,10 +198,10 @@ impl SecretUnit {
     }
 }
 
-/// Something that a client shared at a step: numbers, and the mask of the operator that takes them times the numbers.
+/// Something that a client shared at a step: numbers, and for each operator that takes some of them its mask times these.
 struct Shared {
     input: Share<Ring64>,
-    product: Option<Arc<Share<Ring64>>>,
+    products: BTreeMap<usize, Arc<Share<Ring64>>>,
 }
 
 impl SecretServer {

@@ -134,8 +134,8 @@ fn found_together(
         let outputs = combinations.outputs(number, &context.selections, received)?;
         let total = session.total_share(round, coalition);
         let outputs = Secret::new(outputs.matrix()?);
-        let labels =
-            last_scores(program, &session.precision, total, outputs.expose()).labels(program.classes);
+        let labels = last_scores(program, &session.precision, total, std::slice::from_ref(outputs.expose()))
+            .labels(program.classes);
         let labels = Labels::new(Wiped(labels));
         let mut labels = labels.expose().as_slice();
         for Segment { places, .. } in context.segments(session, number) {

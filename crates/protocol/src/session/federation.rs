@@ -124,13 +124,15 @@ impl Federation {
         let rules = protocol.rules();
         let program = rules.program(architecture)?;
         if architecture.classes() > LabelField::MAX_CLASSES {
-            return Err(Error::Unsupported { what: "more than 65536 classes" });
+            return Err(Error::Unsupported {
+                what: "more than 65536 classes, more than labels have room for; take nssv",
+            });
         }
         if rules.has_decryptors() {
             max_owners(clients, network(&program)?)?;
         } else if !(2..=MAX_CLIENTS).contains(&clients) {
             return Err(Error::Unsupported {
-                what: "blindsv takes from 2 to 128 clients: with one, totals are its own results, and nssv computes them as well",
+                what: "blindsv takes from 2 to 128 clients, since with one totals are its own results; take nssv, which computes them as well",
             });
         }
         Ok(program)

@@ -53,23 +53,27 @@ pub(super) fn shared<R: Ring>(
     let Some(context) = contexts.get(&address.unit) else { return Ok(Vec::new()) };
     let program = session.program();
     let (rows, samples) = (program.shared_size(address.step), context.places().len());
-    // In SecretSV the auxiliary gets its share of a product behind that of the numbers.
-    let feeds = program.steps[address.step].feeds().filter(|_| ring.modulus() == 0);
-    let (share, dealt) = match (share, feeds) {
-        (ShareBody::Elements(elements), Some(operator)) => {
-            let (numbers, product) = elements.split_at(packed_len(ring, rows * samples).min(elements.len()));
-            (ShareBody::Elements(numbers), Some((operator, product)))
+    // In SecretSV the auxiliary gets its shares of products behind that of the numbers.
+    let fed = if ring.modulus() == 0 { program.fed(address.step) } else { Vec::new() };
+    let (share, mut rest) = match share {
+        ShareBody::Elements(elements) if !fed.is_empty() => {
+            let (numbers, rest) = elements.split_at(packed_len(ring, rows * samples).min(elements.len()));
+            (ShareBody::Elements(numbers), Some(rest))
         }
-        (share, _) => (share, None),
+        share => (share, None),
     };
     let share = server_share(ring, (rows, samples), share).map_err(malformed)?;
     let entry = at_step(session, context, message, number, address.step, "share");
     let mut arrays = scaled(session, context, address.step, share.expose(), &entry)?;
-    if let Some((operator, product)) = dealt {
-        let operator = &program.operators[operator];
-        let shape = (operator.shape.d_out, operator.positions * samples);
+    for (operator, _) in fed {
+        let Some(bytes) = rest else { break };
+        let map = &program.operators[operator];
+        let shape = (map.shape.d_out, map.positions * samples);
+        let (product, later) = bytes.split_at(packed_len(ring, shape.0 * shape.1).min(bytes.len()));
+        rest = Some(later);
         let share = server_share(ring, shape, ShareBody::Elements(product)).map_err(malformed)?;
-        let entry = Entry { what: "share of a dealt product", ..entry };
+        let mut entry = Entry { what: "share of a dealt product", ..entry.clone() };
+        entry.about.operator = Some(operator);
         arrays.extend(by_owner(session, context, 0, share.expose(), &entry));
     }
     Ok(arrays)
@@ -112,6 +116,18 @@ pub(crate) fn scaled<R: Ring>(
             if entry.what == "gates" {
                 entry.what = ["gate z", "gate u"][item];
             }
+            arrays.extend(by_owner(session, context, 0, &rows, &entry));
+        }
+        return Ok(arrays);
+    }
+    if let Then::Parts(parts) = &decryption.then {
+        let mut arrays = Vec::new();
+        for (item, part) in parts.iter().enumerate() {
+            let format =
+                part.operator.map_or(precision.sum(), |operator| precision.operators[operator].input);
+            let mut entry = Entry { scale: scale(format.fractional_bits()), ..entry.clone() };
+            (entry.about.item, entry.about.operator) = (Some(item), part.operator);
+            let rows = matrix.row_range(decryption.rows_of(item));
             arrays.extend(by_owner(session, context, 0, &rows, &entry));
         }
         return Ok(arrays);

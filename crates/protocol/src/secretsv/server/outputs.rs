@@ -8,8 +8,9 @@ use super::{FirstProduct, ShareHost, first_layer::sum_with_biases, other_party};
 use crate::{
     Error, PartyId,
     codec::pack,
+    ideal::sum_of_parts,
     message::{Kind, MaskedLayer, OutputShare, Server, StepAddress, UnitId},
-    program::{Input, Receive},
+    program::{Input, Program, Receive},
     role::{Effects, Outgoing, Phase},
     secretsv::SharedModel,
     session::{OwnerPart, Session},
@@ -35,6 +36,15 @@ pub(in crate::secretsv) fn advance<H: ShareHost>(
                 }
                 Receive::Bias { operator } => {
                     effects.and(bias_outputs(host, session, context, address, operator, &models));
+                }
+                Receive::Vector { operator } => {
+                    let (session, of, models) = (session.clone(), context.clone(), models.clone());
+                    effects.and(send_outputs(host, context, address, move || {
+                        Ok(coalition_bias(&session, &of, &models, operator)?.expose().clone())
+                    }));
+                }
+                Receive::Sum { ref parts } => {
+                    effects.and(sum_outputs(host, session, context, address, parts))
                 }
                 Receive::Outputs { .. } | Receive::Update { .. } => {}
             }
@@ -168,6 +178,32 @@ fn coalition_bias(
     coalition_sum(session, context, models, (rows, 1), |model| &model.operators[operator].1)
 }
 
+/// What an operator takes of what a client shared at a step.
+fn taken(program: &Program, step: usize, operator: usize, shared: &Share<Ring64>) -> Share<Ring64> {
+    let rows = program.fed(step).into_iter().find(|(fed, _)| *fed == operator).map(|(_, rows)| rows);
+    Share::new(shared.expose().row_range(rows.unwrap_or(0..shared.expose().rows())))
+}
+
+/// The sum of what clients shared at some steps, once all of it has come.
+fn sum_outputs<H: ShareHost>(
+    host: &mut H,
+    session: &Arc<Session>,
+    context: &Arc<UnitContext>,
+    address: StepAddress,
+    parts: &[(usize, usize)],
+) -> Effects<H> {
+    let Some(unit) = host.secret_unit(context.id) else { return Effects::default() };
+    let of = |&(step, _): &(usize, usize)| Some((step, unit.inputs.get(&step)?.clone()));
+    let Some(shared) = parts.iter().map(of).collect::<Option<BTreeMap<_, _>>>() else {
+        return Effects::default();
+    };
+    let (session, parts, samples) = (session.clone(), parts.to_vec(), context.places().len());
+    send_outputs(host, context, address, move || {
+        let shared = |step: usize| shared.get(&step).map(|shared| shared.input.expose());
+        sum_of_parts(session.program(), Ring64, &parts, samples, shared)
+    })
+}
+
 /// Biases alone: the hidden gates of a zero state.
 fn bias_outputs<H: ShareHost>(
     host: &mut H,
@@ -238,10 +274,11 @@ fn later_outputs<H: ShareHost>(
         let masked = unit.maskings.get(&operator).and_then(|masking| masking.opened().cloned());
         let shared = unit.inputs.get(&from).cloned();
         let (Some(masked), Some(shared)) = (masked, shared) else { continue };
-        let Some(dealt) = shared.product.clone() else { continue };
+        let Some(dealt) = shared.products.get(&operator).cloned() else { continue };
         let (session, of, models) = (session.clone(), context.clone(), models.to_vec());
         effects.and(send_outputs(host, context, product.address(context.id), move || {
-            let columns = Share::new(session.program().operators[operator].arrange(shared.input.expose())?);
+            let taken = taken(session.program(), from, operator, &shared.input);
+            let columns = Share::new(session.program().operators[operator].arrange(taken.expose())?);
             let product = Share::new(masked.product(columns.expose())?);
             let bias = coalition_bias(&session, &of, &models, operator)?;
             sum_with_biases(product.expose(), dealt.expose(), bias.expose().elements())

@@ -1,6 +1,6 @@
 //! What clients and the other server send.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use secsv_algebra::{Ring64, SeedShare, Share};
 use secsv_federation::RoundId;
@@ -205,14 +205,13 @@ pub(in crate::secretsv) fn take_share<H: ShareHost>(
 /// Bytes of the elements that a client shares with the auxiliary at a step: words of any value.
 fn shared_len(session: &Session, step: usize, samples: usize) -> usize {
     let program = session.program();
-    let product = |operator: usize| {
-        let operator = &program.operators[operator];
-        packed_len(Ring64, operator.shape.d_out * operator.positions * samples)
-    };
-    packed_len(Ring64, program.shared_size(step) * samples) + program.steps[step].feeds().map_or(0, product)
+    let products =
+        program.fed(step).into_iter().map(|(operator, _)| program.operators[operator].output_size());
+    packed_len(Ring64, program.shared_size(step) * samples)
+        + products.map(|size| packed_len(Ring64, size * samples)).sum::<usize>()
 }
 
-/// A server's share of what a client shared at a step, with its share of the product that the client deals for.
+/// A server's share of what a client shared at a step, with its shares of the products that the client deals for.
 fn shared(
     session: &Session,
     masks: &Masks,
@@ -222,21 +221,30 @@ fn shared(
 ) -> Result<Shared, CodecError> {
     let program = session.program();
     let rows = program.shared_size(address.step);
-    let Some(operator) = program.steps[address.step].feeds() else {
-        return Ok(Shared { input: own_share(rows, samples, share)?, product: None });
-    };
-    let (shape, columns) =
-        (program.operators[operator].shape, program.operators[operator].positions * samples);
-    let (input, product) = match share {
-        ShareBody::Seed(_) => (share, masks.product(session, address, operator, samples)),
+    let (input, mut rest) = match share {
+        ShareBody::Seed(_) => (share, None),
         ShareBody::Elements(elements) => {
             let length = packed_len(Ring64, rows * samples);
-            let (input, product) = elements.split_at_checked(length).ok_or(CodecError::Truncated)?;
-            let product = own_share(shape.d_out, columns, ShareBody::Elements(product))?;
-            (ShareBody::Elements(input), product)
+            let (input, rest) = elements.split_at_checked(length).ok_or(CodecError::Truncated)?;
+            (ShareBody::Elements(input), Some(rest))
         }
     };
-    Ok(Shared { input: own_share(rows, samples, input)?, product: Some(Arc::new(product)) })
+    let mut products = BTreeMap::new();
+    for (operator, _) in program.fed(address.step) {
+        let product = match &mut rest {
+            None => masks.product(session, address, operator, samples),
+            Some(rest) => {
+                let map = &program.operators[operator];
+                let (d_out, columns) = (map.shape.d_out, map.positions * samples);
+                let length = packed_len(Ring64, d_out * columns);
+                let (product, later) = rest.split_at_checked(length).ok_or(CodecError::Truncated)?;
+                *rest = later;
+                own_share(d_out, columns, ShareBody::Elements(product))?
+            }
+        };
+        products.insert(operator, Arc::new(product));
+    }
+    Ok(Shared { input: own_share(rows, samples, input)?, products })
 }
 
 /// A share as a server gets it: the principal a seed, the auxiliary the elements.
