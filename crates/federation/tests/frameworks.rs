@@ -6,6 +6,8 @@
 mod files;
 #[path = "frameworks/keras.rs"]
 mod keras;
+#[path = "frameworks/networks.rs"]
+mod networks;
 #[path = "frameworks/wrong.rs"]
 mod wrong;
 
