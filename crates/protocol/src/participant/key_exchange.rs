@@ -53,7 +53,8 @@ pub(crate) fn lead<E: KeyHolder>(
     envelopes: &EnvelopeKeys,
     session: &E::Session,
 ) -> Result<(ClientSecrets, Vec<Outgoing>), Error> {
-    let own = &identity.seed;
+    // Under this agreement: another round, or other weights, are other secrets.
+    let own = &identity.seed.covering(&session.federation.digest());
     let (key, labels) = (own.derive("clients' key", 0), own.derive("clients' label secret", 0));
     let secrets = Secret::new([*key.expose(), *labels.expose()].concat());
     let info = envelope_info(session);
