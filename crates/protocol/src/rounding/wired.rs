@@ -7,7 +7,7 @@ use super::{
 };
 use crate::blindsv::{
     hops::Gate,
-    wiring::{Node, NodeKind, Term, Wiring, spread},
+    wiring::{Node, NodeKind, Sign, Term, Wiring, spread},
 };
 
 /// How far one over a root by straight pieces is off, relatively.
@@ -20,6 +20,13 @@ impl Tracked {
             *error += by * (number.abs() + *error);
         }
         self
+    }
+
+    /// So many of a sample's numbers, from one of them on.
+    fn part(&self, first: usize, count: usize) -> Self {
+        let places = first * self.columns..(first + count) * self.columns;
+        let (numbers, errors) = (self.numbers[places.clone()].to_vec(), self.errors[places].to_vec());
+        Self { columns: self.columns, numbers, errors }
     }
 
     /// Each channel's number at so many positions.
@@ -71,9 +78,14 @@ impl RoundedCoalition<'_> {
             }
             Term::Values(_) => joined(),
             Term::Spread { positions, .. } => joined().spread((node.size / positions, *positions)),
-            Term::Scaled { positions, .. } => {
-                let factors = of(0).spread((node.size / positions, *positions));
-                let mut found = of(1);
+            Term::Part { first, .. } => joined().part(*first, node.size),
+            Term::Scaled { positions, first, sign, .. } => {
+                let channels = node.size / positions;
+                let factors = of(0).part(first[0], channels).spread((channels, *positions));
+                let mut found = of(1).part(first[1], node.size);
+                if *sign == Sign::Minus {
+                    found.numbers.iter_mut().for_each(|number| *number = -*number);
+                }
                 let scaled = factors.numbers.iter().zip(&factors.errors);
                 for ((number, error), (g, e)) in found.numbers.iter_mut().zip(&mut found.errors).zip(scaled) {
                     (*number, *error) = product((*g, *e), (*number, *error));
