@@ -263,6 +263,23 @@ fn twelve_clients_and_two() {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+    #[test]
+    fn every_count_among_many_clients_is_that_of_plain_integers(
+        samples in prop::collection::vec(0usize..4, 6..12),
+        (features, classes, absence) in (1usize..5, 2usize..4, 0u32..5),
+        is_deep: bool,
+        seed: u64,
+    ) {
+        let hidden = vec![Act::Relu];
+        let shape =
+            if is_deep { Shape::Dense { features, width: 2, hidden } } else { Shape::Logistic { features } };
+        let recipe = Recipe { shape, classes, samples, rounds: 1, absence, size_bits: 6, seed };
+        check_under(&recipe.build(), blind());
+    }
+}
+
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![Just(Act::Relu), Just(Act::Square)]
 }

@@ -10,6 +10,7 @@ mod bit_for_bit;
 mod blindsv;
 mod classes;
 mod counts;
+mod estimators;
 mod faults;
 mod federations;
 mod gathered;

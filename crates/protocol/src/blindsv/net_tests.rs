@@ -1,12 +1,14 @@
 //! Random nets of all kinds of layers, as in `run_equivalence_tests`: every hidden number and every right or wrong is that of plain
 //! integers, and servers read the same whatever models and samples are.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use secsv_federation::{BatchNormSpec, ConvolutionSpec, LayerSpec, PoolSpec};
 
 use super::{
     equivalence_tests::Mutation as OfTests,
-    run_equivalence_tests::{Mutation, Recipe, check, differing, is_equivalent, largest_numbers},
+    run_equivalence_tests::{Mutation, Recipe, check, differing, is_equivalent, largest_numbers, widths},
 };
 use crate::{
     message::Server,
@@ -327,6 +329,19 @@ proptest! {
             check(&Recipe { scale, hidden, ..net })?;
         }
     }
+}
+
+/// Words are as wide as an operator's ranges ask for.
+#[test]
+fn every_width_of_words_is_met_by_deep_nets() {
+    let mut met = BTreeSet::new();
+    for scale in [0.02, 0.5, 4.0, 30.0] {
+        let net = Net::of(&[3], 3).linear(2).then(LayerSpec::Relu {}).linear(2).then(LayerSpec::Square {});
+        let net = Recipe { scale, ..net.linear(3).done() };
+        check(&net).unwrap();
+        met.extend(widths(&net));
+    }
+    assert_eq!(met.into_iter().collect::<Vec<_>>(), [40, 48, 56, 64]);
 }
 
 /// Counts are those of floating-point models but for near ties, of which there are few.

@@ -836,6 +836,11 @@ fn gate() -> impl Strategy<Value = LayerSpec> {
     ]
 }
 
+/// Bits of the words of each operator.
+pub(super) fn widths(recipe: &Recipe) -> Vec<u32> {
+    recipe.session(&[1]).hops().words.clone()
+}
+
 pub(super) fn check(recipe: &Recipe) -> Result<(), TestCaseError> {
     let world = World::new(recipe, &[1], 1);
     for case in world.cases(&[(1, &[0]), (1, &[0, 1]), (2, &[0, 1, 2])]) {
