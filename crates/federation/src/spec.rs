@@ -62,6 +62,9 @@ pub struct ModelSpec {
     pub input: Vec<usize>,
     /// Number of classes that are told apart; the last layer hands on one score for each.
     pub classes: usize,
+    /// What people call the classes, in order; none where they have no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_names: Vec<String>,
     /// How tensors and samples lie in the files; none where nothing but PyTorch's layout fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
@@ -242,7 +245,7 @@ impl ModelSpec {
         layers: impl IntoIterator<Item = impl Into<NamedLayer>>,
     ) -> Self {
         let layers = layers.into_iter().map(Into::into).collect();
-        Self { input, classes, layout: None, ignore: Vec::new(), layers }
+        Self { input, classes, class_names: Vec::new(), layout: None, ignore: Vec::new(), layers }
     }
 
     /// Whether a tensor of a model file is none of the model's numbers: one that `ignore` names, or a count of batches.
@@ -311,6 +314,11 @@ impl FederationSpec {
         }
         within("clients", MIN_CLIENTS as u64, MAX_CLIENTS as u64, self.clients.len() as u64)?;
         within("model.classes", 2, u32::MAX.into(), self.model.classes as u64)?;
+        let (classes, names) = (self.model.classes as u64, &self.model.class_names);
+        if !names.is_empty() {
+            within("model.class_names", classes, classes, names.len() as u64)?;
+        }
+        names.iter().try_for_each(|name| check_name("model.class_names", name, file))?;
         within("model.input", 1, 8, self.model.input.len() as u64)?;
         for &size in &self.model.input {
             within("model.input", 1, u32::MAX.into(), size as u64)?;

@@ -1,6 +1,6 @@
 //! Files as frameworks write them: element types, labels, buffers, weights, layouts, aggregates, absences.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
 #[path = "frameworks/files.rs"]
 mod files;

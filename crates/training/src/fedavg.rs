@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use secsv_federation::{
-    ClientId, ClientSpec, Coalition, FederationSpec, RoundId, RunDirectory, RunWriter, TestSet, WeightedMean,
-    Weights,
+    ClientId, ClientSpec, Coalition, FederationSpec, ModelSpec, RoundId, RunDirectory, RunWriter, TestSet,
+    WeightedMean, Weights,
 };
 
 use crate::datasets::{Dataset, Silo};
@@ -122,6 +122,7 @@ pub fn train(
 struct FederationInTraining<'a> {
     recipe: &'a Recipe,
     blueprint: Blueprint,
+    class_names: &'a [String],
     ids: Vec<ClientId>,
     /// Training samples by client, faults planted.
     train: Vec<Samples>,
@@ -133,7 +134,7 @@ struct FederationInTraining<'a> {
 }
 
 impl<'a> FederationInTraining<'a> {
-    fn new(dataset: &Dataset, silos: &[Silo], recipe: &'a Recipe) -> Result<Self, TrainingError> {
+    fn new(dataset: &'a Dataset, silos: &[Silo], recipe: &'a Recipe) -> Result<Self, TrainingError> {
         let ids: Vec<ClientId> = silos.iter().map(|silo| silo.id.clone()).collect();
         recipe.check(&ids)?;
         let blueprint = recipe.model.blueprint(dataset.train.shape(), dataset.classes)?;
@@ -148,15 +149,17 @@ impl<'a> FederationInTraining<'a> {
         let test_rows: Vec<usize> = silos.iter().flat_map(|silo| silo.test.iter().copied()).collect();
         let test = dataset.test.select(&test_rows).reshaped(input.clone());
         let test_sizes = silos.iter().map(|silo| silo.test.len()).collect();
-        Ok(Self { recipe, blueprint, ids, train, test, test_sizes, offsets })
+        let class_names = &dataset.class_names;
+        Ok(Self { recipe, blueprint, class_names, ids, train, test, test_sizes, offsets })
     }
 
     fn spec(&self) -> FederationSpec {
         let client = |(id, train): (&ClientId, &Samples)| ClientSpec::new(id.clone(), train.len() as f64);
+        let class_names = self.class_names.to_vec();
         FederationSpec::new(
             self.recipe.name.clone(),
             self.recipe.rounds,
-            self.blueprint.spec().clone(),
+            ModelSpec { class_names, ..self.blueprint.spec().clone() },
             self.ids.iter().zip(&self.train).map(client).collect(),
         )
     }

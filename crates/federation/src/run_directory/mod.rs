@@ -90,7 +90,8 @@ impl RunDirectory {
 
     /// Whether the aggregate after a round was kept.
     pub fn has_global_model(&self, round: RoundId) -> bool {
-        self.global_file(round).is_file()
+        // What is there and no file is refused where it is read, and not taken for absent.
+        self.global_file(round).symlink_metadata().is_ok()
     }
 
     /// Whether a client left a model of a round.

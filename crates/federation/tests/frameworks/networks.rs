@@ -140,7 +140,8 @@ fn refuse(named: &str) {
         "group-norm" => unknown("group-norm"),
         "targets" => labelled("F32", &[1], f32s(&[0.5])).says(&["y", "expected whole numbers as labels"]),
         "pixels" => labelled("I64", &[1, 2, 2], i64s(&[0; 4])).says(&["y: expected shape [1]", "[1, 2, 2]"]),
-        "sequences" => labelled("I64", &[1, 3], i64s(&[0; 3])).says(&["y: expected shape [1]", "[1, 3]"]),
+        "sequences" => labelled("I64", &[1, 3], i64s(&[0; 3]))
+            .says(&["y: expected one label for each sample", "3 columns"]),
         "trees" => {
             let files = linear();
             files.all_models(|_| vec![Array::new("w.weight", "U8", &[1156], vec![0; 1156])]);

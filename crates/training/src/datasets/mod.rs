@@ -27,6 +27,8 @@ pub struct Dataset {
     pub name: String,
     /// Number of classes that are told apart.
     pub classes: usize,
+    /// What the file called them, in order; none where they are called by their numbers.
+    pub class_names: Vec<String>,
     /// Samples that clients learn from.
     pub train: Samples,
     /// Samples that clients test on.
@@ -153,7 +155,8 @@ impl Dataset {
 
     /// A data set without a natural split.
     pub fn new(name: impl Into<String>, classes: usize, train: Samples, test: Samples) -> Self {
-        Self { name: name.into(), classes, train, test, silos: None, notes: Vec::new() }
+        let (class_names, notes) = (Vec::new(), Vec::new());
+        Self { name: name.into(), classes, class_names, train, test, silos: None, notes }
     }
 
     /// Keeps at most `train` and `test` samples, drawn by seed; a natural split keeps who holds what.
@@ -203,6 +206,7 @@ fn own_file(path: &Path, options: &LoadOptions<'_>) -> Result<Dataset, TrainingE
             if samples.shape().len() == 1 { Standardiser::per_column } else { Standardiser::overall };
         let mut dataset = held_out(&name, &samples, class_names.len(), options, standardiser)?;
         dataset.notes = what_was_read(&samples, "arrays x and y", &class_names);
+        dataset.class_names = telling(class_names);
         return Ok(dataset);
     }
     if let Some(other) = path.extension().filter(|extension| extension.eq_ignore_ascii_case("npy")) {
@@ -217,7 +221,19 @@ fn own_file(path: &Path, options: &LoadOptions<'_>) -> Result<Dataset, TrainingE
     let classes = table.class_names.len();
     let mut dataset = held_out(&name, &table.samples, classes, options, Standardiser::per_column)?;
     dataset.notes = what_was_read(&table.samples, &table.layout, &table.class_names);
+    dataset.class_names = telling(table.class_names);
     Ok(dataset)
+}
+
+/// Whether classes are called by their numbers.
+fn is_numbered(class_names: &[String]) -> bool {
+    class_names.iter().enumerate().all(|(class, name)| *name == class.to_string())
+}
+
+/// Names of classes, if they say more than their numbers and can stand in `federation.toml`.
+fn telling(class_names: Vec<String>) -> Vec<String> {
+    let can_stand = |name: &String| name.chars().count() <= 200 && !name.chars().any(char::is_control);
+    if is_numbered(&class_names) || !class_names.iter().all(can_stand) { Vec::new() } else { class_names }
 }
 
 /// Classes that are listed with their counts, at most.
@@ -232,8 +248,7 @@ fn what_was_read(samples: &Samples, layout: &str, class_names: &[String]) -> Vec
     let more = if classes > MAX_LISTED { ", ..." } else { "" };
     let features: usize = samples.shape().iter().product();
     let mut notes = Vec::new();
-    let numbered = class_names.iter().enumerate().all(|(class, name)| *name == class.to_string());
-    if !numbered {
+    if !is_numbered(class_names) {
         notes.push(format!("classes 0 to {} are {}", classes - 1, class_names.join(", ")));
     }
     notes.push(format!(

@@ -55,9 +55,13 @@ pub(crate) fn parse(content: &Content, label: Option<&str>) -> Result<LabelledTa
     let (labels, class_names) = classes(content, &rows, column)?;
     if rows.header.is_none() {
         check_first(content, &labels, &class_names)?;
+        check_counting(content, &rows)?;
     }
     let called = rows.names().map_or(String::new(), |names| format!(" ({})", &names[column]));
-    let header = if rows.header.is_some() { "a header" } else { "no header" };
+    let header = match rows.records.first() {
+        Some(first) if rows.header.is_none() => format!("no header: line {} is a sample", line(first)),
+        _ => "a header".to_owned(),
+    };
     let commas = if rows.decimal == Decimal::Comma { ", decimal commas" } else { "" };
     let layout = format!("{header}, labels in column {}{called}{commas}", column + 1);
     Ok(LabelledTable { samples: Samples::new(vec![width - 1], features, labels), class_names, layout })
@@ -100,6 +104,26 @@ fn check_first(content: &Content, labels: &[u32], class_names: &[String]) -> Res
     );
     Err(content.wrong("line 1", "a header of names, or a sample of a class that others have", found))
 }
+
+/// A first line that counts its fields, from 0 or 1, is what programs write where columns have no names. It is no sample unless its
+/// owner says so, by a header before it.
+fn check_counting(content: &Content, rows: &Rows) -> Result<(), TrainingError> {
+    let Some(first) = rows.records.first() else { return Ok(()) };
+    let number = |field: &str| field.parse::<usize>().ok();
+    let start = first.get(0).and_then(number).filter(|start| *start <= 1);
+    let counts = |start: usize| (start..).zip(first).all(|(expected, field)| number(field) == Some(expected));
+    if first.len() < MIN_COUNTED || !start.is_some_and(counts) {
+        return Ok(());
+    }
+    let found = format!(
+        "numbers that count the columns ({}, ...): put names in their place, or a header of names before this line if it is a sample",
+        first.iter().take(3).collect::<Vec<_>>().join(", ")
+    );
+    Err(content.wrong(format!("line {}", line(first)), "a header of names, or a sample", found))
+}
+
+/// Fewer fields may count by chance.
+const MIN_COUNTED: usize = 4;
 
 /// Samples of each class.
 pub(crate) fn counts(labels: &[u32], classes: usize) -> Vec<usize> {
@@ -257,7 +281,19 @@ mod tests {
             "{message}"
         );
         assert_eq!(read(&format!("a,b,3\n{rows}"), None).unwrap().class_names, ["0", "1"]);
-        assert_eq!(read(rows, None).unwrap().layout, "no header, labels in column 3");
+        assert_eq!(read(rows, None).unwrap().layout, "no header: line 1 is a sample, labels in column 3");
+        // The last field may be a class that there is: pandas numbers columns from 0.
+        let wide = "5,1,2,1,0\n6,3,4,0,1\n5,5,6,0,4\n4,7,8,0,4\n";
+        for header in ["0,1,2,3,4\n", "1,2,3,4,5\n"] {
+            let text = format!("{header}{wide}1,1,1,1,5\n2,2,1,1,5\n");
+            let message = read(&text, None).unwrap_err().to_string();
+            assert!(
+                message.contains("line 1: expected a header of names, or a sample, found numbers that count"),
+                "{message}"
+            );
+            let said = read(&format!("a,b,c,d,y\n{text}"), None).unwrap();
+            assert_eq!(said.samples.len(), 7, "its owner says that it is a sample");
+        }
         let named = read(&format!("a,b,y\n{rows}"), None).unwrap();
         assert_eq!(named.layout, "a header, labels in column 3 (y)");
     }
