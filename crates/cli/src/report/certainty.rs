@@ -80,16 +80,29 @@ fn pairs(result: &EvaluationResult, differences: &[DifferenceNoise]) -> Markup {
 
 /// What can be said where nobody knows which cases a model gets right.
 fn unknown(result: &EvaluationResult) -> Markup {
+    let Some(bound) = error_bound(result) else {
+        return html! {
+            p { "How far they would move cannot be said here: that takes which cases each model got right." }
+        };
+    };
+    let reach = TWO_SIDED_95 * bound;
+    let beyond = |(id, value): (&ClientId, f64)| (value.abs() > reach).then(|| result.label(id).to_owned());
+    let sure: Vec<String> = ranked(result).into_iter().filter_map(beyond).collect();
     html! {
-        @if let Some(bound) = error_bound(result) {
-            p {
-                "It is known how many cases each model got right, but not which. From the counts alone it follows that in 19 of "
-                "20 draws no contribution would move by more than " (format!("{:.2}", 100.0 * TWO_SIDED_95 * bound))
-                " points. That is an upper bound for the worst way in which the counts can come about; most often it is much less. "
-                "Which contributions cannot be told apart is therefore not said here."
+        p {
+            strong { "How sure each contribution is cannot be said from totals. " }
+            "It is known how many cases each model got right, but not which: that is what was protected. From totals follows an "
+            "upper bound alone: in 19 of 20 draws of as many cases a contribution would move by at most "
+            (format!("{:.2}", 100.0 * reach)) " points. It holds for the worst way in which these totals can come about; the true "
+            "figure is most often several times smaller, and nobody here knows it."
+        }
+        p {
+            @if sure.is_empty() {
+                "No contribution is larger than this bound, so totals prove the sign of none. "
+            } @else {
+                "Larger than this bound, so that chance of the test cases does not explain their sign: " (sure.join(", ")) ". "
             }
-        } @else {
-            p { "How far they would move is not known here: that takes which cases each model got right." }
+            "Two contributions may move by so much each, in opposite directions: which of them really differ is not known here."
         }
     }
 }

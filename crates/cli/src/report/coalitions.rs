@@ -15,6 +15,9 @@ use crate::attendance::RoundAttendance;
 /// A table longer than this nobody reads, and a million rows make a file nobody opens.
 const MAX_ROWS: usize = 400;
 
+/// Rows on paper: the style sheet leaves out those behind.
+const PRINTED_ROWS: usize = 80;
+
 /// Round, members, share right, counts.
 pub fn table(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Markup {
     let chosen = choose(&result.utilities, MAX_ROWS);
@@ -32,6 +35,9 @@ pub fn table(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Mar
                     "Cut: " (count(chosen.len() as u64)) " of " (count(result.utilities.len() as u64)) " rows are shown, in every round "
                     "nobody, everybody, single clients and everybody but one first. The JSON result lists all."
                 }
+            }
+            @if chosen.len() > PRINTED_ROWS {
+                p class="cut paper" { "On paper the first " (PRINTED_ROWS) " rows are shown." }
             }
             (framed("Tested combinations", rows(result, attendance, &chosen)))
         },

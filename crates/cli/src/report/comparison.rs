@@ -11,7 +11,7 @@ use super::{
     framed, page, section,
 };
 use crate::{
-    findings::{cases, models_tested, point_words, ranked},
+    findings::{SHARE_RULE, cases, models_tested, point_words, ranked, shares},
     value_table::exposure_sentences,
 };
 
@@ -49,25 +49,59 @@ fn values(columns: &[Compared<'_>], notes: &[String]) -> Markup {
         "values",
         "Contributions",
         html! {
-            p class="note" { "In points, " (point_words(first.result)) ", in the order of the first column." }
+            p class="note" { "In points, " (point_words(first.result)) ", in the order of the first column. " (SHARE_RULE) }
             @for note in notes { p { (note) } }
             (framed("Contributions", html! {
                 table {
-                    thead { tr { th scope="col" { "Organisation" } @for column in columns { th scope="col" class="amount" { (column.name) } } } }
+                    thead { tr {
+                        th scope="col" { "Organisation" }
+                        @for column in columns { th scope="col" class="amount" { (column.name) } }
+                        @if columns.len() == 2 { th scope="col" class="amount" { "Difference" } }
+                    } }
                     tbody {
                         @for id in &rows {
                             tr {
-                                th scope="row" { (first.result.label(id)) }
-                                @for column in columns {
-                                    td class="amount" { (column.result.fsv.get(*id).map_or("\u{2013}".to_owned(), |value| aligned_points(*value, largest))) }
-                                }
+                                th scope="row" { (called(columns, id)) }
+                                @for column in columns { (value(column, id, largest)) }
+                                @if let Some(apart) = apart(columns, id) { td class="amount" { (aligned_points(apart, largest)) } }
                             }
+                        }
+                        tr {
+                            th scope="row" { "Sum" }
+                            @for column in columns { td class="amount" { (aligned_points(column.result.fsv.values().sum(), largest)) } }
+                            @if columns.len() == 2 { td {} }
                         }
                     }
                 }
             }))
         },
     )
+}
+
+/// What people call an organisation in the first result that knows it.
+fn called<'a>(columns: &[Compared<'a>], id: &'a ClientId) -> &'a str {
+    let knows = columns.iter().find(|column| column.result.clients.contains(id));
+    knows.map_or(id.as_str(), |column| column.result.label(id))
+}
+
+/// Points and share.
+fn value(column: &Compared<'_>, id: &ClientId, largest: f64) -> Markup {
+    let shares = shares(&column.result.fsv);
+    let share = shares.get(id).map_or("\u{2013}".to_owned(), |share| format!("{:.1}\u{a0}%", 100.0 * share));
+    html! {
+        td class="amount" {
+            @match column.result.fsv.get(id) {
+                Some(value) => { (aligned_points(*value, largest)) " " small { (share) } }
+                None => "\u{2013}",
+            }
+        }
+    }
+}
+
+/// How much the second of two results has more; nothing where there are others, or none of one.
+fn apart(columns: &[Compared<'_>], id: &ClientId) -> Option<f64> {
+    let [one, other] = columns else { return None };
+    Some(other.result.fsv.get(id)? - one.result.fsv.get(id)?)
 }
 
 fn efforts(columns: &[Compared<'_>]) -> Markup {

@@ -120,19 +120,19 @@ pub fn traffic(result: &EvaluationResult) -> Markup {
             } @else {
                 p class="note" { (bytes(total)) " in all, over " (counted(all as u64, "link")) "." }
                 @if links.len() < all { p class="cut" { "Cut: the " (links.len()) " busiest are shown. The JSON result lists all." } }
-                (framed("Traffic by link", link_table(&links)))
+                (framed("Traffic by link", link_table(result, &links)))
             }
         },
     )
 }
 
-fn link_table(links: &[&Traffic]) -> Markup {
+fn link_table(result: &EvaluationResult, links: &[&Traffic]) -> Markup {
     html! {
         table {
             thead { tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" class="amount" { "Bytes" } } }
             tbody {
                 @for link in links {
-                    tr { td { (link.from) } td { (link.to) } td class="amount" { (bytes(link.bytes)) } }
+                    tr { td { (result.called(&link.from)) } td { (result.called(&link.to)) } td class="amount" { (bytes(link.bytes)) } }
                 }
             }
         }

@@ -35,7 +35,7 @@ pub fn render(result: &EvaluationResult, title: &str) -> String {
         (security::rebuilding(result))
         (rounds::lines(result, &attendance))
         (glossary::words(result))
-        p class="note annex" { "What follows is for whoever checks the numbers. Folded tables are not printed." }
+        p class="note annex" { "What follows is for whoever checks the numbers. " span class="screen" { "Tables unfold by a click, and in print." } }
         (rounds::tables(result, &attendance))
         (security::disclosed(result))
         (costs::skipped(result))

@@ -11,7 +11,7 @@ use super::{
     contributions::BarScale,
     folded, framed, section,
 };
-use crate::attendance::RoundAttendance;
+use crate::{attendance::RoundAttendance, findings::ranked};
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 100.0;
@@ -38,7 +38,7 @@ pub fn lines(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> Mar
                 "scale: lowest " (points(low)) ", highest " (points(high)) ". The thin line is zero; a gap is a round without the client."
             }
             ul class="small-multiples" {
-                @for id in &result.clients {
+                @for (id, _) in ranked(result) {
                     li { figure { figcaption { (result.label(id)) } (line(id, result, attendance, &scale)) } }
                 }
             }
@@ -80,7 +80,7 @@ fn table(
                 }
             }
             tbody {
-                @for id in &result.clients {
+                @for (id, _) in ranked(result) {
                     tr {
                         th scope="row" { (result.label(id)) }
                         @if with_sum { (cell(result.fsv.get(id), result.standard_error.as_ref().and_then(|e| e.get(id)))) }

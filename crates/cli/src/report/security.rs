@@ -20,7 +20,7 @@ pub fn rebuilding(result: &EvaluationResult) -> Markup {
                 p { (whose) ": " (who) "." }
             }
             (framed("Exposure", html! {
-                table {
+                table class="stacked" {
                     thead {
                         tr {
                             th scope="col" { "Who" }
@@ -32,9 +32,9 @@ pub fn rebuilding(result: &EvaluationResult) -> Markup {
                     tbody {
                         @for row in &security.exposure.rows {
                             tr {
-                                th scope="row" { (row.who) }
-                                td { (row.samples) }
-                                td { (row.models) }
+                                th scope="row" { (row.called()) }
+                                td data-label="Samples" { (row.samples) }
+                                td data-label="Models" { (row.models) }
                                 td { (row.sentence) }
                             }
                         }
@@ -50,7 +50,7 @@ fn rebuilders(security: &SecurityResult) -> Vec<(String, &'static str)> {
     const CAN: &str = "can rebuild";
     let who = |of: &dyn Fn(&ExposureRow) -> bool| {
         let found: Vec<_> =
-            security.exposure.rows.iter().filter(|row| of(row)).map(|row| row.who.as_str()).collect();
+            security.exposure.rows.iter().filter(|row| of(row)).map(ExposureRow::called).collect();
         found.join(", ")
     };
     [

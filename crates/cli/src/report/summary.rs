@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use secsv_evaluation::{EvaluationResult, OverflowResult};
+use secsv_evaluation::EvaluationResult;
 use secsv_federation::RoundId;
 use secsv_shapley::Method;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{attendance::RoundAttendance, commands::protocols::agreement};
 use crate::{
-    findings::{cases, ends, models_tested, utility_words},
+    findings::{cases, cases_of_classes, ends, models_tested, utility_words},
     protocol_name::ProtocolName,
 };
 
@@ -38,7 +38,7 @@ pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> 
         "summary",
         "In plain words",
         html! {
-            @if let Some(warning) = result.overflows.as_ref().and_then(OverflowResult::warning) {
+            @if let Some(warning) = result.warning() {
                 p class="warning" { strong { "Do not rely on these values: " (warning) "." } }
             }
             h3 { "What came out" }
@@ -49,6 +49,7 @@ pub fn in_words(result: &EvaluationResult, attendance: &RoundAttendance<'_>) -> 
                 (counted(rounds(result), "round")) ". " (question(&result.estimator)) " "
                 (tested(result, attendance)) " " (meaning(&result.estimator).replace("accuracy", &result.utility))
                 (one_point(result))
+                @if let Some(cases) = cases_of_classes(result) { " " (cases) }
             }
             p {
                 (who_could_see(ProtocolName::of(result)))

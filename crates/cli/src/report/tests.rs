@@ -106,6 +106,7 @@ fn texts(page: &Html, selector: &str) -> Vec<String> {
 #[test]
 fn the_report_says_who_can_rebuild_what() {
     let row = |who: &str, can: &str| ExposureRow {
+        label: None,
         who: who.to_owned(),
         samples: can.to_owned(),
         models: can.to_owned(),
@@ -175,9 +176,9 @@ fn everything_asked_for_is_there() {
 #[test]
 fn a_client_absent_from_a_round_leaves_a_gap() {
     let page = Html::parse_document(&render(&result(5, 3, 30, false), "x"));
-    assert_eq!(texts(&page, "#values tbody tr:nth-child(2) td"), ["+6.00", "+2.00", "\u{2013}", "+2.00"]);
-    assert!(texts(&page, ".small-multiples li:nth-child(2) desc")[0].contains("round 2: absent"));
-    let path = Selector::parse(".small-multiples li:nth-child(2) path.line").unwrap();
+    assert_eq!(texts(&page, "#values tbody tr:nth-child(3) td"), ["+6.00", "+2.00", "\u{2013}", "+2.00"]);
+    assert!(texts(&page, ".small-multiples li:nth-child(3) desc")[0].contains("round 2: absent"));
+    let path = Selector::parse(".small-multiples li:nth-child(3) path.line").unwrap();
     let drawn = page.select(&path).next().and_then(|line| line.attr("d")).unwrap();
     assert_eq!(drawn.matches('M').count(), 2, "the pen is lifted over the gap: {drawn}");
 }
@@ -195,6 +196,26 @@ fn sampled_values_show_their_error() {
     );
     let exact = Html::parse_document(&render(&result(5, 3, 30, false), "x"));
     assert!(texts(&exact, ".bars path.error").is_empty() && texts(&exact, ".bars small").is_empty());
+}
+
+/// Where totals alone are known, the report says what cannot be said of them, and claims no sign that totals do not prove.
+#[test]
+fn what_totals_do_not_tell_is_said() {
+    let totals = EvaluationResult { skip: false, ..result(4, 1, 30, false) };
+    let page = Html::parse_document(&render(&totals, "x"));
+    let said = texts(&page, "#certainty").concat();
+    assert!(
+        said.starts_with("How sure the numbers are") && said.contains("cannot be said from totals."),
+        "{said}"
+    );
+    assert!(said.contains("would move by at most") && said.contains("upper bound alone"), "{said}");
+    assert!(said.contains("totals prove the sign of none") && !said.contains("Within noise"), "{said}");
+    let large = EvaluationResult { fsv: (0..4).map(|client| (id(client), 0.2)).collect(), ..totals };
+    let said = texts(&Html::parse_document(&render(&large, "x")), "#certainty").concat();
+    assert!(
+        said.contains("Larger than this bound") && said.contains("silo-0, silo-1, silo-2, silo-3"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -257,6 +278,8 @@ fn the_file_needs_nothing_else() {
     for drawing in page.select(&drawing) {
         assert_eq!((drawing.attr("role"), drawing.select(&title).count()), (Some("img"), 1));
     }
+    // Tables that are folded on a screen are there on paper.
+    assert!(text.contains("details::details-content { display: block; content-visibility: visible"));
     for table in page.select(&Selector::parse("table").unwrap()) {
         let heads: Vec<_> = table.select(&Selector::parse("th").unwrap()).collect();
         assert!(!heads.is_empty() && heads.iter().all(|head| head.attr("scope").is_some()));
