@@ -1,5 +1,7 @@
 //! Whether a party could take part now: everything that usually goes wrong on the first day, checked before it does.
 
+mod data;
+mod needs;
 mod server;
 mod state;
 #[cfg(test)]
@@ -67,22 +69,42 @@ impl fmt::Display for Check {
     }
 }
 
-/// Checks everything about a kit that opened, its servers, where the party will keep its state, and where a server will
-/// listen, if not at the address in the federation file. Takes no more than a few seconds for each server.
-pub fn preflight(kit: &Kit, state: Option<&Path>, listen: Option<&str>) -> io::Result<Vec<Check>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(checks(kit, state, listen)))
+/// What a party says of itself before its checks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Circumstances<'a> {
+    /// Where it will keep its state.
+    pub state: Option<&'a Path>,
+    /// Where a server will listen, if not at the address in the federation file.
+    pub listen: Option<&'a str>,
+    /// A client's part of a run directory, or all of one.
+    pub data: Option<&'a Path>,
+    /// Test cases of all silos together, where somebody knows how many there will be.
+    pub samples: Option<usize>,
 }
 
-async fn checks(kit: &Kit, state: Option<&Path>, listen: Option<&str>) -> Vec<Check> {
+/// Checks everything about a kit that opened, its servers, and what the party says of itself. Takes no more than a few seconds for
+/// each server.
+pub fn preflight(kit: &Kit, own: Circumstances<'_>) -> io::Result<Vec<Check>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(checks(kit, own)))
+}
+
+async fn checks(kit: &Kit, own: Circumstances<'_>) -> Vec<Check> {
+    let Circumstances { state, listen, data, samples } = own;
     let digest = crate::Fingerprint(kit.digest);
     let mut checks = vec![
         Check::ok("kit", format!("{}, federation {digest}", kit.own_name())),
         certificate(kit, SystemTime::now()),
     ];
+    let input = data.and_then(|data| {
+        let (check, input) = data::check(kit, data);
+        checks.push(check);
+        input
+    });
     if let Some(state) = state {
         checks.extend(state::check(state));
     }
+    checks.extend(needs::check(kit, state, input, samples));
     for server in [PartyId::Principal, PartyId::Auxiliary] {
         if server == kit.own {
             if let Some(address) = listen_address(kit, listen) {

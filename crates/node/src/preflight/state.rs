@@ -51,10 +51,20 @@ fn permissions(_: &Path, what: &str) -> Check {
     Check::ok(what, "writable")
 }
 
+/// Bytes that are free where the state will be.
 #[cfg(unix)]
-fn room(state: &Path) -> Option<Check> {
+pub(super) fn free(state: &Path) -> Option<u64> {
     let system = rustix::fs::statvfs(state).ok()?;
-    let free = system.f_bavail.saturating_mul(system.f_frsize);
+    Some(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+#[cfg(not(unix))]
+pub(super) fn free(_: &Path) -> Option<u64> {
+    None
+}
+
+fn room(state: &Path) -> Option<Check> {
+    let free = free(state)?;
     let found = format!("{:.1} GiB free", free as f64 / (1u64 << 30) as f64);
     Some(match free {
         _ if free < LEAST => {
@@ -65,9 +75,4 @@ fn room(state: &Path) -> Option<Check> {
         }
         _ => Check::ok("disk", found),
     })
-}
-
-#[cfg(not(unix))]
-fn room(_: &Path) -> Option<Check> {
-    None
 }

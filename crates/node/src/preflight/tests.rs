@@ -58,7 +58,11 @@ async fn a_party_that_is_ready_passes() {
     let servers = [(one, "principal"), (two, "auxiliary")]
         .map(|(listener, name)| serve(listener, &Kit::open(&kits.join(name)).unwrap(), None));
     let state = guard.path().join("state");
-    let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), Some(&state), None).await;
+    let checks = super::checks(
+        &Kit::open(&kits.join("north")).unwrap(),
+        Circumstances { state: Some(&state), ..Circumstances::default() },
+    )
+    .await;
     // Disks differ between machines.
     let bad: Vec<_> = checks.iter().filter(|c| c.outcome != CheckOutcome::Ok && c.what != "disk").collect();
     assert!(bad.is_empty(), "{bad:#?}");
@@ -84,7 +88,7 @@ async fn a_server_that_is_away_or_somebody_else_is_told() {
     drop(two);
     // The auxiliary's certificate is for another host; south's is for none: both refused by TLS.
     let wrong = serve(one, &Kit::open(&kits.join("auxiliary")).unwrap(), None);
-    let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), None, None).await;
+    let checks = super::checks(&Kit::open(&kits.join("north")).unwrap(), Circumstances::default()).await;
     assert_eq!(outcome(&checks, "principal: TLS"), CheckOutcome::Failed);
     assert_eq!(outcome(&checks, "auxiliary: port"), CheckOutcome::Failed);
     assert!(!checks.iter().any(|check| check.what.ends_with("clock")), "nothing to compare");
@@ -103,7 +107,7 @@ async fn a_server_of_another_provisioning_or_with_the_wrong_time_is_told() {
     let ((_own, own), (_foreign, foreign)) = (kits(&principal, &auxiliary), kits(&principal, &auxiliary));
     let stranger = serve(one, &Kit::open(&foreign.join("principal")).unwrap(), None);
     let late = serve(two, &Kit::open(&own.join("auxiliary")).unwrap(), Some(784_111_777_000));
-    let checks = super::checks(&Kit::open(&own.join("east")).unwrap(), None, None).await;
+    let checks = super::checks(&Kit::open(&own.join("east")).unwrap(), Circumstances::default()).await;
     assert_eq!(outcome(&checks, "principal: TLS"), CheckOutcome::Failed);
     assert_eq!(outcome(&checks, "auxiliary: TLS"), CheckOutcome::Ok);
     assert_eq!(outcome(&checks, "auxiliary: clock"), CheckOutcome::Failed);
@@ -122,7 +126,7 @@ async fn the_same_certificate_holder_in_the_wrong_place_is_told() {
     let out = parent.path().join("kits");
     provision.generate_keys(&out).unwrap();
     let swapped = serve(one, &Kit::open(&out.join("auxiliary")).unwrap(), None);
-    let checks = super::checks(&Kit::open(&out.join("west")).unwrap(), None, None).await;
+    let checks = super::checks(&Kit::open(&out.join("west")).unwrap(), Circumstances::default()).await;
     let tls = checks.iter().find(|check| check.what == "principal: TLS").unwrap();
     assert!(tls.outcome == CheckOutcome::Failed && tls.found.starts_with("auxiliary's certificate"), "{tls}");
     swapped.abort();
@@ -134,7 +138,11 @@ async fn a_server_that_cannot_listen_where_its_process_will_is_told() {
     // Nobody has an address that is kept for documentation.
     let (_guard, kits) = kits(&principal.replace("localhost", "127.0.0.1"), "192.0.2.1:7002");
     let own = async |party: &str, listen: Option<&str>| {
-        let checks = super::checks(&Kit::open(&kits.join(party)).unwrap(), None, listen).await;
+        let checks = super::checks(
+            &Kit::open(&kits.join(party)).unwrap(),
+            Circumstances { listen, ..Circumstances::default() },
+        )
+        .await;
         checks.into_iter().find(|check| check.what.starts_with("own address")).unwrap()
     };
     assert_eq!(own("principal", None).await.outcome, CheckOutcome::Warning, "its own process may be there");
@@ -170,4 +178,30 @@ fn certificates_near_their_end_are_worth_a_warning() {
         certificate(&kit, SystemTime::now() + SOON + Duration::from_secs(3 * 86_400)).outcome,
         CheckOutcome::Warning
     );
+}
+
+/// A server that is told how many test cases there are knows what they take; more of them take more.
+#[tokio::test]
+async fn what_a_run_takes_is_told_beside_what_there_is() {
+    let (_guard, kits) = kits("localhost:7001", "localhost:7002");
+    let kit = Kit::open(&kits.join("principal")).unwrap();
+    let told = |samples: Option<usize>| {
+        let checks = super::needs::check(&kit, Some(&kits), None, samples);
+        checks.into_iter().map(|check| check.to_string()).collect::<Vec<_>>()
+    };
+    let unknown = told(None);
+    assert!(unknown.len() == 1 && unknown[0].contains("known with --samples N"), "{unknown:?}");
+    let needed = |samples| -> f64 {
+        let lines = told(Some(samples));
+        assert!(lines.len() == 2 && lines[1].contains("disk for this run"), "{lines:?}");
+        let (_, most) = lines[1].split_once("at most ").unwrap();
+        let (number, unit) = most.split_once(' ').unwrap();
+        number.parse::<f64>().unwrap() * if unit.starts_with("GiB") { 1024.0 } else { 1.0 }
+    };
+    assert!(needed(2_000_000) > 10.0 * needed(20_000));
+    // Data that are none fail by their file.
+    let north = Kit::open(&kits.join("north")).unwrap();
+    let (check, input) = super::data::check(&north, &kits);
+    assert!(check.outcome == CheckOutcome::Failed && input.is_none(), "{check}");
+    assert!(check.to_string().contains("federation.toml"), "{check}");
 }
