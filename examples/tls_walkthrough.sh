@@ -80,7 +80,8 @@ told "$first"
 accepted() { told "$1" | sed -n 's/.*--accept-exposure //p'; }
 
 step "it looks whether it could take part"
-"$secsv" preflight "sites/$first/kit" --state "sites/$first/state" --accept-exposure "$(accepted "$first")"
+"$secsv" preflight "sites/$first/kit" --state "sites/$first/state" \
+  --data "sites/$first/data" --accept-exposure "$(accepted "$first")"
 
 step "the silos start"
 for client in $clients; do

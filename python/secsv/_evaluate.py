@@ -24,9 +24,9 @@ class Progress(NamedTuple):
 
     #: The round just worked on.
     round: int
-    #: Coalitions tested so far, over all rounds.
+    #: Models tested so far, over all rounds.
     tested: int
-    #: Coalitions asked for so far; a sampling estimator may ask for more.
+    #: Models asked for so far; a sampling estimator may ask for more.
     asked: int
 
 

@@ -230,8 +230,8 @@ impl Directory {
             let sum = share.iter().zip(other).map(|(a, b)| centred(a.wrapping_add(*b), bits));
             let reals: Vec<f64> = sum.map(|sum| sum as f64 * f64::powi(0.5, input as i32)).collect();
             let count = self.index.test_sizes.get(&self.index.clients[owner]).copied().unwrap_or(0);
-            if count > 0 {
-                pooled.samples.insert(owner, DMatrix::from_row_slice(reals.len() / count, count, &reals));
+            if let Some(rows) = reals.len().checked_div(count) {
+                pooled.samples.insert(owner, DMatrix::from_row_slice(rows, count, &reals));
             }
         }
         Ok(pooled)

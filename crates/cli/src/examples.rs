@@ -19,7 +19,8 @@ who could rebuild what. Values are in points: right answers per hundred test cas
 
 pub const COMPARE: &str = "Examples:
   secsv compare run                           # every protocol that can test the model
-  secsv compare run --protocols nssv,secsv --report comparison.html";
+  secsv compare run --protocols nssv,secsv --report comparison.html
+  secsv compare run --estimator permutation --samples 20";
 
 pub const DIFF: &str = "Examples:
   secsv diff before.json after.json
@@ -27,7 +28,8 @@ pub const DIFF: &str = "Examples:
 
 pub const PLAN: &str = "Examples:
   secsv plan run                              # measures this machine once, and remembers
-  secsv plan run --protocol secsv --verbose";
+  secsv plan run --protocol secsv --verbose
+  secsv plan run --estimator permutation --samples 20";
 
 pub const PRINCIPAL: &str = "Examples:
   secsv principal kit --state state --json result.json --report report.html
@@ -66,7 +68,7 @@ pub const RENEW: &str = "Examples:
 
 pub const PREFLIGHT: &str = "Examples:
   secsv preflight kit --state state           # says what the owner must accept, and the WORD
-  secsv preflight kit --state state --accept-exposure WORD";
+  secsv preflight kit --state state --data data --accept-exposure WORD";
 
 pub const VERIFY: &str = "Examples:
   secsv verify states/*                       # copies of everybody's state directories

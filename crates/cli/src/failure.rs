@@ -1,7 +1,7 @@
 //! Exit codes: 2 where the input is at fault, 3 where a party was told to stop before its run had ended, 4 where there is a result
 //! that may be wrong, 1 where this program or machine is at fault.
 
-use secsv_evaluation::{EvaluationResult, OverflowResult};
+use secsv_evaluation::EvaluationResult;
 use secsv_protocol::session::SettingsConflict;
 
 use crate::output::say;
@@ -32,8 +32,7 @@ pub struct InDoubt(String);
 
 /// Refuses to call a result done whose hidden numbers left their ranges.
 pub fn check_ranges(result: &EvaluationResult) -> Result<(), InDoubt> {
-    let warning = result.overflows.as_ref().and_then(OverflowResult::warning);
-    warning.map_or(Ok(()), |warning| Err(InDoubt(warning)))
+    result.warning().map_or(Ok(()), |warning| Err(InDoubt(warning)))
 }
 
 impl From<SettingsConflict> for BadInput {

@@ -38,6 +38,13 @@ pub fn cases(result: &EvaluationResult) -> usize {
     result.utilities.iter().map(|utility| utility.total).max().unwrap_or_default()
 }
 
+/// Test cases of each class, where utilities ask for classes.
+pub fn cases_of_classes(result: &EvaluationResult) -> Option<String> {
+    let of_class = |(class, size): (usize, &usize)| format!("{size} of class {}", result.class(class));
+    let all: Vec<String> = result.class_samples.iter().enumerate().map(of_class).collect();
+    (!all.is_empty()).then(|| format!("Test cases: {}.", all.join(", ")))
+}
+
 /// What a point is.
 pub fn point_words(result: &EvaluationResult) -> String {
     if result.is_of_accuracy() {

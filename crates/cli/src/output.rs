@@ -25,6 +25,27 @@ pub fn is_verbose() -> bool {
     VERBOSE.get().copied().unwrap_or_default()
 }
 
+/// A JSON document that says what it is, and by which version of its form (docs/RESULT.md).
+#[derive(Serialize)]
+pub struct Document<T> {
+    schema: &'static str,
+    version: u32,
+    #[serde(flatten)]
+    content: T,
+}
+
+impl<T: Serialize> Document<T> {
+    /// A document in the first version of its form; `content` is an object.
+    pub fn first(schema: &'static str, content: T) -> Self {
+        Self { schema, version: 1, content }
+    }
+
+    /// What it says.
+    pub fn content(&self) -> &T {
+        &self.content
+    }
+}
+
 /// How results appear on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {

@@ -1,6 +1,7 @@
 //! Progress on standard error: a bar on a terminal, a short line every few seconds elsewhere, JSON lines for programs, or nothing.
 
 use std::{
+    cell::RefCell,
     io::{IsTerminal, stderr},
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     thread::JoinHandle,
@@ -25,6 +26,9 @@ const MAX_MESSAGE: usize = 36;
 const WAITING: &str = "{spinner} {prefix} {msg} [{elapsed}]";
 /// Afterwards.
 const COUNTING: &str = "{prefix} {wide_bar} {pos}/{len} {msg} [{elapsed}{left}]";
+
+/// Where words are long they have a line of their own.
+const COUNTING_ABOVE_WORDS: &str = "{prefix} {wide_bar} {pos}/{len} [{elapsed}{left}]\n  {wide_msg}";
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,6 +67,33 @@ pub struct ProgressReport {
     begun: Instant,
     pace: Arc<Mutex<Pace>>,
     shown: Shown,
+    /// Set where other work is part of this.
+    whole: Option<Arc<Whole>>,
+}
+
+thread_local! {
+    /// The work that other work of this thread is part of: there is one bar and one estimate at a time.
+    static WHOLE: RefCell<Option<Arc<Whole>>> = const { RefCell::new(None) };
+}
+
+/// Where parts say how far they are.
+struct Whole {
+    bar: Option<ProgressBar>,
+    pace: Arc<Mutex<Pace>>,
+    /// The part that is worked on.
+    part: Mutex<String>,
+}
+
+impl Whole {
+    /// The part, and how far it is if it says so.
+    fn say(&self, how_far: &str) {
+        let part = lock(&self.part).clone();
+        let message = if how_far.is_empty() { part } else { format!("{part}: {how_far}") };
+        if let Some(bar) = &self.bar {
+            bar.set_message(message.clone());
+        }
+        lock(&self.pace).message = message;
+    }
 }
 
 /// Where progress goes.
@@ -71,6 +102,8 @@ enum Shown {
     Lines(Lines),
     /// When the last record was written, and how far it had come then.
     Records(Mutex<Option<(Instant, u64, u64)>>),
+    /// Beside what it is part of.
+    Within(Arc<Whole>),
     Nowhere,
 }
 
@@ -94,6 +127,8 @@ struct Pace {
     position: u64,
     length: u64,
     message: String,
+    /// The time left as somebody else reckons it, and when that was said.
+    reckoned: Option<(Duration, Instant)>,
 }
 
 impl Pace {
@@ -106,6 +141,9 @@ impl Pace {
 
     /// The time left, as soon as there is a step to go by.
     fn left(&self, now: Instant) -> Option<Duration> {
+        if let Some((left, since)) = self.reckoned {
+            return Some(left.saturating_sub(now.saturating_duration_since(since)));
+        }
         let (first, since) = self.first?;
         let done = self.position.checked_sub(first).filter(|done| *done > 0)?;
         let each = now.saturating_duration_since(since).as_secs_f64() / done as f64;
@@ -181,17 +219,54 @@ impl ProgressReport {
     pub fn new(what: impl Into<String>, unit: &'static str, steps: u64) -> Self {
         let (what, pace, begun) = (what.into(), Arc::<Mutex<Pace>>::default(), Instant::now());
         lock(&pace).length = steps;
-        let shown = match mode() {
-            ProgressMode::Bar => Shown::Bar(bar(ProgressDrawTarget::stderr(), &what, steps, &pace)),
-            ProgressMode::Lines => {
+        let whole = WHOLE.with_borrow(Clone::clone);
+        let shown = match (mode(), whole) {
+            (ProgressMode::None, _) => Shown::Nowhere,
+            (_, Some(whole)) => Shown::Within(whole),
+            (ProgressMode::Bar, _) => Shown::Bar(bar(ProgressDrawTarget::stderr(), &what, steps, &pace)),
+            (ProgressMode::Lines, _) => {
                 let (what, pace) = (what.clone(), pace.clone());
                 let line = move || lock(&pace).line(&what, unit, begun, Instant::now());
                 Shown::Lines(Lines::start(line, LINE_INTERVAL))
             }
-            ProgressMode::Json => Shown::Records(Mutex::new(None)),
-            ProgressMode::None => Shown::Nowhere,
+            (ProgressMode::Json, _) => Shown::Records(Mutex::new(None)),
         };
-        Self { what, unit, begun, pace, shown }
+        Self { what, unit, begun, pace, shown, whole: None }
+    }
+
+    /// Progress of work that other work is part of, until it is finished: what that says of itself stands beside it.
+    pub fn whole(what: impl Into<String>, unit: &'static str, steps: u64) -> Self {
+        Self::new(what, unit, steps).of_parts()
+    }
+
+    fn of_parts(self) -> Self {
+        let bar = match &self.shown {
+            Shown::Bar(bar) => Some(bar.clone()),
+            _ => None,
+        };
+        if let Some(bar) = &bar {
+            bar.set_style(styled(COUNTING_ABOVE_WORDS, &self.pace));
+        }
+        let whole = Arc::new(Whole { bar, pace: self.pace.clone(), part: Mutex::default() });
+        // Programs are told of parts as they are.
+        if !matches!(self.shown, Shown::Records(_)) {
+            WHOLE.set(Some(whole.clone()));
+        }
+        Self { whole: Some(whole), ..self }
+    }
+
+    /// What is worked on now, and the time left as whoever knows the parts reckons it.
+    pub fn part(&self, part: &str, left: Duration, record: &impl Serialize) {
+        lock(&self.pace).reckoned = Some((left, Instant::now()));
+        if let Some(whole) = &self.whole {
+            part.clone_into(&mut lock(&whole.part));
+            whole.say("");
+        }
+        if let Shown::Records(_) = &self.shown
+            && let Ok(line) = serde_json::to_string(record)
+        {
+            say(line);
+        }
     }
 
     /// Progress of a party, of which a log is kept: where no terminal shows a bar the log tells how far it is.
@@ -203,6 +278,7 @@ impl ProgressReport {
                 begun: Instant::now(),
                 pace: Arc::default(),
                 shown: Shown::Nowhere,
+                whole: None,
             },
             _ => Self::new("evaluation", unit, 0),
         }
@@ -224,7 +300,7 @@ impl ProgressReport {
         match &self.shown {
             Shown::Bar(bar) => {
                 if was_unknown && length > 0 {
-                    bar.set_style(style(length, &self.pace));
+                    bar.set_style(styled(COUNTING, &self.pace));
                 }
                 if length > 0 {
                     bar.set_length(length);
@@ -232,7 +308,10 @@ impl ProgressReport {
                 bar.set_position(position);
             }
             Shown::Records(last) => self.record(last, false),
-            Shown::Lines(_) | Shown::Nowhere => {}
+            Shown::Within(whole) if length > 0 => {
+                whole.say(&format!("{}, {position} of {length} {}", self.what, self.unit));
+            }
+            Shown::Within(_) | Shown::Lines(_) | Shown::Nowhere => {}
         }
     }
 
@@ -275,7 +354,7 @@ impl ProgressReport {
                     say(line);
                 }
             }
-            Shown::Nowhere => {}
+            Shown::Within(_) | Shown::Nowhere => {}
         }
     }
 
@@ -284,6 +363,10 @@ impl ProgressReport {
         let print = || drop(print(&format!("{line}\n")));
         match &self.shown {
             Shown::Bar(bar) => bar.suspend(print),
+            Shown::Within(whole) => match &whole.bar {
+                Some(bar) => bar.suspend(print),
+                None => print(),
+            },
             _ => print(),
         }
     }
@@ -294,21 +377,29 @@ impl ProgressReport {
             Shown::Bar(bar) => bar.finish_and_clear(),
             Shown::Lines(lines) => lines.stop(),
             Shown::Records(last) => self.record(last, true),
+            Shown::Within(whole) => whole.say(""),
             Shown::Nowhere => {}
+        }
+        if self.whole.is_some() {
+            WHOLE.set(None);
         }
     }
 }
 
+/// Whether people read along.
+pub fn is_told() -> bool {
+    matches!(mode(), ProgressMode::Bar | ProgressMode::Lines)
+}
+
 fn bar(target: ProgressDrawTarget, what: &str, steps: u64, pace: &Arc<Mutex<Pace>>) -> ProgressBar {
     let bar = ProgressBar::with_draw_target((steps > 0).then_some(steps), target);
-    bar.set_style(style(steps, pace));
+    bar.set_style(styled(if steps > 0 { COUNTING } else { WAITING }, pace));
     bar.set_prefix(what.to_owned());
     bar.enable_steady_tick(TICK);
     bar
 }
 
-fn style(steps: u64, pace: &Arc<Mutex<Pace>>) -> ProgressStyle {
-    let template = if steps > 0 { COUNTING } else { WAITING };
+fn styled(template: &str, pace: &Arc<Mutex<Pace>>) -> ProgressStyle {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let pace = pace.clone();
     style.with_key("left", move |_: &indicatif::ProgressState, out: &mut dyn std::fmt::Write| {
@@ -360,8 +451,10 @@ mod tests {
         }
 
         fn write_str(&self, text: &str) -> io::Result<()> {
-            if !text.trim().is_empty() {
+            if text.contains(['[', '/']) {
                 *self.0.lock().unwrap() = text.to_owned();
+            } else if !text.trim().is_empty() {
+                self.0.lock().unwrap().push_str(text);
             }
             Ok(())
         }
@@ -381,7 +474,8 @@ mod tests {
         let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
         let (pace, unit) = (Arc::<Mutex<Pace>>::default(), "coalitions");
         let shown = Shown::Bar(bar(target, "secsv", 0, &pace));
-        let progress = ProgressReport { what: "secsv".to_owned(), unit, begun: Instant::now(), pace, shown };
+        let (what, begun) = ("secsv".to_owned(), Instant::now());
+        let progress = ProgressReport { what, unit, begun, pace, shown, whole: None };
         std::thread::sleep(Duration::from_millis(1700));
         let waiting = screen.drawn();
         assert!(!waiting.contains('\u{2588}') && !waiting.contains("0/0"), "{waiting}");
@@ -393,6 +487,38 @@ mod tests {
         progress.advance(96, 96);
         std::thread::sleep(Duration::from_millis(700));
         assert!(screen.drawn().contains("96/96"), "{}", screen.drawn());
+    }
+
+    /// Work within work: one bar, one estimate, names in full.
+    #[test]
+    fn parts_say_how_far_they_are_beside_the_whole() {
+        let screen = Screen::default();
+        let target = ProgressDrawTarget::term_like(Box::new(screen.clone()));
+        let pace = Arc::<Mutex<Pace>>::default();
+        let shown = Shown::Bar(bar(target, "reproduce", 10, &pace));
+        let (what, begun) = ("reproduce".to_owned(), Instant::now());
+        let report = ProgressReport { what, unit: "cells", begun, pace, shown, whole: None };
+        let whole = report.of_parts();
+        let cell = "breast-cancer-logistic-n5-T10-scale1-seed0-M1.0000-t10-secsv-exact";
+        whole.advance(3, 10);
+        whole.part(cell, Duration::from_secs(600), &());
+        let within = WHOLE.with_borrow(Clone::clone).unwrap();
+        let (what, begun, shown) = ("secsv".to_owned(), Instant::now(), Shown::Within(within));
+        let part = ProgressReport { what, unit: "models", begun, pace: Arc::default(), shown, whole: None };
+        part.advance(12, 64);
+        std::thread::sleep(Duration::from_millis(700));
+        let drawn = screen.drawn();
+        assert!(
+            drawn.contains("reproduce") && drawn.contains("3/10") && drawn.contains("10 minutes left"),
+            "{drawn}"
+        );
+        assert!(drawn.contains(&cell[..60]), "{drawn}");
+        let said = lock(&whole.pace).message.clone();
+        assert_eq!(said, format!("{cell}: secsv, 12 of 64 models"));
+        assert_eq!(drawn.matches("left").count(), 1, "one estimate: {drawn}");
+        part.finish();
+        whole.finish();
+        assert!(WHOLE.with_borrow(Option::is_none));
     }
 
     /// What comes before the first step, such as encrypting everything, is no measure of those after it.

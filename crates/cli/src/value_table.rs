@@ -2,25 +2,27 @@
 
 use std::fmt::Write as _;
 
-use secsv_evaluation::{EvaluationResult, ExposureRow, OverflowResult, RangeResult, SecurityResult};
+use secsv_evaluation::{EvaluationResult, ExposureRow, RangeResult, SecurityResult};
 use secsv_shapley::Method;
 
 use crate::{
     attendance::RoundAttendance,
     commands::protocols::agreement,
-    findings::{SHARE_RULE, cases, ends, models_tested, point_words, ranked, shares, utility_words},
+    findings::{
+        SHARE_RULE, cases, cases_of_classes, ends, models_tested, point_words, ranked, shares, utility_words,
+    },
     output::is_verbose,
 };
 
 /// The values for people, the largest first.
 pub fn text(result: &EvaluationResult) -> String {
     let mut text = String::new();
-    let warning = result.overflows.as_ref().and_then(OverflowResult::warning);
-    warning.iter().for_each(|warning| text.push_str(&format!("WARNING: {warning}\n\n")));
+    result.warning().iter().for_each(|warning| text.push_str(&format!("WARNING: {warning}\n\n")));
     text.push_str(&format!("what each organisation contributed, in points: {}\n\n", point_words(result)));
     values(&mut text, result);
     text.push('\n');
     gained(&mut text, result);
+    cases_of_classes(result).iter().for_each(|cases| text.push_str(&format!("{cases}\n")));
     effort(&mut text, result);
     result.notes.iter().for_each(|note| text.push_str(&format!("note: {note}\n")));
     let approximate = result.security.as_ref().and_then(|security| security.approximate.as_ref());
@@ -32,7 +34,7 @@ pub fn text(result: &EvaluationResult) -> String {
 }
 
 /// A value in points, with as many digits as tell values apart.
-fn points(value: f64, digits: usize) -> String {
+pub fn points(value: f64, digits: usize) -> String {
     let text = format!("{:+.digits$}", 100.0 * value);
     // Minus nothing is nothing.
     if text.bytes().all(|byte| matches!(byte, b'0' | b'.' | b'-' | b'+')) {
@@ -41,10 +43,14 @@ fn points(value: f64, digits: usize) -> String {
     text
 }
 
+/// Digits that tell these values apart in points.
+pub fn digits(values: impl Iterator<Item = f64>) -> usize {
+    if values.map(f64::abs).fold(0.0, f64::max) < 0.01 { 4 } else { 2 }
+}
+
 fn values(text: &mut String, result: &EvaluationResult) {
     let ranked = ranked(result);
-    let largest = ranked.iter().map(|(_, value)| value.abs()).fold(0.0, f64::max);
-    let digits = if largest < 0.01 { 4 } else { 2 };
+    let digits = digits(ranked.iter().map(|(_, value)| *value));
     let name = "organisation";
     let width =
         ranked.iter().map(|(id, _)| result.label(id).chars().count()).max().unwrap_or(0).max(name.len());

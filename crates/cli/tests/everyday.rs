@@ -125,6 +125,92 @@ fn a_plan_remembers_what_it_measured() -> Outcome<()> {
     Ok(())
 }
 
+/// Every document says what it is: a program that reads one knows when its form has changed.
+#[test]
+fn documents_say_what_they_are() -> Outcome<()> {
+    let home = tempfile::tempdir()?;
+    let document = |arguments: &[&str], code: i32| -> Outcome<Value> {
+        let output = secsv(home.path(), &[arguments, &["--format", "json"]].concat())?;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let train = ["train", "--dataset", "breast-cancer", "--rounds", "1", "--clients", "4", "--out", "run"];
+    let servers = ["--principal", "localhost:9", "--auxiliary", "localhost:10", "--generate-keys"];
+    let provision = ["provision", "run/federation.toml", "--out", "kits", "--servers-did-not-aggregate"];
+    for (arguments, code, schema) in [
+        (&train[..], 0, "secsv-training"),
+        (&["demo"], 0, "secsv-demo"),
+        (&["plan", "run"], 0, "secsv-plan"),
+        (&["compare", "run", "--protocols", "nssv,secretsv"], 0, "secsv-comparison"),
+        (&["evaluate", "run", "--protocol", "nssv", "--json", "a.json"], 0, "secsv-result"),
+        (&["diff", "a.json", "a.json"], 0, "secsv-diff"),
+        (&["report", "a.json", "--out", "a.html"], 0, "secsv-report"),
+        (&["man", "--out", "man"], 0, "secsv-man"),
+        (&["keygen", "--id", "client-1", "--out", "keys"], 0, "secsv-request"),
+        (&[&provision[..], &servers].concat(), 0, "secsv-provision"),
+        (&["renew", "kits", "--out", "renewed"], 0, "secsv-renewal"),
+        (&["preflight", "kits/auxiliary"], 1, "secsv-preflight"),
+    ] {
+        let found = document(arguments, code)?;
+        assert_eq!(found["schema"], schema, "{arguments:?}: {found}");
+        assert!(found["version"].as_u64() > Some(0), "{arguments:?}");
+    }
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/RESULT.md"))?;
+    for schema in [
+        "secsv-training",
+        "secsv-demo",
+        "secsv-plan",
+        "secsv-comparison",
+        "secsv-result",
+        "secsv-diff",
+        "secsv-report",
+        "secsv-man",
+        "secsv-request",
+        "secsv-provision",
+        "secsv-renewal",
+        "secsv-preflight",
+        "secsv-verification",
+        "secsv-bench-linear",
+        "secsv-bench-words",
+        "secsv-reproduction",
+    ] {
+        assert!(text.contains(&format!("`{schema}`")), "{schema} is not in docs/RESULT.md");
+    }
+    Ok(())
+}
+
+/// Values as `evaluate` shows them, the largest first, by any estimator; the same bits under every protocol.
+#[test]
+fn a_comparison_reads_like_an_evaluation() -> Outcome<()> {
+    let home = tempfile::tempdir()?;
+    trained(
+        home.path(),
+        "run",
+        &["--names", "zurich=Universitätsspital Zürich,bern,basel,chur", "--seed", "2"],
+    )?;
+    let alone = told(home.path(), &["evaluate", "run", "--protocol", "nssv"])?;
+    let compared = told(home.path(), &["compare", "run", "--protocols", "nssv,blindsv"])?;
+    let rows = |text: &str| -> Vec<Vec<String>> {
+        let rows = text.lines().skip_while(|line| !line.starts_with("organisation")).skip(1);
+        let cells =
+            |row: &str| row.split("  ").map(str::trim).filter(|c| !c.is_empty()).map(str::to_owned).collect();
+        rows.take(5).map(cells).collect()
+    };
+    for (alone, compared) in rows(&alone).iter().zip(rows(&compared)).take(4) {
+        assert_eq!([&alone[..], &alone[1..]].concat(), compared, "name, points and share, points and share");
+    }
+    assert!(compared.contains("All columns are the same to the last bit."), "{compared}");
+    assert!(compared.contains("Universitätsspital Zürich") && !compared.contains("zurich"), "{compared}");
+    let sampled =
+        ["compare", "run", "--protocols", "nssv,blindsv", "--estimator", "permutation", "--samples", "4"];
+    let text = told(home.path(), &sampled)?;
+    assert!(text.contains("standard error, at most") && text.contains("the same to the last bit"), "{text}");
+    let refused = secsv(home.path(), &["compare", "run", "--estimator", "contribution-index-or"])?;
+    assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stderr));
+    Ok(())
+}
+
 #[test]
 fn shells_and_manuals_know_the_arguments() -> Outcome<()> {
     let home = tempfile::tempdir()?;
@@ -155,6 +241,27 @@ fn clients_have_the_names_that_are_given() -> Outcome<()> {
     let provision = ["provision", "run/federation.toml", "--out", "kits", "--servers-did-not-aggregate"];
     told(home.path(), &[&provision[..], &servers].concat())?;
     assert!(fs::read_to_string(home.path().join("kits/bern/labels.toml"))?.contains("Zürich"));
+    let kit = ["preflight", "kits/bern"];
+    let asked = String::from_utf8(secsv(home.path(), &kit)?.stderr)?;
+    assert!(asked.contains("No client alone reads anything about bern"), "{asked}");
+    // Who can do what with whose data, before and after, on the terminal and in files; nobody is called by an id.
+    let secsv_run = ["--protocol", "secsv"];
+    let plan = told(home.path(), &[&["plan", "run", "--verbose"], &secsv_run[..]].concat())?;
+    let run = ["evaluate", "run", "--verbose", "--report", "s.html", "--json", "s.json"];
+    let text = told(home.path(), &[&run, &secsv_run[..]].concat())?;
+    let page = fs::read_to_string(home.path().join("s.html"))?;
+    for told in [&plan, &text, &page] {
+        assert!(
+            told.contains("of Universitätsspital Zürich") || told.contains("Universitätsspital Zürich, "),
+            "{told}"
+        );
+        assert!(!told.contains("zurich can") && !told.contains("of zurich"), "{told}");
+    }
+    let document: Value = serde_json::from_slice(&fs::read(home.path().join("s.json"))?)?;
+    let row = &document["security"]["exposure"]["rows"][0];
+    assert_eq!((&row["who"], &row["label"]), (&"zurich".into(), &"Universitätsspital Zürich".into()));
+    let differing = told(home.path(), &["diff", "s.json", "s.json"])?;
+    assert!(differing.contains("Universitätsspital Zürich") && !differing.contains("zurich"), "{differing}");
     fs::write(home.path().join("run/labels.toml"), "nobody = \"x\"\n")?;
     let refused = secsv(home.path(), &["evaluate", "run", "--protocol", "nssv"])?;
     assert_eq!(refused.status.code(), Some(2));

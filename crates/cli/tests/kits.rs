@@ -104,6 +104,10 @@ fn keys_made_at_home_become_kits() -> Outcome<()> {
     let (out, errors) = ends(&[&ready[..], &["--accept-exposure", &accepted]].concat(), home, 1)?;
     let digest = made["federation"].as_str().ok_or("digest")?;
     assert!(out.starts_with(&format!("ok       kit: client-1, federation {digest}")), "{out}");
+    let with_data = [&ready[..], &["--data", "run", "--accept-exposure", &accepted]].concat();
+    let (told, _) = ends(&with_data, home, 1)?;
+    assert!(told.contains("ok       data run: ") && told.contains("test cases, "), "{told}");
+    assert!(told.contains("ok       memory: ") && told.contains("ok       disk for this run: "), "{told}");
     assert!(
         out.contains("failed   principal: port 9: ") && errors.contains("2 checks failed"),
         "{out}{errors}"

@@ -86,6 +86,39 @@ fn planned_operations_and_bytes_are_those_evaluate_counts() -> Outcome<()> {
     Ok(())
 }
 
+/// Every estimator can be planned: what it will test is known, or at most known where it looks at utilities on the way.
+#[test]
+fn estimators_are_planned() -> Outcome<()> {
+    let directory = tempfile::tempdir()?;
+    let run = trained(&directory.path().join("run"))?;
+    for (protocol, estimator, more) in [
+        ("blindsv", "permutation", &["--samples", "3"][..]),
+        ("blindsv", "leave-one-out", &[]),
+        ("secretsv", "kernelshap", &["--samples", "12", "--seed", "7"]),
+        ("secsv", "group-sv", &[]),
+        ("secretsv", "tmc", &["--samples", "3"]),
+    ] {
+        let arguments = [&[&run, "--protocol", protocol, "--estimator", estimator][..], more].concat();
+        let plan = json(&[&["plan"], &arguments[..]].concat())?;
+        let result = json(&[&["evaluate"], &arguments[..]].concat())?;
+        // What a later round begins with is what the round before ended with: tested there.
+        let is_model =
+            |tested: &&Value| tested["round"] == 1 || tested["coalition"] != Value::Array(Vec::new());
+        let models = result["utilities"].as_array().ok_or("utilities")?.iter().filter(is_model).count();
+        assert_eq!(plan["estimator"], estimator);
+        let planned = plan["tests"].as_u64().ok_or("tests")?;
+        if plan["truncates"] == true {
+            assert!(planned >= models as u64, "{estimator}: {planned} planned, {models} tested");
+            continue;
+        }
+        assert_eq!(planned, models as u64, "{estimator}");
+        for field in ["operations", "traffic", "messages"] {
+            assert_eq!(plan[field], result[field], "{protocol} {estimator} {field}");
+        }
+    }
+    Ok(())
+}
+
 /// The default, without a name for it: counts and bytes are exact, nobody decrypts, and nobody is said to rebuild by themselves.
 #[test]
 fn what_blindsv_costs_and_exposes_is_known_before() -> Outcome<()> {

@@ -89,6 +89,13 @@ fn what_was_read_is_said() -> Tested<()> {
     ] {
         assert!(text.contains(said), "{text}");
     }
+    let spec = std::fs::read_to_string(place.path().join("run/federation.toml"))?;
+    assert!(spec.contains("class_names = [") && spec.contains("\"YES\""), "{spec}");
+    let evaluate =
+        ["evaluate", "run", "--utility", "balanced-accuracy", "--protocol", "nssv", "--report", "r.html"];
+    let output = secsv(place.path(), &evaluate)?;
+    let text = String::from_utf8(output.stdout)? + &std::fs::read_to_string(place.path().join("r.html"))?;
+    assert_eq!(text.matches("of class YES, ").count(), 2, "{text}");
     std::fs::write(
         place.path().join("numbers.csv"),
         format!("1,2,3\n{}", rows.replace("YES", "1").replace("yes", "1").replace("no", "0")),

@@ -7,6 +7,7 @@
 use std::{
     error::Error,
     fs::{self, File},
+    io::{Read as _, Write as _, pipe},
     os::unix::fs::{FileTypeExt as _, symlink},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
@@ -71,7 +72,7 @@ fn kept(home: &Path) -> Outcome<Vec<usize>> {
 #[test]
 fn standard_error_that_takes_nothing_ends_nothing() -> Outcome<()> {
     let home = trained()?;
-    for protocol in ["nssv", "secsv", "secretsv"] {
+    for protocol in ["nssv", "blindsv", "secsv", "secretsv", "hesv"] {
         for is_closed in [false, true] {
             let file = home.path().join("r.json");
             let arguments = ["evaluate", "run", "--protocol", protocol, "--json", "r.json"];
@@ -88,6 +89,46 @@ fn standard_error_that_takes_nothing_ends_nothing() -> Outcome<()> {
     let train = ["train", "--dataset", "digits", "--clients", "4", "--rounds", "1", "--out", "again"];
     let child = secsv(home.path(), &train).stdout(Stdio::null()).stderr(full()?).spawn()?;
     assert_eq!(end(child)?.code(), Some(0));
+    Ok(())
+}
+
+/// Both outputs in one pipe, of which a reader takes `sips` of 256 bytes, and then leaves. The pipe is full until it has taken some.
+fn read_by(home: &Path, protocol: &str, sips: usize) -> Outcome<ExitStatus> {
+    let (mut reader, mut writer) = pipe()?;
+    // What a pipe holds, less a page, so that this does not block.
+    writer.write_all(&vec![b'\n'; (64 << 10) - 4096])?;
+    let arguments =
+        ["evaluate", "run", "--protocol", protocol, "--json", "r.json", "--progress", "json", "--verbose"];
+    let mut command = secsv(home, &arguments);
+    let child = command.stdout(writer.try_clone()?).stderr(writer).spawn()?;
+    // It holds the pipe's other end, too.
+    drop(command);
+    let slow = std::thread::spawn(move || {
+        let mut sip = [0; 256];
+        for _ in 0..sips {
+            if !reader.read(&mut sip).is_ok_and(|read| read > 0) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let status = end(child)?;
+    slow.join().map_err(|_| "the reader")?;
+    Ok(status)
+}
+
+/// Read slowly, or by `2>&1 | head -1`: every protocol ends, and the file is there.
+#[test]
+fn a_slow_reader_and_one_that_leaves_keep_nothing_from_being_done() -> Outcome<()> {
+    let home = trained()?;
+    let file = home.path().join("r.json");
+    for protocol in ["nssv", "blindsv", "secsv", "secretsv", "hesv"] {
+        for sips in [usize::MAX, 1] {
+            assert_eq!(read_by(home.path(), protocol, sips)?.code(), Some(0), "{protocol}, {sips} sips");
+            assert_eq!(valued(&file)?, 4, "{protocol}");
+            fs::remove_file(&file)?;
+        }
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use secsv_federation::{ClientId, Coalition, FederationSpec, RoundId, SampleSet, skip::SkipMode};
 use secsv_protocol::TestResult;
-use secsv_shapley::{ClientValues, Federated, FederatedValues, Method};
+use secsv_shapley::{ClientValues, EstimatorSettings, Federated, FederatedValues, Method, StopRule};
 
 use crate::{
     Error, EvaluationSettings, Evaluator, Utility,
@@ -25,9 +25,9 @@ use crate::{
 pub struct Progress {
     /// The round just worked on.
     pub round: RoundId,
-    /// Coalitions tested so far, over all rounds.
+    /// Models tested so far, over all rounds.
     pub tested: usize,
-    /// Coalitions asked for so far; a sampling estimator may ask for more.
+    /// Models to be tested as far as known; a sampling estimator may ask for more.
     pub asked: usize,
 }
 
@@ -70,7 +70,6 @@ pub fn evaluate<E: Evaluator>(
         if batch.is_empty() {
             break;
         }
-        outcomes.asked += batch.len();
         let mut by_round: BTreeMap<RoundId, Vec<Coalition>> = BTreeMap::new();
         for (round, coalition) in batch {
             by_round.entry(round).or_default().push(coalition);
@@ -91,7 +90,8 @@ pub fn evaluate<E: Evaluator>(
         result.class_samples = classes.sizes().to_vec();
         result.notes.push(format!("utilities are {}, not accuracy", settings.utility));
         let few = (0..).zip(classes.sizes()).filter(|(_, size)| (1..FEW_OF_A_CLASS).contains(*size));
-        let few = few.map(|(class, size): (usize, _)| format!("{size} of class {class}")).collect::<Vec<_>>();
+        let called = |class: usize| spec.model.class_names.get(class).cloned().unwrap_or(class.to_string());
+        let few = few.map(|(class, size)| format!("{size} of class {}", called(class))).collect::<Vec<_>>();
         if evaluator.counted_classes().is_some() && !few.is_empty() {
             let few = few.join(", ");
             result.notes.push(format!(
@@ -116,23 +116,51 @@ fn classes<E: Evaluator>(evaluator: &E, utility: Utility) -> Result<Option<Class
     }
 }
 
-/// The coalitions that an exact evaluation without SampleSkip tests, in the order it asks for them.
-pub(crate) fn exact_tests(rounds: &[(RoundId, Coalition)]) -> Result<Vec<(RoundId, Coalition)>, Error> {
-    let settings = EvaluationSettings::default();
-    let mut wanted: BTreeMap<RoundId, BTreeSet<Coalition>> = BTreeMap::new();
-    for (round, coalition) in
-        Federated::new(settings.method, rounds, &settings.estimator)?.next_batch(Duration::ZERO)?
-    {
-        wanted.entry(round).or_default().insert(coalition);
+/// Coalitions that are tested at once.
+pub(crate) type Batch = Vec<(RoundId, Coalition)>;
+
+/// The coalitions that an evaluation without SampleSkip tests, batch by batch, in the order it asks for them. Where an estimator
+/// looks at utilities on the way they are at most these: it is told such that give it no reason to leave anything out.
+pub(crate) fn planned_tests(
+    rounds: &[(RoundId, Coalition)],
+    method: Method,
+    estimator: &EstimatorSettings,
+) -> Result<Vec<Batch>, Error> {
+    let stop = StopRule { tests: estimator.stop.tests, ..StopRule::default() };
+    let thorough =
+        EstimatorSettings { stop, tolerance: 0.0, round_tolerance: 0.0, convergence: 0.0, ..*estimator };
+    let mut plan = Federated::new(method, rounds, &thorough)?;
+    let mut outcomes = Outcomes::new(rounds, 0, &EvaluationSettings::default(), false);
+    let mut batches = Vec::new();
+    loop {
+        let batch = plan.next_batch(Duration::ZERO)?;
+        if batch.is_empty() {
+            return Ok(batches);
+        }
+        batches.push(outcomes.plan(&batch));
+        if method.asks_for_all() {
+            return Ok(batches);
+        }
+        for (round, coalition) in batch {
+            plan.absorb(round, coalition, made_up(round, coalition))?;
+        }
     }
-    Outcomes::new(rounds, 0, &settings, false).inherit(&mut wanted);
-    Ok(wanted.into_iter().flat_map(|(round, wanted)| wanted.into_iter().map(move |c| (round, c))).collect())
+}
+
+/// A utility that no other coalition has, from 0 to 1.
+fn made_up(round: RoundId, coalition: Coalition) -> f64 {
+    let bits = coalition.bits() ^ u128::from(round.0) << 96;
+    let mixed = (bits as u64 ^ (bits >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// What every round's tests gave.
 struct Outcomes {
     rounds: BTreeMap<RoundId, RoundOutcomes>,
+    /// Models to be tested.
     asked: usize,
+    /// Utilities that are those of models tested in the round before.
+    inherited: usize,
     /// Values of single cases, where it is known which are right.
     cases: Option<CaseValues>,
     /// What samples are of, where the utility asks for it.
@@ -153,7 +181,7 @@ impl Outcomes {
             (round, RoundOutcomes::new(participants, &all, settings, gathers))
         };
         let rounds = rounds.iter().map(start).collect();
-        Self { rounds, asked: 0, inherits_empty: true, cases: None, classes: None }
+        Self { rounds, asked: 0, inherited: 0, inherits_empty: true, cases: None, classes: None }
     }
 
     fn count_classes(&mut self, classes: Option<&Arc<Classes>>) {
@@ -191,12 +219,16 @@ impl Outcomes {
         let mut wanted: BTreeMap<RoundId, BTreeSet<Coalition>> =
             coalitions.iter().map(|(round, list)| (*round, list.iter().copied().collect())).collect();
         let inherited = self.inherit(&mut wanted);
-        let mut observe = |rounds: &BTreeMap<RoundId, RoundOutcomes>, round, asked| {
-            let tested = rounds.values().map(RoundOutcomes::len).sum();
-            observe(Progress { round, tested, asked });
+        let is_new = |round, coalition: &&Coalition| self.get(round, **coalition).is_err();
+        let new = wanted.iter().map(|(round, wanted)| wanted.iter().filter(|c| is_new(*round, c)).count());
+        let (asked, again) = (self.asked + new.sum::<usize>(), self.inherited);
+        self.asked = asked;
+        let mut observe = |rounds: &BTreeMap<RoundId, RoundOutcomes>, round| {
+            let known: usize = rounds.values().map(RoundOutcomes::len).sum();
+            observe(Progress { round, tested: known - again, asked });
         };
         if let Some(&round) = coalitions.keys().next() {
-            observe(&self.rounds, round, self.asked);
+            observe(&self.rounds, round);
         }
         let cost = evaluator.cost_model();
         let mut tests = Vec::new();
@@ -213,7 +245,7 @@ impl Outcomes {
                 classes.learn(&result, test.samples.len())?;
             }
             let more = outcomes.complete(test, result, &cost);
-            observe(&self.rounds, round, self.asked);
+            observe(&self.rounds, round);
             Ok(more.into_iter().map(|test| (round, test)).collect())
         })?;
         for (round, before, everybody) in inherited {
@@ -221,10 +253,35 @@ impl Outcomes {
             let outcome = TestOutcome { overflows: None, ..self.get(before, everybody)? };
             if let Some(outcomes) = self.rounds.get_mut(&round) {
                 outcomes.insert(Coalition::EMPTY, outcome);
+                self.inherited += 1;
             }
-            observe(&self.rounds, round, self.asked);
         }
         Ok(())
+    }
+
+    /// What is tested of a batch, which is known from then on.
+    fn plan(&mut self, batch: &[(RoundId, Coalition)]) -> Batch {
+        let mut wanted: BTreeMap<RoundId, BTreeSet<Coalition>> = BTreeMap::new();
+        batch.iter().for_each(|(round, coalition)| {
+            wanted.entry(*round).or_default().insert(*coalition);
+        });
+        let inherited = self.inherit(&mut wanted);
+        let mut tested = Batch::new();
+        for (round, wanted) in wanted {
+            let Some(outcomes) = self.rounds.get_mut(&round) else { continue };
+            for coalition in wanted {
+                if outcomes.get(coalition).is_none() {
+                    outcomes.insert(coalition, TestOutcome::default());
+                    tested.push((round, coalition));
+                }
+            }
+        }
+        for (round, ..) in inherited {
+            if let Some(outcomes) = self.rounds.get_mut(&round) {
+                outcomes.insert(Coalition::EMPTY, TestOutcome::default());
+            }
+        }
+        tested
     }
 
     /// After the first round nobody's model is that of everybody in the round before: wanted there instead.

@@ -12,6 +12,9 @@ pub struct FederationFacts {
     pub name: String,
     /// BLAKE3 of its description, in hexadecimal digits: results of one federation have the same.
     pub digest: String,
+    /// What people call the classes, in order; absent where they have no names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<String>,
     /// Everybody, in the order of `federation.toml`.
     pub organisations: Vec<Organisation>,
 }
@@ -55,6 +58,7 @@ impl FederationFacts {
         Self {
             name: spec.name.clone(),
             digest: blake3::hash(text.as_bytes()).to_hex().to_string(),
+            classes: spec.model.class_names.clone(),
             organisations: organisations.collect(),
         }
     }

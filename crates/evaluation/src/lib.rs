@@ -55,11 +55,11 @@ pub use error::{Error, LinkDefect};
 pub use evaluate::{Progress, evaluate};
 pub use evaluator::{CostModel, Evaluator, Next, Test};
 pub use executor::Accounts;
-pub use exposure::exposure_result;
+pub use exposure::{exposure_result, names as called};
 pub use facts::{FederationFacts, Made, Organisation};
 pub use memory_link::{Envelope, rehearse_message};
 pub use names::with_ids;
-pub use plan::{Held, Plan, PlanResult, PlannedCost};
+pub use plan::{Held, Plan, PlanResult, PlannedCost, planned_requests};
 pub use recount::Agreed;
 pub use result::{
     ApproximateResult, Confirmation, Difference, DisclosureResult, EncryptionParameters, EvaluationResult,

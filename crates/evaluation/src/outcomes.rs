@@ -16,7 +16,7 @@ use secsv_protocol::TestResult;
 use crate::{CostModel, Error, EvaluationSettings, Test, Utility};
 
 /// How one coalition did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TestOutcome {
     /// Samples predicted right, skipped ones included.
     pub(crate) correct: usize,

@@ -2,29 +2,33 @@
 
 use std::sync::Arc;
 
-use secsv_federation::{ClientId, RoundId, RunDirectory, SampleSet};
+use secsv_federation::{ClientId, Labels, RoundId, RunDirectory, SampleSet, skip::SkipMode};
 use secsv_protocol::{
     ClientInput, PartyId, TestRequest,
     cost::{self, Prediction, predict},
     session::{Federation, Session, Settings, typical_costs},
 };
+use secsv_shapley::{EstimatorSettings, Method};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    EncryptionParameters, Error, KindTraffic, Operations, SecurityResult, Test, Traffic, client_inputs,
-    evaluate::exact_tests,
+    EncryptionParameters, Error, EvaluationSettings, KindTraffic, Operations, SecurityResult, Test, Traffic,
+    client_inputs,
+    evaluate::{Batch, planned_tests},
     outcomes::MAX_GATHERED,
     role_evaluator::requests,
     secure_result::{messages, parameters, security, traffic},
 };
 
-/// The plan of an exact evaluation.
+/// The plan of an evaluation.
 pub struct Plan {
     /// What the parties will agree on.
     pub session: Arc<Session>,
     /// What each client brings.
     pub inputs: Vec<ClientInput>,
-    /// Models that will be tested.
+    /// How values will be computed from utilities.
+    pub method: Method,
+    /// Models that will be tested; at most these where the estimator looks at utilities on the way.
     pub tests: Vec<(RoundId, secsv_federation::Coalition)>,
     /// The cost if no sample is skipped; with SampleSkip, as if samples were gathered as often as they may be too.
     pub at_most: Prediction,
@@ -35,6 +39,12 @@ pub struct Plan {
 /// A plan as outsiders read it: fields have the names they have in an evaluation's result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanResult {
+    /// What this document is: `secsv-plan`.
+    #[serde(default = "schema")]
+    pub schema: String,
+    /// Version of its form.
+    #[serde(default = "version")]
+    pub version: u32,
     /// `secsv`, `hesv` or `secretsv`.
     pub protocol: String,
     /// How values will be computed from utilities.
@@ -44,6 +54,9 @@ pub struct PlanResult {
     pub utility: Option<String>,
     /// Whether samples may be skipped: then costs are upper bounds.
     pub skip: bool,
+    /// Whether the estimator may leave models out that change little: then costs are upper bounds.
+    #[serde(default)]
+    pub truncates: bool,
     /// All clients, in the order of `federation.toml`.
     pub clients: Vec<ClientId>,
     /// Samples of all clients together.
@@ -63,6 +76,14 @@ pub struct PlanResult {
     pub parameters: Option<EncryptionParameters>,
     /// Who will learn what, and who can do what with it.
     pub security: SecurityResult,
+}
+
+fn schema() -> String {
+    "secsv-plan".to_owned()
+}
+
+fn version() -> u32 {
+    1
 }
 
 /// What one client can make a server hold at most, whatever it sends.
@@ -91,18 +112,62 @@ pub struct PlannedCost {
     pub wall_s: f64,
 }
 
+/// Coalitions that are gone through to say how many requests there will be, at most.
+const MOST_COUNTED: u64 = 1 << 17;
+
+/// How many requests an evaluation makes, where that is known before: not with SampleSkip, and not where an estimator may end early.
+pub fn planned_requests(session: &Session, settings: &EvaluationSettings) -> Option<usize> {
+    let EvaluationSettings { method, estimator, skip, .. } = settings;
+    let federation = &session.federation;
+    let rounds: Vec<_> =
+        federation.rounds.keys().map(|&round| (round, federation.participants(round))).collect();
+    let all = rounds
+        .iter()
+        .map(|(_, participants)| 1u64.checked_shl(participants.len() as u32).unwrap_or(u64::MAX));
+    let is_open = *skip != SkipMode::Off || method.truncates() || estimator.stop.standard_error.is_some();
+    if is_open || all.fold(0, u64::saturating_add) > MOST_COUNTED {
+        return None;
+    }
+    let every = Arc::new(SampleSet::all(session.samples()));
+    let test = |coalition| Test { coalition, samples: every.clone(), candidate_samples: every.clone() };
+    let of_batch = |batch: &Batch| {
+        requests(session, batch.iter().map(|&(round, coalition)| (round, test(coalition))).collect()).len()
+    };
+    Some(planned_tests(&rounds, *method, estimator).ok()?.iter().map(of_batch).sum())
+}
+
 impl Plan {
-    /// The plan of a run that [`RunDirectory::check`] has passed.
+    /// The plan of an exact evaluation of a run that [`RunDirectory::check`] has passed.
     pub fn new(run: &RunDirectory, settings: Settings, skips: bool) -> Result<Self, Error> {
+        Self::by(run, settings, skips, (Method::Exact, &EstimatorSettings::default()))
+    }
+
+    /// The same by another estimator.
+    pub fn by(
+        run: &RunDirectory,
+        settings: Settings,
+        skips: bool,
+        (method, estimator): (Method, &EstimatorSettings),
+    ) -> Result<Self, Error> {
         let federation =
             Federation::new(run.spec(), run.architecture(), |round| run.participants(round), settings)
                 .map_err(Error::Role)?;
-        let (federation, inputs) = (Arc::new(federation), client_inputs(run)?);
+        Self::of_inputs(Arc::new(federation), client_inputs(run)?, skips, (method, estimator))
+    }
+
+    /// The same for whoever has no run directory: `inputs` are what clients are thought to bring.
+    pub fn of_inputs(
+        federation: Arc<Federation>,
+        inputs: Vec<ClientInput>,
+        skips: bool,
+        (method, estimator): (Method, &EstimatorSettings),
+    ) -> Result<Self, Error> {
+        let settings = federation.settings;
         let costs = typical_costs(settings.preset);
         let session = cost::session(&federation, &inputs, Some(&costs)).map_err(Error::Role)?;
         let rounds: Vec<_> =
             federation.rounds.keys().map(|&round| (round, federation.participants(round))).collect();
-        let tests = exact_tests(&rounds)?;
+        let batches = planned_tests(&rounds, method, estimator)?;
         let total = session.samples();
         let (every, none) = (Arc::new(SampleSet::all(total)), Arc::new(SampleSet::none(total)));
         let asked = |all: bool| -> Vec<TestRequest> {
@@ -112,13 +177,15 @@ impl Plan {
                 let samples = if is_tested { every.clone() } else { none.clone() };
                 (round, Test { coalition, samples, candidate_samples: every.clone() })
             };
-            requests(&session, tests.iter().map(request).collect())
+            let of_batch = |batch: &Batch| requests(&session, batch.iter().map(request).collect());
+            batches.iter().flat_map(of_batch).collect()
         };
         let gathers = skips && settings.protocol.rules().batching().gathers;
         let gathered = if gathers { MAX_GATHERED } else { 0 };
         let at_most = predict(&session, &asked(true), gathered).map_err(Error::Role)?;
         let at_least = skips.then(|| predict(&session, &asked(false), 0)).transpose().map_err(Error::Role)?;
-        Ok(Self { session, inputs, tests, at_most, at_least })
+        let tests = batches.concat();
+        Ok(Self { session, inputs, method, tests, at_most, at_least })
     }
 
     /// What any one client can make each server hold.
@@ -135,7 +202,12 @@ impl Plan {
     }
 
     /// What outsiders read, with what `seconds` says of a prediction: processor time and elapsed time.
-    pub fn result(&self, run: &RunDirectory, seconds: impl Fn(&Prediction) -> (f64, f64)) -> PlanResult {
+    pub fn result(
+        &self,
+        run: &RunDirectory,
+        labels: &Labels,
+        seconds: impl Fn(&Prediction) -> (f64, f64),
+    ) -> PlanResult {
         let cost = |prediction: &Prediction| {
             let (cpu_s, wall_s) = seconds(prediction);
             PlannedCost {
@@ -148,10 +220,13 @@ impl Plan {
         };
         let skips = self.at_least.is_some();
         PlanResult {
+            schema: schema(),
+            version: version(),
             protocol: self.session.federation.settings.protocol.name().to_owned(),
-            estimator: "exact".to_owned(),
+            estimator: self.method.name().to_owned(),
             utility: None,
             skip: skips,
+            truncates: self.method.truncates(),
             clients: run.spec().ids().cloned().collect(),
             samples: self.session.samples(),
             tests: self.tests.len(),
@@ -161,7 +236,7 @@ impl Plan {
             most_held: self.most_held(),
             parameters: parameters(&self.session),
             security: security(
-                run.spec(),
+                (run.spec(), labels),
                 &self.session,
                 self.at_most.planner.as_ref(),
                 self.at_most.operations.decrypt,

@@ -117,6 +117,27 @@ impl EvaluationResult {
         }
     }
 
+    /// What to do about hidden numbers that left their ranges, in a sentence; none where none did.
+    pub fn warning(&self) -> Option<String> {
+        let OverflowResult { numbers, models } = self.overflows.as_ref()?;
+        let first = models.first()?;
+        let members: Vec<&str> = first.coalition.iter().map(|id| self.label(id)).collect();
+        let (count, s) = (models.len(), if models.len() == 1 { "" } else { "s" });
+        Some(format!(
+            "{numbers} hidden numbers of {count} tested model{s} left the ranges that were measured, first in round {} with [{}]: these \
+             counts, and values that follow from them, may be wrong; value again with --ranges proven, or with models and samples \
+             that are more alike",
+            first.round,
+            members.join(", "),
+        ))
+    }
+
+    /// What people call a class: its name, or its number.
+    pub fn class(&self, class: usize) -> String {
+        let named = self.federation.as_ref().and_then(|facts| facts.classes.get(class));
+        named.cloned().unwrap_or_else(|| class.to_string())
+    }
+
     /// Whether utilities are accuracies.
     pub fn is_of_accuracy(&self) -> bool {
         is_accuracy(&self.utility)
@@ -124,9 +145,14 @@ impl EvaluationResult {
 
     /// What people call a client: its label, or its id.
     pub fn label<'a>(&'a self, id: &'a ClientId) -> &'a str {
+        self.called(id.as_str())
+    }
+
+    /// The same of any party by its name; servers are called by theirs.
+    pub fn called<'a>(&'a self, party: &'a str) -> &'a str {
         let known = self.federation.iter().flat_map(|facts| &facts.organisations);
-        let label = known.filter(|known| known.id == *id).find_map(|known| known.label.as_deref());
-        label.unwrap_or(id.as_str())
+        let label = known.filter(|known| known.id.as_str() == party).find_map(|known| known.label.as_deref());
+        label.unwrap_or(party)
     }
 }
 
@@ -188,23 +214,6 @@ pub struct OverflowedModel {
     pub numbers: u64,
 }
 
-impl OverflowResult {
-    /// What to do about it, in a sentence; none where no number left its range.
-    pub fn warning(&self) -> Option<String> {
-        let first = self.models.first()?;
-        let members: Vec<&str> = first.coalition.iter().map(ClientId::as_str).collect();
-        let (models, s) = (self.models.len(), if self.models.len() == 1 { "" } else { "s" });
-        Some(format!(
-            "{} hidden numbers of {models} tested model{s} left the ranges that were measured, first in round {} with [{}]: these \
-             counts, and values that follow from them, may be wrong; value again with --ranges proven, or with models and samples \
-             that are more alike",
-            self.numbers,
-            first.round,
-            members.join(", "),
-        ))
-    }
-}
-
 /// The range that a layer's hidden outputs are held to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RangeResult {
@@ -245,8 +254,11 @@ pub struct ExposureResult {
 /// What one party, or several together, can do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExposureRow {
-    /// Who.
+    /// Who: a client by its id, or others in words.
     pub who: String,
+    /// What people call it, if it is not by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// With other clients' samples: `nothing`, `can recognise` or `can rebuild`.
     pub samples: String,
     /// With other clients' models, in the same words.

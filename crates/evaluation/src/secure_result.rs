@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use secsv_federation::FederationSpec;
+use secsv_federation::{FederationSpec, Labels};
 use secsv_protocol::{
     Agreement, HopRange, PartyId, Preset, Principal, decryptors::Planner, exposure::Exposure, message::Kind,
     role::Phase, session::Session,
@@ -15,11 +15,12 @@ use crate::{
 
 impl SecureEvaluator {
     /// Adds what the run cost and disclosed to its result.
-    pub fn account_for(&self, spec: &FederationSpec, result: &mut EvaluationResult) {
+    pub fn account_for(&self, spec: &FederationSpec, labels: &Labels, result: &mut EvaluationResult) {
         let accounts = self.accounts();
         let replies = accounts.operations.decrypt;
         let skips = result.skip;
-        let found = self.in_process().with_principal(|principal| disclosed(principal, spec, replies, skips));
+        let told = |principal: &Principal| disclosed(principal, (spec, labels), replies, skips);
+        let found = self.in_process().with_principal(told);
         account(&accounts, spec, result, found.flatten());
         result.recount = self.confirm(spec, result);
     }
@@ -28,12 +29,12 @@ impl SecureEvaluator {
 /// Parameters and disclosures of a run, once there is a session: `replies` ciphertexts were decrypted by others.
 pub fn disclosed(
     principal: &Principal,
-    spec: &FederationSpec,
+    of: (&FederationSpec, &Labels),
     replies: u64,
     skips: bool,
 ) -> Option<(Option<EncryptionParameters>, SecurityResult)> {
     let (session, planner) = (principal.session()?, principal.planner());
-    Some((parameters(session), security(spec, session, planner, replies, skips)))
+    Some((parameters(session), security(of, session, planner, replies, skips)))
 }
 
 /// Enters cost, parameters and disclosures in a result.
@@ -115,7 +116,7 @@ pub(crate) fn parameters(session: &Session) -> Option<EncryptionParameters> {
 }
 
 pub(crate) fn security(
-    spec: &FederationSpec,
+    (spec, labels): (&FederationSpec, &Labels),
     session: &Session,
     planner: Option<&Planner>,
     replies: u64,
@@ -139,7 +140,7 @@ pub(crate) fn security(
                 why: line.why.into(),
             })
             .collect(),
-        exposure: exposure.map(|exposure| exposure_result(&exposure, spec)).unwrap_or_default(),
+        exposure: exposure.map(|exposure| exposure_result(&exposure, spec, labels)).unwrap_or_default(),
         statistical_bits_per_reply: floodings.and_then(|all| all.iter().map(|f| f.statistical_bits()).min()),
         replies,
         statistical_claim: settings.preset == Preset::Standard && session.encryption().is_some(),

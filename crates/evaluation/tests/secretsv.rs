@@ -1,6 +1,8 @@
 //! SecretSV against the same run without cryptography, bit for bit. A failure is a sample that one predicts right and
 //! the other wrong, or a test that does not end.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::{error::Error, sync::Arc};
 
 use proptest::prelude::*;
@@ -167,6 +169,7 @@ impl Shape {
         Self::Normalised,
     ];
 
+    #[expect(clippy::too_many_lines, reason = "one shape after the other")]
     fn model(self) -> Model {
         match self {
             Self::Logistic => Model::new(&[5]).linear(5, 3, true),

@@ -1,5 +1,6 @@
 //! What a silo must accept before it takes part: sentences, and a word that stands for having read them.
 
+use secsv_evaluation::called;
 use secsv_federation::ClientId;
 use secsv_protocol::{PartyId, exposure::Exposure};
 
@@ -39,18 +40,23 @@ impl Question {
     pub fn exposure(kit: &Kit) -> Result<Option<Self>, ConsentError> {
         let PartyId::Client(position) = kit.own else { return Ok(None) };
         let exposure = Exposure::new(&kit.session()?)?;
-        let names: Vec<&str> = kit.federation.federation.ids().map(ClientId::as_str).collect();
-        let mut sentences = exposure.of_owner(position, &names);
-        if let Some(limits) =
-            kit.federation.federation.limits.filter(|_| kit.federation.federation.comes_later())
-        {
-            sentences.push(format!(
-                "Values and utilities of each of up to {} rounds are told as the round ends, while training goes on: whoever trains the next \
-                 round may go by them.",
-                limits.rounds
-            ));
-        }
-        Ok(Some(Self::new("--accept-exposure", kit, sentences)))
+        let ids: Vec<&str> = kit.federation.federation.ids().map(ClientId::as_str).collect();
+        let labels = kit.labels()?;
+        let with_limits = |mut sentences: Vec<String>| {
+            let spec = &kit.federation.federation;
+            if let Some(limits) = spec.limits.filter(|_| spec.comes_later()) {
+                sentences.push(format!(
+                    "Values and utilities of each of up to {} rounds are told as the round ends, while training goes on: whoever trains the next \
+                     round may go by them.",
+                    limits.rounds
+                ));
+            }
+            sentences
+        };
+        let question = Self::new("--accept-exposure", kit, with_limits(exposure.of_owner(position, &ids)));
+        // The word follows from ids: whoever corrects a label is not asked again.
+        let named = exposure.of_owner(position, &called(&kit.federation.federation, &labels));
+        Ok(Some(Self { sentences: with_limits(named), ..question }))
     }
 
     /// Goes on if the answer is the word.

@@ -19,8 +19,8 @@ use secsv_evaluation::{
     ClearEvaluator, Envelope, EvaluationResult, SecureEvaluator, evaluate, in_process::Interceptor,
 };
 use secsv_federation::{
-    ClientId, ClientSpec, CollectiveTestSet, FederationSpec, LayerSpec, ModelSpec, RunDirectory, RunWriter,
-    Tensor, TestSet, Weights,
+    ClientId, ClientSpec, CollectiveTestSet, FederationSpec, Labels, LayerSpec, ModelSpec, RunDirectory,
+    RunWriter, Tensor, TestSet, Weights,
 };
 use secsv_node::{
     Fingerprint,
@@ -158,7 +158,7 @@ fn audited() -> (TempDir, Vec<PathBuf>) {
     let (costs, seed) = (Some(typical_costs(Preset::Compact)), Seed::from_bytes([8; 32]));
     let mut evaluator = SecureEvaluator::new(&run, settings, costs, &seed, recorder).unwrap();
     let mut result = evaluate(run.spec(), &mut evaluator, &kits[0].evaluation().unwrap(), |_| {}).unwrap();
-    evaluator.account_for(run.spec(), &mut result);
+    evaluator.account_for(run.spec(), &Labels::default(), &mut result);
     let mut logs = logs.lock().unwrap();
     logs.deliver(&states[0], &result);
     logs.logs.values_mut().for_each(|log| log.end().unwrap());

@@ -16,7 +16,7 @@ use secsv_he::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::output::{Format, print_or_end, say};
+use crate::output::{Document, Format, print_or_end, say};
 
 /// The shapes of the paper's Matrix Reducing table.
 const SHAPES: [(usize, usize); 7] = [(4, 300), (2, 48), (64, 256), (10, 64), (32, 64), (32, 32), (2, 32)];
@@ -46,7 +46,7 @@ enum What {
 }
 
 #[derive(Serialize)]
-struct Document {
+struct LinearTimes {
     kernel: Vec<KernelTime>,
     matmul: Vec<ProductTime>,
 }
@@ -114,10 +114,10 @@ pub fn run(args: &BenchArgs, format: Format) -> Result<()> {
             faster(kernel, kernel_rows()?.iter().map(KernelTime::from).collect(), |k| &mut k.ns_per_slot_mac);
         matmul = faster(matmul, bench.products()?, |p| &mut p.us_per_sample);
     }
-    let document = Document { kernel, matmul };
+    let times = LinearTimes { kernel, matmul };
     let text = match format {
-        Format::Json => serde_json::to_string_pretty(&document)? + "\n",
-        Format::Text => text(&document, &parameters, &bench.costs),
+        Format::Json => serde_json::to_string_pretty(&Document::first("secsv-bench-linear", &times))? + "\n",
+        Format::Text => text(&times, &parameters, &bench.costs),
     };
     Ok(print_or_end(&text)?)
 }
@@ -280,8 +280,8 @@ impl From<&KernelRow> for KernelTime {
     }
 }
 
-fn text(document: &Document, parameters: &Parameters, costs: &UnitCosts) -> String {
-    kernel_text(&document.kernel) + &unit_cost_text(parameters, costs) + &product_text(&document.matmul)
+fn text(times: &LinearTimes, parameters: &Parameters, costs: &UnitCosts) -> String {
+    kernel_text(&times.kernel) + &unit_cost_text(parameters, costs) + &product_text(&times.matmul)
 }
 
 fn kernel_text(rows: &[KernelTime]) -> String {

@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::{
     failure::BadInput,
-    output::{Format, print_or_end},
+    output::{Document, Format, print_or_end},
 };
 
 /// Arguments of `secsv completions`.
@@ -44,5 +44,6 @@ pub fn man(args: &ManArgs, command: Command, format: Format) -> anyhow::Result<(
     fs::create_dir_all(&args.out).with_context(failed)?;
     clap_mangen::generate_to(command, &args.out).with_context(failed)?;
     let document = serde_json::json!({ "man": args.out });
-    format.show(&document, || format!("{}\n", args.out.join("secsv.1").display()))
+    format
+        .show(&Document::first("secsv-man", document), || format!("{}\n", args.out.join("secsv.1").display()))
 }

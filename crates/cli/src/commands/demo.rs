@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::protocols::{EncryptionArgs, evaluate_run};
 use crate::{
     findings::{models_tested, ranked},
-    output::Format,
+    output::{Document, Format},
     output_file,
     protocol_name::ProtocolName,
     report::render,
@@ -53,7 +53,11 @@ pub fn run(args: &DemoArgs, format: Format) -> Result<()> {
     let nssv = evaluate_run(&run, ProtocolName::Nssv, EncryptionArgs::USUAL, &settings)?;
     let written = output_file::write(&args.report, render(&secure, &run.spec().name).as_bytes());
     let outcome = DemoOutcome { train_s, corrupted: CORRUPTED, secure, nssv, report: args.report.clone() };
-    format.show(&outcome, || described(&outcome, started.elapsed().as_secs_f64())).and(written)
+    format
+        .show(&Document::first("secsv-demo", &outcome), || {
+            described(&outcome, started.elapsed().as_secs_f64())
+        })
+        .and(written)
 }
 
 /// UCI breast cancer, dealt to five hospitals; half of one hospital's training labels are wrong.

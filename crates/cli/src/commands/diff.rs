@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::{
     failure::BadInput,
     findings::{cases, point_words, ranked},
-    output::Format,
+    output::{Document, Format},
     output_file,
     report::{Compared, render_comparison},
 };
@@ -35,8 +35,6 @@ pub struct DiffArgs {
 /// What `--format json` prints.
 #[derive(Serialize)]
 struct Difference {
-    schema: &'static str,
-    version: u32,
     files: [PathBuf; 2],
     /// What the two results do not have in common, sentence by sentence.
     unlike: Vec<String>,
@@ -47,6 +45,8 @@ struct Difference {
 #[derive(Serialize)]
 struct OrganisationDifference {
     id: ClientId,
+    /// What people call it.
+    label: String,
     values: [Option<f64>; 2],
     ranks: [Option<usize>; 2],
     difference: Option<f64>,
@@ -68,8 +68,6 @@ pub fn run(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
     }
     let (one, other) = (read("ONE", &args.one)?, read("OTHER", &args.other)?);
     let difference = Difference {
-        schema: "secsv-diff",
-        version: 1,
         files: [args.one.clone(), args.other.clone()],
         unlike: unlike(&one, &other),
         organisations: organisations(&one, &other),
@@ -83,7 +81,7 @@ pub fn run(args: &DiffArgs, format: Format) -> anyhow::Result<()> {
         let title = format!("{} and {}", columns[0].name, columns[1].name);
         output_file::write(report, render_comparison(&columns, &title, &difference.unlike).as_bytes())?;
     }
-    format.show(&difference, || text(&difference, &point_words(&one)))
+    format.show(&Document::first("secsv-diff", &difference), || text(&difference, &point_words(&one)))
 }
 
 /// What the two were not computed alike by.
@@ -107,8 +105,8 @@ fn unlike(one: &EvaluationResult, other: &EvaluationResult) -> Vec<String> {
     compare("Test cases", cases(one).to_string(), cases(other).to_string());
     let ids = |result: &EvaluationResult| result.clients.iter().cloned().collect::<BTreeSet<ClientId>>();
     let (a, b) = (ids(one), ids(other));
-    for (own, others, which) in [(&a, &b, "first"), (&b, &a, "second")] {
-        let alone: Vec<_> = own.difference(others).map(ClientId::as_str).collect();
+    for (own, others, result, which) in [(&a, &b, one, "first"), (&b, &a, other, "second")] {
+        let alone: Vec<_> = own.difference(others).map(|id| result.label(id)).collect();
         if !alone.is_empty() {
             found.push(format!("Only in the {which}: {}.", alone.join(", ")));
         }
@@ -129,6 +127,7 @@ fn organisations(one: &EvaluationResult, other: &EvaluationResult) -> Vec<Organi
             let (a, b) = (of(one, id), of(other, id));
             OrganisationDifference {
                 id: id.clone(),
+                label: if one.clients.contains(id) { one.label(id) } else { other.label(id) }.to_owned(),
                 values: [a, b].map(|found| found.map(|(_, value)| value)),
                 ranks: [a, b].map(|found| found.map(|(rank, _)| rank)),
                 difference: a.zip(b).map(|((_, a), (_, b))| b - a),
@@ -142,7 +141,7 @@ fn organisations(one: &EvaluationResult, other: &EvaluationResult) -> Vec<Organi
 fn text(difference: &Difference, point_words: &str) -> String {
     let mut text = String::new();
     let all = &difference.organisations;
-    let width = all.iter().map(|of| of.id.as_str().len()).max().unwrap_or(0).max(12);
+    let width = all.iter().map(|of| of.label.chars().count()).max().unwrap_or(0).max(12);
     let _ = writeln!(text, "in points, {point_words}");
     let (first, second, apart) = ("first", "second", "difference");
     let _ = writeln!(text, "{:width$}  {first:>9}  {second:>9}  {apart:>10}  rank", "organisation");
@@ -154,12 +153,7 @@ fn text(difference: &Difference, point_words: &str) -> String {
             [a, b] if a == b => rank(a),
             [a, b] => format!("{} to {}", rank(a), rank(b)),
         };
-        let _ = writeln!(
-            text,
-            "{:width$}  {a:>9}  {b:>9}  {:>10}  {ranks}",
-            of.id.as_str(),
-            points(of.difference)
-        );
+        let _ = writeln!(text, "{:width$}  {a:>9}  {b:>9}  {:>10}  {ranks}", of.label, points(of.difference));
     }
     let same = all.iter().all(|of| of.difference == Some(0.0));
     if same {

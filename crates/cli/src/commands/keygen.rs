@@ -8,7 +8,7 @@ use secsv_node::kit::{Request, generate_keys};
 
 use crate::{
     failure::BadInput,
-    output::{Format, say},
+    output::{Document, Format, say},
 };
 
 /// Arguments of `secsv keygen`.
@@ -34,5 +34,5 @@ pub fn run(args: &KeygenArgs, format: Format) -> anyhow::Result<()> {
         request.display()
     ));
     let document = serde_json::json!({ "request": request, "fingerprint": fingerprint });
-    format.show(&document, || format!("{}\n", request.display()))
+    format.show(&Document::first("secsv-request", document), || format!("{}\n", request.display()))
 }

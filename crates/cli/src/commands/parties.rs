@@ -12,8 +12,8 @@ use secsv_node::{
     audit::RESULT_FILE,
     kit::{Address, Kit},
     process::{
-        ClientFollow, ClientOptions, NodeOptions, PrincipalFollow, PrincipalOptions, RunFacts,
-        follow_auxiliary, follow_client, follow_principal, run_auxiliary, run_client, run_principal,
+        ClientFollow, ClientOptions, NodeOptions, PrincipalFollow, PrincipalOptions, RunFacts, TestProgress,
+        follow_auxiliary, follow_client, follow_principal, run_auxiliary, run_client_observed, run_principal,
     },
 };
 
@@ -136,7 +136,7 @@ pub fn principal(args: &PrincipalArgs, format: Format) -> anyhow::Result<()> {
     let kit = Kit::open(&args.kit)?;
     let name = kit.federation.federation.name.clone();
     let options = PrincipalOptions { node, away_after, wait_to_deliver: DELIVERY, made_by: program() };
-    let bar = ProgressReport::of_party("coalitions");
+    let bar = ProgressReport::of_party("models");
     let mut told: Option<Instant> = None;
     let observe = |progress: secsv_evaluation::Progress| {
         bar.advance(progress.tested as u64, progress.asked as u64);
@@ -207,7 +207,14 @@ pub fn client(args: &ClientArgs, format: Format) -> anyhow::Result<()> {
     let kit = Kit::open(&args.kit)?;
     let facts = RunFacts::of(&kit)?;
     let name = facts.federation.name.clone();
-    let result = run_client(kit, &data, &options)?.into_result(facts, &program());
+    let bar = ProgressReport::of_party("tests");
+    let mut observe = |TestProgress { finished, planned }| match planned {
+        Some(planned) => bar.advance(finished as u64, planned as u64),
+        None => bar.note(format!("{finished} tests are through"), &serde_json::json!({"finished": finished})),
+    };
+    let values = run_client_observed(kit, &data, &options, &mut observe);
+    bar.finish();
+    let result = values?.into_result(facts, &program());
     args.files.hand_out(&result, &name, format, || value_table::text(&result))?;
     Ok(check_ranges(&result)?)
 }

@@ -11,10 +11,12 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use secsv_evaluation::{Plan, PlanResult, Utility};
-use secsv_federation::{RunDirectory, skip::SkipMode};
-use secsv_shapley::Method;
+use secsv_federation::{Labels, RunDirectory, skip::SkipMode};
 
-use super::protocols::EncryptionArgs;
+use super::{
+    protocols::{EncryptionArgs, check_estimator},
+    valuation::EstimatorArgs,
+};
 use crate::{
     output::Format,
     protocol_name::{ProtocolName, SecureProtocolArg},
@@ -47,6 +49,8 @@ pub struct PlanArgs {
     /// What a coalition's model will be worth: accuracy, balanced-accuracy, recall=CLASS or f1.
     #[arg(long, default_value_t = Utility::Accuracy)]
     utility: Utility,
+    #[command(flatten)]
+    estimator: EstimatorArgs,
     /// Measure this machine again, whatever is remembered of it.
     #[arg(long)]
     measure: bool,
@@ -72,14 +76,19 @@ pub fn planned(args: &PlanArgs) -> anyhow::Result<PlanResult> {
     let run = RunDirectory::open(&args.run)?;
     let protocol = args.protocol.of(&run)?;
     args.encryption.check_used(&[ProtocolName::Secure(protocol)])?;
-    let settings = args.encryption.settings(protocol, args.skip, Method::Exact)?;
+    let valuation = args.estimator.settings(None)?;
+    check_estimator(&valuation)?;
+    let settings = args.encryption.settings(protocol, args.skip, valuation.method)?;
     let settings = args.utility.settings(settings)?;
     args.utility.check_classes(run.spec().model.classes)?;
     run.check()?;
-    let plan = Plan::new(&run, settings, args.skip == SkipMode::On)?;
+    let by = (valuation.method, &valuation.estimator);
+    let plan = Plan::by(&run, settings, args.skip == SkipMode::On, by)?;
+    let labels = Labels::read(run.path(), run.spec())?;
     let reading = begun();
     let rates = Rates::known_or_measured(&plan, reading, args.measure)?;
-    let mut result = plan.result(&run, |prediction| Rates::seconds(&rates, &prediction.work));
+    let mut result = plan.result(&run, &labels, |prediction| Rates::seconds(&rates, &prediction.work));
+    result.truncates |= args.estimator.may_stop_early();
     result.utility = args.utility.needs_classes().then(|| args.utility.to_string());
     Ok(result)
 }

@@ -6,11 +6,11 @@ use clap::Args;
 use secsv_node::{
     consent::Question,
     kit::Kit,
-    preflight::{CheckOutcome, preflight},
+    preflight::{CheckOutcome, Circumstances, preflight},
 };
 
 use super::parties::check_listen;
-use crate::output::Format;
+use crate::output::{Document, Format};
 
 /// Arguments of `secsv preflight`.
 #[derive(Args)]
@@ -20,6 +20,12 @@ pub struct PreflightArgs {
     /// Where the party will keep its state.
     #[arg(long)]
     state: Option<PathBuf>,
+    /// A client's part of a run directory, or all of one: read and held against the kit.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Test cases of all silos together, from which memory and disk are planned [default: the client's own, times the clients]
+    #[arg(long, value_name = "N")]
+    samples: Option<usize>,
     /// Where a server will listen, if not at the address in the federation file.
     #[arg(long)]
     listen: Option<String>,
@@ -43,8 +49,17 @@ pub fn run(args: &PreflightArgs, format: Format) -> anyhow::Result<()> {
     if let Some(question) = Question::exposure(&kit)? {
         question.answered(args.accept_exposure.as_deref())?;
     }
-    let checks = preflight(&kit, args.state.as_deref(), args.listen.as_deref())?;
-    format.show(&checks, || checks.iter().map(|check| format!("{check}\n")).collect())?;
+    let own = Circumstances {
+        state: args.state.as_deref(),
+        listen: args.listen.as_deref(),
+        data: args.data.as_deref(),
+        samples: args.samples.map(|samples| samples.max(1)),
+    };
+    let checks = preflight(&kit, own)?;
+    let document = serde_json::json!({ "checks": checks });
+    format.show(&Document::first("secsv-preflight", document), || {
+        checks.iter().map(|check| format!("{check}\n")).collect()
+    })?;
     match checks.iter().filter(|check| check.outcome == CheckOutcome::Failed).count() {
         0 => Ok(()),
         failed => Err(NotReady { failed }.into()),

@@ -140,7 +140,7 @@ pub fn evaluate_with_views(
     settings: &EvaluationSettings,
     views: Option<&Path>,
 ) -> anyhow::Result<EvaluationResult> {
-    let bar = ProgressReport::new(protocol.name(), "coalitions", 0);
+    let bar = ProgressReport::new(protocol.name(), "models", 0);
     let observe = |progress: Progress| bar.advance(progress.tested as u64, progress.asked as u64);
     let result =
         evaluate_watched(run, protocol, encryption, settings, views, observe, &AtomicBool::new(false))?;
@@ -175,7 +175,7 @@ pub fn evaluate_watched(
             }
             let mut result =
                 evaluate(run.spec(), &mut Stoppable::new(&mut evaluator, stop), settings, observe)?;
-            evaluator.account_for(run.spec(), &mut result);
+            evaluator.account_for(run.spec(), &labels, &mut result);
             if let Some(directory) = views {
                 evaluator.views(run.spec())?.write(directory)?;
             }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     failure::BadInput,
-    output::{Format, say},
+    output::{Document, Format, say},
     protocol_name::{ProtocolName, SecureProtocolArg},
 };
 
@@ -78,7 +78,8 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
     evaluation.utility.check_classes(run.spec().model.classes)?;
     let session = SessionSpec::new(evaluation.utility.settings(settings)?, &evaluation);
     let servers = Servers { principal: args.principal.clone(), auxiliary: args.auxiliary.clone() };
-    let provision = Provision::of_run(&run, servers, session, Validity::days(SystemTime::now(), args.days));
+    let provision = Provision::of_run(&run, servers, session, Validity::days(SystemTime::now(), args.days))
+        .labelled(labels);
     let made = match &args.requests {
         Some(requests) => {
             let read = Request::read_all(requests)?;
@@ -89,12 +90,9 @@ pub fn run(args: &ProvisionArgs, format: Format) -> anyhow::Result<()> {
         }
         None => provision.generate_keys(&args.out)?,
     };
-    for (_, kit) in &made.kits {
-        labels.write(kit)?;
-    }
     let kits: BTreeMap<_, _> = made.kits.iter().map(|(id, path)| (id.as_str(), path)).collect();
     let document = json!({ "kits": kits, "federation": made.digest, "exposure": made.exposure });
-    format.show(&document, || {
+    format.show(&Document::first("secsv-provision", document), || {
         let kits: String = made.kits.iter().map(|(_, path)| format!("{}\n", path.display())).collect();
         format!("{kits}federation {}\n{}", made.digest, made.exposure)
     })?;

@@ -6,7 +6,7 @@ use clap::Args;
 use secsv_node::kit::{Validity, renew};
 use serde_json::json;
 
-use crate::output::Format;
+use crate::output::{Document, Format};
 
 /// Arguments of `secsv renew`.
 #[derive(Args)]
@@ -25,7 +25,7 @@ pub struct RenewArgs {
 pub fn run(args: &RenewArgs, format: Format) -> anyhow::Result<()> {
     let made = renew(&args.kits, Validity::days(SystemTime::now(), args.days), &args.out)?;
     let places: BTreeMap<_, _> = made.iter().map(|(id, path)| (id.as_str(), path)).collect();
-    format.show(&json!({ "renewed": places }), || {
+    format.show(&Document::first("secsv-renewal", json!({ "renewed": places })), || {
         let mut text = String::new();
         made.iter().for_each(|(_, path)| text.push_str(&format!("{}\n", path.display())));
         text.push_str(

@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::diff::read;
-use crate::{output::Format, output_file, report::render};
+use crate::{
+    output::{Document, Format},
+    output_file,
+    report::render,
+};
 
 /// Arguments of `secsv report`.
 #[derive(Args)]
@@ -29,5 +33,6 @@ pub fn run(args: &ReportArgs, format: Format) -> anyhow::Result<()> {
     let name = || result.federation.as_ref().map_or_else(stem, |facts| facts.name.clone());
     let title = args.title.clone().unwrap_or_else(name);
     output_file::write(&args.out, render(&result, &title).as_bytes())?;
-    format.show(&serde_json::json!({ "report": args.out }), || format!("{}\n", args.out.display()))
+    let document = serde_json::json!({ "report": args.out });
+    format.show(&Document::first("secsv-report", document), || format!("{}\n", args.out.display()))
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::BadInput;
-use crate::output::{Format, print_or_end};
+use crate::output::{Document, Format, print_or_end};
 use crate::progress::ProgressReport;
 
 /// Arguments of `secsv train`.
@@ -176,7 +176,7 @@ pub fn run(args: &TrainArgs, format: Format) -> anyhow::Result<()> {
     let report =
         Report::new(args, &dataset, &recipe, kind, &outcome, (loaded_s, started.elapsed().as_secs_f64()));
     let text = match format {
-        Format::Json => serde_json::to_string_pretty(&report)? + "\n",
+        Format::Json => serde_json::to_string_pretty(&Document::first("secsv-training", &report))? + "\n",
         Format::Text => report.text(),
     };
     Ok(print_or_end(&text)?)
@@ -321,6 +321,9 @@ struct Report {
 #[derive(Serialize)]
 struct ClientReport {
     id: ClientId,
+    /// What people call it, if it is not by its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
     train_size: usize,
     test_size: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -353,8 +356,10 @@ impl Report {
     ) -> Self {
         let faults =
             |id: &ClientId| recipe.faults.iter().filter(|f| f.client() == id).map(describe).collect();
+        let label = |id: &ClientId| args.names.iter().find(|(named, _)| named == id)?.1.clone();
         let clients = outcome.clients.iter().map(|client| ClientReport {
             id: client.id.clone(),
+            label: label(&client.id),
             train_size: client.train_size,
             test_size: client.test_size,
             faults: faults(&client.id),
@@ -389,13 +394,16 @@ impl Report {
 
     fn text(&self) -> String {
         let mut text = String::new();
-        let _ = writeln!(text, "\n{:<16}  {:>7}  {:>6}  faults", "client", "train", "test");
+        let called = |client: &ClientReport| client.label.clone().unwrap_or_else(|| client.id.to_string());
+        let width =
+            self.clients.iter().map(|client| called(client).chars().count()).max().unwrap_or(0).max(16);
+        let _ = writeln!(text, "\n{:<width$}  {:>7}  {:>6}  faults", "client", "train", "test");
         for client in &self.clients {
             let faults = client.faults.join(", ");
             let _ = writeln!(
                 text,
-                "{:<16}  {:>7}  {:>6}  {faults}",
-                client.id.as_str(),
+                "{:<width$}  {:>7}  {:>6}  {faults}",
+                called(client),
                 client.train_size,
                 client.test_size
             );

@@ -12,19 +12,26 @@ use secsv_shapley::{Error, EstimatorSettings, Method, StopRule};
 
 use crate::failure::BadInput;
 
-/// Arguments about skipping and estimating.
+/// Arguments about skipping, utilities and estimating.
 #[derive(Args)]
 pub struct ValuationArgs {
     /// Whether samples that two models predict right are skipped on their aggregate.
     #[arg(long, value_enum, default_value_t = SkipMode::Off)]
     skip: SkipMode,
-    /// How values are computed from utilities.
-    #[arg(long, default_value = Method::Exact.name(), value_parser = methods())]
-    estimator: Method,
     /// What a coalition's model is worth: accuracy, balanced-accuracy, recall=CLASS or f1 (two classes; class 1 counts). All but
     /// accuracy ask how many right samples are of each class, which blindsv (without SampleSkip) and nssv can tell.
     #[arg(long, default_value_t = Utility::Accuracy)]
     utility: Utility,
+    #[command(flatten)]
+    estimator: EstimatorArgs,
+}
+
+/// Arguments about estimating.
+#[derive(Args)]
+pub struct EstimatorArgs {
+    /// How values are computed from utilities.
+    #[arg(long, default_value = Method::Exact.name(), value_parser = methods())]
+    estimator: Method,
     /// What everything random follows from.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
@@ -54,19 +61,25 @@ fn methods() -> impl TypedValueParser<Value = Method> {
 impl ValuationArgs {
     /// The settings, in their ranges and with nothing that the estimator would not look at.
     pub fn settings(&self, elapsed: Option<Duration>) -> Result<EvaluationSettings, BadInput> {
+        Ok(EvaluationSettings { utility: self.utility, skip: self.skip, ..self.estimator.settings(elapsed)? })
+    }
+}
+
+impl EstimatorArgs {
+    /// The same for accuracies without skipping.
+    pub fn settings(&self, elapsed: Option<Duration>) -> Result<EvaluationSettings, BadInput> {
         let stop = StopRule { standard_error: self.max_error, elapsed, tests: self.max_tests };
         let (seed, epsilon, delta, samples) = (self.seed, self.epsilon, self.delta, self.samples);
         let estimator =
             EstimatorSettings { seed, epsilon, delta, samples, stop, ..EstimatorSettings::default() };
         estimator.check().map_err(named)?;
         self.check_used(elapsed)?;
-        Ok(EvaluationSettings {
-            method: self.estimator,
-            estimator,
-            utility: self.utility,
-            skip: self.skip,
-            ..EvaluationSettings::default()
-        })
+        Ok(EvaluationSettings { method: self.estimator, estimator, ..EvaluationSettings::default() })
+    }
+
+    /// Whether it may end before all that was planned is tested.
+    pub fn may_stop_early(&self) -> bool {
+        self.max_error.is_some()
     }
 
     /// Refuses limits that an estimator does not have.

@@ -6,7 +6,10 @@ use clap::Args;
 use secsv_node::verify::{Verdict, Verification, verify};
 use serde::Serialize;
 
-use crate::{failure::BadInput, output::Format};
+use crate::{
+    failure::BadInput,
+    output::{Document, Format},
+};
 
 /// Arguments of `secsv verify`.
 #[derive(Args)]
@@ -39,7 +42,7 @@ struct VerifyDocument<'a> {
 pub fn run(args: &VerifyArgs, format: Format) -> anyhow::Result<()> {
     let found = verify(&args.states, args.result.as_deref())?;
     let document = VerifyDocument { verdict: found.verdict(), found: &found };
-    format.show(&document, || text(&found))?;
+    format.show(&Document::first("secsv-verification", &document), || text(&found))?;
     match document.verdict {
         Verdict::Fits => Ok(()),
         Verdict::DoesNotFit => Err(Unfit { found: found.findings.len() }.into()),

@@ -157,24 +157,32 @@ impl Consortium {
         fs::create_dir_all(self.path().join("logs")).unwrap();
         let log = self.path().join("logs").join(party);
         let log = File::options().create(true).append(true).open(log).unwrap();
+        let mut command = self.command(party);
+        command.stdout(File::create(self.path().join(format!("{party}.out"))).unwrap()).stderr(log);
+        command.spawn().unwrap()
+    }
+
+    /// What starts a party, whose output goes nowhere.
+    pub fn command(&self, party: &str) -> Command {
         let mut command = secsv();
         command.args(["--format", "json"]);
         match party {
             "principal" => command.arg("principal").arg("--json").arg(self.result_file()),
             "auxiliary" => command.arg("auxiliary"),
-            _ => {
-                let question = Question::exposure(&Kit::open(&self.kit(party)).unwrap()).unwrap();
-                command.arg("client").arg("--data").arg(&self.run);
-                command.args(question.iter().flat_map(|question| [question.argument, &question.word]))
-            }
+            _ => command.arg("client").arg("--data").arg(&self.run).args(self.accepted(party)),
         };
         match (&self.listen, party) {
             (Some([own, _]), "principal") | (Some([_, own]), "auxiliary") => command.arg("--listen").arg(own),
             _ => &mut command,
         };
         command.arg(self.kit(party)).arg("--state").arg(self.state(party));
-        command.stdout(File::create(self.path().join(format!("{party}.out"))).unwrap()).stderr(log);
-        command.spawn().unwrap()
+        command
+    }
+
+    /// The arguments by which a client's owner accepts what it is asked.
+    pub fn accepted(&self, party: &str) -> Vec<String> {
+        let question = Question::exposure(&Kit::open(&self.kit(party)).unwrap()).unwrap();
+        question.into_iter().flat_map(|question| [question.argument.to_owned(), question.word]).collect()
     }
 
     /// Starts everybody.

@@ -6,11 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use secsv_protocol::{Preset, decryptors::Protocol};
+use serde_json::Value;
+
 use crate::consortium::{Consortium, PATIENCE, Recipe, secsv};
 
 /// Runs a federation to its end.
-fn ended() -> Consortium {
-    let consortium = Consortium::new(&Recipe { rounds: 1, ..Recipe::default() });
+fn ended(protocol: Protocol) -> Consortium {
+    let preset = if protocol == Protocol::BlindSv { Preset::Standard } else { Preset::Compact };
+    let consortium = Consortium::new(&Recipe { rounds: 1, protocol, preset, ..Recipe::default() });
     consortium.start_all().finish();
     consortium
 }
@@ -35,9 +39,24 @@ fn a_silo_can_report(consortium: &Consortium) {
     }
 }
 
+/// How far a client is, as its log, and a program that asks, are told: all that was planned is through in the end.
+fn a_silo_sees_how_far_it_is(consortium: &Consortium) {
+    let last = consortium.log("client-1").lines().rfind(|line| line.contains("through")).map(str::to_owned);
+    let last: Value = serde_json::from_str(&last.unwrap()).unwrap();
+    let (finished, planned) = (&last["finished"], &last["planned"]);
+    assert!(planned.as_u64() > Some(0) && finished == planned, "{last}");
+}
+
 #[test]
 fn a_good_run_ends_without_a_warning_and_with_a_verdict() {
-    let consortium = ended();
+    for protocol in [Protocol::BlindSv, Protocol::SecSv] {
+        good_run(protocol);
+    }
+}
+
+fn good_run(protocol: Protocol) {
+    let consortium = ended(protocol);
+    a_silo_sees_how_far_it_is(&consortium);
     for party in &consortium.parties {
         let log = consortium.log(party);
         // Whoever comes before the servers listen may say so.
@@ -63,7 +82,7 @@ fn a_good_run_ends_without_a_warning_and_with_a_verdict() {
 /// A client whose run has ended is started again, finds nobody, and is told to stop: it has its values.
 #[test]
 fn a_party_that_has_its_values_is_not_stopped_before_them() {
-    let consortium = ended();
+    let consortium = ended(Protocol::SecSv);
     for party in ["client-1", "auxiliary"] {
         let said = consortium.log(party).matches("the values have come").count();
         let child = consortium.start(party);

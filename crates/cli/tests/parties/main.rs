@@ -10,3 +10,4 @@ mod address;
 mod consortium;
 mod ends;
 mod equal;
+mod unwritable;

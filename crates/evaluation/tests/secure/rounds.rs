@@ -13,9 +13,12 @@ use secsv_protocol::{
 
 use crate::federations::{Act, Fixture, Recipe, Shape, settings};
 
-/// Seeds of masks, by who drew them and for whom.
+/// Who drew a seed for whom, and whether it is an owner's.
+type Drawn = (PartyId, PartyId, bool);
+
+/// Seeds of masks.
 #[derive(Clone, Default)]
-struct Seeds(Arc<Mutex<BTreeMap<(PartyId, PartyId, bool), Vec<u8>>>>);
+struct Seeds(Arc<Mutex<BTreeMap<Drawn, Vec<u8>>>>);
 
 impl Interceptor for Seeds {
     fn pass(&mut self, envelope: Envelope) -> Vec<Envelope> {

@@ -9,7 +9,7 @@ use secsv_evaluation::{
     views::{PartyView, Views},
 };
 use secsv_federation::{
-    BatchNormSpec, ClientId, ClientSpec, Coalition, FederationSpec, LayerSpec, ModelSpec, RoundId,
+    BatchNormSpec, ClientId, ClientSpec, Coalition, FederationSpec, Labels, LayerSpec, ModelSpec, RoundId,
     RunDirectory, RunWriter, Tensor, TestSet, Weights, skip::SkipMode,
 };
 use secsv_protocol::{
@@ -201,7 +201,7 @@ impl Case {
         let mut evaluator = SecureEvaluator::recorded(&self.run, settings, costs, &seed).unwrap();
         let evaluation = EvaluationSettings { skip, ..EvaluationSettings::default() };
         let mut result = evaluate(self.run.spec(), &mut evaluator, &evaluation, |_| {}).unwrap();
-        evaluator.account_for(self.run.spec(), &mut result);
+        evaluator.account_for(self.run.spec(), &Labels::default(), &mut result);
         let session = evaluator.in_process().with_principal(|p| p.session().cloned()).flatten().unwrap();
         let views = evaluator.views(self.run.spec()).unwrap();
         Seen { views, result, session, accounts: evaluator.accounts() }

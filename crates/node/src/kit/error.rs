@@ -120,7 +120,7 @@ impl KitError {
 
     pub(super) fn reading(file: &Path, error: io::Error) -> Self {
         let defect = match error.kind() {
-            io::ErrorKind::NotFound => KitDefect::Missing,
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => KitDefect::Missing,
             _ => KitDefect::Unreadable(error),
         };
         Self::new(file, "file", defect)

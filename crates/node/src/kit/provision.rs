@@ -8,7 +8,7 @@ use std::{
 };
 
 use rcgen::PublicKeyData;
-use secsv_federation::{ClientId, FederationSpec, RoundId, RunDirectory};
+use secsv_federation::{ClientId, FederationSpec, LABELS_FILE, Labels, RoundId, RunDirectory};
 use secsv_protocol::{Secret, exposure::Exposure};
 
 use super::{
@@ -39,6 +39,8 @@ pub struct Provision {
     pub session: SessionSpec,
     /// How long certificates last.
     pub validity: Validity,
+    /// What people call the silos.
+    pub labels: Labels,
 }
 
 /// Kits that were made.
@@ -75,7 +77,13 @@ impl Provision {
             |id: &ClientId| federation.round_ids().filter(|&round| !run.took_part(id, round)).collect();
         let absent = federation.ids().filter(|_| is_whole).map(|id| (id.clone(), missed(id))).collect();
         let tensors = run.architecture().tensors().clone();
-        Self { federation, tensors, absent, servers, session, validity }
+        Self { federation, tensors, absent, servers, session, validity, labels: Labels::default() }
+    }
+
+    /// The same with what people call the silos, which goes into every kit.
+    #[must_use]
+    pub fn labelled(self, labels: Labels) -> Self {
+        Self { labels, ..self }
     }
 
     /// Signs the requests of all parties. Private keys stay where they are: a kit gets complete when its files are
@@ -196,7 +204,7 @@ impl Provision {
         FederationFile::parse(text.as_bytes(), &target)?;
         let exposure = Exposure::new(&file.session(&[0; 32], &target)?)
             .map_err(|error| KitError::new(&target, "session", error.into()))?;
-        let exposure = exposure_result(&exposure, &file.federation);
+        let exposure = exposure_result(&exposure, &file.federation, &self.labels);
         let signature = format!("{}\n", to_hex(&authority.sign_bytes(text.as_bytes(), out)?));
         let authority_pem = to_pem("CERTIFICATE", &authority.certificate);
         for (applicant, certificate) in applicants.iter().zip(&certificates) {
@@ -206,6 +214,8 @@ impl Provision {
             write(&kit.join(AUTHORITY), authority_pem.as_bytes())?;
             write(&kit.join(FEDERATION), text.as_bytes())?;
             write(&kit.join(SIGNATURE), signature.as_bytes())?;
+            let labelled = self.labels.write(&kit);
+            labelled.map_err(|error| KitError::new(&kit.join(LABELS_FILE), "file", error.into()))?;
         }
         write(&directory.join(AUTHORITY), authority_pem.as_bytes())?;
         let key = Secret::new(to_pem("PRIVATE KEY", authority.key_der()));

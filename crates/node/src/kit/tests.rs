@@ -57,6 +57,7 @@ pub(crate) fn provision() -> Provision {
         },
         session,
         validity: Validity::days(SystemTime::now(), 30),
+        labels: Labels::default(),
     }
 }
 

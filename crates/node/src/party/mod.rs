@@ -6,7 +6,7 @@ mod role_host;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -19,7 +19,7 @@ use std::{
 
 use rand::{TryRngCore as _, rngs::OsRng};
 use secsv_evaluation::{
-    Accounts,
+    Accounts, EvaluationSettings,
     executor::{HostedRole, RoleExecutor, Signal},
     with_ids,
 };
@@ -187,6 +187,19 @@ impl<R: HostedRole> Party<R> {
     /// The values are there: whoever leaves from now on is not lost.
     pub fn set_over(&self) {
         self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Requests whose tests are through, as far as this party has heard.
+    pub fn tests_finished(&self) -> usize {
+        let count = |state: &NodeState| {
+            state.finished.iter().map(|test| test.request).collect::<BTreeSet<RequestId>>().len()
+        };
+        self.executor.look(|_, state| count(state))
+    }
+
+    /// How values are computed, as the kit says.
+    pub fn evaluation(&self) -> Option<EvaluationSettings> {
+        self.kit.evaluation().ok()
     }
 
     /// A sentence with the clients' ids instead of their numbers.

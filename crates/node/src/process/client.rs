@@ -7,8 +7,8 @@ use secsv_federation::{ClientId, RoundId, RunDirectory, Weights};
 use secsv_protocol::{Client, ClientInput, PartyId, model_digest, role::Digest, test_set_digest};
 
 use super::{
-    Followed, Heartbeat, NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, await_values,
-    check_rounds, ended, finish,
+    Followed, Heartbeat, NodeOptions, POLL_INTERVAL, PartyNetwork, PublishedValues, TestProgress,
+    await_values, check_rounds, ended, finish,
 };
 use crate::{
     Error,
@@ -39,7 +39,17 @@ pub struct ClientOptions {
 
 /// Runs a client until the values have come. Of the run directory it opens its own part alone.
 pub fn run_client(kit: Kit, data: &RunDirectory, options: &ClientOptions) -> Result<PublishedValues, Error> {
-    run(kit, data, options, None)
+    run_client_observed(kit, data, options, &mut |_| {})
+}
+
+/// The same; `observe` is told of every test that is through.
+pub fn run_client_observed(
+    kit: Kit,
+    data: &RunDirectory,
+    options: &ClientOptions,
+    observe: &mut dyn FnMut(TestProgress),
+) -> Result<PublishedValues, Error> {
+    run(kit, data, options, (None, observe))
 }
 
 /// The same, perhaps for one of several rounds: for all of them its owner was asked before.
@@ -47,7 +57,7 @@ pub(super) fn run(
     mut kit: Kit,
     data: &RunDirectory,
     options: &ClientOptions,
-    followed: Option<&Followed>,
+    (followed, observe): (Option<&Followed>, &mut dyn FnMut(TestProgress)),
 ) -> Result<PublishedValues, Error> {
     check_rounds(&kit)?;
     let PartyId::Client(position) = kit.own else {
@@ -82,19 +92,24 @@ pub(super) fn run(
         Ok((client, first, Vec::new()))
     })?;
     let network = PartyNetwork::start(&party, &kit, node, &servers, followed)?;
-    let values = say_when_dealt(&party, &network)
-        .and_then(|()| await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec)));
+    let mut heartbeat = Heartbeat::new(observe);
+    let values = say_when_dealt(&party, &network, &mut heartbeat).and_then(|()| {
+        await_values(&party, &network, &mut heartbeat, |role| role.values().map(<[u8]>::to_vec))
+    });
     let values = finish(&party, network, values.and_then(|bytes| PublishedValues::decode(&bytes)))?;
     ended::wipe(&kit, &node.state, &values)?;
     Ok(values)
 }
 
 /// Says when everything is dealt and the servers have it, if that comes before the values.
-fn say_when_dealt(party: &Party<Client>, network: &PartyNetwork) -> Result<(), Error> {
+fn say_when_dealt(
+    party: &Party<Client>,
+    network: &PartyNetwork,
+    heartbeat: &mut Heartbeat<'_>,
+) -> Result<(), Error> {
     party.board().phase(ProcessPhase::Running);
     let has_ended = |role: &Client| role.values().is_some();
     let is_due = |role: &Client| (has_ended(role) || role.has_dealt_all()).then_some(());
-    let mut heartbeat = Heartbeat::new();
     while party.wait_for(POLL_INTERVAL, is_due)?.is_none() {
         network.check()?;
         network.check_principal(party)?;
@@ -136,7 +151,7 @@ fn file_digests(id: &ClientId, input: &ClientInput) -> BTreeMap<String, Digest> 
 }
 
 /// What a silo brings, checked against what everybody agreed on. The model before the first round is not asked for everywhere.
-fn own_input(
+pub(crate) fn own_input(
     kit: &Kit,
     data: &RunDirectory,
     position: usize,

@@ -10,7 +10,7 @@ use secsv_protocol::{
     session::Session,
 };
 
-use super::{Followed, NodeOptions, PartyNetwork, PublishedValues, await_values, finish};
+use super::{Followed, Heartbeat, NodeOptions, PartyNetwork, PublishedValues, await_values, finish};
 use crate::{
     Error,
     journal::{self, Owner},
@@ -65,7 +65,9 @@ pub(super) fn say_again(
 ) -> Result<PublishedValues, Error> {
     let party = open(kit, &options.state)?;
     let network = PartyNetwork::start(&party, kit, options, dialled, followed)?;
-    let values = await_values(&party, &network, |_| Some(values.to_vec()));
+    let mut heartbeat = |_| {};
+    let values =
+        await_values(&party, &network, &mut Heartbeat::new(&mut heartbeat), |_| Some(values.to_vec()));
     finish(&party, network, values.and_then(|bytes| PublishedValues::decode(&bytes)))
 }
 

@@ -5,6 +5,7 @@ mod ended;
 mod evaluator;
 mod follow;
 mod principal;
+mod progress;
 mod server;
 mod values;
 
@@ -25,17 +26,18 @@ use tokio::{
     signal::unix::{Signal, SignalKind},
 };
 
-pub use client::{ClientOptions, bound_files, run_client};
+pub(crate) use client::own_input;
+pub use client::{ClientOptions, bound_files, run_client, run_client_observed};
 pub use follow::{
     ClientFollow, FollowOptions, LiveEvent, PrincipalFollow, follow_auxiliary, follow_client,
     follow_principal,
 };
 pub use principal::{PrincipalOptions, run_principal};
+pub use progress::TestProgress;
 pub use server::run_auxiliary;
 pub use values::{PublishedValues, RunFacts};
 
-use follow::Followed;
-
+use self::{follow::Followed, progress::Heartbeat};
 use crate::{
     Error,
     kit::{Kit, SOON, date},
@@ -191,44 +193,14 @@ fn check_rounds(kit: &Kit) -> Result<(), Error> {
     }
 }
 
-/// How often a party that waits says what for.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Says from time to time what a party waits for, so that a silo's operator sees that work goes on.
-struct Heartbeat(Instant);
-
-impl Heartbeat {
-    fn new() -> Self {
-        Self(Instant::now())
-    }
-
-    fn beat<R: HostedRole>(&mut self, party: &Party<R>) {
-        if self.0.elapsed() < HEARTBEAT_INTERVAL {
-            return;
-        }
-        self.0 = Instant::now();
-        let awaiting = party.named(&party.look(R::awaiting));
-        let (mut sent, mut received) = (0, 0);
-        let mut away = Vec::new();
-        for peer in party.board().status().peers {
-            (sent, received) = (sent + peer.sent_frames, received + peer.received_frames);
-            if peer.connected_since.is_none() {
-                away.push(peer.name);
-            }
-        }
-        let away = away.join(", ");
-        tracing::info!(awaiting, sent, received, away, "at work");
-    }
-}
-
 /// Waits for the values, and then until nobody needs this party any more.
 fn await_values<R: HostedRole>(
     party: &Party<R>,
     network: &PartyNetwork,
+    heartbeat: &mut Heartbeat<'_>,
     values: impl Fn(&R) -> Option<Vec<u8>>,
 ) -> Result<Vec<u8>, Error> {
     party.board().phase(ProcessPhase::Running);
-    let mut heartbeat = Heartbeat::new();
     let values = loop {
         network.check()?;
         network.check_principal(party)?;
@@ -237,6 +209,8 @@ fn await_values<R: HostedRole>(
             break values;
         }
     };
+    // A short run is over before anybody has looked.
+    heartbeat.beat(party);
     party.set_over();
     let most = GOODBYE.as_secs();
     tracing::info!("the values have come; waiting at most {most} s for the principal's farewell");

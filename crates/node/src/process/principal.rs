@@ -12,7 +12,7 @@ use std::{
 };
 
 use secsv_evaluation::executor::HostedRole;
-use secsv_federation::{Coalition, RoundId};
+use secsv_federation::{Coalition, Labels, RoundId};
 use secsv_protocol::{
     Assignment, PartyId, Principal, RequestId, Scope, TestId, TestRequest, TestResult,
     role::Effects,
@@ -166,11 +166,12 @@ fn publish(
     keep: impl FnOnce(&EvaluationResult) -> Result<(), Error>,
 ) -> Result<EvaluationResult, Error> {
     settle(party, network)?;
-    account_for(party, kit, &mut result);
+    let labels = kit.labels()?;
+    account_for(party, (kit, &labels), &mut result);
     result.made = Some(Made::now(options.made_by.as_str()));
     let samples: Vec<_> = session.hellos.iter().map(|hello| Some(hello.samples)).collect();
     let facts = FederationFacts::new(&kit.federation.federation, &samples).of(kit.whole());
-    result.federation = Some(facts.labelled(&kit.labels()?));
+    result.federation = Some(facts.labelled(&labels));
     // An earlier process may have recorded the same values, and what they cost.
     if party.audit().has_result() {
         result = recorded(&options.node.state, &result)?;
@@ -373,10 +374,10 @@ fn settle(party: &Party<Principal>, network: &PartyNetwork) -> Result<(), Error>
 }
 
 /// What the principal's own process knows about cost, and what was disclosed.
-fn account_for(party: &Party<Principal>, kit: &Kit, result: &mut EvaluationResult) {
+fn account_for(party: &Party<Principal>, (kit, labels): (&Kit, &Labels), result: &mut EvaluationResult) {
     let (accounts, replies) = (party.accounts(), party.replies());
     let (spec, skips) = (&kit.federation.federation, result.skip);
-    let found = party.look(|role| disclosed(role, spec, replies, skips));
+    let found = party.look(|role| disclosed(role, (spec, labels), replies, skips));
     account(&accounts, spec, result, found);
 }
 

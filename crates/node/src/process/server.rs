@@ -6,7 +6,8 @@ use secsv_federation::skip::SkipMode;
 use secsv_protocol::{Auxiliary, PartyId, role::Effects};
 
 use super::{
-    Followed, NodeOptions, PartyNetwork, PublishedValues, await_values, check_rounds, ended, finish,
+    Followed, Heartbeat, NodeOptions, PartyNetwork, PublishedValues, await_values, check_rounds, ended,
+    finish,
 };
 use crate::{
     Error,
@@ -46,7 +47,9 @@ pub(super) fn run(
             Ok((auxiliary, Effects::default(), Vec::new()))
         })?;
     let network = PartyNetwork::start(&party, &kit, options, &[PartyId::Principal], followed)?;
-    let values = await_values(&party, &network, |role| role.values().map(<[u8]>::to_vec));
+    let mut nobody = |_| {};
+    let mut heartbeat = Heartbeat::new(&mut nobody);
+    let values = await_values(&party, &network, &mut heartbeat, |role| role.values().map(<[u8]>::to_vec));
     let values = values.and_then(|bytes| PublishedValues::decode(&bytes)).and_then(|values| {
         confirm(&party, &kit, &values)?;
         Ok(values)

@@ -66,8 +66,9 @@ impl RunFacts {
     /// The facts that stand in a kit.
     pub fn of(kit: &Kit) -> Result<Self, Error> {
         let spec = &kit.federation.federation;
-        let exposure = exposure_result(&Exposure::new(&kit.session()?)?, spec);
-        let federation = FederationFacts::new(spec, &[]).of(kit.whole()).labelled(&kit.labels()?);
+        let labels = kit.labels()?;
+        let exposure = exposure_result(&Exposure::new(&kit.session()?)?, spec, &labels);
+        let federation = FederationFacts::new(spec, &[]).of(kit.whole()).labelled(&labels);
         Ok(Self { federation, exposure })
     }
 }

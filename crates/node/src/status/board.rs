@@ -10,7 +10,7 @@ use secsv_federation::{ClientId, Coalition, RoundId};
 use secsv_protocol::PartyId;
 use serde::Serialize;
 
-use crate::kit::Kit;
+use crate::{kit::Kit, process::TestProgress};
 
 /// What a process is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -62,6 +62,8 @@ struct BoardState {
     awaited: Vec<String>,
     peers: BTreeMap<PartyId, PeerStatus>,
     rounds: BTreeMap<RoundId, OpenRound>,
+    /// Tests of which a party that asks for none has heard.
+    tests: Option<TestProgress>,
     /// Tests done since this process asked for the first, and when that was: what time left is estimated from.
     pace: Option<(Instant, usize)>,
 }
@@ -94,6 +96,10 @@ pub struct Status {
     pub uptime_seconds: f64,
     /// Estimated from the tests done so far.
     pub seconds_left: Option<f64>,
+    /// Tests that are through, as far as a party that asks for none has heard ...
+    pub tests_finished: Option<usize>,
+    /// ... of so many, where that is known.
+    pub tests_planned: Option<usize>,
     /// Everybody else.
     pub peers: Vec<PeerStatus>,
     /// Rounds of which tests were asked for.
@@ -219,6 +225,7 @@ impl Board {
             awaited: Vec::new(),
             peers: names.into_iter().map(|(party, name)| (party, peer(name))).collect(),
             rounds: BTreeMap::new(),
+            tests: None,
             pace: None,
         };
         let (digest, started) = (String::new(), Instant::now());
@@ -319,6 +326,11 @@ impl Board {
         self.state().peers.values().map(|peer| peer.received_frames).sum()
     }
 
+    /// So many tests are through.
+    pub fn tests(&self, progress: TestProgress) {
+        self.state().tests = Some(progress);
+    }
+
     /// What the process does now.
     pub fn phase(&self, phase: ProcessPhase) {
         let mut state = self.state();
@@ -360,6 +372,8 @@ impl Board {
                 .and_then(|until| Some(until.duration_since(UNIX_EPOCH).ok()?.as_secs())),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             seconds_left: state.time_left().map(|left| left.as_secs_f64()),
+            tests_finished: state.tests.map(|tests| tests.finished),
+            tests_planned: state.tests.and_then(|tests| tests.planned),
             peers: state.peers.values().cloned().collect(),
             rounds: rounds.collect(),
             live: None,
@@ -448,6 +462,17 @@ pub(super) mod tests {
         assert_eq!(board.status().peers[0].trouble.as_deref(), Some("connection refused"));
         board.connected(PartyId::Auxiliary);
         assert_eq!(board.status().peers[0].trouble, None);
+    }
+
+    #[test]
+    fn a_silo_sees_how_many_tests_are_through() {
+        let board = Board::of("north".into(), "f".into(), "blindsv".into(), vec![], vec![]);
+        assert_eq!(board.status().tests_finished, None);
+        board.tests(TestProgress { finished: 3, planned: Some(10) });
+        let status = board.status();
+        assert_eq!((status.tests_finished, status.tests_planned), (Some(3), Some(10)));
+        let page = crate::status::page::page(&status).into_string();
+        assert!(page.contains("3 of 10 tests are through"), "{page}");
     }
 
     #[test]

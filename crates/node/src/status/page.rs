@@ -50,6 +50,15 @@ pub(super) fn page(status: &Status) -> Markup {
                     (rounds(&status.rounds))
                 }
                 @if let Some(values) = &status.live { (live(status, values)) }
+                @if let Some(finished) = status.tests_finished {
+                    h2 { "Tests" }
+                    @if let Some(planned) = status.tests_planned {
+                        progress value=(finished) max=(planned) aria-label="Tests finished" {}
+                        p { (finished) " of " (planned) " tests are through" }
+                    } @else {
+                        p { (finished) " tests are through" }
+                    }
+                }
                 h2 { "Parties" }
                 (peers(&status.peers, status.live.as_ref().is_some_and(|live| live.waiting.is_some())))
                 @if let Some(until) = status.certificate_until {

@@ -12,8 +12,8 @@ use secsv_evaluation::{
     EvaluationResult, EvaluationSettings, Plan, SecureEvaluator, Utility, evaluate, in_process::Honest,
 };
 use secsv_federation::{
-    ClientId, ClientSpec, FederationSpec, LayerSpec, ModelSpec, PoolSpec, RunDirectory, RunWriter, Tensor,
-    TestSet, Weights, skip::SkipMode,
+    ClientId, ClientSpec, FederationSpec, Labels, LayerSpec, ModelSpec, PoolSpec, RunDirectory, RunWriter,
+    Tensor, TestSet, Weights, skip::SkipMode,
 };
 use secsv_node::{
     Error,
@@ -254,7 +254,7 @@ impl Fixture {
         let mut evaluator =
             SecureEvaluator::new(&run, self.settings, costs, &seed, Box::new(Honest)).unwrap();
         let mut result = evaluate(run.spec(), &mut evaluator, &self.evaluation, |_| {}).unwrap();
-        evaluator.account_for(run.spec(), &mut result);
+        evaluator.account_for(run.spec(), &Labels::default(), &mut result);
         result
     }
 
@@ -273,7 +273,8 @@ impl Fixture {
     /// Bytes of memory that a plan says one client can make each server hold.
     pub fn most_held(&self) -> BTreeMap<String, u64> {
         let run = self.run();
-        let plan = Plan::new(&run, self.settings, false).unwrap().result(&run, |_| (0.0, 0.0));
+        let plan =
+            Plan::new(&run, self.settings, false).unwrap().result(&run, &Labels::default(), |_| (0.0, 0.0));
         plan.most_held.into_iter().map(|held| (held.server, held.memory_bytes)).collect()
     }
 

@@ -13,7 +13,7 @@ use secsv_algebra::{Matrix, Prg, Ring64, Seed, Stream, StreamKernel, WordKernel}
 use secsv_he::clock::fastest;
 use serde::Serialize;
 
-use crate::output::{Format, print_or_end, say};
+use crate::output::{Document, Format, print_or_end, say};
 
 /// Outputs and inputs of layers: MNIST's, AGNEWS', BANK's and the windows of a convolution among them.
 const SHAPES: [(usize, usize); 5] = [(64, 256), (96, 32), (15, 300), (5, 48), (4, 49)];
@@ -59,7 +59,7 @@ pub fn run(format: Format) -> Result<()> {
         }
     }
     let text = match format {
-        Format::Json => serde_json::to_string_pretty(&times)? + "\n",
+        Format::Json => serde_json::to_string_pretty(&Document::first("secsv-bench-words", &times))? + "\n",
         Format::Text => text(&times),
     };
     Ok(print_or_end(&text)?)

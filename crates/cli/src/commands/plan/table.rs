@@ -13,11 +13,17 @@ use crate::{
 /// Everything that is known beforehand.
 pub fn text(plan: &PlanResult) -> String {
     let mut text = String::new();
-    let exactness = if plan.skip { "at most, samples may be skipped" } else { "exact" };
+    let exactness = match (plan.truncates, plan.skip) {
+        (true, _) => "at most, models may be left out",
+        (false, true) => "at most, samples may be skipped",
+        (false, false) => "exact",
+    };
+    let most = if plan.truncates { "at most " } else { "" };
     let _ = writeln!(
         text,
-        "{}: {} clients, {} models to test on {} test cases",
+        "{}, {}: {} clients, {most}{} models to test on {} test cases",
         plan.protocol,
+        plan.estimator,
         plan.clients.len(),
         plan.tests,
         plan.samples

@@ -26,7 +26,7 @@ mod tasks;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
@@ -37,8 +37,8 @@ use serde_json::json;
 use super::bench;
 use crate::{
     failure::{BadInput, is_bad_input},
-    output::{Format, print_or_end},
-    progress::ProgressReport,
+    output::{Document, Format, print_or_end, say},
+    progress::{ProgressReport, is_told},
 };
 use machine::Machine;
 use measurement::Measurement;
@@ -201,7 +201,8 @@ pub fn run(args: &ReproduceArgs, format: Format) -> anyhow::Result<()> {
         Format::Json => {
             let (scope, machine, failures) = (&study.scope, study.store.machine(), &study.failures);
             let document = json!({"scope": scope, "machine": machine, "sections": sections, "gaps": failures, "page": page});
-            print_or_end(&format!("{document}\n"))?;
+            let document = Document::first("secsv-reproduction", document);
+            print_or_end(&(serde_json::to_string(&document)? + "\n"))?;
         }
         Format::Text => {
             let text: String = sections.iter().map(page::markdown).collect();
@@ -324,7 +325,12 @@ impl TimeLeft {
             job.seconds() + job.trained().filter(is_first).map_or(0.0, TrainedCell::seconds)
         });
         let (guessed, finished) = (guessed.collect(), asked - open.len());
-        let bar = ProgressReport::new("reproduce", "cells", asked as u64);
+        if finished > 0 && is_told() {
+            let rest =
+                if open.is_empty() { "nothing is left to measure" } else { "going on with the others" };
+            say(format_args!("{finished} of {asked} cells are there already: {rest}"));
+        }
+        let bar = ProgressReport::whole("reproduce", "cells", asked as u64);
         Self { bar, begun: Instant::now(), asked, finished, guessed, guessed_done: 0.0 }
     }
 
@@ -346,7 +352,7 @@ impl TimeLeft {
         let left_s = self.left().round() as u64;
         self.bar.advance(self.finished as u64, self.asked as u64);
         let step = CellNote { event: "cell", cell, finished: self.finished, cells: self.asked, left_s };
-        self.bar.note(format!("{cell}, about {} min left", left_s.div_ceil(60)), &step);
+        self.bar.part(cell, Duration::from_secs(left_s), &step);
     }
 
     fn done(&mut self, place: usize) {

@@ -212,7 +212,7 @@ impl Follower<'_> {
                     record: of.record.clone(),
                     again: of.again.clone(),
                 };
-                client::run(kit, &RunDirectory::open(&of.data)?, &options, Some(&followed))
+                client::run(kit, &RunDirectory::open(&of.data)?, &options, (Some(&followed), &mut |_| {}))
             }
         };
         Ok((values?, facts))

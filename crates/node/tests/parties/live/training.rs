@@ -118,8 +118,7 @@ impl Training {
 
     /// The federation with so many rounds; with none they are still to come.
     pub fn spec(&self, rounds: u32) -> FederationSpec {
-        let weight = Some("fc.weight".to_owned());
-        let layer = LayerSpec::Linear { weight: weight.unwrap(), bias: Some("fc.bias".into()) };
+        let layer = LayerSpec::Linear { weight: "fc.weight".to_owned(), bias: Some("fc.bias".into()) };
         let clients = (0..)
             .zip(CLIENTS)
             .map(|(k, id)| ClientSpec::new(ClientId::new(id).unwrap(), 20.0 + f64::from(k)));
