@@ -74,11 +74,18 @@ def evaluate(
     )
     arguments = [path_of(run), *as_arguments(options)]
     with watcher(progress, protocol or "secsv") as watch:
-        observe = None if watch is None else lambda *told: watch(Progress(*told))
+        seen = []
+
+        def told(*now):
+            seen[:] = [Progress(*now)]
+            watch(seen[0])
+
+        observe = None if watch is None else told
         document = _native.evaluate(arguments, observe)
         result = Result(document)
         if watch is not None:
-            tested = len(result.utilities)
+            # Utilities that one round takes over from another one are no models that were tested.
+            tested = seen[0].asked if seen else len(result.utilities)
             watch(Progress(max(result.rounds, default=0), tested, tested))
     return result
 
