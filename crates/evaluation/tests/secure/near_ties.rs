@@ -93,6 +93,7 @@ fn masked_predictions_differ_within_the_computed_rounding_alone() {
         ("batch norm, clamped", Shape::Normalised { act: Act::Relu6 }),
         ("batch norm and shortcut", Shape::Shortcut { act: Act::Relu }),
         ("one score", Shape::OneScore { features: 12 }),
+        ("cnn, by straight pieces", convolution(Act::Tanh)),
     ];
     let mut total = Tally::default();
     for (index, (name, shape)) in shapes.into_iter().enumerate() {
@@ -148,7 +149,7 @@ fn masked_predictions_of_trained_models_hardly_differ() {
 }
 
 /// Example networks that PyTorch and scikit-learn trained (`bench/peers/networks.py write DIR`): at most one prediction of a thousand
-/// differs.
+/// differs, and of two hundred where functions are approximate, as agreement asks for.
 #[test]
 fn masked_predictions_of_example_networks_hardly_differ() {
     let Some(networks) = env::var_os("SECSV_NETWORKS") else {
@@ -159,13 +160,17 @@ fn masked_predictions_of_example_networks_hardly_differ() {
     found.sort();
     for place in found.into_iter().filter(|place| place.is_dir()) {
         let run = RunDirectory::open(&place).unwrap();
-        match tally(&Fixture::of_run(&run)) {
+        let fixture = Fixture::of_run(&run);
+        match tally(&fixture) {
             Ok(Tally { pairs, different, near_ties }) => {
                 println!(
                     "{}: of {pairs} predictions {near_ties} have a margin below the bound, {different} differ",
                     place.display()
                 );
-                assert!(different * 1000 <= pairs, "{}: {different} of {pairs}", place.display());
+                let federation =
+                    fixture.federation(settings(Protocol::BlindSv, Preset::Standard, Matmul::Packed));
+                let of = if federation.unwrap().is_approximate() { 200 } else { 1000 };
+                assert!(different * of <= pairs, "{}: {different} of {pairs}", place.display());
             }
             Err(refusal @ (RoleError::Layer { .. } | RoleError::Precision { .. })) => {
                 println!("{}: {refusal}", place.display());
