@@ -207,8 +207,9 @@ impl HiddenNumbers {
         found
     }
 
-    /// Inputs and outputs of an operator of one coalition's model, on all samples of which both are there: a row for each of the
-    /// operator's windows, the constant 1 last. What else is in the sum is taken off. Inputs may be somebody else's.
+    /// Inputs and outputs of an operator of one coalition's model, on all samples of which both are there and in all sums that it is in: a
+    /// row for each of the operator's windows, the constant 1 last. Values that are added to it are taken off; sums with anything else are
+    /// left out. Inputs may be somebody else's.
     pub fn ends(
         &self,
         inputs_of: &Self,
@@ -216,34 +217,35 @@ impl HiddenNumbers {
         operator: usize,
         model: (RoundId, Coalition),
     ) -> Option<(DMatrix<f64>, DMatrix<f64>)> {
-        let is_meant = |term: &Term| term.what == "product" && term.operator == Some(operator);
-        let sum = self.sums.iter().find(|sum| sum.terms.iter().any(is_meant))?;
-        let (own, others): (Vec<&Term>, Vec<&Term>) = sum.terms.iter().partition(|term| is_meant(term));
-        let stage = self.stage(sum.sum, "masked outputs")?;
-        let map = &program.operators[operator];
-        let is_plain = self.stages[stage].numbers == Some(map.output_size())
-            && others.iter().all(|term| term.what == "values");
-        let (Ok(sources), [own]) = (sources(program, operator), &own[..]) else { return None };
+        let (map, sources) = (&program.operators[operator], sources(program, operator).ok()?);
         let (mut rows, mut values) = (Vec::new(), Vec::new());
-        for hidden in self.all.iter().filter(|hidden| is_plain && hidden.stage == stage) {
-            let inputs = inputs_of.values(&own.values, hidden);
-            let others = others.iter().map(|term| inputs_of.values(&term.values, hidden));
-            let others: Option<Vec<Vec<Vec<f64>>>> = others.collect();
-            let (true, Some(inputs), Some(others)) =
-                ((hidden.round, hidden.coalition) == model, inputs, others)
-            else {
-                continue;
-            };
-            for (k, position) in
-                (0..hidden.samples.len()).flat_map(|k| (0..map.positions).map(move |p| (k, p)))
-            {
-                let window = &sources[position * map.shape.d_in..][..map.shape.d_in];
-                rows.extend(window.iter().map(|from| from.map_or(0.0, |from| inputs[from][k])).chain([1.0]));
-                let output = |j: usize| {
-                    let row = map.target(j, position);
-                    hidden.real(row, k) - others.iter().map(|other| other[row][k]).sum::<f64>()
+        for sum in &self.sums {
+            let (own, others): (Vec<&Term>, Vec<&Term>) =
+                sum.terms.iter().partition(|term| term.what == "product" && term.operator == Some(operator));
+            let Some(stage) = self.stage(sum.sum, "masked outputs") else { continue };
+            let is_plain = self.stages[stage].numbers == Some(map.output_size())
+                && others.iter().all(|term| term.what == "values");
+            let ([own], true) = (&own[..], is_plain) else { continue };
+            let is_meant =
+                |hidden: &&Hidden| hidden.stage == stage && (hidden.round, hidden.coalition) == model;
+            for hidden in self.all.iter().filter(is_meant) {
+                let others = others.iter().map(|term| inputs_of.values(&term.values, hidden));
+                let others: Option<Vec<Vec<Vec<f64>>>> = others.collect();
+                let Some((inputs, others)) = inputs_of.values(&own.values, hidden).zip(others) else {
+                    continue;
                 };
-                values.extend((0..map.shape.d_out).map(output));
+                for (k, position) in
+                    (0..hidden.samples.len()).flat_map(|k| (0..map.positions).map(move |p| (k, p)))
+                {
+                    let window = &sources[position * map.shape.d_in..][..map.shape.d_in];
+                    let numbers = window.iter().map(|from| from.map_or(0.0, |from| inputs[from][k]));
+                    rows.extend(numbers.chain([1.0]));
+                    let output = |j: usize| {
+                        let row = map.target(j, position);
+                        hidden.real(row, k) - others.iter().map(|other| other[row][k]).sum::<f64>()
+                    };
+                    values.extend((0..map.shape.d_out).map(output));
+                }
             }
         }
         let (d_out, d_in) = (map.shape.d_out, map.shape.d_in);
